@@ -7,6 +7,7 @@
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod standing;
+mod whole;
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,10 +3,11 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
+use std::sync::Arc;
 
 /// Makes a child start a process group of its own, and die when the thread that started it does: a child whose parent died before it
 /// could ask for that does not begin at all.
@@ -86,6 +87,45 @@ fn done(result: libc::c_int) -> std::io::Result<()> {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
+}
+
+/// Makes a child keep these files open, under their numbers here.
+pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
+    let keep = move || {
+        for file in &files {
+            // SAFETY: the descriptor is open as long as the command is there, and only the child's flag changes.
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } == -1 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: a system call for every file, and no memory is allocated.
+    unsafe {
+        command.pre_exec(keep);
+    }
+}
+
+/// Makes a TAP device of this name in the network namespace of the calling thread, which lives as long as the file is open.
+pub(crate) fn tap(name: &str) -> std::io::Result<OwnedFd> {
+    let too_long = || std::io::Error::from_raw_os_error(libc::ENAMETOOLONG);
+    // SAFETY: all bytes zero are a request without a name.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(too_long());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun")?;
+    // SAFETY: the request is what this call takes, and outlives it.
+    let made = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw const request) };
+    done(made)?;
+    Ok(file.into())
 }
 
 /// Kills a process group.

@@ -68,7 +68,7 @@ pub enum EventKind {
     },
     /// Where the run stands; several a second.
     Progress {
-        /// What is going on, in words: `64 B, 2000 flows, iteration 2 of 5`.
+        /// What is going on, in words: `64B-2000flows-ipv4, iteration 2 of 5`.
         activity: String,
         /// Steps done.
         done: u32,
@@ -123,6 +123,14 @@ pub enum EventKind {
         /// What.
         text: String,
     },
+    /// Something that was asked of the run from outside.
+    Steered {
+        /// What.
+        request: Request,
+        /// It was done; absent: there was nothing to do, such as nothing to skip.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        heeded: bool,
+    },
     /// The last event of a run.
     RunFinished {
         /// The result.
@@ -133,6 +141,20 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+}
+
+/// What can be asked of a run while it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Begin no other trial until it is resumed.
+    Pause,
+    /// Go on after a pause.
+    Resume,
+    /// Leave the test case out that is being measured, in this iteration and all that follow.
+    Skip,
+    /// End in order: everything is undone, what was measured is kept.
+    Stop,
 }
 
 /// One rebuild of the arrangement in a paired comparison: a line of `trials.jsonl`.

@@ -47,6 +47,8 @@ pub enum BedFile {
         /// What it boots.
         image: String,
     },
+    /// A virtual machine that starts a whole disk, and is the DUT; the tester is outside it.
+    Machine(Box<WholeMachine>),
 }
 
 /// A test bed of hosts that stand.
@@ -183,6 +185,64 @@ pub struct Device {
     pub socket: Option<String>,
     /// The program that speaks to a VPP; by default vppctl in PATH
     pub vppctl: Option<String>,
+    /// The virtual machine that starts vm:DISK as a whole, with its own system, while the tester is here; not of a kernel
+    pub machine: Option<Hardware>,
+}
+
+/// What a virtual machine has
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Hardware {
+    /// CPUs
+    #[schemars(range(min = 1, max = 256))]
+    pub cpus: u32,
+    /// Memory, in MiB
+    #[schemars(range(min = 64, max = 1_048_576))]
+    pub memory_mib: u32,
+    /// What its disk and its ports are
+    pub devices: Devices,
+}
+
+impl Default for Hardware {
+    fn default() -> Hardware {
+        Hardware {
+            cpus: 1,
+            memory_mib: 1024,
+            devices: Devices::Virtio,
+        }
+    }
+}
+
+/// Devices of a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Devices {
+    /// Those of virtual machines: virtio
+    #[default]
+    Virtio,
+    /// Those that every system has drivers for: an IDE disk and Intel's e1000
+    Classic,
+}
+
+/// A test bed whose DUT is a virtual machine that starts a whole disk; the tester is on the machine that fwdlab runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeMachine {
+    /// Its name.
+    pub name: String,
+    /// What it is, in one line.
+    pub about: String,
+    /// Its disk, as it was written.
+    pub image: String,
+    /// Of which kind its system is.
+    pub kind: System,
+    /// What it has.
+    pub hardware: Hardware,
+    /// When it is ready after it was reached.
+    pub ready: Option<Ready>,
+    /// The networks of its links, where they were given.
+    pub networks: Ends<Option<(Ipv4Addr, u8)>>,
+    /// Where it was read, for errors.
+    pub origin: Origin,
 }
 
 impl Device {
@@ -484,6 +544,12 @@ impl BedFile {
             let why = "a name consists of at most 64 letters, digits, -, _ and .";
             return Err(origin.error(&[Step::Key("bed")], why));
         }
+        if let Some(Place::Image(image)) = &read.dut.host
+            && (read.dut.machine.is_some() || read.dut.kind != System::Linux)
+        {
+            let image = image.clone();
+            return whole_machine(read, image, origin);
+        }
         if let Some(Place::Image(image)) = &read.dut.host {
             let is_alone = read.generator.is_none()
                 && read.generator_2.is_none()
@@ -502,9 +568,14 @@ impl BedFile {
                 }),
                 false => Err(origin.error(
                     &[Step::Key("dut"), Step::Key("host")],
-                    "a virtual machine has tester, DUT and links in it; omit everything but bed, about, and host in [dut]",
+                    "a virtual machine has tester, DUT and links in it; omit everything but bed, about, and host in [dut]. For a disk that starts as a \
+                     whole, with the tester outside, add machine = {}",
                 )),
             };
+        }
+        if read.dut.machine.is_some() {
+            let why = "only a virtual machine has this; say host = \"vm:DISK\", or omit it";
+            return Err(origin.error(&[Step::Key("dut"), Step::Key("machine")], why));
         }
         let Some(generator) = read.generator else {
             let why = "there is no [generator]; add one with host and ports = { a = \"...\", b = \"...\" }";
@@ -532,6 +603,61 @@ impl BedFile {
     }
 }
 
+/// A disk that starts as a whole: everything else of its test bed is made here.
+fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, FileError> {
+    let wrong = |way: &[&str], why: &str| {
+        let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
+        Err(origin.error(&way, why))
+    };
+    let of_others = [
+        ("generator", read.generator.is_some()),
+        ("generator-2", read.generator_2.is_some()),
+        ("receiver", read.receiver.is_some()),
+        ("switch", read.switch.is_some()),
+        ("reference", read.reference.is_some()),
+    ];
+    if let Some((role, _)) = of_others.iter().find(|(_, is_there)| *is_there) {
+        let why = "a virtual machine as a DUT has its tester on this machine, which needs no words; omit it";
+        return wrong(&[role], why);
+    }
+    let dut = &read.dut;
+    let of_dut = [
+        ("ports", dut.ports.is_some()),
+        ("macs", dut.macs.is_some()),
+        ("socket", dut.socket.is_some()),
+        ("vppctl", dut.vppctl.is_some()),
+    ];
+    if let Some((key, _)) = of_dut.iter().find(|(_, is_there)| *is_there) {
+        let why = "the ports of a virtual machine are made, and found by their addresses; omit it";
+        return wrong(&["dut", key], why);
+    }
+    if matches!(dut.kind, System::Vpp | System::None) {
+        let why = "a virtual machine as a DUT is of kind linux, freebsd or bsdrp; others are reached as hosts that stand";
+        return wrong(&["dut", "kind"], why);
+    }
+    let hardware = dut.machine.unwrap_or_default();
+    if !(1..=256).contains(&hardware.cpus) {
+        return wrong(&["dut", "machine", "cpus"], "a machine has 1 to 256 CPUs");
+    }
+    if !(64..=1_048_576).contains(&hardware.memory_mib) {
+        return wrong(
+            &["dut", "machine", "memory-mib"],
+            "a machine has 64 to 1048576 MiB of memory",
+        );
+    }
+    let networks = networks(&read.link, false, &origin)?;
+    Ok(BedFile::Machine(Box::new(WholeMachine {
+        name: read.bed,
+        about: read.about,
+        image,
+        kind: dut.kind,
+        hardware,
+        ready: read.dut.ready,
+        networks,
+        origin,
+    })))
+}
+
 impl TestBed {
     /// The same of one that is of hosts.
     ///
@@ -540,7 +666,7 @@ impl TestBed {
     pub fn parse(file: &str, text: &str) -> Result<TestBed, FileError> {
         match BedFile::parse(file, text)? {
             BedFile::Hosts(bed) => Ok(*bed),
-            BedFile::Image { .. } => Err(FileError {
+            BedFile::Image { .. } | BedFile::Machine(_) => Err(FileError {
                 file: file.into(),
                 place: None,
                 why: "it is a virtual machine, and here hosts are wanted".into(),
@@ -662,6 +788,7 @@ impl TestBed {
             ready: None,
             socket: None,
             vppctl: None,
+            machine: None,
         };
         Some(TestBed {
             dut,
@@ -1218,6 +1345,67 @@ net = '10.1.0.0/24'
             error.to_string().contains("there is no [generator]"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_disk_that_starts_as_a_whole_needs_nothing_but_its_name() {
+        let text = "bed = 'v'\n[dut]\nhost = 'vm:bsd.qcow2'\nkind = 'freebsd'\n";
+        let BedFile::Machine(machine) = BedFile::parse("x", text).unwrap() else {
+            panic!("it is a machine")
+        };
+        assert_eq!(
+            (&*machine.image, machine.kind),
+            ("bsd.qcow2", System::Freebsd)
+        );
+        assert_eq!(machine.hardware, Hardware::default());
+        // of Linux it is said, for a kernel could be meant
+        let linux =
+            "bed = 'v'\n[dut]\nhost = 'vm:disk'\nmachine = { cpus = 2, devices = 'classic' }\n";
+        let BedFile::Machine(machine) = BedFile::parse("x", linux).unwrap() else {
+            panic!("it is a machine")
+        };
+        let hardware = machine.hardware;
+        assert_eq!(
+            (hardware.cpus, hardware.memory_mib, hardware.devices),
+            (2, 1024, Devices::Classic)
+        );
+        for (text, why) in [
+            (
+                format!("{text}ports = {{ a = 'a', b = 'b' }}\n"),
+                "x:5:1: the ports of a virtual machine",
+            ),
+            (
+                text.replace("freebsd", "vpp"),
+                "x:4:8: a virtual machine as a DUT is of kind",
+            ),
+            (
+                format!("{text}machine = {{ cpus = 0 }}\n"),
+                "x:5:20: a machine has 1 to 256",
+            ),
+            (
+                format!("{text}machine = {{ memory-mib = 1 }}\n"),
+                "64 to 1048576",
+            ),
+            (
+                format!("{text}machine = {{ ram = 1 }}\n"),
+                "unknown key `ram`",
+            ),
+            (
+                format!("{text}[generator]\nports = {{ a = 'a', b = 'b' }}\n"),
+                "x:5:2: a virtual machine as a DUT has its tester",
+            ),
+            (
+                WHOLE.replacen(
+                    "host = 'ssh://root@r1'\n",
+                    "host = 'ssh://root@r1'\nmachine = {}\n",
+                    1,
+                ),
+                "only a virtual machine has this",
+            ),
+        ] {
+            let error = BedFile::parse("x", &text).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

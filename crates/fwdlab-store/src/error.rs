@@ -92,6 +92,20 @@ pub enum StoreError {
         /// Its directory.
         path: PathBuf,
     },
+    /// A run that has ended cannot be asked for anything.
+    #[error("{} is not running: nothing can be asked of it any more", path.display())]
+    NotRunning {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A file that holds no runs, or damaged ones.
+    #[error("no run was taken from {}: {why}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
+    BadArchive {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Nothing says where runs live.
     #[error(
         "no directory for runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"

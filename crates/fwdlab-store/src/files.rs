@@ -22,6 +22,8 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const TRIALS: &str = "trials.jsonl";
 /// What the DUT's host counted around trials; a run that read nothing has none.
 pub(crate) const TELEMETRY: &str = "telemetry.jsonl";
+/// What other processes ask of a run while it goes on.
+pub(crate) const REQUESTS: &str = "requests.jsonl";
 pub(crate) const HOOKS: &str = "hooks.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
 pub(crate) const RAW: &str = "raw";
@@ -159,7 +161,7 @@ impl Journal {
 }
 
 /// Opens nothing by way of a symbolic link, and waits for nobody at a FIFO.
-const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+pub(crate) const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
 /// So many bytes of a file are whole lines.
 fn whole_lines(file: &File) -> io::Result<u64> {

@@ -10,6 +10,7 @@
 //!   inputs/           what was used, verbatim
 //!   events.jsonl      the journal: one event per line, appended with one write each
 //!   trials.jsonl      one trial, rebuild or boot per line
+//!   requests.jsonl    what other processes asked of it while it ran: pause, resume, skip, stop
 //!   telemetry.jsonl   what the DUT's host counted around trials, where it was read: one reading per line
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
@@ -20,8 +21,10 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod error;
 mod files;
+mod follow;
 pub mod hdr;
 mod id;
 pub mod import;
@@ -30,17 +33,21 @@ mod query;
 mod read;
 mod regular;
 mod remove;
+mod request;
 mod root;
 mod run_dir;
 mod seal;
 mod series;
 mod upgrade;
 
+pub use archive::{export, take_in};
 pub use error::StoreError;
+pub use follow::{Followed, Follower, is_last};
 pub use id::RunId;
 pub use index::{RunEntry, list};
 pub use query::resolve;
 pub use read::{StoredRun, load};
 pub use remove::remove;
+pub use request::{Requests, request};
 pub use root::{Surroundings, runs_root};
 pub use run_dir::{RunWriter, StagedRun, publish};

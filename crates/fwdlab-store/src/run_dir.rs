@@ -27,6 +27,9 @@ use crate::{hdr, regular, seal};
 /// Room for the last event, the list of checksums and the head of a run: with all facts of a host a head has a tenth of it.
 const RESERVE_BYTES: u64 = 64 << 10;
 
+/// Progress is journalled so often: a campaign of a week has 60 MB of it.
+const PROGRESS_S: f64 = 1.0;
+
 /// The directory of a run that goes on. One process writes a run, any number may read it meanwhile.
 ///
 /// The kernel says whether the run still runs, by a lock that ends with this process; children forked without exec share
@@ -40,6 +43,8 @@ pub struct RunWriter {
     telemetry: Option<Journal>,
     /// From the first hook on.
     hooks: Option<Journal>,
+    /// When progress was journalled last, in the time of the run.
+    progress: f64,
     _lock: File,
 }
 
@@ -115,6 +120,7 @@ impl RunWriter {
             trials,
             telemetry,
             hooks,
+            progress: f64::NEG_INFINITY,
             _lock: lock,
         };
         Ok((writer, stored))
@@ -192,15 +198,18 @@ impl RunWriter {
         &self.dir
     }
 
-    /// Journals an event, except progress, which nobody needs afterwards.
+    /// Journals an event; of progress, which comes several times a second, what is new for those who look on: one a second.
     ///
     /// # Errors
     /// [`StoreError::System`]; the event is then not in the journal, and later ones can be.
     pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
-        match event.kind {
-            EventKind::Progress { .. } => Ok(()),
-            _ => self.events.append(event),
+        if let EventKind::Progress { .. } = event.kind {
+            if event.t - self.progress < PROGRESS_S {
+                return Ok(());
+            }
+            self.progress = event.t;
         }
+        self.events.append(event)
     }
 
     /// Keeps the record of a trial ([`fwdlab_model::result::TrialRecord`]), a rebuild ([`fwdlab_model::event::RebuildRecord`]),
@@ -490,6 +499,7 @@ fn fill(
         trials,
         telemetry: None,
         hooks: None,
+        progress: f64::NEG_INFINITY,
         _lock: lock,
     })
 }

@@ -1,6 +1,6 @@
 //! Exit codes: the documented list, in one place.
 
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 use fwdlab_engine::EngineError;
 use fwdlab_lab::LabError;
@@ -55,6 +55,29 @@ impl Code {
         }
     }
 }
+
+impl Code {
+    /// That of a process of ours that has ended; `None`: it did not end by itself.
+    pub fn of_status(status: ExitStatus) -> Option<Code> {
+        let code = status.code()?;
+        ALL.into_iter().find(|known| *known as i32 == code)
+    }
+}
+
+/// All of them.
+const ALL: [Code; 11] = [
+    Code::Done,
+    Code::Internal,
+    Code::Usage,
+    Code::Preflight,
+    Code::TestBed,
+    Code::NotValid,
+    Code::LimitBroken,
+    Code::SomeFailed,
+    Code::Interrupted,
+    Code::Terminated,
+    Code::PktGen,
+];
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {

@@ -8,6 +8,7 @@ mod cli;
 mod exit_code;
 mod output;
 mod profiles;
+mod tui;
 
 fn main() -> std::process::ExitCode {
     output::look();

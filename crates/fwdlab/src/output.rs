@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::TrialRecord;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -25,7 +25,7 @@ use crate::exit_code::Code;
 
 /// Text as it may be printed: control characters other than ends of lines and tabs as JSON writes them, so that a JSON document
 /// stays the same document.
-fn harmless(text: &str) -> Cow<'_, str> {
+pub fn harmless(text: &str) -> Cow<'_, str> {
     let of_lines =
         |c: char, next: Option<&char>| matches!(c, '\n' | '\t') || c == '\r' && next == Some(&'\n');
     if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
@@ -255,6 +255,19 @@ impl Screen {
                     fwdlab_report::number::seconds(*estimate_s)
                 ));
                 self.count_up_to(*steps);
+            }
+            EventKind::Steered { request, heeded } => {
+                let done = match (request, heeded) {
+                    (Request::Pause, true) => "paused on request",
+                    (Request::Resume, true) => "goes on, on request",
+                    (Request::Skip, true) => "skips this test case on request",
+                    (Request::Stop, true) => "stops on request",
+                    (Request::Pause, false) => "asked to pause, and is paused already",
+                    (Request::Resume, false) => "asked to go on, and is not paused",
+                    (Request::Skip, false) => "asked to skip, and nothing can be skipped now",
+                    (Request::Stop, false) => "asked to stop, and stops already",
+                };
+                self.line(&format!("run       {done}"));
             }
             // said with the load of its trials
             EventKind::LoadFound { .. } => {}

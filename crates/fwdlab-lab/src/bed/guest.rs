@@ -106,6 +106,7 @@ impl Bed {
                 _machine: machine.clone(),
             },
             switch: None,
+            blind: Vec::new(),
             _claims: Vec::new(),
         })
     }

@@ -19,7 +19,7 @@ pub use networks::{End, Networks, Side};
 pub use switch::SwitchPackets;
 
 use self::switch::BedSwitch;
-use crate::dut::linux::{counters_of, ports_amiss, read_counters};
+use crate::dut::linux::{counters_of, link_changes, ports_amiss, read_counters};
 use crate::dut::{Counted, Dut, PortPair};
 use crate::error::LabError;
 use crate::host::Host;
@@ -46,6 +46,7 @@ pub struct Bed {
     ground: Ground,
     switch: Option<BedSwitch>,
     /// Ports that others are kept from as long as it stands.
+    blind: Vec<String>,
     _claims: Vec<Claim>,
 }
 
@@ -100,6 +101,8 @@ pub struct PortCounters {
     pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
+    /// The receiving port does not count what a receiver in XDP takes.
+    pub rx_is_blind: bool,
     /// A switch's, where there is one that can be asked.
     pub switch: Option<SwitchPackets>,
 }
@@ -124,6 +127,8 @@ pub(crate) struct Parts {
     pub registration: Registration,
     pub switch: Option<BedSwitch>,
     pub claims: Vec<Claim>,
+    /// Ports of the tester that do not count what a receiver in XDP takes.
+    pub blind: Vec<String>,
 }
 
 impl Bed {
@@ -141,6 +146,7 @@ impl Bed {
             changes: parts.registration.changes().clone(),
             ground: Ground::Here(parts.registration),
             switch: parts.switch,
+            blind: parts.blind,
             _claims: parts.claims,
         }
     }
@@ -267,6 +273,7 @@ impl Bed {
             tx: sent(tx),
             dut: dut.counters()?.map(on_path),
             rx: received(rx),
+            rx_is_blind: self.blind.contains(&ways.rx.interface),
             switch: match &self.switch {
                 Some(switch) => Some(switch.packets(back)?),
                 None => None,
@@ -279,6 +286,33 @@ impl Bed {
     /// # Errors
     /// A namespace is gone.
     pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        let mut amiss = Vec::new();
+        for (host, ports) in self.ports_of_tester() {
+            amiss.extend(ports_amiss(host.as_ref(), &ports)?);
+        }
+        for dut in &self.duts {
+            amiss.extend(dut.ports_amiss()?);
+        }
+        Ok(amiss)
+    }
+
+    /// How often the links of its ports came or went so far, where their host counts that: `rx0 in fwdlab-x-gen`, 2.
+    ///
+    /// # Errors
+    /// A host does not answer.
+    pub fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut changes = BTreeMap::new();
+        for (host, ports) in self.ports_of_tester() {
+            changes.extend(link_changes(host.as_ref(), &ports)?);
+        }
+        for dut in &self.duts {
+            changes.extend(dut.link_changes()?);
+        }
+        Ok(changes)
+    }
+
+    /// The tester's ports, by their hosts.
+    fn ports_of_tester(&self) -> Vec<(&Arc<dyn Host>, Vec<String>)> {
         let paths = &self.paths[..self.duts.len()];
         let of = |end: fn(&PathSpec) -> &PortSpec| -> Vec<String> {
             paths
@@ -288,27 +322,17 @@ impl Bed {
         };
         let (mut sends, receives) = (of(|path| &path.tx), of(|path| &path.rx));
         let Testers { a, b, second } = &self.tester;
-        let mut amiss = match Arc::ptr_eq(a, b) {
+        let mut ports = match Arc::ptr_eq(a, b) {
             true => {
                 sends.extend(receives);
-                ports_amiss(a.as_ref(), &sends)?
+                vec![(a, sends)]
             }
-            false => {
-                let mut amiss = ports_amiss(a.as_ref(), &sends)?;
-                amiss.extend(ports_amiss(b.as_ref(), &receives)?);
-                amiss
-            }
+            false => vec![(a, sends), (b, receives)],
         };
         if let Some(Second { host, port, .. }) = second {
-            amiss.extend(ports_amiss(
-                host.as_ref(),
-                std::slice::from_ref(&port.interface),
-            )?);
+            ports.push((host, vec![port.interface.clone()]));
         }
-        for dut in &self.duts {
-            amiss.extend(dut.ports_amiss()?);
-        }
-        Ok(amiss)
+        ports
     }
 
     /// From now on its DUT is one of which only the name is known.

@@ -112,6 +112,7 @@ impl Bed {
             changes: registration.changes().clone(),
             ground: Ground::Here(registration),
             switch: None,
+            blind: Vec::new(),
             _claims: Vec::new(),
         };
         bed.make_links(duts)?;

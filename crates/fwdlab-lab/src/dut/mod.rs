@@ -144,6 +144,14 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// It does not answer.
     fn ports_amiss(&self) -> Result<Vec<String>, LabError>;
 
+    /// How often the links of its ports came or went so far, by port and host, as far as it counts that.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        Ok(BTreeMap::new())
+    }
+
     /// For how long what forwards has waited for its CPU so far; `None`: nobody can read that.
     fn waited(&self) -> Option<Duration>;
 

@@ -11,7 +11,7 @@ const IDENTITY: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysct
                         sysctl -n kern.boottime";
 
 /// Restarts it, in the words of Linux and FreeBSD, and of systems with little.
-const REBOOT: &str = "shutdown -r now 2>/dev/null || reboot";
+pub(crate) const REBOOT: &str = "shutdown -r now 2>/dev/null || reboot";
 
 /// How often a machine is looked at that is away.
 const LOOK: Duration = Duration::from_secs(1);

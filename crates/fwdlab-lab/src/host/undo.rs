@@ -25,7 +25,7 @@ pub enum Address {
     ThisMachine,
     /// A network namespace of it.
     Namespace(String),
-    /// A machine behind an agent, by its name. It goes with who started it, and what was changed on it goes, too.
+    /// A machine behind an agent, or a virtual one, by its name. It goes with who started it, and what was changed on it goes, too.
     Agent(String),
     /// A machine that answers to SSH.
     Ssh(Target),

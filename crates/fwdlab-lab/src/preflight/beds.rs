@@ -55,6 +55,24 @@ pub fn image() -> Vec<HostChecks> {
     }]
 }
 
+/// All checks of a whole machine as a DUT: whether its system lets us in is shown by a run.
+pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
+    let mut checks = super::emulator::checks();
+    checks.push(super::kvm::check());
+    checks.push(match disk {
+        Ok(path) => Check::ok("disk", format!("{} can be started", path.display())),
+        Err(why) => Check::fail(
+            "disk",
+            why,
+            "say host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
+        ),
+    });
+    vec![HostChecks {
+        host: "dut",
+        checks,
+    }]
+}
+
 /// A part in a test bed: its name, its host, where that can be logged into, and its ports there with what they are called in checks.
 type Role<'a> = (
     &'static str,

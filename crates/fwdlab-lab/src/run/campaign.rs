@@ -3,7 +3,7 @@
 //! A test case of a campaign that fails is told with its reason, and the campaign goes on; a command ends. Every trial is kept with its test
 //! case and its iteration, the file and what its configurations were read from beside them. Start with [`start`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ pub fn start<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
     let inputs = plan.inputs()?;
-    let run = Run::create(info, plan.host.site.is_here(), runs, listener)?;
+    let run = Run::create(info, plan.host.site.is_here(), runs, control, listener)?;
     for (name, bytes) in inputs {
         run.writer.input(&name, &bytes)?;
     }
@@ -74,7 +74,7 @@ pub fn go_on<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
     let is_here = plan.host.site.is_here();
-    let (run, before, measured) = resume::go_on(cut, info, plan, is_here, listener)?;
+    let (run, before, measured) = resume::go_on(cut, info, plan, is_here, control, listener)?;
     carried_out(plan, &agenda, run, (before, measured), control)
 }
 
@@ -171,6 +171,8 @@ pub(super) struct Running<'a> {
     pub counted: Vec<TestCase>,
     /// Restarts of the DUT so far.
     pub restarts: Restarts,
+    /// Test cases that are not measured any more because somebody asked for that.
+    skipped: BTreeSet<usize>,
 }
 
 /// How often what was cut off has been tried again.
@@ -178,6 +180,9 @@ pub(super) struct Running<'a> {
 pub(super) struct Attempts {
     made: usize,
 }
+
+/// Why a test case was not measured any more.
+pub(super) const SKIPPED: &str = "skipped on request";
 
 /// A pause is looked up from so often, for who does not want to wait for it.
 const LOOK: Duration = Duration::from_millis(50);
@@ -207,6 +212,7 @@ impl<'a> Running<'a> {
             again: Vec::new(),
             counted: Vec::new(),
             restarts: Restarts::default(),
+            skipped: BTreeSet::new(),
         }
     }
 
@@ -260,6 +266,7 @@ impl Running<'_> {
         let invalid = measured.trials.iter().filter(before);
         self.invalid = invalid.filter(|trial| !trial.validity.is_valid()).count() as u32;
         for turn in &agenda.turns {
+            run.wait_while_paused()?;
             if self.control.is_stopped() {
                 return Ok(());
             }
@@ -273,10 +280,22 @@ impl Running<'_> {
             if self.is_known(turn.case) {
                 continue;
             }
+            if self.skipped.contains(&turn.case) {
+                self.skip(*turn, measured.trials.len(), run, measured)?;
+                continue;
+            }
             let mut attempts = Attempts::default();
             let (first, outcomes, failure) = loop {
                 let first = measured.trials.len();
-                let (outcomes, error) = match self.turn(*turn, later, run, measured) {
+                if self.plan.suite().is_none() {
+                    self.control.begin_case();
+                }
+                let made = self.turn(*turn, later, run, measured);
+                if self.control.end_case() && !self.control.is_stopped() {
+                    self.skipped.insert(turn.case);
+                    break (first, Vec::new(), Some(SKIPPED.into()));
+                }
+                let (outcomes, error) = match made {
                     Ok((outcomes, None)) => {
                         let failure = failure_of(&outcomes);
                         break (first, outcomes, failure);
@@ -310,6 +329,17 @@ impl Running<'_> {
             self.keep(*turn, outcomes, failure, first, run, measured)?;
         }
         Ok(())
+    }
+
+    /// Says of an iteration of a test case that was skipped why there is none.
+    fn skip(
+        &mut self,
+        turn: Turn,
+        first: usize,
+        run: &mut Run<'_>,
+        measured: &Measured,
+    ) -> Result<(), LabError> {
+        self.keep(turn, Vec::new(), Some(SKIPPED.into()), first, run, measured)
     }
 
     /// Is what a lost host has cut off tried again? Then that is told, and the time has passed after which the host may be there again.

@@ -238,6 +238,7 @@ impl Course<'_> {
         let simulated = self.asked.simulated;
         let variant = &self.traffic.variants[at];
         while let Some((question, attempt)) = session.next_trial() {
+            run.wait_while_paused()?;
             if self.control.is_stopped() {
                 return Ok(());
             }

@@ -24,7 +24,7 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 
 use super::campaign::Running;
 use super::plan::{Plan, agenda};
-use super::{BootProfile, Measured, Run, timestamp, verify};
+use super::{BootProfile, Measured, PAUSE, Run, timestamp, verify};
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
@@ -296,6 +296,9 @@ impl Running<'_> {
                 scope.spawn(|| {
                     let made = made;
                     loop {
+                        while control.is_paused() {
+                            std::thread::sleep(PAUSE);
+                        }
                         let next = queue
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

@@ -7,6 +7,7 @@
 
 pub mod bisect;
 pub mod campaign;
+mod control;
 mod course;
 mod device;
 pub mod exact;
@@ -31,8 +32,6 @@ mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::Mode;
@@ -48,9 +47,10 @@ use fwdlab_model::stacks::Stacks;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
-use fwdlab_store::{RunId, RunWriter};
+use fwdlab_store::{Requests, RunId, RunWriter};
 use jiff::Timestamp;
 
+pub use self::control::Control;
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
@@ -93,27 +93,6 @@ pub struct Parameters {
     pub seed: u64,
     /// The command line, as typed.
     pub command_line: Vec<String>,
-}
-
-/// Stops a run from outside: the current trial ends, everything is undone, what was measured is kept.
-#[derive(Debug, Clone, Default)]
-pub struct Control(Arc<AtomicBool>);
-
-impl Control {
-    /// Asks the run to stop.
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Has it been asked to stop?
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// The flag itself, for a signal handler.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        self.0.clone()
-    }
 }
 
 /// The line of a measurement: the link of the simulated tester, or on the test bed an emulated one of this speed.
@@ -165,8 +144,12 @@ pub struct Run<'a> {
     began: Instant,
     /// What had passed of the run before, when it goes on.
     before: Duration,
+    control: Control,
     listener: &'a mut dyn FnMut(&Event),
 }
+
+/// A paused run looks so often whether it goes on.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The first thing to do where a measurement without root is not to be relied on.
 const WITHOUT_ROOT: &str = "run it with sudo: without root, other processes take the CPUs of generator and DUT at any time, \
@@ -253,11 +236,12 @@ impl<'a> Run<'a> {
         info: RunInfo,
         is_here: bool,
         runs: &Path,
+        control: &Control,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Result<Run<'a>, LabError> {
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        Ok(Run::of(info, writer, is_here, listener))
+        Ok(Run::of(info, writer, is_here, control, listener))
     }
 
     /// One of which nothing has happened in this process.
@@ -265,9 +249,12 @@ impl<'a> Run<'a> {
         info: RunInfo,
         writer: RunWriter,
         is_here: bool,
+        control: &Control,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Run<'a> {
+        control.heed(Requests::of(writer.path()));
         Run {
+            control: control.clone(),
             info,
             writer,
             notes: BTreeMap::new(),
@@ -329,6 +316,24 @@ impl<'a> Run<'a> {
     }
 
     fn tell(&mut self, kind: EventKind) -> Result<(), LabError> {
+        for (request, heeded) in self.control.heeded() {
+            self.put(EventKind::Steered { request, heeded })?;
+        }
+        self.put(kind)
+    }
+
+    /// Waits while the run is paused, and tells of it.
+    fn wait_while_paused(&mut self) -> Result<(), LabError> {
+        while self.control.is_paused() {
+            for (request, heeded) in self.control.heeded() {
+                self.put(EventKind::Steered { request, heeded })?;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, kind: EventKind) -> Result<(), LabError> {
         let event = Event {
             t: ((self.before + self.began.elapsed()).as_secs_f64() * 1e6).round() / 1e6,
             run: self.info.id.clone(),

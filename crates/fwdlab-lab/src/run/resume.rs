@@ -16,7 +16,7 @@ use fwdlab_store::{RunWriter, StoredRun};
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{Agenda, Plan};
-use super::{Measured, Run};
+use super::{Control, Measured, Run};
 use crate::error::LabError;
 
 /// What an iteration says that was being measured when the user stopped the run. It is measured again.
@@ -204,6 +204,7 @@ pub(super) fn go_on<'a>(
     now: RunInfo,
     plan: &Plan,
     is_here: bool,
+    control: &Control,
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, Before, Measured), LabError> {
     cut.fits(plan, &now)?;
@@ -251,7 +252,7 @@ pub(super) fn go_on<'a>(
     let since = Duration::from_secs_f64(since.max(last_heard));
     let run = Run {
         before: since,
-        ..Run::of(info, writer, is_here, listener)
+        ..Run::of(info, writer, is_here, control, listener)
     };
     Ok((run, before, measured))
 }

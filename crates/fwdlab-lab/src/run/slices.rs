@@ -199,6 +199,7 @@ impl Running<'_> {
         }
         let mut result = Ok(());
         for (done, turn) in turns.iter().enumerate() {
+            run.wait_while_paused()?;
             if self.control.is_stopped() {
                 break;
             }

@@ -19,7 +19,7 @@ use fwdlab_model::variant::Variant;
 
 use super::*;
 use crate::host::scripted::{Fails, Faults};
-use crate::site::scripted::{Scene, capacity_pps, folder};
+use crate::site::scripted::{Away, Scene, capacity_pps, folder};
 
 fn placement() -> Placement {
     // no CPU of this machine is a DUT's: there is nothing to probe, and nothing to pin
@@ -282,7 +282,13 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
     let (mut ended, mut looks) = (0, 0);
     for trial in 0..whole.world.trials() {
         let scene = Scene::new(1, Faults::default());
-        scene.world.goes_down_in(trial, Duration::from_millis(90));
+        let (away, words) = match trial % 2 {
+            0 => (Away::ForGood, "eth1 in router1 is down"),
+            _ => (Away::ForAMoment, "eth1 in router1 went down"),
+        };
+        scene
+            .world
+            .goes_down_in(trial, Duration::from_millis(90), away);
         let made = campaign(&scene, RULES);
         for case in made.cases() {
             assert_eq!(case.failures().collect::<Vec<_>>(), [], "{trial}");
@@ -295,12 +301,12 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
             // in the search for a load
             [] => {
                 let warnings = made.warnings().join("; ");
-                assert!(warnings.contains("eth1 in router1 is down"), "{warnings}");
+                assert!(warnings.contains(words), "{warnings}");
                 looks += 1;
             }
             [one] => {
                 let reasons = one.validity.reasons.join("; ");
-                assert!(reasons.contains("eth1 in router1 is down"), "{reasons}");
+                assert!(reasons.contains(words), "{reasons}");
                 assert_eq!(all.len(), trials + 1);
                 ended += 1;
             }

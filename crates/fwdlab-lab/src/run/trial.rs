@@ -693,6 +693,12 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
             "nobody can read the counters of this DUT",
         );
     }
+    if after.rx_is_blind {
+        chain.not_read(
+            &[Stage::ReceiverPort],
+            "a TAP device does not count what a receiver in XDP takes",
+        );
+    }
     if let (Some(before), Some(after)) = (&before.switch, &after.switch) {
         through_switch(&mut chain, before, after);
     }
@@ -842,6 +848,7 @@ mod tests {
             tx: (frames, 0),
             dut,
             rx: (frames, 0),
+            rx_is_blind: false,
             switch: None,
         }
     }
@@ -863,6 +870,7 @@ mod tests {
                 output: (to_dut, 0),
             }),
             rx: (to_dut, 0),
+            rx_is_blind: false,
         };
         let chain = chain(&at(10, 10), &at(110, 103));
         let stages: Vec<String> = chain.meters.iter().map(|m| m.stage.to_string()).collect();

@@ -23,7 +23,7 @@ use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
-use super::campaign::{Attempts, Running};
+use super::campaign::{Attempts, Running, SKIPPED};
 use super::device::erect;
 use super::hooks::{self, During, HOOK, Hosts, Place, around_or_error};
 use super::plan::Plan;
@@ -197,7 +197,25 @@ impl Running<'_> {
             let left = left(began.elapsed(), done, planned, turns.len() + 1);
             let steps = (done, done + turns.len() + 1);
             done += 1;
-            match self.windows(p, turn, steps, left, &mut trials, run) {
+            run.wait_while_paused()?;
+            let (case, control) = case_of(turn, &campaign.cases);
+            if !control {
+                self.control.begin_case();
+            }
+            let made = self.windows(p, turn, steps, left, &mut trials, run);
+            if self.control.end_case() && !self.control.is_stopped() {
+                trials.standing = None;
+                let is_its = |turn: &Turn| case_of(*turn, &campaign.cases) == (case, false);
+                let (its, others) = turns.into_iter().partition(is_its);
+                turns = others;
+                for turn in [turn].into_iter().chain::<VecDeque<Turn>>(its) {
+                    trials
+                        .failures
+                        .insert((case, turn.iteration), SKIPPED.into());
+                }
+                continue;
+            }
+            match made {
                 Ok(()) | Err(LabError::Interrupted) => {}
                 Err(error) => {
                     trials.standing = None;
@@ -212,7 +230,6 @@ impl Running<'_> {
                         result = Err(error);
                         break;
                     }
-                    let (case, control) = case_of(turn, &campaign.cases);
                     let failures = &mut trials.failures;
                     match control {
                         false => drop(failures.insert((case, turn.iteration), error.to_string())),
@@ -404,6 +421,7 @@ impl Running<'_> {
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
         let progress = Progress {
+            name: &self.agenda.names[turn.case],
             planned: &planned,
             iterations: campaign.iterations.max(turn.iteration),
             done: done as u32,
@@ -620,6 +638,8 @@ pub(super) fn calibrate(parameters: &super::Parameters, facts: &mut Facts) -> Ve
 }
 
 struct Progress<'a> {
+    /// Of the test case.
+    name: &'a str,
     planned: &'a Planned<'a>,
     iterations: u32,
     done: u32,
@@ -673,17 +693,10 @@ fn trial(
 
 impl Progress<'_> {
     fn event(&self, glimpse: Glimpse) -> EventKind {
-        let of = self.planned.stream;
-        let plural = if of.flows == 1 { "" } else { "s" };
-        let control = if self.planned.control {
-            " (control)"
-        } else {
-            ""
-        };
         EventKind::Progress {
             activity: format!(
-                "{} B, {} flow{plural}{control}, iteration {} of {}",
-                of.frame_size_bytes, of.flows, self.planned.turn.iteration, self.iterations
+                "{}, iteration {} of {}",
+                self.name, self.planned.turn.iteration, self.iterations
             ),
             done: self.done,
             steps: self.steps,

@@ -82,8 +82,8 @@ struct State {
     beds: usize,
     /// Commands that no router knows.
     unknown: Vec<String>,
-    /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed.
-    goes_down: Option<(usize, Duration)>,
+    /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed, or comes back.
+    goes_down: Option<(usize, Duration, Away)>,
     /// Trials that were begun.
     trials: usize,
     /// How often each command of a hook was run on any host, with what it was told.
@@ -108,8 +108,18 @@ pub(crate) struct Router {
     /// Tables of files that were loaded.
     loaded: BTreeSet<String>,
     is_down: bool,
+    /// How often the link of its second port came or went.
+    link_changes: u64,
     /// Frames that came in and that went out.
     counted: (u64, u64),
+}
+
+/// How long a link is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Away {
+    ForGood,
+    /// It is there again before anybody looks.
+    ForAMoment,
 }
 
 /// Frames on their way.
@@ -262,6 +272,10 @@ impl Router {
                 let state = if self.is_down { "" } else { ",LOWER_UP" };
                 format!("2: eth0@if9: <UP,LOWER_UP> mtu 1500\n3: eth1@if8: <UP{state}> mtu 1500\n")
             }
+            ["ip", "-json", "-s", "-s", "link", "show"] => format!(
+                r#"[{{"ifname":"eth1","stats64":{{"rx":{{}},"tx":{{"carrier_changes":{}}}}}}}]"#,
+                self.link_changes
+            ),
             ["nft", "-f", "-"] => {
                 self.rules(input);
                 String::new()
@@ -342,12 +356,13 @@ impl State {
             return;
         };
         let after = self.now - flow.began;
-        if self
+        let now = self
             .goes_down
-            .is_some_and(|(trial, at)| self.trials == trial + 1 && after >= at)
-        {
-            self.goes_down = None;
-            self.routers[0].is_down = true;
+            .take_if(|(trial, at, _)| self.trials == *trial + 1 && after >= *at);
+        match now {
+            Some((.., Away::ForGood)) => self.routers[0].is_down = true,
+            Some((.., Away::ForAMoment)) => self.routers[0].link_changes += 2,
+            None => {}
         }
         flow.due = due(&flow.schedule, after, f64::MAX);
         let left = due(&flow.schedule, after, MOST_PPS);
@@ -400,8 +415,8 @@ impl World {
     }
 
     /// A port of the first router goes down in this trial of the rig, so long after its begin.
-    pub fn goes_down_in(&self, trial: usize, after: Duration) {
-        self.state().goes_down = Some((trial, after));
+    pub fn goes_down_in(&self, trial: usize, after: Duration, away: Away) {
+        self.state().goes_down = Some((trial, after, away));
     }
 
     /// Commands that no router knew.
@@ -479,6 +494,7 @@ impl World {
                 });
                 net_dev(&ports.collect::<Vec<_>>())
             }
+            "ip -json -s -s link show" => "[]".to_owned(),
             "ip -o link show" => (0..duts)
                 .map(|k| {
                     format!("2: tx{k}: <UP,LOWER_UP> mtu 1500\n3: rx{k}: <UP,LOWER_UP> mtu 1500\n")
@@ -673,6 +689,7 @@ impl Builder for Rack {
             registration,
             switch: None,
             claims: Vec::new(),
+            blind: Vec::new(),
         }))
     }
 

@@ -18,7 +18,7 @@ use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::family;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
+use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed, TesterPort};
 use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, Words};
@@ -77,7 +77,7 @@ impl Site {
 }
 
 impl Standing {
-    fn new(bed: TestBed, program: &Path) -> Result<Standing, FileError> {
+    pub(super) fn new(bed: TestBed, program: &Path) -> Result<Standing, FileError> {
         let mut testers: Vec<Way> = Vec::new();
         let mut seats = Vec::new();
         for port in bed.tester_ports() {
@@ -249,10 +249,12 @@ impl Drop for FarClaim {
 
 /// How a host is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Here,
     Namespace(String),
     Ssh(Target),
+    /// A virtual machine of ours: what is changed in it goes with it.
+    Machine(Target),
 }
 
 impl Way {
@@ -270,7 +272,7 @@ impl Way {
         match self {
             Way::Here => "this machine".into(),
             Way::Namespace(name) => format!("the network namespace {name}"),
-            Way::Ssh(target) => target.to_string(),
+            Way::Ssh(target) | Way::Machine(target) => target.to_string(),
         }
     }
 
@@ -279,6 +281,7 @@ impl Way {
             Way::Here => Arc::new(Local),
             Way::Namespace(name) => Arc::new(Netns::bare(name)),
             Way::Ssh(target) => Arc::new(Ssh::new(target.clone())),
+            Way::Machine(target) => Arc::new(Ssh::that_goes_with_us(target.clone())),
         }
     }
 
@@ -293,13 +296,13 @@ const B: usize = 1;
 const SECOND: usize = 2;
 
 #[derive(Debug)]
-struct Standing {
+pub(super) struct Standing {
     bed: TestBed,
     /// The hosts of the tester, each once.
     testers: Vec<Way>,
     /// On which of them the ports of [`TestBed::tester_ports`] are.
     seats: Vec<usize>,
-    dut: Option<Way>,
+    pub(super) dut: Option<Way>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
     /// Ends what takes long.
@@ -437,7 +440,13 @@ impl Standing {
         }
     }
 
-    fn wait_until_ready(
+    /// The host of the DUT.
+    pub(super) fn dut_host(&self) -> Result<Arc<dyn Host>, LabError> {
+        let dut = self.hosts()?.dut.clone();
+        dut.ok_or_else(|| LabError::Preflight("nobody can log into its DUT".into()))
+    }
+
+    pub(super) fn wait_until_ready(
         &self,
         dut: &dyn Host,
         is_stopped: &dyn Fn() -> bool,
@@ -575,7 +584,7 @@ impl Standing {
         PortSpec {
             netns: match &self.testers[self.seats[seat]] {
                 Way::Namespace(name) => netns::file(name),
-                Way::Here | Way::Ssh(_) => None,
+                Way::Here | Way::Ssh(_) | Way::Machine(_) => None,
             },
             interface: interface.to_owned(),
         }
@@ -716,6 +725,7 @@ impl Builder for Standing {
             registration,
             switch: self.switch()?,
             claims,
+            blind: blind(&theirs, &of_tester),
         }))
     }
 
@@ -886,10 +896,7 @@ impl Builder for Standing {
 
     fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
         self.can_reboot().map_err(LabError::Preflight)?;
-        let hosts = self.hosts()?;
-        let Some(dut) = &hosts.dut else {
-            return Err(LabError::Preflight("nobody can log into its DUT".into()));
-        };
+        let dut = self.dut_host()?;
         let boot = reboot_and_wait(dut.as_ref(), limit)?;
         self.wait_until_ready(dut.as_ref(), limit.is_stopped)?;
         Ok(boot)
@@ -915,6 +922,13 @@ impl Builder for Standing {
         facts.placement.insert("test bed".into(), words);
         facts
     }
+}
+
+/// The tester's ports that are TAP devices.
+fn blind(ports: &Ends<TesterPort<'_>>, links: &Ends<Link>) -> Vec<String> {
+    let both = [(&ports.a, &links.a), (&ports.b, &links.b)];
+    let taps = both.into_iter().filter(|(_, link)| link.is_tap);
+    taps.map(|(port, _)| port.port.to_owned()).collect()
 }
 
 fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +23,7 @@ use super::monitor::Ask;
 use super::qemu::{self, Accelerator, CONSOLE, FIRMWARE, Qemu, Remains, check_socket, escaped};
 use crate::error::LabError;
 use crate::host::Limit;
+use crate::sys::keep_open;
 
 /// QEMU itself starts within this, also on a busy host.
 const START: Duration = Duration::from_secs(60);
@@ -62,7 +64,7 @@ pub struct Setup {
     /// address of its own from the beginning keeps it. Usual is [`ADDRESS`].
     pub address: Ipv4Addr,
     /// What its ports are connected with: the first is the guest's second port, for its first is that of the management.
-    pub links: Vec<End>,
+    pub links: Vec<Cable>,
     /// Where its files are kept while it runs; its console after that, too: `console.log`.
     pub folder: PathBuf,
 }
@@ -91,6 +93,15 @@ pub enum Devices {
     Virtio,
     /// Those that every system has drivers for: an IDE disk, and Intel's e1000.
     Classic,
+}
+
+/// What a port of a machine is connected with.
+#[derive(Debug, Clone)]
+pub enum Cable {
+    /// A port of another machine.
+    Machine(End),
+    /// This host: a TAP device, open.
+    Host(Arc<OwnedFd>),
 }
 
 /// An end of a link between two machines.
@@ -596,12 +607,22 @@ impl Computer {
             Devices::Classic => "e1000",
         };
         let mut networks = vec![management(setup.address, port)];
-        for (number, end) in (1..).zip(&setup.links) {
-            networks.push(format!(
-                "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
-                escaped(&end.ours),
-                escaped(&end.theirs)
-            ));
+        let mut taps = Vec::new();
+        for (number, cable) in (1..).zip(&setup.links) {
+            networks.push(match cable {
+                Cable::Machine(end) => format!(
+                    "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                    escaped(&end.ours),
+                    escaped(&end.theirs)
+                ),
+                Cable::Host(tap) => {
+                    taps.push(tap.clone());
+                    format!("tap,id=net{number},fd={}", tap.as_raw_fd())
+                }
+            });
+        }
+        if !taps.is_empty() {
+            keep_open(&mut command, taps);
         }
         for ((number, network), mac) in networks.iter().enumerate().zip(self.macs()) {
             let mac = crate::bed::networks::mac(mac);
@@ -621,8 +642,10 @@ impl Drop for Computer {
         for name in ["console", "qmp", OVERLAY] {
             let _ = fs::remove_file(self.setup.folder.join(name));
         }
-        for end in &self.setup.links {
-            let _ = fs::remove_file(&end.ours);
+        for cable in &self.setup.links {
+            if let Cable::Machine(end) = cable {
+                let _ = fs::remove_file(&end.ours);
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod computer;
 pub mod image;
 pub mod initramfs;
 pub mod kvm;
+pub mod login;
 pub mod machine;
 mod monitor;
 pub mod plugin;

@@ -9,6 +9,8 @@ mod clock;
 mod links;
 pub mod probe;
 
+use std::collections::BTreeMap;
+
 use fwdlab_engine::DropMonitor;
 use fwdlab_model::loss::Reason;
 
@@ -21,6 +23,8 @@ use crate::error::LabError;
 /// Those of one trial.
 pub(crate) struct Witnesses {
     links: LinkWatch,
+    /// How often links had come or gone before, of a bed with hosts whose messages are not heard.
+    link_changes: Option<BTreeMap<String, u64>>,
     clock: ClockWatch,
     drops: Option<DropMonitor>,
 }
@@ -42,8 +46,11 @@ impl Witnesses {
     /// # Errors
     /// A witness that should be there cannot be called.
     pub fn call(bed: &Bed, count_reasons: bool) -> Result<Witnesses, LabError> {
+        let links = LinkWatch::open(bed)?;
+        let changes = (!links.has_heard_all()).then(|| bed.link_changes());
         Ok(Witnesses {
-            links: LinkWatch::open(bed)?,
+            links,
+            link_changes: changes.transpose()?,
             clock: ClockWatch::new(),
             drops: count_reasons.then(DropMonitor::open).transpose()?,
         })
@@ -67,8 +74,11 @@ impl Witnesses {
     /// One of them cannot be read.
     pub fn say(&mut self, bed: &Bed) -> Result<Seen, LabError> {
         let mut events = self.links.events()?;
-        if !self.links.has_heard_all() {
-            events.extend(bed.ports_amiss()?);
+        if let Some(before) = &self.link_changes {
+            let mut amiss = bed.ports_amiss()?;
+            amiss.extend(of_changes(before, &bed.link_changes()?, &amiss));
+            amiss.retain(|event| !events.contains(event));
+            events.extend(amiss);
         }
         let reason = |(reason, frames)| Reason { reason, frames };
         let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
@@ -84,5 +94,34 @@ impl Witnesses {
         let mut what = self.links.events().unwrap_or_default();
         what.extend(bed.ports_amiss().unwrap_or_default());
         what
+    }
+}
+
+/// What is to be said of links that came or went, and are there again.
+fn of_changes(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+    amiss: &[String],
+) -> Vec<String> {
+    let changed = after
+        .iter()
+        .filter(|(port, changes)| before.get(*port).is_some_and(|before| before != *changes));
+    changed
+        .filter(|(port, _)| !amiss.iter().any(|said| said.starts_with(port.as_str())))
+        .map(|(port, _)| format!("{port} {WENT_DOWN}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_was_away_for_a_moment_is_told_once() {
+        let of = |changes: [(&str, u64); 3]| changes.map(|(p, n)| (p.to_owned(), n)).into();
+        let before = of([("da in r", 4), ("db in r", 4), ("tx in t", 2)]);
+        let after = of([("da in r", 6), ("db in r", 5), ("tx in t", 2)]);
+        let amiss = ["db in r is down".to_owned()];
+        assert_eq!(of_changes(&before, &after, &amiss), ["da in r went down"]);
     }
 }

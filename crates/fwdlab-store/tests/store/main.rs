@@ -5,10 +5,12 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod archives;
 mod crash;
 mod damage;
 mod faults;
 mod finding;
+mod following;
 mod importing;
 mod removing;
 mod round_trip;

@@ -33,7 +33,14 @@ fn a_run_is_kept_whole() {
         estimate: None,
     };
     run.event(&warning(1)).unwrap();
-    run.event(&event(2, progress)).unwrap();
+    let first = event(2, progress.clone());
+    run.event(&first).unwrap();
+    // of progress only so much is kept as somebody who looks on needs
+    let soon = fwdlab_model::event::Event {
+        t: 2.5,
+        ..event(2, progress)
+    };
+    run.event(&soon).unwrap();
     let record = Box::new(trial(1));
     let trial_finished = event(3, EventKind::TrialFinished { record });
     run.event(&trial_finished).unwrap();
@@ -57,7 +64,7 @@ fn a_run_is_kept_whole() {
     assert_eq!(stored.summary, Some(summary(ID)));
     assert_eq!(stored.trials, [trial(1)]);
     assert_eq!(stored.rebuilds, [rebuild(1)]);
-    assert_eq!(stored.events(), [warning(1), trial_finished]);
+    assert_eq!(stored.events(), [warning(1), first, trial_finished]);
     let raw = stored.raw_path("64B/control", 1, "intervals.csv");
     assert_eq!(raw, dir.join("raw/64B+control/1/intervals.csv"));
     assert_eq!(fs::read(raw).unwrap(), b"t,sent\n");

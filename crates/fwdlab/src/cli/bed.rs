@@ -52,7 +52,7 @@ pub enum VendorName {
 fn switch_config(vendor: VendorName, name: &str) -> anyhow::Result<Code> {
     let bed = match test_bed::find(Path::new(""), name)? {
         BedFile::Hosts(bed) => bed,
-        BedFile::Image { .. } => {
+        BedFile::Image { .. } | BedFile::Machine(_) => {
             return Err(Usage("a virtual machine needs no switch".into()).into());
         }
     };

@@ -31,12 +31,12 @@ use fwdlab_report::thresholds;
 use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
 
-use super::Global;
 use super::run::{self, random_seed};
-use super::test_bed;
+use super::{Global, face, test_bed};
 use crate::exit_code::{self, Code, Usage};
 use crate::output;
 use crate::profiles;
+use crate::tui::theme::Symbols;
 
 /// Run a campaign: measure every test case of a file, unattended
 ///
@@ -66,6 +66,15 @@ pub struct Run {
     /// Seed of every random choice, if the file has none [default: chosen and recorded]
     #[arg(long)]
     seed: Option<u64>,
+    /// Lines of text on a terminal, too, instead of the full screen; so do -q and -v
+    #[arg(long)]
+    plain: bool,
+    /// What charts and frames of the full screen are made of [default: by LANG and TERM]
+    #[arg(long, value_enum)]
+    symbols: Option<Symbols>,
+    /// It is the process that measures for another one, which shows it
+    #[arg(long, hide = true)]
+    behind_a_screen: bool,
 }
 
 /// Show what a campaign will do: test cases in order, time needed, changes to hosts; changes nothing itself
@@ -93,6 +102,15 @@ pub struct Check {
 impl Run {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if self.behind_a_screen {
+            face::leave_terminal()?;
+        } else if !self.plain && face::is_wanted(global) {
+            return face::run(global, self.symbols);
+        }
+        let global = &Global {
+            behind_a_screen: self.behind_a_screen,
+            ..global.clone()
+        };
         // before root is given up: only who could write a run goes on with it
         let cut = match &self.resume {
             Some(name) => Some(
@@ -474,6 +492,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
                 }
                 test_bed::host(&bed)?
             }
+            BedFile::Machine(machine) => test_bed::machine(&machine)?,
             BedFile::Image { image, .. } => {
                 campaign.boot(&image)?;
                 (Site::default(), Placement::choose(&[])?)
@@ -502,7 +521,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
             privileged: user_namespace::is_root(),
             unconfined,
             seed: seed.unwrap_or_else(random_seed),
-            command_line: std::env::args().collect(),
+            command_line: face::command_line(),
         },
         &profile,
     )?;

@@ -43,6 +43,11 @@ fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     let all = match &bed {
         BedFile::Hosts(bed) => preflight::beds::bed(bed, &std::env::current_exe()?),
         BedFile::Image { .. } => preflight::beds::image(),
+        BedFile::Machine(machine) => {
+            let disk = test_bed::disk(machine);
+            let disk = disk.as_ref().map_err(|error| format!("{error:#}"));
+            preflight::beds::machine(disk.map(|disk| &*disk.path))
+        }
     };
     let checks: Vec<Check> = all.iter().flat_map(|of| of.checks.clone()).collect();
     if global.json {

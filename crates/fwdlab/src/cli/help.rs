@@ -29,11 +29,15 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "bisect",
         ],
     ),
-    ("Many test cases from a file", &["run", "plan", "check"]),
+    (
+        "Many test cases from a file",
+        &["run", "top", "plan", "check"],
+    ),
     (
         "Ports and frames by hand",
         &[
-            "send", "receive", "ping", "capture", "pkt-gen", "selftest", "queues", "profile",
+            "send", "receive", "console", "ping", "capture", "pkt-gen", "selftest", "queues",
+            "profile",
         ],
     ),
     (
@@ -192,6 +196,17 @@ const MORE: &[More] = &[
         ],
     },
     More {
+        command: "top",
+        examples: &[
+            ("fwdlab top", "the newest run, live if it goes on"),
+            (
+                "fwdlab top @2 --speed 10x",
+                "the one before it again, ten times as fast",
+            ),
+        ],
+        codes: &[Code::Preflight],
+    },
+    More {
         command: "plan",
         examples: &[(
             "fwdlab plan CAMPAIGN.toml",
@@ -242,6 +257,20 @@ const MORE: &[More] = &[
             "fwdlab capture --port eth2 -o c.pcapng",
             "nanosecond timestamps",
         )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "console",
+        examples: &[
+            (
+                "fwdlab console --port eth1 --port eth2",
+                "then: start -f imix -m 10kpps -d 30, stats, update -m 20kpps, stop, quit",
+            ),
+            (
+                "echo 'start -m 1kpps -d 5' | fwdlab console --port eth1",
+                "commands from a pipe",
+            ),
+        ],
         codes: BY_HAND,
     },
     More {
@@ -304,6 +333,14 @@ const MORE: &[More] = &[
             (
                 "fwdlab runs show @1 --format markdown",
                 "the latest run, for an email",
+            ),
+            (
+                "fwdlab runs steer @1 pause",
+                "no other trial begins; resume, skip and stop as well",
+            ),
+            (
+                "fwdlab runs export @1 -o for-a-colleague.tar.gz",
+                "there: fwdlab runs import for-a-colleague.tar.gz",
             ),
         ],
         codes: &[Code::Preflight],
@@ -485,7 +522,9 @@ mod tests {
             let quoted = line
                 .replace("'nft add table ip t'", "true")
                 .replace("'forwarding-rate < -2%'", "forwarding-rate<-2%");
-            let words = quoted.split_whitespace().skip_while(|word| *word == "sudo");
+            let words = quoted
+                .split_whitespace()
+                .skip_while(|word| *word != "fwdlab");
             let words = words.map(std::ffi::OsString::from);
             let words = super::super::foreign::in_order(Arguments::command(), words);
             let read = program().try_get_matches_from(words);

@@ -1,12 +1,15 @@
 //! The commands: one file each. This one holds what they share.
 
 mod agent;
+mod archive;
 mod bed;
 mod bisect;
 mod campaign;
 mod capture;
 mod compare;
+mod console;
 mod doctor;
+mod face;
 mod fonts;
 mod foreign;
 mod help;
@@ -33,8 +36,10 @@ mod selftest;
 mod send;
 mod session;
 mod soak;
+mod steer;
 mod test_bed;
 mod throughput;
+mod top;
 mod traffic;
 mod trial;
 
@@ -84,11 +89,17 @@ struct Global {
     // empty is as if it were not set, and clap would refuse an empty path
     #[arg(long, global = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Option<PathBuf>,
+    /// Another process shows the run: its id is printed when it begins, and nothing else.
+    #[arg(skip)]
+    behind_a_screen: bool,
 }
 
 impl Global {
     fn verbosity(&self) -> Verbosity {
-        match (self.quiet || self.json_stream, self.verbose) {
+        match (
+            self.quiet || self.json_stream || self.behind_a_screen,
+            self.verbose,
+        ) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,
             _ => Verbosity::Normal,
@@ -118,6 +129,7 @@ enum Command {
     Rfc2544(Box<rfc2544::Rfc2544>),
     Soak(Box<soak::Soak>),
     Run(campaign::Run),
+    Top(top::Top),
     Plan(campaign::Plan),
     Check(campaign::Check),
     Bisect(Box<bisect::Bisect>),
@@ -125,6 +137,7 @@ enum Command {
     Receive(Box<receive::Receive>),
     Ping(Box<ping::Ping>),
     Capture(Box<capture::Capture>),
+    Console(Box<console::Console>),
     PktGen(Box<pkt_gen::PktGen>),
     Queues(queues::Queues),
     #[command(name = "selftest")]
@@ -208,6 +221,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Rfc2544(rfc2544) => rfc2544.run(&global),
         Command::Soak(soak) => soak.run(&global),
         Command::Run(run) => run.run(&global),
+        Command::Top(top) => top.run(&global),
         Command::Plan(plan) => plan.run(&global),
         Command::Check(check) => check.run(&global),
         Command::Bisect(bisect) => bisect.run(&global),
@@ -215,6 +229,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Receive(receive) => receive.run(&global),
         Command::Ping(ping) => ping.run(&global),
         Command::Capture(capture) => capture.run(&global),
+        Command::Console(console) => console.run(&global),
         Command::PktGen(pkt_gen) => pkt_gen.run(&global),
         Command::Queues(queues) => queues.run(&global),
         Command::SelfTest(selftest) => selftest.run(&global),

@@ -181,6 +181,13 @@ impl Quick {
         let bed = match &self.bed {
             Some(name) => match test_bed::find(Path::new(""), name)? {
                 BedFile::Hosts(bed) => Some(bed),
+                BedFile::Machine(_) => {
+                    return Err(Usage(format!(
+                        "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with a campaign that \
+                         says bed = \"{name}\""
+                    ))
+                    .into());
+                }
                 BedFile::Image { image, .. } => {
                     return Err(Usage(format!(
                         "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use fwdlab_lab::LabError;
 use fwdlab_lab::run::{Control, Measured, Run};
-use fwdlab_model::event::{Event, RebuildRecord};
+use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
@@ -96,9 +96,15 @@ pub(super) fn carry_out_and_judge(
     let signal = catch_signals(&control)?;
     let mut screen = Screen::new(global.verbosity(), iterations);
     let as_stream = global.json_stream;
+    let is_behind = global.behind_a_screen;
     let mut listener = |event: &Event| {
         if as_stream {
             output::stream(event);
+        }
+        if is_behind
+            && let EventKind::RunStarted { .. } | EventKind::RunResumed { .. } = &event.kind
+        {
+            output::result(&event.run);
         }
         screen.show(event);
     };
@@ -163,7 +169,7 @@ pub(super) fn carry_out_and_judge(
             boots: &boots,
             imported: &[],
         })?;
-    } else if !global.json_stream {
+    } else if !global.json_stream && !is_behind {
         output::answer(&text(&Outcome {
             info: &info,
             summary: &summary,

@@ -20,8 +20,10 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Global;
+use super::archive::{Export, Import};
 use super::report::{self, Loaded, Made};
 use super::run::{case_profile, kept_in};
+use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -51,6 +53,12 @@ pub enum Runs {
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
+    /// Pause a run that goes on, resume it, skip its test case, or stop it in order; whoever may write into its directory may
+    Steer(Steer),
+    /// Write runs that have ended into one file, which fwdlab runs import opens elsewhere
+    Export(Export),
+    /// Take in the runs of a file that fwdlab runs export made: all of them, as they were written, or none
+    Import(Import),
     /// Remove runs
     Rm {
         /// Which runs
@@ -136,6 +144,9 @@ impl Runs {
                 explain,
                 facts,
             } => show(&root, &run, format, explain, facts, global),
+            Runs::Steer(steer) => steer.run(&root, global),
+            Runs::Export(export) => export.run(&root, global),
+            Runs::Import(import) => import.run(&root, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }

@@ -7,9 +7,15 @@ use std::path::{Path, PathBuf};
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::site::{Site, standing};
 use fwdlab_lab::user_namespace;
-use fwdlab_model::test_bed::{BedFile, Place, TestBed};
+use fwdlab_lab::vm::image::cache::Cache;
+use fwdlab_lab::vm::image::disk::Disk;
+use fwdlab_lab::vm::image::{Image, ImageKind};
+use fwdlab_lab::vm::kvm::fastest;
+use fwdlab_model::file::Step;
+use fwdlab_model::test_bed::{BedFile, Place, TestBed, WholeMachine};
 
 use crate::exit_code::Usage;
+use crate::output;
 
 /// Where test beds are, beside what names them or above it.
 const FOLDER: &str = "beds";
@@ -78,6 +84,63 @@ pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
     let program = std::env::current_exe()?;
     let placement = standing::placement(bed)?;
     Ok((Site::standing(bed.clone(), &program)?, placement))
+}
+
+/// A disk that starts as a whole machine, and what runs where.
+///
+/// # Errors
+/// No such disk, or not root: the tester's ports are on this machine.
+pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
+    let disk = disk(bed)?;
+    if !user_namespace::is_root() {
+        return Err(Usage(format!(
+            "the test bed {} has ports on this machine, which only root may make; run the same with sudo",
+            bed.name
+        ))
+        .into());
+    }
+    output::note(&format!(
+        "machine   {} starts in {} when it is wanted; a system that emulates takes minutes for that",
+        disk.path.display(),
+        fastest()
+    ));
+    let program = std::env::current_exe()?;
+    let notes = [
+        ("generator", "any CPU: the machine has threads of its own"),
+        (
+            "dut",
+            "on CPUs of the machine that executes it: fwdlab does not place it",
+        ),
+    ];
+    let placement = Placement {
+        notes: notes
+            .map(|(who, words)| (who.to_owned(), words.to_owned()))
+            .into(),
+        ..Placement::default()
+    };
+    Ok((Site::of_machine(bed.clone(), disk, &program), placement))
+}
+
+/// The disk of a whole machine.
+///
+/// # Errors
+/// There is none, or it is a kernel.
+pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
+    let wrong = |why: String| {
+        bed.origin
+            .error(&[Step::Key("dut"), Step::Key("host")], why)
+    };
+    let found = Cache::of_user()
+        .and_then(|cache| Image::find(&bed.image, &cache, &mut |_| {}))
+        .map_err(|error| wrong(error.to_string()))?;
+    match found.kind {
+        ImageKind::Disk(disk) => Ok(disk),
+        ImageKind::Kernel(_) => Err(wrong(format!(
+            "vm:{} is a kernel, and a machine that starts as a whole needs a disk. Omit machine to count instructions in it",
+            bed.image
+        ))
+        .into()),
+    }
 }
 
 /// Is all of it on other machines? Nothing of this one is needed then, and no privileges here.

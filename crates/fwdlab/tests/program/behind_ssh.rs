@@ -22,7 +22,9 @@ mod in_guests {
     use fwdlab_lab::host::{Command, Failure, Host, Limit, Ssh};
     use fwdlab_lab::run::Control;
     use fwdlab_lab::tester::{Frames, Rig, remote};
-    use fwdlab_lab::vm::computer::{ADDRESS, Computer, Devices, End, Setup, State, System, link};
+    use fwdlab_lab::vm::computer::{
+        ADDRESS, Cable, Computer, Devices, End, Setup, State, System, link,
+    };
     use fwdlab_lab::vm::image::cache::Cache;
     use fwdlab_lab::vm::image::{Image, ImageKind};
     use fwdlab_lab::vm::qemu::Accelerator;
@@ -63,7 +65,7 @@ mod in_guests {
             memory_mib: 1024,
             devices: Devices::Virtio,
             address: ADDRESS,
-            links,
+            links: links.into_iter().map(Cable::Machine).collect(),
             folder: lab.path().join(name),
         };
         let computer = Computer::start(setup, Accelerator::Emulated, &|| false)?;

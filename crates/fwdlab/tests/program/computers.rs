@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fwdlab_lab::LabError;
 use fwdlab_lab::host::Limit;
 use fwdlab_lab::vm::computer::{
-    ADDRESS, Computer, Devices, End, Restart, Setup, State, System, link,
+    ADDRESS, Cable, Computer, Devices, End, Restart, Setup, State, System, link,
 };
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
@@ -21,7 +21,7 @@ use fwdlab_lab::vm::kvm::fastest;
 use fwdlab_lab::vm::qemu::Accelerator;
 
 use crate::disk::{IMAGE, TestDisk};
-use crate::support::{Lab, ended, skipped};
+use crate::support::{Lab, ended, root, skipped};
 
 /// Longer than a boot takes on a busy host.
 const BOOT: Limit<'static> = within(120);
@@ -50,7 +50,7 @@ fn setup(lab: &Lab, name: &str, system: System, links: Vec<End>) -> Setup {
         memory_mib: 512,
         devices: Devices::Virtio,
         address: ADDRESS,
-        links,
+        links: links.into_iter().map(Cable::Machine).collect(),
         folder: lab.path().join(name),
     }
 }
@@ -411,5 +411,81 @@ mod in_guests {
         let console = lab.only_run().join("inputs/images/1/console.log");
         let console = fs::read_to_string(console).unwrap();
         assert!(console.contains("current login:"), "{console}");
+    }
+
+    /// A router in a disk of which nothing is known but its name: root logs in on its console, and no key of anybody's is let in. Two boots,
+    /// for it is restarted once, and some hundred sessions of SSH with an emulated machine: 40 s of CPU.
+    #[test]
+    fn a_disk_needs_nothing_but_its_name() {
+        let test = "a_disk_needs_nothing_but_its_name";
+        if !root(test) {
+            return;
+        }
+        let lab = Lab::new();
+        let of_test = match TestDisk::get() {
+            Ok(disk) => disk,
+            Err(why) => return skipped(test, &why),
+        };
+        let disk = lab.path().join("router.raw");
+        fs::copy(&of_test.disk, &disk).unwrap();
+        let image = format!("{}@@1M", disk.display());
+        let marked = Command::new("mcopy")
+            .env("MTOOLS_SKIP_CHECK", "1")
+            .args(["-i", &image, "/dev/null", "::open"])
+            .status();
+        assert!(marked.unwrap().success());
+        let before = sum(&disk);
+        fs::create_dir(lab.path().join("beds")).unwrap();
+        let bed = format!(
+            "bed = 'router'\n[dut]\nhost = 'vm:{}'\nmachine = {{ memory-mib = 512 }}\n",
+            disk.display()
+        );
+        fs::write(lab.path().join("beds/router.toml"), bed).unwrap();
+        let campaign = "campaign = 'c'\nbed = 'router'\norder = 'grouped'\nreboot = true\niterations = 1\n\
+             [configuration]\nhalf = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+             nft add rule ip t f numgen inc mod 2 0 drop\"\n[matrix]\nconfiguration = ['plain', 'half']\nflows = 10\n\
+             [procedure]\nid = 'trial'\nload = '200pps'\nfor = '1s'\n";
+        fs::write(lab.path().join("c.toml"), campaign).unwrap();
+        let say = |words: &[&str]| {
+            let mut command = lab.program(words);
+            let output = command.current_dir(lab.path()).output().unwrap();
+            let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+            (output.status.code(), out.into_owned(), err.into_owned())
+        };
+        let (code, out, err) = say(&["doctor", "router"]);
+        assert!(
+            code == Some(0) && out.contains("router.raw can be started"),
+            "{out}{err}"
+        );
+        let (code, out, err) = say(&["run", "c.toml", "--json"]);
+        if err.contains("qemu") && err.contains("no such program") {
+            return skipped(test, "no QEMU");
+        }
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        assert_eq!(code, Some(0), "{err}{out}");
+        for trial in found["trials"].as_array().unwrap() {
+            let (sent, received) = (&trial["frames_sent"], &trial["frames_received"]);
+            let (sent, received) = (sent.as_u64().unwrap(), received.as_u64().unwrap());
+            let is_half = trial["test_case"].as_str().unwrap().contains("half");
+            assert_eq!(received, if is_half { sent / 2 } else { sent }, "{trial:#}");
+            assert!(sent >= 100, "{trial:#}");
+        }
+        assert_eq!(found["trials"].as_array().unwrap().len(), 2);
+        let facts = &found["info"]["facts"]["placement"];
+        assert!(
+            facts["system"].as_str().unwrap().starts_with("Linux "),
+            "{facts:#}"
+        );
+        assert!(
+            facts["machine"]
+                .as_str()
+                .unwrap()
+                .contains("router.raw in "),
+            "{facts:#}"
+        );
+        // the disk is as it was, and nothing else stays behind
+        assert_eq!(sum(&disk), before);
+        let (_, out, err) = say(&["bed", "show"]);
+        assert!(!out.contains("-gen"), "{out}{err}");
     }
 }

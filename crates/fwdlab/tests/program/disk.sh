@@ -3,7 +3,8 @@
 #
 #   disk.sh KERNEL MODULES INITRAMFS FOLDER
 #
-# FOLDER gets `disk` (raw, one FAT partition) and `key`, with which root may log in; on the console the password is fwdlab. The
+# FOLDER gets `disk` (raw, one FAT partition) and `key`, with which root may log in; on the console the password is fwdlab, or none where
+# the partition has a file `open`: then root is not let in otherwise. The
 # initial file system is the whole system, with the partition at /boot. It does not decide which kernel or programs these are. Start
 # reading with the boot loader's entries.
 set -eu
@@ -45,6 +46,11 @@ ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 acpid
 /usr/sbin/sshd
+# root is let in on the console without a password, and over SSH not at all
+if [ -e /boot/open ]; then
+    sed -i 's/^root:[^:]*:/root::/' /etc/shadow
+    rm "$HOME/.ssh/authorized_keys"
+fi
 entry=current
 grep -q entry=old /proc/cmdline && entry=old
 hostname "$entry"
@@ -74,7 +80,7 @@ sshd:!:19000::::::
 END
 cat > "$work/root/etc/ssh/sshd_config" <<'END'
 HostKey /etc/ssh/host
-AuthorizedKeysFile /etc/ssh/authorized
+AuthorizedKeysFile .ssh/authorized_keys
 StrictModes no
 UsePAM no
 UseDNS no
@@ -84,7 +90,8 @@ Subsystem sftp internal-sftp
 END
 ssh-keygen -q -t ed25519 -N '' -C lab -f "$folder/key"
 ssh-keygen -q -t ed25519 -N '' -C dut -f "$work/root/etc/ssh/host"
-cp "$folder/key.pub" "$work/root/etc/ssh/authorized"
+mkdir -p "$work/root/root/.ssh"
+cp "$folder/key.pub" "$work/root/root/.ssh/authorized_keys"
 
 # what the initial file system leaves out of the kernel's modules
 # and a kernel may have built in, or not have at all

@@ -280,6 +280,27 @@ fn runs_are_listed_shown_and_removed_by_any_of_their_names() {
     assert_eq!(left.len(), 1);
     assert!(left[0].ends_with(ids[2]));
 
+    // it goes into one file, and is taken out of it once
+    let file = lab.path().join("for-a-colleague.tar.gz");
+    let name = file.to_str().unwrap();
+    lab.run(&["runs", "export", "@1", "-o", name]).code(0);
+    lab.run(&["runs", "import", name])
+        .code(3)
+        .says(&["exists already", ids[2]]);
+    let shown = lab.run(&["runs", "show", "@1", "--json"]).out;
+    lab.run(&["runs", "rm", "@1"]).code(0);
+    lab.run(&["runs", "import", name]).code(0).says(&[ids[2]]);
+    assert_eq!(lab.run(&["runs", "show", "@1", "--json"]).out, shown);
+    lab.run(&["runs", "verify", "@1"]).code(0);
+    let there_is_none = lab.path().join("none.tar.gz");
+    let none = there_is_none.to_str().unwrap();
+    lab.run(&["runs", "import", none])
+        .says(&["cannot open", none]);
+    lab.run(&["runs", "export", "no-such-run", "-o", none])
+        .code(3);
+    assert!(!there_is_none.exists());
+    assert_eq!(directories(&lab.runs()).len(), 1);
+
     // a damaged run is told and harms no other
     fs::create_dir(lab.runs().join("2020-01-01-quick-aaaa")).unwrap();
     fs::write(lab.runs().join("2020-01-01-quick-aaaa/run.json"), "{").unwrap();

@@ -438,6 +438,10 @@ impl Dut for Linux {
         ports_amiss(self.host.as_ref(), &self.ports)
     }
 
+    fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        link_changes(self.host.as_ref(), &self.ports)
+    }
+
     fn waited(&self) -> Option<Duration> {
         // run time, run delay, timeslices (Documentation/scheduler/sched-stats.rst)
         let file = format!("/proc/{}/schedstat", self.thread?);
@@ -620,4 +624,37 @@ pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<Strin
         }
     }
     Ok(amiss)
+}
+
+/// How often the links of these ports came or went so far, by `eth1 in HOST`.
+pub(crate) fn link_changes(
+    host: &dyn Host,
+    ports: &[String],
+) -> Result<BTreeMap<String, u64>, LabError> {
+    #[derive(serde::Deserialize)]
+    struct Link {
+        ifname: String,
+        stats64: Option<Stats>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Stats {
+        tx: Sent,
+    }
+    #[derive(serde::Deserialize)]
+    struct Sent {
+        carrier_changes: Option<u64>,
+    }
+    let words = ["-json", "-s", "-s", "link", "show"];
+    let said = host.ask("ip", &words)?;
+    let links: Vec<Link> = serde_json::from_str(&said)
+        .map_err(|_| not_understood(host, &format!("ip {}", words.join(" ")), &said))?;
+    let of_ours = links
+        .into_iter()
+        .filter(|link| ports.contains(&link.ifname));
+    Ok(of_ours
+        .filter_map(|link| {
+            let changes = link.stats64?.tx.carrier_changes?;
+            Some((format!("{} in {}", link.ifname, host.name()), changes))
+        })
+        .collect())
 }

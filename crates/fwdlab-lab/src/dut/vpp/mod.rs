@@ -24,7 +24,7 @@ use fwdlab_model::trial::IpVersion;
 use self::cli::Cli;
 use self::counters::Interface;
 use self::instance::Instance;
-use super::linux::{counters_of, ports_amiss, read_counters};
+use super::linux::{counters_of, link_changes, ports_amiss, read_counters};
 use super::set::Step;
 use super::{
     Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
@@ -431,6 +431,13 @@ impl Dut for Vpp {
     }
 
     /// It has threads of its own, and shares their CPU with the kernel's that brings it frames: waiting for that is no disturbance.
+    fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        match &self.kernel_ports {
+            Some(ports) => link_changes(self.host().as_ref(), ports),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
     fn waited(&self) -> Option<Duration> {
         None
     }

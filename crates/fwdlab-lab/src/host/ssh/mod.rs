@@ -40,6 +40,7 @@ const TAIL: usize = 4096;
 pub struct Ssh {
     name: String,
     target: Target,
+    goes_with_us: bool,
     link: Mutex<Option<Arc<Link>>>,
 }
 
@@ -49,8 +50,22 @@ impl Ssh {
         Ssh {
             name: target.in_known_hosts(),
             target,
+            goes_with_us: false,
             link: Mutex::default(),
         }
+    }
+
+    /// The same of a machine that goes with us: what is changed on it need not be taken back when it is gone.
+    pub fn that_goes_with_us(target: Target) -> Ssh {
+        Ssh {
+            goes_with_us: true,
+            ..Ssh::new(target)
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// The connection, made anew where there is none.
@@ -198,7 +213,10 @@ impl Host for Ssh {
     }
 
     fn address(&self) -> Address {
-        Address::Ssh(self.target.clone())
+        match self.goes_with_us {
+            true => Address::Agent(self.name.clone()),
+            false => Address::Ssh(self.target.clone()),
+        }
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {

@@ -3,6 +3,7 @@
 //! All on scripted hosts, as the other whole runs here. Start with the texts of the campaigns.
 
 use fwdlab_model::campaign::{On, When};
+use fwdlab_model::event::Request;
 use fwdlab_model::test_case::Enough;
 
 use super::*;
@@ -348,4 +349,124 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
             }
         }
     }
+}
+
+/// Carries a campaign out while somebody asks this of its run after every event that `when` says.
+fn steered(text: &str, mut when: impl FnMut(&Event) -> &'static [Request]) -> Made {
+    use std::io::Write;
+
+    let scene = Scene::new(1, Faults::default());
+    let campaign = Campaign::parse("c.toml", text).unwrap();
+    let host = plan::Host {
+        site: scene.site.clone(),
+        placement: placement(),
+        privileged: false,
+        unconfined: false,
+        seed: 7,
+        command_line: Vec::new(),
+    };
+    let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
+    let (folder, runs) = (folder(), folder());
+    let plan = plan::Plan::new(campaign, folder.path(), host, &nothing).unwrap();
+    let mut events = Vec::new();
+    let mut listener = |event: &Event| {
+        for asked in when(event) {
+            let path = runs.path().join(&event.run).join("requests.jsonl");
+            let mut file = (std::fs::OpenOptions::new().append(true).create(true))
+                .open(path)
+                .unwrap();
+            writeln!(file, "{}", serde_json::json!({ "request": asked })).unwrap();
+            // it is looked for a few times a second only
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        events.push(event.clone());
+    };
+    let control = Control::default();
+    let started = campaign::start(&plan, runs.path(), &control, &mut listener);
+    let result = started.map(|(_, measured)| measured);
+    Made { result, events }
+}
+
+/// What was asked, and whether it was done.
+fn told(made: &Made) -> Vec<(Request, bool)> {
+    let told = made.events.iter().filter_map(|event| match event.kind {
+        EventKind::Steered { request, heeded } => Some((request, heeded)),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_test_case_that_is_skipped_says_so_in_every_iteration_and_the_others_are_measured() {
+    for procedure in [MRR, "id = 'maxfwd'\nfor = '100ms'"] {
+        let text = with("iterations = 3\norder = 'grouped'", procedure);
+        let mut asked = false;
+        let made = steered(&text, |event| match &event.kind {
+            EventKind::TrialFinished { record } if !asked && !record.control => {
+                asked = true;
+                &[Request::Skip]
+            }
+            _ => &[],
+        });
+        let cases = made.cases();
+        let skipped = |case: &TestCase| {
+            let failures = case.iterations.iter().map(|one| one.failure.as_deref());
+            failures
+                .filter(|why| *why == Some("skipped on request"))
+                .count()
+        };
+        let of_first = skipped(&cases[0]);
+        assert_eq!((of_first, cases[0].iterations.len()), (3, 3), "{procedure}");
+        assert_eq!((skipped(&cases[1]), cases[1].iterations.len()), (0, 3));
+        assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
+    }
+}
+
+#[test]
+fn a_paused_run_measures_nothing_until_it_goes_on() {
+    let text = with("iterations = 2", MRR);
+    let mut asked = Vec::new();
+    let made = steered(&text, |event| match &event.kind {
+        EventKind::TrialFinished { record } if record.trial == 1 => {
+            asked.push(1);
+            &[Request::Pause]
+        }
+        // it is told by the run while it waits
+        EventKind::Steered {
+            request: Request::Pause,
+            heeded: true,
+        } => &[Request::Resume],
+        _ => &[],
+    });
+    assert_eq!(
+        told(&made),
+        [(Request::Pause, true), (Request::Resume, true)]
+    );
+    assert_eq!(asked, [1]);
+    let before_second = made.events.iter().position(
+        |event| matches!(&event.kind, EventKind::TrialFinished { record } if record.trial == 2),
+    );
+    let resumed = made.events.iter().position(|event| {
+        matches!(
+            event.kind,
+            EventKind::Steered {
+                request: Request::Resume,
+                ..
+            }
+        )
+    });
+    assert!(resumed < before_second, "{:#?}", made.events);
+    assert_eq!(made.failures(), ["x"; 0]);
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_ends_in_order() {
+    let text = with("iterations = 4", MRR);
+    let made = steered(&text, |event| match &event.kind {
+        EventKind::TrialFinished { record } if record.trial == 2 => &[Request::Stop],
+        _ => &[],
+    });
+    let trials = made.result.as_ref().unwrap().trials.len();
+    assert!((2..=3).contains(&trials), "{trials}");
+    assert_eq!(told(&made), [(Request::Stop, true)]);
 }

@@ -23,6 +23,8 @@ pub(crate) struct Link {
     pub is_up: bool,
     /// Is there somebody at the other end? Nothing where it does not say.
     pub has_link: Option<bool>,
+    /// It is a TAP device, whose kernel does not count the frames that an XDP program takes.
+    pub is_tap: bool,
 }
 
 /// Whose words are understood on a host.
@@ -39,6 +41,12 @@ struct OfLinux {
     address: Option<String>,
     mtu: u32,
     flags: Vec<String>,
+    linkinfo: Option<LinkInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LinkInfo {
+    info_kind: Option<String>,
 }
 
 /// Looks at a port, refuses one that is in use, and takes it up.
@@ -92,7 +100,7 @@ pub(super) fn take_up(
 pub(crate) fn look(host: &dyn Host, port: &str, words: Words<'_>) -> Result<Link, LabError> {
     let (said, asked, found) = match words {
         Words::Linux => {
-            let line = ["-json", "link", "show", "dev", port];
+            let line = ["-json", "-details", "link", "show", "dev", port];
             let said = host.ask("ip", &line).map_err(|e| missing(host, port, e))?;
             let found = of_linux(&said);
             (said, format!("ip {}", line.join(" ")), found)
@@ -146,6 +154,7 @@ fn of_linux(said: &str) -> Option<Link> {
         mtu: Some(link.mtu),
         is_up: is("UP"),
         has_link: Some(is("LOWER_UP")),
+        is_tap: (link.linkinfo).is_some_and(|info| info.info_kind.as_deref() == Some("tun")),
     })
 }
 
@@ -165,6 +174,7 @@ fn of_freebsd(said: &str) -> Option<Link> {
         mtu: mtu.and_then(|mtu| mtu.parse().ok()),
         is_up: flags.split(',').any(|flag| flag == "UP"),
         has_link: value("status:").map(|status| status == "active"),
+        is_tap: false,
     })
 }
 
@@ -181,6 +191,7 @@ fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
         mtu: None,
         is_up: third(state.lines().find(is_own)?),
         has_link: Some(third(head)),
+        is_tap: false,
     })
 }
 
@@ -264,10 +275,20 @@ mod tests {
             mtu: Some(1500),
             is_up: true,
             has_link: Some(true),
+            is_tap: false,
         };
         let linux = r#"[{"ifindex":2,"ifname":"eth1","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":1500,"address":"02:00:00:00:00:0a"}]"#;
         assert_eq!(of_linux(linux), Some(expected.clone()));
         assert_eq!(of_linux("[]"), None);
+        let tap = linux.replace(
+            "\"mtu\"",
+            r#""linkinfo":{"info_kind":"tun","info_data":{"type":"tap"}},"mtu""#,
+        );
+        let expected_tap = Link {
+            is_tap: true,
+            ..expected.clone()
+        };
+        assert_eq!(of_linux(&tap), Some(expected_tap));
         let freebsd = "em0: flags=1008843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST,LOWER_UP> metric 0 mtu 1500\n\
             \toptions=4e504bb<RXCSUM,TXCSUM,VLAN_MTU,LRO>\n\tether 02:00:00:00:00:0a\n\tinet 192.0.2.1 netmask 0xffffff00 broadcast 192.0.2.255\n\
             \tmedia: Ethernet autoselect (1000baseT <full-duplex>)\n\tstatus: active\n\tnd6 options=29<PERFORMNUD,IFDISABLED,AUTO_LINKLOCAL>\n";

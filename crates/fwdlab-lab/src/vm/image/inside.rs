@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -16,30 +15,15 @@ use super::error::ImageError;
 use super::kernel::{Header, Kernel, header};
 use super::packages::{hex, program_command, sha256_of};
 use crate::error::LabError;
-use crate::host::ssh::Target;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local, Ssh};
 use crate::vm::computer::{ADDRESS, Computer, Devices, Setup, System};
 use crate::vm::kvm::fastest;
+use crate::vm::login::{Inside, log_in};
 use crate::vm::scratch::Scratch;
 
-/// A system that does not answer to SSH by then has no server for it, or no network.
-const BOOT: Duration = Duration::from_secs(300);
-
-/// One try to reach it.
-const TRY: Duration = Duration::from_secs(20);
-const BETWEEN: Duration = Duration::from_millis(500);
-
 const MEMORY_MIB: u32 = 1024;
-const LAST_LINES: usize = 6;
-
-const ADVICE: &str =
-    "its kernel is taken over SSH, as root, with a key: yours, or that of DISK,key=FILE";
-
 /// Where small systems keep the kernel that they run, without its release in the name.
 const KERNELS_WITHOUT_RELEASE: &[&str] = &["/boot/vmlinuz", "/boot/bzImage", "/vmlinuz"];
-
-/// Its key is told by the user, and its own is new to everybody: it is ours, and on loopback.
-const SSH_CONFIG: &str = "Host 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
 
 /// The kernel that the system of a disk runs.
 ///
@@ -112,19 +96,17 @@ fn taken(
         folder: scratch.folder(1),
     };
     let computer = Computer::start(setup, fastest.accelerator, is_stopped).map_err(failed)?;
-    let config = scratch.folder(2);
-    let key = disk.key.as_ref().map_or(String::new(), |key| {
-        format!("  IdentityFile \"{}\"\n", key.display())
-    });
-    write(&config, format!("{SSH_CONFIG}{key}").as_bytes())?;
-    let at = computer.management().map_err(failed)?;
-    let ssh = Ssh::new(Target {
-        host: at.ip().to_string(),
-        user: Some("root".into()),
-        port: Some(at.port()),
-        config: Some(config.display().to_string()),
-    });
-    let kernel = reached(&ssh, &computer, is_stopped).map_err(not)?;
+    let inside = log_in(
+        &computer,
+        disk.key.as_deref(),
+        &scratch.folder(2),
+        is_stopped,
+    );
+    let Inside {
+        target,
+        system: kernel,
+    } = inside.map_err(not)?;
+    let ssh = Ssh::new(target);
     let Some(release) = kernel.strip_prefix("Linux ") else {
         return Err(not(format!(
             "it runs {kernel}, and instructions are counted in Linux guests. fwdlab image boot starts it"
@@ -154,40 +136,6 @@ fn taken(
         ("disk".to_owned(), disk.path.display().to_string()),
     ]
     .into())
-}
-
-/// Waits until its system answers to SSH: which system it is, and its release.
-fn reached(
-    ssh: &Ssh,
-    computer: &Computer,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<String, String> {
-    let began = Instant::now();
-    let limit = Limit {
-        time: TRY,
-        is_stopped,
-    };
-    loop {
-        let error = match ssh.run(&Command::new("uname", &["-sr"]), limit) {
-            Ok(said) => return Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned()),
-            Err(error) => error,
-        };
-        computer.check().map_err(|e| e.to_string())?;
-        match error.failure {
-            Failure::Stopped => return Err("it was stopped".into()),
-            Failure::Refused(why) => return Err(format!("it does not let us in: {why}; {ADVICE}")),
-            _ if began.elapsed() < BOOT => std::thread::sleep(BETWEEN),
-            _ => {
-                let console = computer.console();
-                let lines: Vec<&str> = console.lines().collect();
-                return Err(format!(
-                    "it does not answer to SSH after {:.0} s ({error}); {ADVICE}. Its console said last:\n  {}",
-                    BOOT.as_secs_f64(),
-                    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ")
-                ));
-            }
-        }
-    }
 }
 
 /// The file of this release, and where it was.

@@ -40,13 +40,13 @@ const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;
 pub(super) const FLOWS: u32 = 2000;
 
 /// What one port sends.
-pub(super) struct Planned {
+pub(in crate::cli) struct Planned {
     pub port: Port,
     pub what: What,
     pub mean: MeanSize,
 }
 
-pub(super) enum What {
+pub(in crate::cli) enum What {
     Frames(Frames),
     Recording(Recording),
 }
@@ -233,10 +233,9 @@ impl Send {
     pub(super) fn plan(
         &self,
         at: usize,
-        interface: &str,
+        port: Port,
         wanted: &mut Wanted,
     ) -> anyhow::Result<Planned> {
-        let port = self.where_.take(interface, self.roles(interface))?;
         let (what, mean) = match wanted {
             Wanted::Recordings(recordings) => {
                 let recording = recordings[at].take().context("a capture for each port")?;
@@ -326,7 +325,7 @@ impl Send {
         })
     }
 
-    pub(super) fn link_of(&self, port: &Port) -> Option<LinkSpeed> {
+    pub(in crate::cli) fn link_of(&self, port: &Port) -> Option<LinkSpeed> {
         self.link.or_else(|| {
             let own = port.facts.speed_bps?;
             format!("{}M", own / 1_000_000).parse().ok()
@@ -494,7 +493,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
 }
 
 /// Where frames carry their signature.
-pub(super) fn place_of(frames: &Frames) -> SignaturePlace {
+pub(in crate::cli) fn place_of(frames: &Frames) -> SignaturePlace {
     match frames {
         Frames::Traffic(frames) => frames.traffic.place(),
         Frames::Test(_) => None,

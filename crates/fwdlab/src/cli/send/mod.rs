@@ -16,16 +16,18 @@ use clap::Args;
 use fwdlab_engine::replay::Pace;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::expect::Expectation;
-use fwdlab_engine::{Expected, LoadPlan, Mode, Schedule, SignaturePlace};
+use fwdlab_engine::traffic::player::own_load_pps;
+use fwdlab_engine::{Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_lab::session::stamping::{Stamping, Taken};
 use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
+use fwdlab_model::profile::Stream;
 use fwdlab_model::units::{UnitError, parse_duration};
 
-pub(super) use self::frames::LOOKED_AT;
-use self::frames::{Planned, What, place_of};
+pub(super) use self::frames::{LOOKED_AT, Planned, place_of};
+use self::frames::{Wanted, What};
 use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
@@ -145,6 +147,12 @@ pub struct Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mac(pub [u8; 6]);
 
+impl std::fmt::Display for Mac {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fwdlab_model::profile::Mac(self.0).fmt(f)
+    }
+}
+
 impl std::str::FromStr for Mac {
     type Err = String;
 
@@ -197,6 +205,15 @@ struct End {
     taken: Taken,
 }
 
+/// What is ready to be sent into a port.
+pub(super) struct Ready {
+    pub planned: Planned,
+    /// What percentages refer to.
+    pub link: Option<LinkSpeed>,
+    /// Frames per second that the profile itself says.
+    pub own_pps: Option<f64>,
+}
+
 impl Send {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
@@ -213,7 +230,10 @@ impl Send {
         let counted = self.counted()?;
         let mut wanted = self.wanted()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
-            .map(|(at, interface)| self.plan(at, interface, &mut wanted))
+            .map(|(at, interface)| {
+                let port = self.where_.take(interface, self.roles(interface))?;
+                self.plan(at, port, &mut wanted)
+            })
             .collect::<anyhow::Result<_>>()?;
         let loads = (planned.iter().map(|planned| self.loads(planned, &wanted)))
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -308,6 +328,58 @@ impl Send {
             Code::Done if ends.iter().any(|end| !end.taken.is_valid()) => Code::NotValid,
             code => code,
         })
+    }
+
+    /// As a command line says, which begins with `send`.
+    pub(super) fn of_line(line: Vec<String>) -> Result<Send, Usage> {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            send: Send,
+        }
+        let read = <Line as clap::Parser>::try_parse_from(line);
+        read.map(|line| line.send).map_err(|error| {
+            let text = error.to_string();
+            let text = text.trim_start_matches("error: ");
+            Usage(text.split("\n\n").next().unwrap_or_default().to_owned())
+        })
+    }
+
+    /// What is sent into a port that is taken already, in one of two directions: for who says at which load, and drives it.
+    pub(super) fn for_port(&self, direction: usize, port: Port) -> anyhow::Result<Ready> {
+        let mut wanted = self.wanted()?;
+        let planned = self.plan(direction, port, &mut wanted)?;
+        let own_pps = match (&planned.what, &wanted) {
+            (What::Frames(Frames::Traffic(frames)), Wanted::Profile(loaded))
+                if self.profile.is_some() =>
+            {
+                let of_stream = |stream: &Stream| stream.rate.is_some();
+                let profile = &loaded.profile;
+                let has_own = profile.rate.is_some() || profile.streams.iter().any(of_stream);
+                (has_own || self.link_of(&planned.port).is_some())
+                    .then(|| own_load_pps(&frames.traffic))
+            }
+            _ => None,
+        };
+        Ok(Ready {
+            link: self.link_of(&planned.port),
+            own_pps,
+            planned,
+        })
+    }
+
+    /// A sender of what is ready, at this load.
+    pub(super) fn sender(
+        &self,
+        direction: usize,
+        planned: Planned,
+        load_pps: f64,
+    ) -> anyhow::Result<Sending> {
+        let load = Resolved {
+            words: String::new(),
+            pps: Some(load_pps),
+        };
+        self.open(direction, planned, &[load])
     }
 
     /// Where frames are counted, and whose.

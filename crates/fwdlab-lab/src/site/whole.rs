@@ -1,0 +1,344 @@
+//! A site whose DUT is a disk of somebody's that starts as a whole machine, and whose tester is on this one.
+//!
+//! ```text
+//!   namespace of ours          QEMU
+//!     tx0  (TAP) ============== second port of the machine
+//!     rx0  (TAP) ============== third port; the first is that of its management
+//! ```
+//!
+//! The machine is started when it is first wanted and goes with the site; what is changed in it goes with it. From then on it is a host that
+//! answers to SSH like any other, and [`super::standing`] does the rest. Start with [`Site::of_machine`].
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::Choice;
+use fwdlab_model::facts::Facts;
+use fwdlab_model::family;
+use fwdlab_model::test_bed::{Devices, Ends, System, TestBed, WholeMachine};
+
+use super::standing::{Standing, Way};
+use super::{Builder, Site, Wanted};
+use crate::bed::Bed;
+use crate::bed::networks::mac;
+use crate::error::LabError;
+use crate::host::reboot::{REBOOT, identity};
+use crate::host::{Command, Host, Limit, Local, Ssh, netns};
+use crate::placement::Placement;
+use crate::preflight::noise::Noise;
+use crate::registry::{Registration, Registry};
+use crate::run::Control;
+use crate::sys;
+use crate::tester::Rig;
+use crate::tester::local::Chosen;
+use crate::vm::computer::{self, ADDRESS, Cable, Computer, Setup};
+use crate::vm::image::disk::Disk;
+use crate::vm::kvm::fastest;
+use crate::vm::login::{Inside, log_in};
+use crate::vm::qemu::Accelerator;
+use crate::vm::scratch::Scratch;
+
+/// The tester's ports, which no other machine has: they are in a namespace of ours.
+const PORTS: [&str; 2] = ["tx0", "rx0"];
+
+/// So many frames wait for a machine that does not fetch them: as many as the path check sends, and no more than a card has.
+const QUEUE: &str = "1000";
+
+/// Ports and their MAC addresses, by Linux and by FreeBSD.
+const LIST_PORTS: &str = "if [ $(uname -s) = FreeBSD ]; then \
+    for i in $(ifconfig -l ether); do echo $i $(ifconfig $i | sed -n 's/^[[:space:]]*ether //p'); done; \
+    else for i in /sys/class/net/*; do echo ${i##*/} $(cat $i/address); done; fi";
+
+impl Site {
+    /// A machine that is started when it is wanted. `program`: this one.
+    pub fn of_machine(bed: WholeMachine, disk: Disk, program: &Path) -> Site {
+        Site(Arc::new(Whole {
+            bed,
+            disk,
+            program: program.to_owned(),
+            up: Mutex::default(),
+            control: Mutex::default(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Whole {
+    bed: WholeMachine,
+    disk: Disk,
+    program: PathBuf,
+    up: Mutex<Option<Arc<Up>>>,
+    control: Mutex<Control>,
+}
+
+/// A machine that runs. What is on top goes first.
+#[derive(Debug)]
+struct Up {
+    standing: Standing,
+    computer: Computer,
+    /// Which boot of it was let in last.
+    system: String,
+    scratch: Scratch,
+    /// Its namespace goes with it.
+    _registration: Registration,
+}
+
+impl Whole {
+    /// The machine, started if it is not.
+    fn up(&self) -> Result<Arc<Up>, LabError> {
+        let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(up) = &*up {
+            up.computer.check()?;
+            return Ok(up.clone());
+        }
+        Ok(up.insert(Arc::new(self.start()?)).clone())
+    }
+
+    fn control(&self) -> Control {
+        let control = self.control.lock();
+        control.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn start(&self) -> Result<Up, LabError> {
+        let control = self.control();
+        let is_stopped = || control.is_stopped();
+        let registry = Registry::open()?;
+        registry.sweep(false)?;
+        let registration = registry.register(0, false)?;
+        let namespace = registration.record().namespaces[0].clone();
+        Local.ask("ip", &["netns", "add", &namespace])?;
+        let taps = taps(&namespace)?;
+        let scratch = Scratch::new()?;
+        let hardware = self.bed.hardware;
+        let setup = Setup {
+            name: self.disk.path.display().to_string(),
+            system: computer::System::Disk(self.disk.clone()),
+            cpus: hardware.cpus,
+            memory_mib: hardware.memory_mib,
+            devices: match hardware.devices {
+                Devices::Virtio => computer::Devices::Virtio,
+                Devices::Classic => computer::Devices::Classic,
+            },
+            address: ADDRESS,
+            links: taps
+                .into_iter()
+                .map(|tap| Cable::Host(Arc::new(tap)))
+                .collect(),
+            folder: scratch.folder(1),
+        };
+        let computer = Computer::start(setup, fastest().accelerator, &is_stopped)?;
+        let inside = self.inside(&computer, &scratch, &is_stopped)?;
+        let ssh = Ssh::that_goes_with_us(inside.target.clone());
+        let ports = ports_of(&ssh, &computer)?;
+        let bed = self.standing(&namespace, &ports)?;
+        let mut standing = Standing::new(bed, &self.program)
+            .map_err(|error| LabError::Preflight(error.to_string()))?;
+        standing.dut = Some(Way::Machine(inside.target));
+        standing.heed(&control);
+        Ok(Up {
+            standing,
+            computer,
+            system: inside.system,
+            scratch,
+            _registration: registration,
+        })
+    }
+
+    fn inside(
+        &self,
+        computer: &Computer,
+        scratch: &Scratch,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Inside, LabError> {
+        let key = self.disk.key.as_deref();
+        let inside = log_in(computer, key, &scratch.folder(2), is_stopped);
+        inside.map_err(|why| match is_stopped() {
+            true => LabError::Interrupted,
+            false => LabError::Machine {
+                name: computer.name().to_owned(),
+                why,
+            },
+        })
+    }
+
+    /// The same as a bed of hosts that stand. What it says of the DUT's place is another's, which is put in its place.
+    fn standing(&self, namespace: &str, ports: &Ends<String>) -> Result<TestBed, LabError> {
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let kind = match self.bed.kind {
+            System::Freebsd => "freebsd",
+            System::Bsdrp => "bsdrp",
+            System::Linux | System::Vpp | System::None => "linux",
+        };
+        let text = format!(
+            "bed = {}\nabout = {}\n[generator]\nhost = {}\nports = {{ a = {}, b = {} }}\n[dut]\nhost = \"ssh://127.0.0.1\"\nkind = \"{kind}\"\n\
+             ports = {{ a = {}, b = {} }}\n",
+            quoted(&self.bed.name),
+            quoted(&self.bed.about),
+            quoted(&format!("netns:{namespace}")),
+            quoted(PORTS[0]),
+            quoted(PORTS[1]),
+            quoted(&ports.a),
+            quoted(&ports.b),
+        );
+        let file = &self.bed.origin.file;
+        let mut bed =
+            TestBed::parse(file, &text).map_err(|error| LabError::Preflight(error.to_string()))?;
+        bed.networks = self.bed.networks;
+        bed.dut.ready.clone_from(&self.bed.ready);
+        Ok(bed)
+    }
+
+    /// Who executes its instructions, and what that means for figures.
+    fn words(&self) -> String {
+        let fastest = fastest();
+        let doubt = match fastest.accelerator {
+            Accelerator::Kvm => "",
+            _ => "; its rates are those of the emulator, and of no machine",
+        };
+        format!("{} in {fastest}{doubt}", self.disk.path.display())
+    }
+}
+
+/// Two TAP devices in a namespace, to which a machine is connected.
+fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
+    let make = || {
+        let tap = |name: &&str| {
+            sys::tap(name).map_err(|e| LabError::system(format!("make the TAP device {name}"), e))
+        };
+        PORTS.iter().map(tap).collect::<Result<Vec<_>, _>>()
+    };
+    let taps = netns::within(namespace, make)?;
+    for port in PORTS {
+        Local.ask(
+            "ip",
+            &["-n", namespace, "link", "set", port, "txqueuelen", QUEUE],
+        )?;
+    }
+    Ok(taps)
+}
+
+/// What the machine itself calls its second and third port.
+fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
+    let command = Command::shell(LIST_PORTS).called("list its ports");
+    let said = ssh.run(&command, Limit::OURS)?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let known: BTreeMap<&str, &str> = said
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, mac)| (mac.trim(), name))
+        .collect();
+    let macs = computer.macs();
+    let named = |number: usize| {
+        let mac = mac(macs[number]);
+        let name = known.get(mac.as_str()).map(|name| (*name).to_owned());
+        name.ok_or_else(|| LabError::Machine {
+            name: computer.name().to_owned(),
+            why: format!(
+                "its system has no port with the address {mac}: {}. Has it a driver for them? With machine = {{ devices = \"classic\" }} they \
+                 are Intel's e1000",
+                said.trim().replace('\n', ", ")
+            ),
+        })
+    };
+    Ok(Ends {
+        a: named(1)?,
+        b: named(2)?,
+    })
+}
+
+/// The network of a link, if there is one.
+type Given = Option<(Ipv4Addr, u8)>;
+
+impl Builder for Whole {
+    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
+        self.up()?.standing.build(wanted)
+    }
+
+    fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+        self.up()?.standing.open(bed, choice)
+    }
+
+    fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        self.up()?.standing.hear(bed, time)
+    }
+
+    fn heed(&self, control: &Control) {
+        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control.clone();
+        if let Some(up) = &*self.up.lock().unwrap_or_else(PoisonError::into_inner) {
+            up.standing.heed(control);
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        true
+    }
+
+    fn system(&self) -> Option<family::System> {
+        match self.bed.kind {
+            System::Freebsd | System::Bsdrp => Some(family::System::FreeBsd),
+            _ => Some(family::System::Linux),
+        }
+    }
+
+    fn file(&self) -> Option<&str> {
+        Some(&self.bed.origin.text)
+    }
+
+    fn changes(&self) -> Option<Vec<String>> {
+        let named = |given: &Given| {
+            given.map_or(String::new(), |(net, length)| format!(" ({net}/{length})"))
+        };
+        let Ends { a, b } = &self.bed.networks;
+        Some(vec![format!(
+            "a virtual machine starts {}, which stays as it is, joined to {}{} and {}{} in a namespace of this machine; all of it goes when \
+             the run ends",
+            self.disk.path.display(),
+            PORTS[0],
+            named(a),
+            PORTS[1],
+            named(b),
+        )])
+    }
+
+    fn can_reboot(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
+        let began = Instant::now();
+        let up = self.up()?;
+        let dut = up.standing.dut_host()?;
+        // it may go before it says so
+        let _ = dut.run(&Command::shell(REBOOT).called("reboot"), limit);
+        up.computer.wait_for_restart(limit)?;
+        self.inside(&up.computer, &up.scratch, limit.is_stopped)?;
+        let left = Limit {
+            time: limit
+                .time
+                .saturating_sub(began.elapsed())
+                .max(Duration::from_secs(20)),
+            ..limit
+        };
+        let boot = identity(dut.as_ref(), left)?;
+        up.standing
+            .wait_until_ready(dut.as_ref(), limit.is_stopped)?;
+        Ok(boot)
+    }
+
+    fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
+        let mut facts = match self.up() {
+            Ok(up) => {
+                let mut facts = up.standing.facts(placement, privileged);
+                facts.placement.insert("system".into(), up.system.clone());
+                facts
+            }
+            Err(_) => Facts::default(),
+        };
+        facts.placement.insert("machine".into(), self.words());
+        facts
+    }
+}

@@ -1,0 +1,261 @@
+//! Into a whole machine over SSH, as root: with the user's own key, with the one that is named with its disk, or with one of ours that its
+//! console takes, where root logs in there without a password.
+//!
+//! What is changed for that is on the machine's overlay, and goes with it. Start with [`log_in`].
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::computer::Computer;
+use crate::error::LabError;
+use crate::host::ssh::Target;
+use crate::host::{Command, Failure, Host, Limit, Local, Ssh};
+
+/// A system that does not answer to SSH by then has no server for it, or no network.
+const BOOT: Duration = Duration::from_secs(300);
+
+/// One try to reach it.
+const TRY: Duration = Duration::from_secs(20);
+const BETWEEN: Duration = Duration::from_millis(500);
+
+/// A console answers to a name within this, also in the emulator on a busy host.
+const ANSWER: Duration = Duration::from_secs(60);
+/// A server that has never run makes its keys first.
+const PREPARATION: Duration = Duration::from_secs(180);
+
+const LAST_LINES: usize = 6;
+
+const ADVICE: &str = "root is let in over SSH with a key, yours or that of DISK,key=FILE, or without a password on its serial console";
+
+/// Its key is told by the user, and its own is new to everybody: it is ours, and on loopback.
+const SSH_CONFIG: &str = "Host 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
+
+/// Files in the folder.
+const CONFIG: &str = "ssh.config";
+const KEY: &str = "key";
+
+/// Typed by us, and said by the shell that has joined its two halves.
+const DONE: [&str; 2] = ["echo fwdlab''-done", "fwdlab-done"];
+
+/// A machine that lets us in.
+#[derive(Debug)]
+pub struct Inside {
+    /// How `ssh` gets there.
+    pub target: Target,
+    /// What its system is, and its release: `FreeBSD 14.3-RELEASE`.
+    pub system: String,
+}
+
+/// Waits until a machine lets us in. `key`: that of its disk; `folder`: for a key of ours and the configuration of `ssh`.
+///
+/// # Errors
+/// It ended, or lets nobody in: with what was tried, and the last lines of its console. Nobody wants it any more.
+pub fn log_in(
+    computer: &Computer,
+    key: Option<&Path>,
+    folder: &Path,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Inside, String> {
+    let failed = |error: LabError| error.to_string();
+    fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    let target = |key: Option<&Path>| -> Result<Target, String> {
+        let config = folder.join(CONFIG);
+        let key = key.map_or(String::new(), |key| {
+            format!(
+                "  IdentityFile \"{}\"\n  IdentitiesOnly yes\n",
+                key.display()
+            )
+        });
+        fs::write(&config, format!("{SSH_CONFIG}{key}"))
+            .map_err(|e| format!("cannot write {}: {e}", config.display()))?;
+        let at = computer.management().map_err(failed)?;
+        Ok(Target {
+            host: at.ip().to_string(),
+            user: Some("root".into()),
+            port: Some(at.port()),
+            config: Some(config.display().to_string()),
+        })
+    };
+    let began = Instant::now();
+    let mut console = Console::NotAsked;
+    let mut ssh = Ssh::new(target(key)?);
+    loop {
+        let limit = Limit {
+            time: TRY,
+            is_stopped,
+        };
+        let error = match ssh.run(&Command::new("uname", &["-sr"]), limit) {
+            Ok(said) => {
+                return Ok(Inside {
+                    target: ssh.target().clone(),
+                    system: String::from_utf8_lossy(&said.stdout).trim().to_owned(),
+                });
+            }
+            Err(error) => error,
+        };
+        computer.check().map_err(failed)?;
+        if matches!(error.failure, Failure::Stopped) {
+            return Err("it was stopped".into());
+        }
+        if console == Console::NotAsked && asks_who(&computer.console()) {
+            let ours = folder.join(KEY);
+            console = by_console(computer, &ours, is_stopped)?;
+            if console == Console::LetUsIn {
+                ssh = Ssh::new(target(Some(&ours))?);
+                continue;
+            }
+        }
+        let why = match error.failure {
+            // there may be another way in, once its console asks
+            Failure::Refused(why) if console == Console::WantsPassword => {
+                format!("it does not let us in: {why}; its console wants a password")
+            }
+            _ if began.elapsed() < BOOT => {
+                std::thread::sleep(BETWEEN);
+                continue;
+            }
+            Failure::Refused(why) => format!("it does not let us in: {why}"),
+            _ => format!(
+                "it does not answer to SSH after {:.0} s ({error})",
+                BOOT.as_secs_f64()
+            ),
+        };
+        let said = computer.console();
+        let lines: Vec<&str> = said.lines().collect();
+        return Err(format!(
+            "{why}; {ADVICE}. Its console said last:\n  {}",
+            lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ")
+        ));
+    }
+}
+
+/// What became of the way over the console.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Console {
+    NotAsked,
+    WantsPassword,
+    LetUsIn,
+}
+
+/// Does a console ask who is there? The last thing that it said is then the question.
+fn asks_who(said: &str) -> bool {
+    said.trim_end().ends_with("login:")
+}
+
+/// Does it wait for a command?
+fn is_prompt(said: &str) -> bool {
+    let last = said.trim_end_matches(['\r', '\n']);
+    last.ends_with("# ") || last.ends_with("% ") || last.ends_with("$ ")
+}
+
+/// Logs in on the console, and lets a new key in over SSH.
+fn by_console(
+    computer: &Computer,
+    key: &Path,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Console, String> {
+    let failed = |error: LabError| error.to_string();
+    let before = computer.console().len();
+    computer.type_line("root").map_err(failed)?;
+    let began = Instant::now();
+    loop {
+        let console = computer.console();
+        let said = console.get(before..).unwrap_or_default();
+        if said.to_lowercase().contains("password") {
+            // nobody knows it; the next one is asked who is there once more
+            computer.type_line("").map_err(failed)?;
+            return Ok(Console::WantsPassword);
+        }
+        if is_prompt(said) {
+            break;
+        }
+        computer.check().map_err(failed)?;
+        if is_stopped() {
+            return Err("it was stopped".into());
+        }
+        if began.elapsed() > ANSWER {
+            return Ok(Console::WantsPassword);
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    let public = new_key(key)?;
+    let limit = Limit {
+        time: PREPARATION,
+        is_stopped,
+    };
+    for line in preparation(&public, &computer.macs()[0]) {
+        computer.type_line(&line).map_err(failed)?;
+        computer.type_line(DONE[0]).map_err(failed)?;
+        computer.wait_for(DONE[1], limit).map_err(failed)?;
+    }
+    Ok(Console::LetUsIn)
+}
+
+/// Makes a key, and returns its public half in one line.
+fn new_key(path: &Path) -> Result<String, String> {
+    let public = path.with_extension("pub");
+    for old in [path, &public] {
+        let _ = fs::remove_file(old);
+    }
+    let file = path.display().to_string();
+    let words = ["-q", "-t", "ed25519", "-N", "", "-C", "fwdlab", "-f", &file];
+    let made = Local.run(&Command::new("ssh-keygen", &words), Limit::OURS);
+    made.map_err(|error| format!("cannot make a key: {error}"))?;
+    let text = fs::read_to_string(&public);
+    let text = text.map_err(|e| format!("cannot read {}: {e}", public.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Lines for a shell of root's, whichever it is. Of a FreeBSD as it comes, SSH is off, lets root not in, and its network is not set up; it is
+/// after these lines, and after a restart, too.
+fn preparation(public_key: &str, management: &[u8; 6]) -> Vec<String> {
+    let mac = crate::bed::networks::mac(*management);
+    let of_freebsd = format!(
+        "for i in $(ifconfig -l ether); do ifconfig $i | grep -q {mac} && sysrc ifconfig_$i=DHCP && service netif restart $i; done"
+    );
+    let server = "echo PermitRootLogin prohibit-password >> /etc/ssh/sshd_config; sysrc sshd_enable=YES; service sshd restart";
+    let if_freebsd = |text: &str| format!("if [ $(uname -s) = FreeBSD ]; then {text}; fi");
+    vec![
+        // root's own shell may be another kind of shell
+        "exec /bin/sh".into(),
+        "mkdir -p ~/.ssh; chmod 700 ~/.ssh".into(),
+        format!("echo '{public_key}' >> ~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"),
+        if_freebsd(&of_freebsd),
+        if_freebsd(server),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consoles_ask_and_wait_in_several_words() {
+        for asks in [
+            "old login: ",
+            "FreeBSD/amd64 (bsd) (ttyu0)\r\n\r\nlogin: ",
+            "Amnesiac login:",
+        ] {
+            assert!(asks_who(asks), "{asks}");
+        }
+        assert!(!asks_who("login: root\r\nPassword:") && !asks_who("Starting login services\n"));
+        for waits in ["root@bsd:~ # ", "# ", "root@bsd:/ # \r\n", "$ ", "bsd% "] {
+            assert!(is_prompt(waits), "{waits}");
+        }
+        assert!(!is_prompt("Password:") && !is_prompt("# of CPUs: 1"));
+    }
+
+    /// As a terminal in its canonical mode takes it (4 KiB in Linux, 1 KiB in FreeBSD), and as every shell reads it.
+    #[test]
+    fn what_is_typed_fits_and_is_understood() {
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA fwdlab";
+        for line in preparation(key, &[2, 0, 0, 0, 0, 1]) {
+            assert!(line.len() < 250, "{line}");
+            let read = std::process::Command::new("sh")
+                .args(["-n", "-c", &line])
+                .output();
+            assert!(read.unwrap().status.success(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Runs in one file, for a colleague or for later: a compressed tar archive with a directory for each.
+//!
+//! What is taken out of an archive is all of it or nothing, in its place only after it was found to be as it was written. Anybody may have
+//! made one, so that nothing but regular files in directories of runs is taken. Start with [`export`] and [`take_in`].
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use tar::{Archive, Builder, Entry, EntryType, Header};
+
+use crate::error::StoreError;
+use crate::files::{
+    CHECKSUMS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_taken, remove_tree, stays_inside, sync_tree,
+};
+use crate::{StoredRun, load, regular, seal};
+
+/// What an archive may become; an hour of trials is some megabytes.
+const MOST_BYTES: u64 = 64 << 30;
+
+/// Writes runs that have ended into one archive.
+///
+/// # Errors
+/// [`StoreError::StillRunning`], [`StoreError::NotARun`], [`StoreError::System`].
+pub fn export(runs: &[PathBuf], to: impl Write, file: &Path) -> Result<(), StoreError> {
+    let cannot = || StoreError::system("write", file);
+    let mut archive = Builder::new(GzEncoder::new(to, Compression::default()));
+    for run in runs {
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        if !run.join(RUN).is_file() {
+            return Err(StoreError::NotARun { path: run.clone() });
+        }
+        if is_locked(run).map_err(StoreError::system("read", run))? {
+            return Err(StoreError::StillRunning { path: run.clone() });
+        }
+        let mut files = vec![RUN.to_owned()];
+        let beside = [CHECKSUMS, REQUESTS].iter();
+        files.extend(
+            beside
+                .map(|&name| name.to_owned())
+                .filter(|name| run.join(name).exists()),
+        );
+        files.extend(seal::names(run)?);
+        for path in &files {
+            let mut content = regular::open(&run.join(path))?;
+            let about = (content.metadata()).map_err(StoreError::system("read", run))?;
+            let mut header = Header::new_gnu();
+            // nothing of the user who made it
+            header.set_metadata_in_mode(&about, tar::HeaderMode::Deterministic);
+            header.set_mode(0o644);
+            header.set_size(about.len());
+            // one that grows meanwhile would push all after it out of their places
+            let content = (&mut content).take(about.len());
+            let path = format!("{name}/{path}");
+            archive
+                .append_data(&mut header, path, content)
+                .map_err(cannot())?;
+        }
+    }
+    let compressed = archive.into_inner().map_err(cannot())?;
+    compressed
+        .finish()
+        .map_err(cannot())?
+        .flush()
+        .map_err(cannot())
+}
+
+/// Takes the runs of an archive in, and says where they are. All of them or none.
+///
+/// # Errors
+/// [`StoreError::BadArchive`], [`StoreError::IdTaken`] where there is such a run, [`StoreError::System`].
+pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
+    let mut staged = Staged::default();
+    let bad = |why: String| StoreError::BadArchive {
+        path: file.to_owned(),
+        why,
+    };
+    let unreadable = |error: io::Error| bad(format!("it cannot be read: {error}"));
+    let mut archive = Archive::new(GzDecoder::new(from));
+    let mut left = MOST_BYTES;
+    for entry in archive.entries().map_err(unreadable)? {
+        let mut entry = entry.map_err(unreadable)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let run = path.split('/').next().unwrap_or_default().to_owned();
+        match entry.header().entry_type() {
+            EntryType::Directory => continue,
+            EntryType::Regular if is_of_run(&path) => {}
+            EntryType::Regular => {
+                return Err(bad(format!(
+                    "`{}` is no file of a run",
+                    path.escape_debug()
+                )));
+            }
+            _ => {
+                let why = format!("`{}` is no regular file", path.escape_debug());
+                return Err(bad(why));
+            }
+        }
+        left = left
+            .checked_sub(entry.size())
+            .ok_or_else(|| bad(format!("it holds more than {} GiB", MOST_BYTES >> 30)))?;
+        staged.begin(root, &run)?;
+        let to = root.join(format!("{NEW_PREFIX}{path}"));
+        copy(&mut entry, &to).map_err(|error| match error.raw_os_error() {
+            Some(_) => StoreError::system("write", &to)(error),
+            None => unreadable(error),
+        })?;
+    }
+    if staged.runs.is_empty() {
+        return Err(bad("there is no run in it".into()));
+    }
+    for run in &staged.runs {
+        let stored =
+            load(&root.join(format!("{NEW_PREFIX}{run}"))).map_err(|error| match error {
+                newer @ StoreError::Newer { .. } => newer,
+                error => bad(format!("{run} cannot be read: {error}")),
+            })?;
+        if let Some(why) = amiss(&stored) {
+            return Err(bad(format!("{run} is not as it was written: {why}")));
+        }
+    }
+    staged.publish(root)
+}
+
+/// What differs from what was written when the run ended. That a run never ended is no fault of the archive's.
+fn amiss(stored: &StoredRun) -> Option<String> {
+    stored.changed_files().into_iter().next()
+}
+
+/// `RUN/file` or deeper, nothing hidden in the place of a run.
+fn is_of_run(path: &str) -> bool {
+    let Some((run, file)) = path.split_once('/') else {
+        return false;
+    };
+    stays_inside(path) && !run.starts_with('.') && !file.starts_with('.')
+}
+
+fn copy(entry: &mut Entry<'_, impl Read>, to: &Path) -> io::Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    // a name that comes twice would be another content under the same name
+    io::copy(entry, &mut File::create_new(to)?)?;
+    Ok(())
+}
+
+/// Runs that nobody sees yet; dropped, they were never there.
+#[derive(Debug, Default)]
+struct Staged {
+    runs: BTreeSet<String>,
+    directories: Vec<PathBuf>,
+}
+
+impl Staged {
+    fn begin(&mut self, root: &Path, run: &str) -> Result<(), StoreError> {
+        if self.runs.contains(run) {
+            return Ok(());
+        }
+        if is_taken(root, run) {
+            return Err(StoreError::IdTaken {
+                path: root.join(run),
+            });
+        }
+        let dir = root.join(format!("{NEW_PREFIX}{run}"));
+        fs::create_dir(&dir).map_err(StoreError::system("create", &dir))?;
+        self.runs.insert(run.to_owned());
+        self.directories.push(dir);
+        Ok(())
+    }
+
+    fn publish(mut self, root: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        let mut published = Vec::new();
+        for dir in &self.directories {
+            sync_tree(dir)?;
+        }
+        for run in std::mem::take(&mut self.runs) {
+            let (from, to) = (root.join(format!("{NEW_PREFIX}{run}")), root.join(&run));
+            if to.symlink_metadata().is_ok() {
+                return Err(StoreError::IdTaken { path: to });
+            }
+            fs::rename(&from, &to).map_err(StoreError::system("create", &to))?;
+            published.push(to);
+        }
+        Ok(published)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        for dir in &self.directories {
+            // what is left when this fails is removed by a later listing
+            let _ = remove_tree(dir);
+        }
+    }
+}

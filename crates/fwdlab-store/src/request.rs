@@ -1,0 +1,137 @@
+//! What other processes ask of a run that goes on: lines of a file in its directory.
+//!
+//! Whoever may write there may ask. The run reads them, heeds what it can, and says so in its journal. Start with [`request`], and
+//! [`Requests`] on the other side.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use fwdlab_model::event::Request;
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::files::{NO_LINK, REQUESTS, is_locked};
+use crate::read::head;
+use crate::regular;
+
+/// No line is longer, and no file that anyone would read.
+const CAP_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    request: Request,
+}
+
+/// Asks something of the run in a directory. It says in its journal what it makes of it.
+///
+/// # Errors
+/// [`StoreError::NotRunning`] when no process runs it, [`StoreError::System`] when it is not ours to steer.
+pub fn request(dir: &Path, request: Request) -> Result<(), StoreError> {
+    head(dir)?;
+    let lock = dir.join(crate::files::LOCK);
+    if !is_locked(dir).map_err(StoreError::system("look at", &lock))? {
+        return Err(StoreError::NotRunning {
+            path: dir.to_owned(),
+        });
+    }
+    append(dir, request)
+}
+
+fn append(dir: &Path, request: Request) -> Result<(), StoreError> {
+    let path = dir.join(REQUESTS);
+    let write = || {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .custom_flags(NO_LINK)
+            .open(&path)?;
+        let line = serde_json::to_string(&Line { request })?;
+        file.write_all(format!("{line}\n").as_bytes())
+    };
+    write().map_err(StoreError::system("append to", &path))
+}
+
+/// What is asked of a run, in order. What was asked before it was made is of an earlier session.
+#[derive(Debug)]
+pub struct Requests {
+    path: PathBuf,
+    read: u64,
+}
+
+impl Requests {
+    /// Those of the run in a directory.
+    pub fn of(dir: &Path) -> Requests {
+        let path = dir.join(REQUESTS);
+        let read = path.symlink_metadata().map_or(0, |file| file.len());
+        Requests { path, read }
+    }
+
+    /// What was asked since the last time. A line that makes no sense is passed over: a run does not end because of it.
+    pub fn read(&mut self) -> Vec<Request> {
+        let grown = |file: std::fs::Metadata| file.len() > self.read;
+        if !self.path.symlink_metadata().is_ok_and(grown) {
+            return Vec::new();
+        }
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = regular::open_io(&self.path)?;
+            file.seek(SeekFrom::Start(self.read))?;
+            let mut bytes = Vec::new();
+            file.take(CAP_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().unwrap_or_default();
+        // the rest of a line that is being written comes with the next look
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        let whole = whole.map_or(0, |last| last + 1);
+        self.read += whole as u64;
+        let lines = bytes[..whole].split(|byte| *byte == b'\n');
+        lines
+            .filter_map(|line| serde_json::from_slice::<Line>(line).ok())
+            .map(|line| line.request)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_is_read_once_and_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut requests = Requests::of(dir.path());
+        assert_eq!(requests.read(), []);
+        append(dir.path(), Request::Pause).unwrap();
+        append(dir.path(), Request::Resume).unwrap();
+        assert_eq!(requests.read(), [Request::Pause, Request::Resume]);
+        assert_eq!(requests.read(), []);
+        // nonsense and half a line
+        let path = dir.path().join(REQUESTS);
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"request\":\"fly\"}\nnonsense\n{\"request\":")
+            .unwrap();
+        assert_eq!(requests.read(), []);
+        file.write_all(b"\"stop\"}\n").unwrap();
+        assert_eq!(requests.read(), [Request::Stop]);
+        // of an earlier session
+        assert_eq!(Requests::of(dir.path()).read(), []);
+    }
+
+    #[test]
+    fn nothing_is_asked_by_way_of_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        std::fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, dir.path().join(REQUESTS)).unwrap();
+        assert!(append(dir.path(), Request::Stop).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"");
+        std::fs::write(&other, "{\"request\":\"stop\"}\n").unwrap();
+        let mut requests = Requests {
+            path: dir.path().join(REQUESTS),
+            read: 0,
+        };
+        assert_eq!(requests.read(), []);
+    }
+}

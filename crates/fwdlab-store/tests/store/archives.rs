@@ -1,0 +1,143 @@
+//! Runs that go into one file and come out of it elsewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use fwdlab_store::{RunWriter, StoreError, export, list, load, take_in};
+use tar::{Builder, EntryType, Header};
+
+use crate::samples::*;
+
+const ID: &str = "2026-11-21-quick-7f3k";
+const OTHER: &str = "2026-11-21-quick-0000";
+const NOW: &str = "2026-11-21T09:00:00Z";
+
+fn archive_of(root: &Path, ids: &[&str]) -> Vec<u8> {
+    let runs: Vec<PathBuf> = ids.iter().map(|id| root.join(id)).collect();
+    let mut bytes = Vec::new();
+    export(&runs, &mut bytes, Path::new("x")).unwrap();
+    bytes
+}
+
+/// An archive of somebody's.
+fn made(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+    let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, kind, content) in entries {
+        let mut header = Header::new_gnu();
+        // as no library would write it
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_entry_type(*kind);
+        header.set_size(content.len() as u64);
+        if *kind == EntryType::Symlink {
+            header.set_link_name("/etc/passwd").unwrap();
+        }
+        header.set_cksum();
+        archive.append(&header, *content).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        match path.is_dir() {
+            true => files.extend(
+                contents(&path)
+                    .into_iter()
+                    .map(|(n, b)| (format!("{name}/{n}"), b)),
+            ),
+            false if name.starts_with('.') => {}
+            false => files.push((name, fs::read(path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn runs_are_elsewhere_what_they_were_here() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    finished_run(here.path(), ID, NOW);
+    finished_run(here.path(), OTHER, NOW);
+    let bytes = archive_of(here.path(), &[ID, OTHER]);
+    let root = there.path().join("runs");
+    let runs = take_in(&root, &bytes[..], Path::new("x")).unwrap();
+    assert_eq!(runs, [root.join(OTHER), root.join(ID)]);
+    for id in [ID, OTHER] {
+        assert_eq!(contents(&root.join(id)), contents(&here.path().join(id)));
+        let run = load(&root.join(id)).unwrap();
+        assert_eq!((run.problems, run.is_protected), (vec![], true));
+    }
+    // a second time there is one already, and it stays what it is
+    let error = take_in(&root, &bytes[..], Path::new("x")).unwrap_err();
+    assert!(matches!(error, StoreError::IdTaken { .. }), "{error}");
+    assert_eq!(list(&root).unwrap().len(), 2);
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
+}
+
+#[test]
+fn a_run_that_goes_on_is_not_exported() {
+    let root = tempfile::tempdir().unwrap();
+    let run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
+    let runs = [run.path().to_owned()];
+    let error = export(&runs, Vec::new(), Path::new("x")).unwrap_err();
+    assert!(matches!(error, StoreError::StillRunning { .. }), "{error}");
+    drop(run);
+    let (bytes, there) = (archive_of(root.path(), &[ID]), tempfile::tempdir().unwrap());
+    // one that was killed is as it is
+    take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
+}
+
+#[test]
+fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
+    let here = tempfile::tempdir().unwrap();
+    finished_run(here.path(), ID, NOW);
+    let whole = archive_of(here.path(), &[ID]);
+    fs::write(here.path().join(ID).join("report.html"), "another").unwrap();
+    let changed = archive_of(here.path(), &[ID]);
+    let file = |name| made(&[(name, EntryType::Regular, b"{}")]);
+    let inside = "2026-11-21-quick-7f3k/x";
+    for (bytes, why) in [
+        (whole[..whole.len() / 2].to_vec(), "cannot be read"),
+        (b"no archive".to_vec(), "cannot be read"),
+        (made(&[]), "no run in it"),
+        (changed, "report.html has changed"),
+        (file("../evil"), "`../evil` is no file of a run"),
+        (file("/tmp/evil"), "is no file of a run"),
+        (
+            file("2026-11-21-quick-7f3k/../../evil"),
+            "is no file of a run",
+        ),
+        (file(".trash-x/run.json"), "is no file of a run"),
+        (file("2026-11-21-quick-7f3k/.lock"), "is no file of a run"),
+        (file("run.json"), "is no file of a run"),
+        (file("x/run.json"), "x cannot be read"),
+        (
+            made(&[(inside, EntryType::Symlink, b"")]),
+            "is no regular file",
+        ),
+        (
+            made(&[(inside, EntryType::Fifo, b"")]),
+            "is no regular file",
+        ),
+        (
+            made(&[
+                (inside, EntryType::Regular, b"a"),
+                (inside, EntryType::Regular, b"b"),
+            ]),
+            "exists",
+        ),
+    ] {
+        let there = tempfile::tempdir().unwrap();
+        let root = there.path().join("runs");
+        let error = take_in(&root, &bytes[..], Path::new("a.tar.gz")).unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        // nothing anywhere
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{why}");
+        assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1, "{why}");
+    }
+}

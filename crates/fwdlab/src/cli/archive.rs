@@ -1,0 +1,114 @@
+//! `fwdlab runs export` and `import`: runs in one file that somebody else's fwdlab opens.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// The file that stands for the standard streams.
+const STREAM: &str = "-";
+
+/// Which runs go where.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Which runs
+    #[arg(required = true, value_name = "RUN")]
+    names: Vec<String>,
+    /// Where to, `-` for standard output [default: RUN.tar.gz, of several runs.tar.gz]
+    #[arg(short = 'o', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What is taken in.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Archives that `runs export` made, `-` for standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Export {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let runs = (self.names.iter())
+            .map(|name| fwdlab_store::resolve(root, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let name = match &runs[..] {
+            [one] => format!("{}.tar.gz", one.file_name().unwrap_or_default().display()),
+            _ => "runs.tar.gz".to_owned(),
+        };
+        let file = self.output.clone().unwrap_or_else(|| name.into());
+        if file == Path::new(STREAM) {
+            let out = std::io::stdout();
+            if out.is_terminal() {
+                let why = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
+                return Err(Usage(why.into()).into());
+            }
+            fwdlab_store::export(&runs, out.lock(), Path::new("standard output"))?;
+            return Ok(Code::Done);
+        }
+        if self.output.is_none() && file.exists() {
+            let why = format!(
+                "{} exists already; name another file with -o FILE",
+                file.display()
+            );
+            return Err(Usage(why).into());
+        }
+        // half an archive never has the name of a whole one
+        let part = file.with_added_extension("part");
+        let write = || -> anyhow::Result<()> {
+            let to = File::create(&part).with_context(|| format!("create {}", part.display()))?;
+            fwdlab_store::export(&runs, BufWriter::new(&to), &part)?;
+            to.sync_all()
+                .with_context(|| format!("write {}", part.display()))?;
+            fs::rename(&part, &file).with_context(|| format!("write {}", file.display()))
+        };
+        if let Err(error) = write() {
+            let _ = fs::remove_file(&part);
+            return Err(error);
+        }
+        if global.json {
+            output::json(&serde_json::json!({ "exported": runs, "file": file }))?;
+        } else {
+            output::result(&file.display().to_string());
+        }
+        Ok(Code::Done)
+    }
+}
+
+impl Import {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let mut taken = Vec::new();
+        for file in &self.files {
+            let runs = match file == Path::new(STREAM) {
+                true => {
+                    let from = std::io::stdin().lock();
+                    fwdlab_store::take_in(root, from, Path::new("standard input"))?
+                }
+                false => {
+                    let from = File::open(file).with_context(|| {
+                        format!("cannot open {}, an archive of runs", file.display())
+                    })?;
+                    fwdlab_store::take_in(root, from, file)?
+                }
+            };
+            if !global.json {
+                for run in &runs {
+                    output::note(&format!("taken in  {}", run.display()));
+                }
+            }
+            taken.extend(runs);
+        }
+        if global.json {
+            output::json(&serde_json::json!({ "imported": taken }))?;
+        }
+        Ok(Code::Done)
+    }
+}

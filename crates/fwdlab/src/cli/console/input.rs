@@ -1,0 +1,206 @@
+//! Where the console's lines come from: a line editor on a terminal, plain lines elsewhere. A thread waits for them, so that traffic is
+//! watched meanwhile.
+//!
+//! It knows no commands but what completes them. Start with [`Input`].
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::{FileHistory, History};
+use rustyline::validate::Validator;
+use rustyline::{Config, Context, Editor, ExternalPrinter, Helper};
+
+use super::commands;
+use crate::output;
+
+const PROMPT: &str = "fwdlab> ";
+/// So many lines are remembered.
+const HISTORY: usize = 1000;
+
+/// What was typed.
+#[derive(Debug)]
+pub enum Typed {
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    End,
+}
+
+/// The lines.
+pub struct Input {
+    typed: Receiver<Typed>,
+    next: Sender<()>,
+    /// Prints above the line that is being typed.
+    printer: Option<Box<dyn ExternalPrinter + Send>>,
+    /// The terminal as it was.
+    terminal: Option<Termios>,
+}
+
+impl Input {
+    /// Reads lines from now on.
+    pub fn open(ports: &[String]) -> anyhow::Result<Input> {
+        let (to_us, typed) = channel();
+        let (next, wanted) = channel();
+        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            thread::spawn(move || plain(&to_us, &wanted));
+            return Ok(Input {
+                typed,
+                next,
+                printer: None,
+                terminal: None,
+            });
+        }
+        let terminal = tcgetattr(io::stdin()).ok();
+        let config = Config::builder().max_history_size(HISTORY)?.build();
+        let mut editor: Editor<Completion, FileHistory> = Editor::with_config(config)?;
+        editor.set_helper(Some(Completion {
+            ports: ports.to_vec(),
+        }));
+        let printer = editor.create_external_printer()?;
+        thread::spawn(move || edited(editor, &to_us, &wanted));
+        Ok(Input {
+            typed,
+            next,
+            printer: Some(Box::new(printer)),
+            terminal,
+        })
+    }
+
+    /// Is a person typing?
+    pub fn is_terminal(&self) -> bool {
+        self.printer.is_some()
+    }
+
+    /// Asks for the next line: what the last one said has been done.
+    pub fn ask(&self) {
+        // whoever reads may have gone: the end was told
+        let _ = self.next.send(());
+    }
+
+    /// Waits for what is typed.
+    pub fn wait(&self, time: Duration) -> Option<Typed> {
+        match self.typed.recv_timeout(time) {
+            Ok(typed) => Some(typed),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Typed::End),
+        }
+    }
+
+    /// Says something while a line is being typed.
+    pub fn tell(&mut self, text: &str) {
+        let text = output::harmless(text);
+        let printed = (self.printer.as_mut()).is_some_and(|p| p.print(format!("{text}\n")).is_ok());
+        if !printed {
+            output::note(&text);
+        }
+    }
+}
+
+impl Drop for Input {
+    /// Whoever types is cut off in the middle of a line.
+    fn drop(&mut self) {
+        if let Some(terminal) = &self.terminal {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+        }
+    }
+}
+
+fn plain(typed: &Sender<Typed>, wanted: &Receiver<()>) {
+    let mut lines = io::stdin().lock().lines();
+    while wanted.recv().is_ok() {
+        let line = match lines.next() {
+            Some(Ok(line)) => Typed::Line(line),
+            _ => Typed::End,
+        };
+        if typed.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn edited(
+    mut editor: Editor<Completion, FileHistory>,
+    typed: &Sender<Typed>,
+    wanted: &Receiver<()>,
+) {
+    let file = history_file();
+    if let Some(file) = &file {
+        // there may be none yet
+        let _ = editor.load_history(file);
+    }
+    while wanted.recv().is_ok() {
+        let line = match editor.readline(PROMPT) {
+            Ok(line) => {
+                let is_new = editor.add_history_entry(line.as_str()).unwrap_or(false);
+                if let Some(file) = file.as_ref().filter(|_| is_new)
+                    && !editor.history().is_empty()
+                {
+                    let _ = editor.append_history(file);
+                }
+                Typed::Line(line)
+            }
+            Err(ReadlineError::Interrupted) => Typed::Interrupt,
+            Err(ReadlineError::Signal(_)) => Typed::Line(String::new()),
+            Err(_) => {
+                // the prompt stands there
+                let _ = io::stdout().write_all(b"\n");
+                Typed::End
+            }
+        };
+        if typed.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// Where lines are remembered; nowhere when there is no home.
+fn history_file() -> Option<PathBuf> {
+    let state = match std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
+        Some(state) => PathBuf::from(state),
+        None => PathBuf::from(std::env::var_os("HOME").filter(|dir| !dir.is_empty())?)
+            .join(".local/state"),
+    };
+    let folder = state.join("fwdlab");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder.join("console_history"))
+}
+
+/// Completes words.
+struct Completion {
+    ports: Vec<String>,
+}
+
+impl Completer for Completion {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let (begin, mut words) = commands::complete(&line[..at], &self.ports);
+        if let [word] = &mut words[..]
+            && !word.ends_with('/')
+        {
+            word.push(' ');
+        }
+        Ok((begin, words))
+    }
+}
+
+impl Hinter for Completion {
+    type Hint = String;
+}
+
+impl Highlighter for Completion {}
+impl Validator for Completion {}
+impl Helper for Completion {}

@@ -1,0 +1,354 @@
+//! `fwdlab console`: traffic on ports by hand, command by command, in the habit of the TRex console.
+//!
+//! - [`commands`]: what can be typed;
+//! - [`multiplier`]: loads in TRex's units;
+//! - [`input`]: lines from a terminal or a pipe;
+//! - [`traffic`]: the ports and what they send;
+//! - [`tell`]: what is said of them.
+//!
+//! Nothing outlives the console: however it ends, sending stops and the ports are free again. Start with [`Console::run`].
+
+mod commands;
+mod input;
+mod multiplier;
+mod tell;
+mod traffic;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fwdlab_lab::run::Control;
+use fwdlab_model::link::LinkSpeed;
+
+use self::commands::{Command, Read, Start};
+use self::input::{Input, Typed};
+use self::multiplier::Multiplier;
+use self::traffic::{Common, Traffic};
+use super::Global;
+use super::session::Signals;
+use super::session::options::Ports;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+use crate::tui::keys::Key;
+use crate::tui::panes;
+use crate::tui::terminal::Screen;
+use crate::tui::theme::{Environment, Theme};
+
+/// So often we look whether traffic is over, a signal has come or counters are to be read.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Start, change and stop traffic on ports interactively, in the manner of the TRex console
+///
+/// Ports are numbered from 0 in the order given; even ports send forward, odd ports in reverse. All of them count what they receive.
+/// Commands come from the terminal, with history and completion, or from a pipe: there the first error ends the console.
+/// docs/terminal.md lists the commands and what differs from TRex.
+#[derive(Debug, Args)]
+pub struct Console {
+    /// Interface; repeat for further ports
+    #[arg(long = "port", required = true, value_name = "IFACE")]
+    ports: Vec<String>,
+    /// Speed of the links, such as 1G: percentages refer to it, and no more is ever sent [default: the ports' own]
+    #[arg(long, value_name = "SPEED")]
+    link: Option<LinkSpeed>,
+    /// Destination MAC address, for each port [default: resolved from the first destination]
+    #[arg(long, value_name = "MAC", value_delimiter = ',')]
+    dst_mac: Vec<super::send::Mac>,
+    /// Engine; auto takes the fastest that can send the frames on the port
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    engine: String,
+    /// Number in all signatures that identifies this session to receivers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    session: u16,
+    /// Allow non-test destinations. Use only in an isolated network
+    #[arg(long, help_heading = "Ports that may be in use")]
+    to_any_address: bool,
+    #[command(flatten)]
+    where_: Ports,
+}
+
+/// Does the console go on?
+enum Then {
+    Next,
+    Quit,
+}
+
+/// The console while it runs.
+struct Running {
+    traffic: Traffic,
+    input: Input,
+    link: Option<LinkSpeed>,
+    signals: Signals,
+}
+
+impl Console {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if global.json || global.json_stream {
+            return Err(Usage(
+                "the console answers in words; for JSON use fwdlab send --json-stream".into(),
+            )
+            .into());
+        }
+        for (at, port) in self.ports.iter().enumerate() {
+            if self.ports[..at].contains(port) {
+                return Err(Usage(format!("--port {port} is given twice")).into());
+            }
+        }
+        let signals = Signals::catch()?;
+        let common = Common {
+            ports: self.where_.clone(),
+            of_send: self.of_send(),
+            session: self.session,
+        };
+        let traffic = Traffic::open(common, &self.ports)?;
+        let input = Input::open(&self.ports)?;
+        let mut running = Running {
+            traffic,
+            input,
+            link: self.link,
+            signals,
+        };
+        if running.input.is_terminal() && !global.quiet {
+            output::note(&tell::table(
+                &tell::ports(&running.traffic.ports, self.link),
+                false,
+            ));
+            output::note(
+                "help lists the commands, tab completes, Ctrl-C stops all traffic, quit ends",
+            );
+        }
+        running.talk()
+    }
+
+    fn of_send(&self) -> Vec<String> {
+        let mut line = vec!["--engine".to_owned(), self.engine.clone()];
+        if let Some(link) = self.link {
+            line.extend(["--link".into(), link.to_string()]);
+        }
+        if !self.dst_mac.is_empty() {
+            let macs: Vec<String> = self.dst_mac.iter().map(ToString::to_string).collect();
+            line.extend(["--dst-mac".into(), macs.join(",")]);
+        }
+        if let Some(netns) = &self.where_.netns {
+            line.extend(["--netns".into(), netns.clone()]);
+        }
+        if self.to_any_address {
+            line.push("--to-any-address".into());
+        }
+        line
+    }
+}
+
+impl Running {
+    /// Line after line, until the end.
+    fn talk(&mut self) -> anyhow::Result<Code> {
+        let control = Control::default();
+        let code = loop {
+            self.input.ask();
+            let typed = loop {
+                if self.signals.is_stopped() {
+                    break None;
+                }
+                if let Some(typed) = self.input.wait(LOOK) {
+                    break Some(typed);
+                }
+                for at in self.traffic.tick(&control)? {
+                    let words = tell::ended(at, &self.traffic.ports[at]);
+                    self.input.tell(&words);
+                }
+            };
+            match typed {
+                None => break self.signals.code(false),
+                Some(Typed::Interrupt) => match self.traffic.stop_all(&control)? {
+                    true => self.input.tell("all traffic stopped"),
+                    false => self
+                        .input
+                        .tell("nothing is being sent; quit ends the console"),
+                },
+                Some(Typed::End) => {
+                    // commands from a pipe are over: what has an end comes to it
+                    if !self.input.is_terminal() {
+                        self.wait(None)?;
+                    }
+                    break self.signals.code(false);
+                }
+                Some(Typed::Line(line)) => match self.line(&line, &control) {
+                    Ok(Then::Next) => {}
+                    Ok(Then::Quit) => break Code::Done,
+                    Err(error) if self.input.is_terminal() => output::error(&error),
+                    Err(error) => {
+                        self.traffic.stop_all(&control)?;
+                        return Err(error);
+                    }
+                },
+            }
+        };
+        self.traffic.stop_all(&control)?;
+        let limited = self.traffic.ports.iter().any(|port| port.sent.limited);
+        Ok(match code {
+            Code::Done if limited && !self.input.is_terminal() => Code::NotValid,
+            code => code,
+        })
+    }
+
+    /// Does what a line says.
+    fn line(&mut self, line: &str, control: &Control) -> anyhow::Result<Then> {
+        let command = match commands::read(line) {
+            Read::Nothing => return Ok(Then::Next),
+            Read::Help(text) => {
+                output::result(text.trim_end());
+                return Ok(Then::Next);
+            }
+            Read::Wrong(why) => return Err(Usage(why).into()),
+            Read::Command(command) => command,
+        };
+        match command {
+            Command::Start(start) => self.start(&start, control)?,
+            Command::Update(update) => {
+                let which = self
+                    .traffic
+                    .which(&update.ports, |p| p.stream().is_some())?;
+                self.some(&which, "nothing is being sent")?;
+                for &at in &which {
+                    self.traffic.update(at, update.each(which.len()), control)?;
+                    output::result(&tell::begun(at, &self.traffic.ports[at], false));
+                }
+            }
+            Command::Pause(which) => {
+                let which = self
+                    .traffic
+                    .which(&which.ports, traffic::ConsolePort::is_sending)?;
+                self.some(&which, "nothing is being sent")?;
+                for at in which {
+                    let done = self.traffic.pause(at, control)?;
+                    self.done(at, if done { "paused" } else { "sends nothing" });
+                }
+            }
+            Command::Resume(which) => {
+                let is_paused =
+                    |p: &traffic::ConsolePort| matches!(p.state, traffic::State::Paused(_));
+                let which = self.traffic.which(&which.ports, is_paused)?;
+                self.some(&which, "nothing is paused")?;
+                for at in which {
+                    match self.traffic.resume(at, control)? {
+                        true => output::result(&tell::begun(at, &self.traffic.ports[at], true)),
+                        false => self.done(at, "is not paused"),
+                    }
+                }
+            }
+            Command::Stop(which) => {
+                let which = self.traffic.which(&which.ports, |p| p.stream().is_some())?;
+                self.some(&which, "nothing is being sent")?;
+                for at in which {
+                    match self.traffic.stop(at, control)? {
+                        true => output::result(&tell::ended(at, &self.traffic.ports[at])),
+                        false => self.done(at, "sends nothing"),
+                    }
+                }
+            }
+            Command::Wait { time } => self.wait(time)?,
+            Command::Stats => {
+                self.traffic.count()?;
+                output::result(&tell::table(
+                    &tell::stats(&self.traffic.ports, self.link),
+                    true,
+                ));
+            }
+            Command::Clear => {
+                self.traffic.clear()?;
+                output::result("all counters are 0");
+            }
+            Command::Tui => self.tui(control)?,
+            Command::Ports => {
+                output::result(&tell::table(
+                    &tell::ports(&self.traffic.ports, self.link),
+                    false,
+                ));
+            }
+            Command::Help { command } => {
+                output::result(
+                    commands::help(command.as_deref())
+                        .map_err(Usage)?
+                        .trim_end(),
+                );
+            }
+            Command::Quit => return Ok(Then::Quit),
+        }
+        Ok(Then::Next)
+    }
+
+    /// Starts traffic.
+    fn start(&mut self, start: &Start, control: &Control) -> anyhow::Result<()> {
+        let which = self.traffic.which(&start.ports, |_| true)?;
+        let mult = start.mult.unwrap_or(Multiplier::OWN);
+        if mult.is_change() {
+            return Err(
+                Usage("start -m: + and - change traffic that runs, with `update`".into()).into(),
+            );
+        }
+        let mult = traffic::shared(mult, start.total, which.len());
+        self.traffic.start(&which, start, mult, control)?;
+        for at in which {
+            output::result(&tell::begun(at, &self.traffic.ports[at], true));
+        }
+        Ok(())
+    }
+
+    /// Waits for a time, or until nothing is sent that has an end.
+    fn wait(&mut self, time: Option<Duration>) -> anyhow::Result<()> {
+        let control = Control::default();
+        let began = Instant::now();
+        loop {
+            for at in self.traffic.tick(&control)? {
+                output::result(&tell::ended(at, &self.traffic.ports[at]));
+            }
+            let ends = |port: &traffic::ConsolePort| {
+                port.is_sending() && port.stream().is_some_and(|stream| stream.left().is_some())
+            };
+            let is_over = match time {
+                Some(time) => began.elapsed() >= time,
+                None => !self.traffic.ports.iter().any(ends),
+            };
+            if is_over || self.signals.is_stopped() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Rates and counters on the full screen, until a key says that it is enough.
+    fn tui(&mut self, control: &Control) -> anyhow::Result<()> {
+        if !self.input.is_terminal() {
+            return Err(Usage("tui needs a terminal; stats prints the same once".into()).into());
+        }
+        let mut screen = Screen::open()?;
+        let theme = Theme::choose(None, &Environment::of_process());
+        while !self.signals.is_stopped() && !screen.is_gone() {
+            match screen.typed(LOOK * 5) {
+                Some(Key::Char('q') | Key::Escape | Key::Control('c' | 'd')) => break,
+                Some(Key::Char('c')) => self.traffic.clear()?,
+                Some(Key::Control('z')) => screen.suspend()?,
+                _ => {}
+            }
+            self.traffic.tick(control)?;
+            let table = tell::table(&tell::stats(&self.traffic.ports, self.link), true);
+            screen.draw(false, |frame| panes::ports(frame, &table, theme));
+        }
+        Ok(())
+    }
+
+    /// There is something to do, or that is told.
+    fn some(&self, which: &[usize], nothing: &str) -> anyhow::Result<()> {
+        match which {
+            [] => Err(Usage(nothing.into()).into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn done(&self, at: usize, what: &str) {
+        output::result(&format!(
+            "port {at} {}  {what}",
+            self.traffic.ports[at].interface
+        ));
+    }
+}

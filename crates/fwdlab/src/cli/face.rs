@@ -1,0 +1,196 @@
+//! `fwdlab run` on a terminal: the measurement is made by another process, in a session of its own, and this one is `fwdlab top` on it.
+//!
+//! So nothing that befalls the screen touches a trial: a terminal that takes nothing, one that is closed, `kill -9`. The other process
+//! is this program with the same arguments; what it would print goes to memory, and this one prints the answer. Start with [`run`].
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Global;
+use super::run::kept_in;
+use crate::exit_code::Code;
+use crate::output::{self, Verbosity};
+use crate::tui::app::Mode;
+use crate::tui::theme::{Environment, Symbols, Theme};
+use crate::tui::view::{Left, watch};
+
+/// Says to the other process that it is one. Not for typing.
+pub const BEHIND: &str = "--behind-a-screen";
+
+/// The full screen is not opened for what is over by then.
+const PATIENCE: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(20);
+/// More than anyone would read of what a run complained about.
+const SAID_BYTES: u64 = 64 * 1024;
+
+/// Is there somebody to look, and is nothing else wanted?
+pub fn is_wanted(global: &Global) -> bool {
+    let plain = global.json || global.json_stream || global.verbosity() != Verbosity::Normal;
+    let is_dumb = std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb");
+    !plain && !is_dumb && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// The command line as somebody typed it.
+pub fn command_line() -> Vec<String> {
+    std::env::args()
+        .filter(|argument| argument != BEHIND)
+        .collect()
+}
+
+/// Has the command measured by another process, and shows it.
+pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
+    let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
+    let (out, err) = (memory("answer")?, memory("errors")?);
+    let mut child = behind(&out, &err)?;
+    let began = Instant::now();
+    let signals = Signals::catch()?;
+    let id = loop {
+        let status = child.try_wait()?;
+        if let Some(status) = status {
+            break Err(status);
+        }
+        if let Some(id) = first_line(&out)?.filter(|_| began.elapsed() > PATIENCE) {
+            break Ok(id);
+        }
+        signals.pass_on(&child);
+        std::thread::sleep(LOOK);
+    };
+    let id = match id {
+        Ok(id) => id,
+        Err(status) => return answer(global, first_line(&out)?.as_deref(), &err, status),
+    };
+    let dir = fwdlab_store::resolve(&global.runs_root()?, &id)?;
+    let theme = Theme::choose(symbols, &Environment::of_process());
+    let left = watch(&dir, Mode::Own, 1.0, theme, Some(&mut child));
+    match left {
+        Ok(Left::Over) => {}
+        Ok(Left::RunGoesOn) => {
+            output::note(&format!(
+                "{id} goes on without this terminal\nsee it    fwdlab top {id}\nstop it   fwdlab top {id}, then q and s; or kill -INT {}",
+                child.id()
+            ));
+            return Ok(Code::Done);
+        }
+        // nobody is there to be told
+        Ok(Left::Gone) => return Ok(Code::Done),
+        Err(error) => {
+            output::note(&format!(
+                "warning   the screen is gone: {error:#}. {id} goes on: fwdlab top {id}"
+            ));
+            loop {
+                if child.try_wait()?.is_some() {
+                    break;
+                }
+                signals.pass_on(&child);
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+    let status = child.wait()?;
+    answer(global, Some(&id), &err, status)
+}
+
+/// The other process, with what this one was called with.
+fn behind(out: &File, err: &File) -> anyhow::Result<Child> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let options = arguments.iter().position(|argument| argument == "--");
+    let (before, after) = arguments.split_at(options.unwrap_or(arguments.len()));
+    Command::new(std::env::current_exe()?)
+        .args(before)
+        .arg(BEHIND)
+        .args(after)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(err.try_clone()?)
+        .spawn()
+        .context("cannot start the process that measures")
+}
+
+/// What has been said so far, up to the end of its first line.
+fn first_line(of: &File) -> anyhow::Result<Option<String>> {
+    let mut bytes = [0; 512];
+    let len = of.read_at(&mut bytes, 0)?;
+    let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+    Ok(text.split_once('\n').map(|(line, _)| line.to_owned()))
+}
+
+/// Prints what came of it: the answer of a run that has one, and what was complained about.
+fn answer(
+    global: &Global,
+    id: Option<&str>,
+    err: &File,
+    status: ExitStatus,
+) -> anyhow::Result<Code> {
+    let mut said = Vec::new();
+    let len = err.metadata()?.len().min(SAID_BYTES);
+    said.resize(len as usize, 0);
+    err.read_exact_at(&mut said, 0)?;
+    let said = String::from_utf8_lossy(&said);
+    if let Some(id) = id {
+        let dir = fwdlab_store::resolve(&global.runs_root()?, id)?;
+        show(&dir)?;
+    }
+    if !said.trim().is_empty() {
+        output::note(said.trim_end());
+    }
+    Code::of_status(status).with_context(|| format!("the process that measures ended by {status}"))
+}
+
+fn show(dir: &Path) -> anyhow::Result<()> {
+    let run = fwdlab_store::load(dir)?;
+    if let Some(summary) = &run.summary {
+        output::answer(&fwdlab_report::text::quick(&run.info, summary));
+        output::result(&kept_in(dir));
+    }
+    Ok(())
+}
+
+/// Signals before there is a screen: they are meant for whoever measures.
+struct Signals(Vec<(std::sync::Arc<std::sync::atomic::AtomicBool>, Signal)>);
+
+impl Signals {
+    fn catch() -> std::io::Result<Signals> {
+        let all = [
+            (SIGINT, Signal::INT),
+            (SIGTERM, Signal::TERM),
+            (SIGHUP, Signal::HUP),
+        ];
+        let caught = all.into_iter().map(|(number, signal)| {
+            let flag = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+            signal_hook::flag::register(number, flag.clone())?;
+            Ok((flag, signal))
+        });
+        Ok(Signals(caught.collect::<std::io::Result<_>>()?))
+    }
+
+    fn pass_on(&self, child: &Child) {
+        for (flag, signal) in &self.0 {
+            if flag.swap(false, std::sync::atomic::Ordering::AcqRel) {
+                // it has not been waited for: nobody else has its id
+                let _ = kill_process(Pid::from_child(child), *signal);
+            }
+        }
+    }
+}
+
+/// Begins a session of its own: no key and no hangup of the terminal comes there.
+pub fn leave_terminal() -> anyhow::Result<()> {
+    rustix::process::setsid().context("cannot begin a session apart from the terminal")?;
+    Ok(())
+}
+
+/// The directory of a run: by its name, or the newest that runs, or the newest.
+pub fn find(global: &Global, name: Option<&str>) -> anyhow::Result<PathBuf> {
+    let root = global.runs_root()?;
+    let name = name.unwrap_or("@1");
+    Ok(fwdlab_store::resolve(&root, name)?)
+}

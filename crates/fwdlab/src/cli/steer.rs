@@ -1,0 +1,64 @@
+//! `fwdlab runs steer`: asks something of a run that another process carries out, without a screen.
+//!
+//! The run heeds it where it can, and says so in its journal. Start with [`Steer::run`].
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use fwdlab_model::event::Request;
+use fwdlab_store::StoreError;
+use serde_json::json;
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// What is asked of which run.
+#[derive(Debug, Args)]
+pub struct Steer {
+    /// Which run
+    run: String,
+    /// What it is to do
+    #[arg(value_enum, value_name = "WHAT")]
+    what: What,
+}
+
+/// What a run can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Begin no other trial until it is resumed
+    Pause,
+    /// Go on after a pause
+    Resume,
+    /// Leave the test case out that is being measured
+    Skip,
+    /// End in order: everything is undone, what was measured is kept
+    Stop,
+}
+
+impl Steer {
+    /// Asks it. That it was asked is all that is known then.
+    pub fn run(self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let dir = fwdlab_store::resolve(root, &self.run)?;
+        let request = match self.what {
+            What::Pause => Request::Pause,
+            What::Resume => Request::Resume,
+            What::Skip => Request::Skip,
+            What::Stop => Request::Stop,
+        };
+        fwdlab_store::request(&dir, request).map_err(|error| match error {
+            StoreError::NotRunning { .. } => anyhow::Error::from(Usage(format!(
+                "{error}; fwdlab runs ls shows which runs go on"
+            ))),
+            error => error.into(),
+        })?;
+        output::note(&format!(
+            "asked     {}; its journal says what it makes of it",
+            dir.display()
+        ));
+        if global.json {
+            output::json(&json!({ "asked": request, "of": dir }))?;
+        }
+        Ok(Code::Done)
+    }
+}

@@ -1,0 +1,862 @@
+//! What the screen of a run knows and shows: a function of the run's events, of keys and of passing time. Nothing is drawn, read or asked
+//! here.
+//!
+//! Everything that is kept has its time in the run, and panes show what was known at one moment: now, the moment at which somebody froze
+//! the screen, or where a replay stands. Start with [`App::event`] and [`App::key`]; what was known is in [`App::trials`],
+//! [`App::cases`] and their like.
+
+use fwdlab_model::event::{Event, EventKind, Request};
+use fwdlab_model::result::TrialRecord;
+use fwdlab_model::test_case::Iteration;
+use fwdlab_report::number;
+
+use super::keys::{Action, Key};
+use crate::output::harmless;
+
+/// Whole records are kept of so many trials; of those before only figures.
+const WHOLE: usize = 1000;
+/// What is kept of anything at most. Then the older half goes.
+const MOST: usize = 100_000;
+/// So far PageUp and PageDown go, in trials and in lines.
+const PAGE: usize = 10;
+
+/// Who looks at what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// `fwdlab run`: the run is ours.
+    Own,
+    /// `fwdlab top` on a run of another process.
+    Other,
+    /// `fwdlab top` on a run that is over.
+    Replay,
+}
+
+/// What is in the foreground where panes share a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pane {
+    Cases,
+    Dut,
+    Events,
+}
+
+/// What covers the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlay {
+    Help,
+    Loss,
+    Quit,
+}
+
+/// What a trial showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    pub t: f64,
+    pub case: usize,
+    pub iteration: u32,
+    pub number: u32,
+    pub intended_pps: Option<f64>,
+    pub offered_pps: f64,
+    pub forwarded_pps: Option<f64>,
+    pub loss_ratio: f64,
+    pub is_valid: bool,
+    /// All of it; absent of those long ago.
+    pub record: Option<Box<TrialRecord>>,
+}
+
+/// Where the run stood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    pub t: f64,
+    pub activity: String,
+    pub done: u32,
+    pub steps: u32,
+    pub left_s: f64,
+    pub estimate: Option<String>,
+}
+
+/// Rates at a moment, for the chart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    pub t: f64,
+    pub offered_pps: f64,
+    pub forwarded_pps: f64,
+}
+
+/// How much an event matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    Plain,
+    Good,
+    Bad,
+}
+
+/// A line of the pane of events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    pub t: f64,
+    pub mark: Mark,
+    pub words: String,
+}
+
+/// A test case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Case {
+    pub name: String,
+    /// Its iterations that ended: when, and what was found.
+    pub ended: Vec<(f64, Ended)>,
+}
+
+/// An iteration that ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ended {
+    pub iteration: u32,
+    /// The first figure: its name and value in words.
+    pub words: String,
+    pub value: Option<f64>,
+    pub failed: bool,
+}
+
+/// The head of the run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Head {
+    pub id: String,
+    /// The campaign, or the command.
+    pub name: String,
+    pub bed: String,
+    pub engine: String,
+    pub procedure: String,
+    pub iterations: u32,
+    pub started_at: String,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    pub t: f64,
+    pub words: String,
+    pub is_good: bool,
+}
+
+/// The moment that is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Moment {
+    /// The latest that is known.
+    Now,
+    /// Time in the run.
+    At(f64),
+}
+
+/// The state of a screen.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub mode: Mode,
+    pub head: Head,
+    pub pane: Pane,
+    pub overlay: Option<Overlay>,
+    /// Lines that the pane in the foreground, or the overlay, is scrolled by.
+    pub scroll: usize,
+    moment: Moment,
+    /// A replay goes on by itself.
+    is_playing: bool,
+    pub speed: f64,
+    /// Time of the newest event, and what has passed since then.
+    newest: f64,
+    since_newest: f64,
+    cases: Vec<Case>,
+    trials: Vec<Trial>,
+    standings: Vec<Standing>,
+    points: Vec<Point>,
+    told: Vec<Told>,
+    pauses: Vec<(f64, bool)>,
+    end: Option<End>,
+    /// The run was asked to stop here.
+    pub is_stopping: bool,
+}
+
+impl App {
+    /// Nothing is known yet.
+    pub fn new(mode: Mode, speed: f64) -> App {
+        App {
+            mode,
+            head: Head::default(),
+            pane: Pane::Cases,
+            overlay: None,
+            scroll: 0,
+            moment: match mode {
+                Mode::Replay => Moment::At(0.0),
+                _ => Moment::Now,
+            },
+            is_playing: mode == Mode::Replay,
+            speed,
+            newest: 0.0,
+            since_newest: 0.0,
+            cases: Vec::new(),
+            trials: Vec::new(),
+            standings: Vec::new(),
+            points: Vec::new(),
+            told: Vec::new(),
+            pauses: Vec::new(),
+            end: None,
+            is_stopping: false,
+        }
+    }
+
+    /// Takes what happened into account.
+    pub fn event(&mut self, event: &Event) {
+        // the clock of a run does not go back, and panes look things up by time
+        let t = if event.t.is_finite() {
+            event.t.max(self.newest)
+        } else {
+            self.newest
+        };
+        (self.newest, self.since_newest) = (t, 0.0);
+        match &event.kind {
+            EventKind::RunStarted {
+                info,
+                steps,
+                estimate_s,
+                ..
+            }
+            | EventKind::RunResumed {
+                info,
+                steps,
+                estimate_s,
+            } => {
+                let goes_on = matches!(event.kind, EventKind::RunResumed { .. });
+                let said = |name: &str| info.parameters.get(name);
+                let text = |name: &str| said(name).and_then(|value| value.as_str());
+                let facts = &info.facts;
+                self.head = Head {
+                    id: clean(&info.id),
+                    name: clean(text("campaign").unwrap_or(&info.kind)),
+                    bed: self.head.bed.clone(),
+                    engine: clean(&facts.engine),
+                    procedure: clean(text("procedure").unwrap_or("")),
+                    iterations: said("iterations").and_then(|n| n.as_u64()).unwrap_or(0) as u32,
+                    started_at: clean(&info.started_at),
+                };
+                if self.head.bed.is_empty() {
+                    self.head.bed = match facts.is_simulated() || text("engine") == Some("sim") {
+                        true => "a simulated DUT".into(),
+                        false => "this machine".into(),
+                    };
+                }
+                let names = said("test_cases").and_then(|names| names.as_array());
+                for name in names.into_iter().flatten().filter_map(|name| name.as_str()) {
+                    self.case(name);
+                }
+                self.end = None;
+                self.stand(Standing {
+                    t,
+                    activity: "the test bed is being set up".into(),
+                    done: 0,
+                    steps: *steps,
+                    left_s: *estimate_s,
+                    estimate: None,
+                });
+                let begun = if goes_on { "goes on" } else { "begun" };
+                let steps = number::counted(*steps, "step");
+                self.tell(
+                    t,
+                    Mark::Plain,
+                    &format!("{begun}: {steps}, about {}", number::seconds(*estimate_s)),
+                );
+            }
+            EventKind::BedReady { facts } => {
+                if let Some(bed) = facts.placement.get("test bed") {
+                    self.head.bed = clean(bed);
+                }
+                self.head.engine = clean(&facts.engine);
+                self.tell(
+                    t,
+                    Mark::Plain,
+                    &format!("the test bed is ready, engine {}", facts.engine),
+                );
+            }
+            EventKind::LoadFound {
+                of,
+                load_pps,
+                source,
+                ..
+            } => {
+                let load = load_pps.map_or("flat out".into(), number::rate);
+                self.tell(t, Mark::Plain, &format!("load of {of}: {load} ({source})"));
+            }
+            EventKind::Progress {
+                activity,
+                done,
+                steps,
+                left_s,
+                offered_load_pps,
+                forwarding_rate_pps,
+                estimate,
+            } => {
+                self.stand(Standing {
+                    t,
+                    activity: clean(activity),
+                    done: *done,
+                    steps: *steps,
+                    left_s: *left_s,
+                    estimate: estimate.as_deref().map(clean),
+                });
+                if let (Some(offered_pps), Some(forwarded_pps)) =
+                    (offered_load_pps, forwarding_rate_pps)
+                {
+                    self.point(t, *offered_pps, *forwarded_pps);
+                }
+            }
+            EventKind::TrialFinished { record } => self.trial(t, record),
+            EventKind::RebuildFinished { record } => {
+                let differences = record.difference_percent.iter().skip(1);
+                let words: Vec<String> = differences.map(|d| format!("{d:+.2} %")).collect();
+                let is_valid = record.validity.is_valid();
+                let mark = if is_valid { Mark::Plain } else { Mark::Bad };
+                let words = format!(
+                    "rebuild {}: {}{}",
+                    record.rebuild,
+                    words.join("  "),
+                    why(&record.validity.reasons)
+                );
+                self.tell(t, mark, &words);
+                self.step(t);
+            }
+            EventKind::BootFinished { record } => {
+                let is_valid = record.validity.is_valid();
+                let mark = if is_valid { Mark::Plain } else { Mark::Bad };
+                let words = format!(
+                    "boot {}: {}{}",
+                    record.boot,
+                    record.test_case,
+                    why(&record.validity.reasons)
+                );
+                self.tell(t, mark, &words);
+            }
+            EventKind::IterationFinished {
+                test_case,
+                iteration,
+            } => self.iteration(t, test_case, iteration),
+            EventKind::HookFinished { record } => {
+                let mark = match record.failure {
+                    Some(_) => Mark::Bad,
+                    None => Mark::Plain,
+                };
+                let words = format!(
+                    "hook {} on {}: {}",
+                    record.when.name(),
+                    record.host,
+                    record.status
+                );
+                self.tell(t, mark, &words);
+            }
+            EventKind::Note { text } => self.tell(t, Mark::Plain, first_line(text)),
+            EventKind::Warning { text } => self.tell(t, Mark::Bad, text),
+            EventKind::Steered { request, heeded } => {
+                let words = match (request, heeded) {
+                    (Request::Pause, true) => "paused: the next trial waits",
+                    (Request::Resume, true) => "resumed",
+                    (Request::Skip, true) => "this test case is skipped",
+                    (Request::Stop, true) => "stopping: everything is being undone",
+                    (Request::Skip, false) => "there is nothing to skip now",
+                    (_, false) => "there was nothing to do",
+                };
+                if *heeded && matches!(request, Request::Pause | Request::Resume) {
+                    self.pauses.push((t, *request == Request::Pause));
+                }
+                self.tell(t, Mark::Plain, words);
+            }
+            EventKind::RunFinished { summary } => {
+                for case in &summary.test_cases {
+                    for iteration in &case.iterations {
+                        self.iteration_of_summary(t, &case.test_case, iteration);
+                    }
+                }
+                self.end = Some(End {
+                    t,
+                    words: "finished".into(),
+                    is_good: true,
+                });
+                self.tell(t, Mark::Good, "finished");
+            }
+            EventKind::RunEnded { reason } => {
+                self.end = Some(End {
+                    t,
+                    words: clean(first_line(reason)),
+                    is_good: false,
+                });
+                self.tell(t, Mark::Bad, &format!("ended: {reason}"));
+            }
+            // of later versions
+            #[allow(
+                unreachable_patterns,
+                reason = "events are added in model before screens know them"
+            )]
+            _ => {}
+        }
+    }
+
+    fn trial(&mut self, t: f64, record: &TrialRecord) {
+        let case = self.case(&record.test_case);
+        let received = record.ledger.frames_received as f64 / record.duration_s.max(1e-9);
+        let by_count =
+            (record.duration_s > 0.0 && record.ledger.frames_sent > 0).then_some(received);
+        let forwarded_pps = record
+            .forwarding_rate_pps
+            .or(record.forwarding_rate_ungated_pps)
+            .or(by_count);
+        let is_valid = record.validity.is_valid();
+        if let Some(forwarded_pps) = forwarded_pps {
+            self.point(t, record.offered_load_pps, forwarded_pps);
+        }
+        let rate = record.intended_load_pps.unwrap_or(record.offered_load_pps);
+        let words = format!(
+            "trial {}  {}  loss {}{}",
+            record.trial,
+            number::rate(rate),
+            number::percent(100.0 * record.frame_loss_ratio),
+            why(&record.validity.reasons)
+        );
+        self.tell(t, if is_valid { Mark::Plain } else { Mark::Bad }, &words);
+        if let Some(old) = self.trials.len().checked_sub(WHOLE) {
+            self.trials[old].record = None;
+        }
+        bound(&mut self.trials);
+        self.trials.push(Trial {
+            t,
+            case,
+            iteration: record.iteration,
+            number: record.trial,
+            intended_pps: record.intended_load_pps,
+            offered_pps: record.offered_load_pps,
+            forwarded_pps,
+            loss_ratio: record.frame_loss_ratio,
+            is_valid,
+            record: Some(Box::new(record.clone())),
+        });
+        self.step(t);
+    }
+
+    /// A step is done, where nothing else says so.
+    fn step(&mut self, t: f64) {
+        if let Some(last) = self.standings.last().cloned()
+            && last.t < t
+        {
+            let done = self.trials.len() as u32;
+            self.stand(Standing {
+                t,
+                done: last.done.max(done.min(last.steps)),
+                left_s: (last.left_s - (t - last.t)).max(0.0),
+                // what comes next is told when it begins
+                activity: String::new(),
+                estimate: None,
+                ..last
+            });
+        }
+    }
+
+    fn iteration(&mut self, t: f64, test_case: &str, iteration: &Iteration) {
+        let case = self.case(test_case);
+        let figures = iteration
+            .outcomes
+            .iter()
+            .flat_map(|outcome| outcome.figures());
+        let value = figures.map(|figure| figure.value).next();
+        let words = clean(&fwdlab_report::campaign::in_one_line(iteration));
+        let failed = iteration.failure.is_some();
+        let mark = if failed { Mark::Bad } else { Mark::Good };
+        let name = self.cases[case].name.clone();
+        self.tell(
+            t,
+            mark,
+            &format!("{name}, iteration {}: {words}", iteration.iteration),
+        );
+        // measured again after a host was lost
+        let ended = &mut self.cases[case].ended;
+        ended.retain(|(_, known)| known.iteration != iteration.iteration);
+        ended.push((
+            t,
+            Ended {
+                iteration: iteration.iteration,
+                words,
+                value,
+                failed,
+            },
+        ));
+    }
+
+    /// What a summary says of an iteration that nobody told of before.
+    fn iteration_of_summary(&mut self, t: f64, test_case: &str, iteration: &Iteration) {
+        let case = self.case(test_case);
+        let known = self.cases[case].ended.iter();
+        if !known
+            .clone()
+            .any(|(_, ended)| ended.iteration == iteration.iteration)
+        {
+            let told = self.told.len();
+            self.iteration(t, test_case, iteration);
+            self.told.truncate(told);
+        }
+    }
+
+    /// The place of a test case, by its name.
+    fn case(&mut self, name: &str) -> usize {
+        let name = clean(name);
+        let known = self.cases.iter().position(|case| case.name == name);
+        known.unwrap_or_else(|| {
+            self.cases.push(Case {
+                name,
+                ended: Vec::new(),
+            });
+            self.cases.len() - 1
+        })
+    }
+
+    fn tell(&mut self, t: f64, mark: Mark, words: &str) {
+        bound(&mut self.told);
+        self.told.push(Told {
+            t,
+            mark,
+            words: clean(words),
+        });
+    }
+
+    fn stand(&mut self, standing: Standing) {
+        bound(&mut self.standings);
+        self.standings.push(standing);
+    }
+
+    fn point(&mut self, t: f64, offered_pps: f64, forwarded_pps: f64) {
+        if offered_pps.is_finite() && forwarded_pps.is_finite() {
+            bound(&mut self.points);
+            self.points.push(Point {
+                t,
+                offered_pps,
+                forwarded_pps,
+            });
+        }
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, seconds: f64) {
+        if self.mode != Mode::Replay {
+            self.since_newest += seconds;
+        } else if let (true, Moment::At(t)) = (self.is_playing, self.moment) {
+            let next = t + seconds * self.speed;
+            self.moment = Moment::At(next.min(self.newest));
+            self.is_playing = next < self.newest;
+        }
+    }
+
+    /// Says something to whoever looks, that is no event of the run.
+    pub fn note(&mut self, words: &str) {
+        self.tell(self.newest, Mark::Bad, words);
+        self.pane = Pane::Events;
+    }
+
+    /// The process that carried it out is gone without a word.
+    pub fn lost(&mut self) {
+        self.end = Some(End {
+            t: self.newest,
+            words: format!(
+                "cut off: its process is gone; fwdlab run --resume {} goes on with a campaign",
+                self.head.id
+            ),
+            is_good: false,
+        });
+    }
+
+    /// Does what a key says.
+    pub fn key(&mut self, key: Key) -> Action {
+        match (self.overlay, key) {
+            (_, Key::Control('z')) => return Action::Suspend,
+            (_, Key::Control('c')) => return self.interrupt(),
+            (Some(Overlay::Quit), key) => {
+                self.overlay = None;
+                return match key {
+                    Key::Char('s') if self.is_steered() => self.stop(),
+                    Key::Char('l') => Action::Leave,
+                    _ => Action::Nothing,
+                };
+            }
+            (Some(_), Key::Up) => self.scroll = self.scroll.saturating_sub(1),
+            (Some(_), Key::Down) => self.scroll = self.scroll.saturating_add(1),
+            (Some(_), Key::Char('q' | '?' | 'e') | Key::Escape | Key::Enter) => self.cover(None),
+            (Some(Overlay::Loss), Key::Left) => self.walk(-1),
+            (Some(Overlay::Loss), Key::Right) => self.walk(1),
+            (Some(_), _) => {}
+            (None, key) => return self.key_of_view(key),
+        }
+        Action::Nothing
+    }
+
+    fn key_of_view(&mut self, key: Key) -> Action {
+        match key {
+            Key::Char(' ') => self.freeze(),
+            Key::Left => self.walk(-1),
+            Key::Right => self.walk(1),
+            Key::PageUp => self.walk(-(PAGE as isize)),
+            Key::PageDown => self.walk(PAGE as isize),
+            Key::Home => self.show(Moment::At(self.trials.first().map_or(0.0, |trial| trial.t))),
+            Key::End => self.show(match self.mode {
+                Mode::Replay => Moment::At(self.newest),
+                _ => Moment::Now,
+            }),
+            Key::Tab => self.turn(1),
+            Key::BackTab => self.turn(2),
+            Key::Up => self.scroll = self.scroll.saturating_sub(1),
+            Key::Down => self.scroll = self.scroll.saturating_add(1),
+            Key::Char('e') if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
+            Key::Char('?' | 'h') => self.cover(Some(Overlay::Help)),
+            Key::Char('+') if self.mode == Mode::Replay => self.speed = (self.speed * 2.0).min(1e6),
+            Key::Char('-') if self.mode == Mode::Replay => {
+                self.speed = (self.speed / 2.0).max(0.125)
+            }
+            Key::Char('s') if self.is_steered() => return Action::Ask(Request::Skip),
+            Key::Char('p') if self.is_steered() => {
+                return Action::Ask(match self.is_paused() {
+                    true => Request::Resume,
+                    false => Request::Pause,
+                });
+            }
+            Key::Char('d') if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
+            Key::Char('q') | Key::Escape => {
+                // a run that is not ours is not ours to end by leaving
+                if self.mode == Mode::Replay || self.end.is_some() {
+                    return Action::Leave;
+                }
+                self.cover(Some(Overlay::Quit));
+            }
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    /// Ctrl-C stops a run of our own, and leaves the screen of any other.
+    pub fn interrupt(&mut self) -> Action {
+        match self.mode {
+            Mode::Own if self.end.is_none() && !self.is_stopping => self.stop(),
+            _ => Action::Leave,
+        }
+    }
+
+    fn stop(&mut self) -> Action {
+        self.is_stopping = true;
+        Action::Stop
+    }
+
+    fn cover(&mut self, overlay: Option<Overlay>) {
+        self.overlay = overlay;
+        self.scroll = 0;
+    }
+
+    fn turn(&mut self, panes: usize) {
+        const ALL: [Pane; 3] = [Pane::Cases, Pane::Dut, Pane::Events];
+        let at = ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
+        self.pane = ALL[(at + panes) % ALL.len()];
+        self.scroll = 0;
+    }
+
+    fn freeze(&mut self) {
+        match (self.mode, self.moment) {
+            (Mode::Replay, Moment::At(t)) => {
+                self.is_playing = !self.is_playing;
+                if self.is_playing && t >= self.newest {
+                    self.moment = Moment::At(0.0);
+                }
+            }
+            (_, Moment::Now) => self.moment = Moment::At(self.newest),
+            (_, Moment::At(_)) => self.moment = Moment::Now,
+        }
+    }
+
+    /// Goes so many trials back or on; on from the newest it is now again.
+    fn walk(&mut self, trials: isize) {
+        let now = self.trials().len();
+        let Some(at) = now.checked_sub(1) else { return };
+        let to = at.saturating_add_signed(trials);
+        let after = self.trials.get(to + 1);
+        match (self.trials.get(to), after) {
+            (None, _) if trials > 0 && self.mode != Mode::Replay => self.show(Moment::Now),
+            (None, _) => self.show(Moment::At(self.newest)),
+            // several trials of a simulated run may have one time: the first of them would hide the others
+            (Some(trial), _) => self.show(Moment::At(trial.t)),
+        }
+    }
+
+    fn show(&mut self, moment: Moment) {
+        self.moment = moment;
+        self.is_playing = false;
+    }
+
+    /// The moment that is shown, as time in the run.
+    fn until(&self) -> f64 {
+        match self.moment {
+            Moment::Now => f64::INFINITY,
+            Moment::At(t) => t,
+        }
+    }
+
+    /// Seconds of the run that have passed at the moment that is shown.
+    pub fn elapsed_s(&self) -> f64 {
+        match (self.moment, &self.end) {
+            (Moment::At(t), _) => t,
+            (Moment::Now, Some(end)) => end.t,
+            (Moment::Now, None) => self.newest + self.since_newest,
+        }
+    }
+
+    /// Seconds that are left, as far as is known.
+    pub fn left_s(&self) -> Option<f64> {
+        let standing = self.standing().filter(|_| self.end().is_none())?;
+        Some((standing.left_s - (self.elapsed_s() - standing.t)).max(0.0))
+    }
+
+    /// Is something older shown than there is?
+    pub fn is_frozen(&self) -> bool {
+        self.mode != Mode::Replay && self.moment != Moment::Now
+    }
+
+    /// Does a replay go on by itself?
+    pub fn is_playing(&self) -> bool {
+        self.is_playing
+    }
+
+    /// Can the run be steered from here?
+    pub fn is_steered(&self) -> bool {
+        self.mode != Mode::Replay && self.end.is_none()
+    }
+
+    /// Does the run wait before its next trial?
+    pub fn is_paused(&self) -> bool {
+        self.pauses.last().is_some_and(|(_, paused)| *paused) && self.end.is_none()
+    }
+
+    /// How it ended, if it had.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref().filter(|end| end.t <= self.until())
+    }
+
+    /// Trials that had ended.
+    pub fn trials(&self) -> &[Trial] {
+        &self.trials[..self.trials.partition_point(|trial| trial.t <= self.until())]
+    }
+
+    /// The last of them.
+    pub fn shown_trial(&self) -> Option<&Trial> {
+        self.trials().last()
+    }
+
+    /// Rates that were known.
+    pub fn points(&self) -> &[Point] {
+        &self.points[..self.points.partition_point(|point| point.t <= self.until())]
+    }
+
+    /// What had been told.
+    pub fn told(&self) -> &[Told] {
+        &self.told[..self.told.partition_point(|told| told.t <= self.until())]
+    }
+
+    /// Where the run stood.
+    pub fn standing(&self) -> Option<&Standing> {
+        let known = self
+            .standings
+            .partition_point(|standing| standing.t <= self.until());
+        self.standings[..known].last()
+    }
+
+    /// All test cases, each with the iterations that had ended.
+    pub fn cases(&self) -> impl ExactSizeIterator<Item = (&str, Vec<&Ended>)> {
+        let until = self.until();
+        self.cases.iter().map(move |case| {
+            let ended = case.ended.iter().filter(|(t, _)| *t <= until);
+            (case.name.as_str(), ended.map(|(_, ended)| ended).collect())
+        })
+    }
+
+    /// The name of a test case.
+    pub fn case_name(&self, case: usize) -> &str {
+        self.cases.get(case).map_or("", |case| &case.name)
+    }
+
+    /// The test case that was being measured.
+    pub fn current_case(&self) -> Option<usize> {
+        if self.end().is_some() {
+            return None;
+        }
+        // what is said of the next trial begins with its test case
+        let activity = self.standing().map_or("", |standing| &standing.activity);
+        let of_activity = (self.cases.iter().enumerate())
+            .filter(|(_, case)| activity.starts_with(&format!("{}, ", case.name)))
+            .max_by_key(|(_, case)| case.name.len());
+        of_activity
+            .map(|(at, _)| at)
+            .or_else(|| self.shown_trial().map(|trial| trial.case))
+    }
+
+    /// What a search for the largest load without loss knew: the largest load at which nothing was lost, and the smallest above it at
+    /// which something was. `None` where there are no such trials.
+    pub fn bracket(&self) -> Option<Bracket> {
+        let last = self.shown_trial()?;
+        // what is swept has a search for each of its values
+        let setting = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.question.setting;
+        let of_search = |trial: &Trial| (trial.case, trial.iteration, setting(trial));
+        let same = |trial: &&Trial| of_search(trial) == of_search(last);
+        let of_iteration = self.trials().iter().rev().take_while(same);
+        let asked = of_iteration.filter(|trial| {
+            trial.is_valid
+                && trial
+                    .record
+                    .as_ref()
+                    .is_some_and(|record| record.asked.is_some())
+        });
+        let mut bracket = Bracket::default();
+        for trial in asked {
+            let load = trial.intended_pps.unwrap_or(trial.offered_pps);
+            bracket.trials += 1;
+            bracket.most_pps = bracket.most_pps.max(load);
+            match trial.loss_ratio <= 0.0 {
+                true => {
+                    bracket.lower_pps =
+                        Some(bracket.lower_pps.map_or(load, |known| known.max(load)))
+                }
+                false => {
+                    bracket.upper_pps =
+                        Some(bracket.upper_pps.map_or(load, |known| known.min(load)))
+                }
+            }
+        }
+        (bracket.trials > 1 && (bracket.lower_pps, bracket.upper_pps) != (None, None))
+            .then_some(bracket)
+    }
+}
+
+/// Loads of a search.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Bracket {
+    pub trials: u32,
+    pub lower_pps: Option<f64>,
+    pub upper_pps: Option<f64>,
+    /// The largest load of all.
+    pub most_pps: f64,
+}
+
+fn why(reasons: &[String]) -> String {
+    match reasons {
+        [] => String::new(),
+        reasons => format!("  INVALID: {}", reasons.join("; ")),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// In one line, and without characters that do something.
+fn clean(text: &str) -> String {
+    harmless(text).replace(['\n', '\t', '\r'], " ")
+}
+
+fn bound<T>(all: &mut Vec<T>) {
+    if all.len() >= MOST {
+        all.drain(..MOST / 2);
+    }
+}

@@ -1,0 +1,44 @@
+//! What happened, newest last.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::super::app::{App, Mark, Pane};
+use super::super::theme::Theme;
+use super::{clock, fitted, framed, lines};
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &str) {
+    let inner = framed(frame, area, title, theme);
+    let told = app.told();
+    let height = usize::from(inner.height);
+    // up from the newest
+    let back = if app.pane == Pane::Events {
+        app.scroll
+    } else {
+        0
+    };
+    let end = told.len().saturating_sub(back).max(height.min(told.len()));
+    let width = usize::from(inner.width);
+    let shown: Vec<Line<'_>> = told[end.saturating_sub(height)..end]
+        .iter()
+        .map(|told| {
+            let time = clock(told.t);
+            let style = match told.mark {
+                Mark::Plain => theme.plain(),
+                Mark::Good => theme.good(),
+                Mark::Bad => theme.doubtful(),
+            };
+            let words = fitted(
+                &told.words,
+                width.saturating_sub(time.len().max(6) + 2),
+                theme,
+            );
+            Line::from(vec![
+                Span::styled(format!("{time:>6}  "), theme.faint()),
+                Span::styled(words, style),
+            ])
+        })
+        .collect();
+    lines(frame, inner, &shown, 0);
+}

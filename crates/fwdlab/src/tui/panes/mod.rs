@@ -1,0 +1,171 @@
+//! Where each pane stands, by the size of the terminal. 80x24 is complete; wider terminals show side by side what otherwise shares a place.
+//!
+//! Start with [`draw`].
+
+mod cases;
+mod chart;
+mod dut;
+mod events;
+mod header;
+mod help;
+mod legend;
+mod loss;
+mod now;
+mod quit;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Widget};
+
+use super::app::{App, Overlay, Pane};
+use super::theme::Theme;
+
+/// From so many columns on, panes stand side by side.
+const WIDE: u16 = 110;
+/// Nothing can be said in less.
+const LEAST: (u16, u16) = (40, 10);
+
+/// Draws the whole screen.
+pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
+    let all = frame.area();
+    if all.width < LEAST.0 || all.height < LEAST.1 {
+        Line::from("terminal too small: q quits").render(all, frame.buffer_mut());
+        return;
+    }
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(all);
+    header::draw(frame, head, app, theme);
+    match all.width >= WIDE {
+        true => side_by_side(frame, body, app, theme),
+        false => one_below_the_other(frame, body, app, theme),
+    }
+    legend::draw(frame, foot, app, theme);
+    match app.overlay {
+        Some(Overlay::Help) => help::draw(frame, body, app, theme),
+        Some(Overlay::Loss) => loss::draw(frame, body, app, theme),
+        Some(Overlay::Quit) => quit::draw(frame, body, app, theme),
+        None => {}
+    }
+}
+
+/// The console's ports: a table that others made, and how to leave it.
+pub fn ports(frame: &mut Frame<'_>, table: &str, theme: Theme) {
+    let [body, foot] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    let inner = framed(frame, body, "ports", theme);
+    let rows: Vec<Line<'_>> = table
+        .lines()
+        .map(|line| Line::from(line.to_owned()))
+        .collect();
+    lines(frame, inner, &rows, 0);
+    let keys = Line::from(vec![
+        Span::styled("q", theme.focus()),
+        Span::raw(" back to the prompt  "),
+        Span::styled("c", theme.focus()),
+        Span::raw(" clear counters"),
+    ]);
+    keys.render(foot, frame.buffer_mut());
+}
+
+fn side_by_side(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+    let [left, right] =
+        Layout::horizontal([Constraint::Percentage(58), Constraint::Fill(1)]).areas(area);
+    let below = (area.height / 3).clamp(6, 14);
+    let [now, dut] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(left);
+    let cases = (app.cases().len() as u16 + 2).clamp(5, area.height * 3 / 5);
+    let [top, events] =
+        Layout::vertical([Constraint::Length(cases), Constraint::Fill(1)]).areas(right);
+    now::draw(frame, now, app, theme);
+    dut::draw(frame, dut, app, theme, "dut");
+    cases::draw(frame, top, app, theme, "test cases");
+    events::draw(frame, events, app, theme, "events");
+}
+
+fn one_below_the_other(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+    let below = (area.height * 2 / 5).clamp(4, 12);
+    let [now, rest] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
+    now::draw(frame, now, app, theme);
+    match app.pane {
+        Pane::Cases => cases::draw(frame, rest, app, theme, "[test cases] dut events"),
+        Pane::Dut => dut::draw(frame, rest, app, theme, "test cases [dut] events"),
+        Pane::Events => events::draw(frame, rest, app, theme, "test cases dut [events]"),
+    }
+}
+
+/// A frame with a title; what is left inside of it.
+fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect {
+    let title = Span::styled(format!(" {title} "), theme.strong());
+    let block = Block::bordered()
+        .border_set(theme.border())
+        .border_style(theme.faint())
+        .title(title);
+    let inner = block.inner(area);
+    block.render(area, frame.buffer_mut());
+    inner
+}
+
+/// The same over whatever stands there, of this size in the middle.
+fn over(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (width, height): (u16, u16),
+    title: &str,
+    theme: Theme,
+) -> Rect {
+    let width = width.min(area.width);
+    let height = height.min(area.height);
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    Clear.render(place, frame.buffer_mut());
+    framed(frame, place, title, theme)
+}
+
+/// Lines from a place on.
+fn lines(frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>], scroll: usize) {
+    let most = lines.len().saturating_sub(area.height.into());
+    let shown = lines.iter().skip(scroll.min(most));
+    for (line, y) in shown.zip(area.y..area.bottom()) {
+        let row = Rect {
+            y,
+            height: 1,
+            ..area
+        };
+        line.render(row, frame.buffer_mut());
+    }
+}
+
+/// A text in lines of at most so many characters.
+fn wrapped(text: &str, width: u16, indent: &str) -> Vec<String> {
+    let text = fwdlab_report::table::wrap(text, usize::from(width).max(20), indent);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// A time as a clock shows it: `0:07`, `1:12:40`.
+fn clock(seconds: f64) -> String {
+    let all = seconds.clamp(0.0, 1e9) as u64;
+    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// Cut to so many columns; dots say that there was more.
+fn fitted(text: &str, width: usize, theme: Theme) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let dots = theme.pick("…", "~");
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    kept + dots
+}

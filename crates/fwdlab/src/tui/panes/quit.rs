@@ -1,0 +1,24 @@
+//! What is asked before a screen is left while its run goes on.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::super::app::{App, Mode};
+use super::super::theme::Theme;
+use super::{lines, over};
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+    let words = [
+        match app.mode {
+            Mode::Own => "The run goes on.",
+            _ => "The run of another process goes on.",
+        },
+        "",
+        "s    stop it: everything is undone, what was measured is kept",
+        "l    leave it running: fwdlab top shows it again",
+        "Esc  stay here",
+    ];
+    let inner = over(frame, area, (66, words.len() as u16 + 2), "quit?", theme);
+    lines(frame, inner, &words.map(Line::from), 0);
+}

@@ -1,0 +1,177 @@
+//! What a terminal can show: which characters lines and charts are made of, and whether there is colour.
+//!
+//! Meaning is never in a colour alone. Start with [`Theme::choose`].
+
+use clap::ValueEnum;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::border;
+
+/// Characters that charts and frames are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Symbols {
+    /// Dots, eight in a character: the finest charts
+    Braille,
+    /// Blocks and lines
+    Block,
+    /// ASCII only
+    Ascii,
+}
+
+/// How a screen looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Theme {
+    pub symbols: Symbols,
+    pub has_colour: bool,
+}
+
+/// Of what the environment says of the terminal.
+#[derive(Debug, Default)]
+pub struct Environment {
+    pub lc_all: Option<String>,
+    pub lc_ctype: Option<String>,
+    pub lang: Option<String>,
+    pub term: Option<String>,
+    pub no_color: Option<String>,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_process() -> Environment {
+        let of = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Environment {
+            lc_all: of("LC_ALL"),
+            lc_ctype: of("LC_CTYPE"),
+            lang: of("LANG"),
+            term: of("TERM"),
+            no_color: of("NO_COLOR"),
+        }
+    }
+}
+
+const ASCII: border::Set<'_> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+
+impl Theme {
+    /// As somebody said, or as the environment allows: the locale decides on characters beyond ASCII, `linux` (its console) has no
+    /// Braille in its font.
+    pub fn choose(symbols: Option<Symbols>, environment: &Environment) -> Theme {
+        let locale = (environment.lc_all.as_ref())
+            .or(environment.lc_ctype.as_ref())
+            .or(environment.lang.as_ref());
+        let locale = locale.map(|locale| locale.to_ascii_lowercase().replace('-', ""));
+        let is_utf8 = locale.is_some_and(|locale| locale.contains("utf8"));
+        let term = environment.term.as_deref().unwrap_or("dumb");
+        let symbols = symbols.unwrap_or(match term {
+            _ if !is_utf8 => Symbols::Ascii,
+            "linux" => Symbols::Block,
+            "dumb" | "vt100" | "vt220" | "ansi" => Symbols::Ascii,
+            _ => Symbols::Braille,
+        });
+        let is_plain = matches!(term, "dumb" | "vt100" | "vt220") || term.ends_with("-mono");
+        Theme {
+            symbols,
+            has_colour: environment.no_color.is_none() && !is_plain,
+        }
+    }
+
+    pub fn border(self) -> border::Set<'static> {
+        match self.symbols {
+            Symbols::Ascii => ASCII,
+            _ => border::PLAIN,
+        }
+    }
+
+    /// This character, or that one where there is only ASCII.
+    pub fn pick(self, full: &'static str, ascii: &'static str) -> &'static str {
+        match self.symbols {
+            Symbols::Ascii => ascii,
+            _ => full,
+        }
+    }
+
+    fn coloured(self, colour: Color) -> Style {
+        match self.has_colour {
+            true => Style::new().fg(colour),
+            false => Style::new(),
+        }
+    }
+
+    pub fn plain(self) -> Style {
+        Style::new()
+    }
+
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    pub fn faint(self) -> Style {
+        match self.has_colour {
+            true => Style::new().fg(Color::DarkGray),
+            false => Style::new(),
+        }
+    }
+
+    pub fn good(self) -> Style {
+        self.coloured(Color::Green)
+    }
+
+    pub fn bad(self) -> Style {
+        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    pub fn doubtful(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    /// What left the generator.
+    pub fn offered(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    /// What came back.
+    pub fn forwarded(self) -> Style {
+        self.coloured(Color::Cyan)
+    }
+
+    /// What has the focus.
+    pub fn focus(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_can_is_taken_from_its_environment() {
+        let of = |lang: &str, term: &str, no_color: Option<&str>| {
+            let environment = Environment {
+                lang: Some(lang.into()),
+                term: Some(term.into()),
+                no_color: no_color.map(str::to_owned),
+                ..Environment::default()
+            };
+            let theme = Theme::choose(None, &environment);
+            (theme.symbols, theme.has_colour)
+        };
+        assert_eq!(
+            of("en_US.UTF-8", "xterm-256color", None),
+            (Symbols::Braille, true)
+        );
+        assert_eq!(of("de_DE.utf8", "linux", None), (Symbols::Block, true));
+        assert_eq!(of("C", "xterm", None), (Symbols::Ascii, true));
+        assert_eq!(of("C.UTF-8", "vt100", None), (Symbols::Ascii, false));
+        assert_eq!(of("C.UTF-8", "xterm", Some("1")), (Symbols::Braille, false));
+        let said = Theme::choose(Some(Symbols::Block), &Environment::default());
+        assert_eq!(said.symbols, Symbols::Block);
+    }
+}

@@ -1,0 +1,170 @@
+//! Shows a run by its journal, while another process carries it out or when it is over: events, keys and time go to the [`App`], what
+//! it asks for goes to the run.
+//!
+//! Start with [`watch`].
+
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fwdlab_model::event::Request;
+use fwdlab_store::{Follower, StoreError, request};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+
+use super::app::{App, Mode};
+use super::keys::Action;
+use super::panes;
+use super::terminal::Screen;
+use super::theme::Theme;
+
+/// Keys are waited for so long, then the journal is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// History is read for so long before it is shown how far it got.
+const HISTORY: Duration = Duration::from_millis(200);
+/// So often we look whether somebody still carries the run out.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// Why a screen was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// The run is over, or a replay was left.
+    Over,
+    /// Somebody left a run that goes on.
+    RunGoesOn,
+    /// The terminal is gone.
+    Gone,
+}
+
+/// Signals to whoever shows a run.
+struct Signals {
+    interrupt: Arc<AtomicBool>,
+    terminate: Arc<AtomicBool>,
+    hangup: Arc<AtomicBool>,
+    suspend: Arc<AtomicBool>,
+    resume: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Signals> {
+        let flag = |signal| {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, flag.clone())?;
+            Ok::<_, std::io::Error>(flag)
+        };
+        Ok(Signals {
+            interrupt: flag(SIGINT)?,
+            terminate: flag(SIGTERM)?,
+            hangup: flag(SIGHUP)?,
+            suspend: flag(SIGTSTP)?,
+            resume: flag(SIGCONT)?,
+        })
+    }
+}
+
+fn came(flag: &AtomicBool) -> bool {
+    flag.swap(false, Ordering::AcqRel)
+}
+
+/// Shows the run in a directory until it is over or somebody leaves. `child` carries it out, where it is ours.
+pub fn watch(
+    dir: &Path,
+    mode: Mode,
+    speed: f64,
+    theme: Theme,
+    mut child: Option<&mut Child>,
+) -> anyhow::Result<Left> {
+    let mut follower = Follower::open(dir)?;
+    let signals = Signals::catch()?;
+    let mut app = App::new(mode, speed);
+    let mut screen = Screen::open()?;
+    let mut last = Instant::now();
+    let mut looked = Instant::now();
+    loop {
+        // asked before the last look: what is there then is all
+        let is_over = match &mut child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => false,
+        };
+        let began = Instant::now();
+        loop {
+            let events = follower.poll()?;
+            if events.is_empty() {
+                break;
+            }
+            events
+                .iter()
+                .for_each(|followed| app.event(&followed.event));
+            // a replay begins when all is known
+            if mode != Mode::Replay && began.elapsed() > HISTORY && !is_over {
+                break;
+            }
+        }
+        if is_over {
+            return Ok(Left::Over);
+        }
+        if mode == Mode::Other && app.is_steered() && looked.elapsed() > ALIVE {
+            looked = Instant::now();
+            if !follower.is_running()? && follower.poll()?.is_empty() {
+                app.lost();
+            }
+        }
+        app.pass(last.elapsed().as_secs_f64());
+        last = Instant::now();
+        let key = screen.typed(LOOK);
+        let mut at_once = key.is_some();
+        let mut action = key.map_or(Action::Nothing, |key| app.key(key));
+        if came(&signals.hangup) || screen.is_gone() {
+            return Ok(Left::Gone);
+        }
+        if came(&signals.interrupt) {
+            action = app.interrupt();
+        }
+        if came(&signals.terminate) {
+            match mode {
+                Mode::Own => action = Action::Stop,
+                _ => return Ok(Left::RunGoesOn),
+            }
+        }
+        if came(&signals.suspend) {
+            action = Action::Suspend;
+        }
+        if came(&signals.resume) {
+            at_once = true;
+        }
+        match action {
+            Action::Nothing => {}
+            Action::Ask(what) => ask(dir, what, &mut app),
+            Action::Stop => match &child {
+                Some(child) => {
+                    // it is not waited for yet: nobody else has its id
+                    let _ = kill_process(Pid::from_child(child), Signal::INT);
+                }
+                None => ask(dir, Request::Stop, &mut app),
+            },
+            Action::Leave => {
+                return Ok(match app.is_steered() {
+                    true => Left::RunGoesOn,
+                    false => Left::Over,
+                });
+            }
+            Action::Suspend => {
+                screen.suspend()?;
+                (last, at_once) = (Instant::now(), true);
+                came(&signals.resume);
+            }
+        }
+        screen.draw(at_once, |frame| panes::draw(frame, &app, theme));
+    }
+}
+
+/// Asks something of the run; that it cannot be asked is told on the screen.
+fn ask(dir: &Path, what: Request, app: &mut App) {
+    match request(dir, what) {
+        Ok(()) => {}
+        Err(error @ StoreError::NotRunning { .. }) => app.note(&error.to_string()),
+        Err(error) => app.note(&format!("cannot steer the run: {error}")),
+    }
+}

@@ -1,0 +1,190 @@
+//! The full screen on a terminal: what stands there of a fixed journal at several sizes, that the terminal is given back however the
+//! program ends, and that a run is steered by keys.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Lab, json_lines, root};
+use crate::tty::Tty;
+
+const HELD: Duration = Duration::from_millis(700);
+const END: &str = "\x1b[F";
+const LEFT: &str = "\x1b[D";
+
+/// A lab in which the run of the fixed journal is stored.
+fn with_journal() -> Lab {
+    let lab = Lab::new();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/journal");
+    let head = fs::read_to_string(from.join("run.json")).unwrap();
+    let id = head.split("\"id\": \"").nth(1).unwrap();
+    let to = lab.runs().join(id.split('"').next().unwrap());
+    fs::create_dir_all(&to).unwrap();
+    for name in ["run.json", "events.jsonl"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    lab
+}
+
+/// `top` at the end of the fixed journal.
+fn replayed(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
+    let mut tty = Tty::start(lab, &["top", "@1"], size, more);
+    tty.until("REPLAY").keys(END).until("REPLAY end");
+    tty.settle(HELD);
+    tty
+}
+
+#[test]
+fn a_finished_run_at_its_end() {
+    let lab = with_journal();
+    for size in [(80, 24), (120, 40)] {
+        let tty = replayed(&lab, size, &[]);
+        assert!(tty.has_colour());
+        insta::assert_snapshot!(format!("screen_{}x{}", size.0, size.1), tty.text());
+    }
+}
+
+/// What the manual shows is what stands on the screen.
+#[test]
+fn the_screen_of_the_manual_is_true() {
+    let lab = with_journal();
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    for line in replayed(&lab, (80, 24), &[]).text().lines() {
+        let shown = format!("    {}\n", line.trim_end());
+        assert!(manual.contains(&shown), "{line}");
+    }
+}
+
+#[test]
+fn panes_and_explanations_at_80x24() {
+    let lab = with_journal();
+    let mut tty = replayed(&lab, (80, 24), &[]);
+    for (keys, waits_for, name) in [
+        ("\t\t", "[events]", "screen_events"),
+        ("\x1b[De", "other trials", "screen_loss"),
+        ("q?", "Esc back", "screen_help"),
+        ("q\t\t", "[dut]", "screen_dut"),
+    ] {
+        tty.keys(keys).until(waits_for);
+        tty.settle(HELD);
+        insta::assert_snapshot!(name, tty.text());
+    }
+}
+
+#[test]
+fn without_colour_and_in_ascii_nothing_is_missing() {
+    let lab = with_journal();
+    let tty = replayed(&lab, (80, 24), &[("NO_COLOR", "1"), ("LANG", "C")]);
+    assert!(!tty.has_colour());
+    assert!(tty.text().is_ascii(), "{}", tty.text());
+    insta::assert_snapshot!("screen_ascii", tty.text());
+}
+
+/// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
+#[test]
+fn only_differences_are_sent() {
+    let lab = with_journal();
+    let mut tty = replayed(&lab, (120, 40), &[]);
+    let whole = tty.bytes;
+    tty.settle(HELD);
+    assert_eq!(tty.bytes, whole);
+    tty.keys("\t\t").settle(HELD);
+    tty.keys(LEFT).until("REPLAY held").settle(HELD);
+    let moved = tty.bytes - whole;
+    assert!(0 < moved && moved < whole / 2, "{moved} of {whole}");
+}
+
+#[test]
+fn the_terminal_is_given_back() {
+    let lab = with_journal();
+    for end in ["q", "\x03", "TERM", "INT", "HUP"] {
+        let mut tty = replayed(&lab, (80, 24), &[]);
+        assert!(!tty.is_given_back());
+        match end {
+            "TERM" => tty.signal(Signal::TERM),
+            "INT" => tty.signal(Signal::INT),
+            "HUP" => tty.signal(Signal::HUP),
+            keys => drop(tty.keys(keys)),
+        }
+        assert_eq!(tty.end(), 0, "{end:?}");
+        assert!(tty.is_given_back(), "{end:?}");
+    }
+}
+
+/// A screen of which the window was closed ends, and does not look for keys for ever.
+#[test]
+fn a_terminal_that_goes_takes_the_screen_with_it() {
+    let lab = with_journal();
+    assert_eq!(replayed(&lab, (80, 24), &[]).hang_up(), 0);
+}
+
+/// A campaign on this host's kernel that takes longer than any test.
+fn long(lab: &Lab) -> String {
+    let path: PathBuf = lab.path().join("long.toml");
+    let text = "campaign = 'long'\niterations = 500\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// What the journal says was asked, and whether it was heeded.
+fn steered(run: &Path) -> Vec<(String, bool)> {
+    let events = json_lines(&run.join("events.jsonl"));
+    let steered = events
+        .iter()
+        .filter_map(|event| Some((event.get("request")?.as_str()?, event["heeded"].as_bool()?)));
+    steered
+        .map(|(request, heeded)| (request.to_owned(), heeded))
+        .collect()
+}
+
+#[test]
+fn a_run_is_steered_by_keys_left_and_found_again() {
+    if !root("a_run_is_steered_by_keys_left_and_found_again") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
+    own.until("running").until("forwarded").until("trial 2");
+    own.keys("p").until("PAUSED").keys("p").until(" running ");
+    own.keys(" ").until("FROZEN").keys(" ").until("running");
+    own.keys("d");
+    assert_eq!(own.end(), 0);
+    assert!(own.is_given_back());
+    own.until("goes on without this terminal");
+    let run = lab.only_run();
+    let asked = [("pause".to_owned(), true), ("resume".to_owned(), true)];
+    assert_eq!(steered(&run), asked);
+    // by another terminal, and the screen of whoever looks on ends without touching the run
+    let mut other = Tty::start(&lab, &["top"], (120, 40), &[]);
+    other.until("running").until("test cases");
+    lab.run(&["runs", "steer", "@1", "pause"]).code(0);
+    other.until("PAUSED");
+    other.signal(Signal::TERM);
+    assert_eq!(other.end(), 0);
+    assert!(other.is_given_back());
+    lab.run(&["runs", "steer", "@1", "stop"]).code(0);
+    while !lab.processes().is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    lab.run(&["runs", "steer", "@1", "stop"])
+        .code(2)
+        .says(&["runs ls"]);
+    lab.assert_clean("a run that was left");
+}
+
+/// Ctrl-C on the screen of one's own run stops it, and its code is what `run` has without a screen.
+#[test]
+fn an_interrupt_stops_a_run_of_ones_own() {
+    if !root("an_interrupt_stops_a_run_of_ones_own") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
+    own.until("trial 1").keys("\x03");
+    assert_eq!(own.end(), 130, "{}", own.text());
+    assert!(own.is_given_back());
+    lab.assert_clean("a run that was interrupted");
+}
