@@ -72,16 +72,18 @@ fn show(ended: &programs::Ended, tally: &mut Tally) {
     tally.add(heard);
 }
 
-/// Shows what people should see of what a test program said. What failed and has another try is no verdict yet, and is not shown as one.
+/// Shows what people should see of what a test program said. What failed and has another try is no verdict yet, and reads as none: not to
+/// people, and not to programs that look for names of failed tests.
 fn listen(ended: &programs::Ended, has_another: bool) -> Tally {
     let mut reader = Reader::default();
     for line in ended.said.lines() {
+        let is_about_failures = reader.in_failures;
         let Some(line) = reader.read(line) else {
             continue;
         };
-        match line.strip_suffix(FAILED).filter(|_| has_another) {
-            Some(test) => println!("{test} ... failed, and is tried once more below"),
-            None => println!("{line}"),
+        match has_another.then(|| first_try(line, is_about_failures)) {
+            Some(Some(told)) => println!("{told}"),
+            _ => println!("{line}"),
         }
     }
     if !ended.succeeded && reader.tally.failed.is_empty() {
@@ -90,6 +92,20 @@ fn listen(ended: &programs::Ended, has_another: bool) -> Tally {
         reader.tally.failed.push(format!("{name}: {last}"));
     }
     reader.tally
+}
+
+/// How a line of a first try reads, if it is about what failed.
+fn first_try(line: &str, is_about_failures: bool) -> Option<String> {
+    if let Some(test) = line.strip_suffix(FAILED) {
+        Some(format!("{test} ... is tried once more below"))
+    } else if let Some(counts) = line.strip_prefix("test result: FAILED. ") {
+        let counts = counts.replace(" failed;", " to be tried once more;");
+        Some(format!("first try: {counts}"))
+    } else if line == "failures:" {
+        Some("first try:".to_owned())
+    } else {
+        is_about_failures.then(|| format!("| {line}"))
+    }
 }
 
 /// Did a test program come to its end? One that crashed has tests of which nobody knows.
@@ -487,6 +503,21 @@ test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
         let mut heard = failed(&["no test of this name"]);
         once_more(&mut heard, &mut |_| Tally::default());
         assert_eq!(heard, failed(&["no test of this name"]));
+        // until then nothing says that it failed
+        let mut reader = Reader::default();
+        let told: Vec<String> = OUTPUT
+            .lines()
+            .filter_map(|line| {
+                let is_about_failures = reader.in_failures;
+                let line = reader.read(line)?;
+                Some(first_try(line, is_about_failures).unwrap_or_else(|| line.to_owned()))
+            })
+            .collect();
+        for mark in ["FAILED", "failures:", " failed"] {
+            assert!(!told.iter().any(|line| line.contains(mark)), "{told:#?}");
+        }
+        assert!(told.contains(&"| panicked at here".to_owned()), "{told:#?}");
+        assert!(told.contains(&"|     cpu::pins".to_owned()), "{told:#?}");
         assert!(has_ended_itself(OUTPUT));
         assert!(!has_ended_itself(
             "test a ... FAILED\nsignal: 11 (SIGSEGV)\n"

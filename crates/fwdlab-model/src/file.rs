@@ -73,7 +73,7 @@ impl Origin {
     }
 
     /// The error of the TOML reader.
-    pub(crate) fn reading(&self, error: &toml::de::Error) -> FileError {
+    pub fn reading(&self, error: &toml::de::Error) -> FileError {
         FileError {
             file: self.file.to_string(),
             place: error.span().map(|span| self.place(span.start)),
@@ -168,7 +168,7 @@ fn in_plain_words(message: &str) -> String {
 }
 
 /// `did you mean ...?`, or which there are.
-pub(crate) fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
+pub fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(wrong, known) {
         Some(right) => format!("did you mean `{right}`?"),
         None if known.is_empty() => "no keys are allowed here".to_owned(),

@@ -27,6 +27,8 @@ pub struct Entry<'a> {
     pub measured: Option<String>,
     /// How it stands.
     pub state: &'a str,
+    /// Its tags.
+    pub tags: String,
     /// What it found, or why nothing.
     pub result: String,
 }
@@ -39,6 +41,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         Column::left("began (UTC)", &["began"]),
         Column::left("measured (UTC)", &["measured"]),
         Column::left("state", &["state"]),
+        Column::left("tags", &["tags"]),
         Column::left("result", &["result"]),
     ]);
     let told = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
@@ -52,12 +55,16 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
                 told(&entry.began),
                 told(&entry.measured),
                 Cell::text(entry.state),
+                Cell::text(&entry.tags),
                 Cell::text(shorten(&entry.result, RESULT_WIDTH)),
             ],
         );
     }
     if entries.iter().all(|entry| entry.measured.is_none()) {
         table.remove("measured (UTC)");
+    }
+    if entries.iter().all(|entry| entry.tags.is_empty()) {
+        table.remove("tags");
     }
     table
 }

@@ -15,7 +15,8 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use crate::error::StoreError;
 use crate::files::{
-    CHECKSUMS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_taken, remove_tree, stays_inside, sync_tree,
+    CHECKSUMS, LABELS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_taken, remove_tree, stays_inside,
+    sync_tree,
 };
 use crate::{StoredRun, load, regular, seal};
 
@@ -38,7 +39,7 @@ pub fn export(runs: &[PathBuf], to: impl Write, file: &Path) -> Result<(), Store
             return Err(StoreError::StillRunning { path: run.clone() });
         }
         let mut files = vec![RUN.to_owned()];
-        let beside = [CHECKSUMS, REQUESTS].iter();
+        let beside = [CHECKSUMS, REQUESTS, LABELS].iter();
         files.extend(
             beside
                 .map(|&name| name.to_owned())

@@ -86,7 +86,15 @@ pub enum StoreError {
         /// Ids of the runs, newest date first.
         candidates: Vec<String>,
     },
-    /// The run cannot be removed while it runs.
+    /// A tag or a note that cannot be kept.
+    #[error("`{}` cannot be said of a run: {why}", text.escape_debug())]
+    BadLabel {
+        /// What was to be said.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The run cannot be removed or changed while it runs.
     #[error("{} is still running: stop it first (its process holds {}/.lock)", path.display(), path.display())]
     StillRunning {
         /// Its directory.

@@ -24,6 +24,8 @@ pub(crate) const TRIALS: &str = "trials.jsonl";
 pub(crate) const TELEMETRY: &str = "telemetry.jsonl";
 /// What other processes ask of a run while it goes on.
 pub(crate) const REQUESTS: &str = "requests.jsonl";
+/// What people say of a run.
+pub(crate) const LABELS: &str = "labels.json";
 pub(crate) const HOOKS: &str = "hooks.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
 pub(crate) const RAW: &str = "raw";

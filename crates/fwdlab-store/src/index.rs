@@ -19,6 +19,7 @@ use crate::error::StoreError;
 use crate::files::{RUN, TRASH_PREFIX, is_left_over, is_locked, remove_tree};
 use crate::id::RunId;
 use crate::import::netbenches::{KIND, MEASURED_AT};
+use crate::labels::{Labels, labels};
 use crate::read::{Head, head, summary};
 
 /// A run that is being created for longer than this has lost its process.
@@ -41,6 +42,8 @@ pub struct RunEntry {
     pub measured_at: Option<Timestamp>,
     /// The result, if there is one.
     pub summary: Option<Summary>,
+    /// What people say of it.
+    pub labels: Labels,
     /// What is missing or damaged, in sentences.
     pub problems: Vec<String>,
 }
@@ -66,9 +69,14 @@ fn entry(root: &Path, id: String) -> RunEntry {
         started_at: None,
         measured_at: None,
         summary: None,
+        labels: Labels::default(),
         problems: Vec::new(),
         path,
     };
+    match labels(&entry.path) {
+        Ok(labels) => entry.labels = labels,
+        Err(error) => entry.problems.push(error.to_string()),
+    }
     match head(&entry.path) {
         Ok(Head {
             info,
@@ -76,7 +84,7 @@ fn entry(root: &Path, id: String) -> RunEntry {
             problems,
             is_protected,
         }) => {
-            entry.problems = problems;
+            entry.problems.extend(problems);
             let problems = &mut entry.problems;
             entry.summary = summary(&entry.path, &info, state, is_protected, problems);
             entry.started_at = info

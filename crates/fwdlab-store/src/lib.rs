@@ -11,6 +11,7 @@
 //!   events.jsonl      the journal: one event per line, appended with one write each
 //!   trials.jsonl      one trial, rebuild or boot per line
 //!   requests.jsonl    what other processes asked of it while it ran: pause, resume, skip, stop
+//!   labels.json       what people say of it: tags and a note
 //!   telemetry.jsonl   what the DUT's host counted around trials, where it was read: one reading per line
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
@@ -29,8 +30,10 @@ pub mod hdr;
 mod id;
 pub mod import;
 mod index;
+mod labels;
 mod query;
 mod read;
+mod rebuild;
 mod regular;
 mod remove;
 mod request;
@@ -45,8 +48,10 @@ pub use error::StoreError;
 pub use follow::{Followed, Follower, is_last};
 pub use id::RunId;
 pub use index::{RunEntry, list};
+pub use labels::{Labels, label, labels};
 pub use query::resolve;
 pub use read::{StoredRun, load};
+pub use rebuild::rebuild;
 pub use remove::remove;
 pub use request::{Requests, request};
 pub use root::{Surroundings, runs_root};

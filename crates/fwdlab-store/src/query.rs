@@ -1,4 +1,4 @@
-//! Which run is meant: `2026-11-21-quick-7f3k`, its beginning, the beginning of `7f3k`, or `@1` for the newest.
+//! Which run is meant: `2026-11-21-quick-7f3k`, its beginning, the beginning of `7f3k`, a tag of one run, or `@1` for the newest.
 //!
 //! It finds directories and does not read runs, except their dates for `@n`. Start with [`resolve`].
 
@@ -9,12 +9,13 @@ use crate::error::StoreError;
 use crate::id::RunId;
 use crate::import::netbenches::{ARCHIVE, SET};
 use crate::index::{RunEntry, is_run, list, names};
+use crate::labels::labels;
 
 /// How many ids a message shows.
 const SHOWN: usize = 5;
 
 /// The directory of the run that `name` means, in this order: `@n`, the n-th newest readable run; an exact id; exact
-/// random characters; the unique beginning of an id or of its random characters; the path of a result set that was imported.
+/// random characters; the tag of one run; the unique beginning of an id or of its random characters; the path of a result set that was imported.
 ///
 /// # Errors
 /// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with what there is instead.
@@ -39,6 +40,8 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
     for candidates in [
         matching(&|id| id == name),
         matching(&|id| RunId::suffix_of(id) == Some(name)),
+        // before the beginnings of ids: those that match change from day to day
+        matching(&|id| labels(&root.join(id)).is_ok_and(|labels| labels.tags.contains(name))),
         matching(&|id| {
             id.starts_with(name) || RunId::suffix_of(id).is_some_and(|s| s.starts_with(name))
         }),

@@ -54,6 +54,14 @@ pub struct StoredRun {
     pub is_protected: bool,
 }
 
+/// A file of a run that is not what it was.
+pub(crate) struct Change {
+    /// Its path in the run.
+    pub(crate) name: String,
+    /// What became of it, in a sentence.
+    pub(crate) told: String,
+}
+
 impl StoredRun {
     /// The journal, without what is damaged in it: that is among the run's problems.
     pub fn events(&self) -> Vec<Event> {
@@ -86,6 +94,12 @@ impl StoredRun {
     /// Files that are not what they were when the run ended: inputs, raw data and reports, which nobody reads otherwise; in
     /// sentences. Nothing can be said of a run that goes on, or of one without checksums.
     pub fn changed_files(&self) -> Vec<String> {
+        let changes = self.changes().into_iter();
+        changes.map(|change| change.told).collect()
+    }
+
+    /// The same, with the names of the files.
+    pub(crate) fn changes(&self) -> Vec<Change> {
         let mut changed = Vec::new();
         if !self.is_protected || self.state == RunState::Running {
             return changed;
@@ -96,20 +110,27 @@ impl StoredRun {
             return changed;
         }
         for (name, sum) in &listed {
-            match seal::sum_of(&self.path.join(name)) {
+            let told = match seal::sum_of(&self.path.join(name)) {
                 // told already where it is read
-                Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => {}
-                Ok(found) if found == *sum => {}
-                Ok(_) => changed.push(format!("{name} has changed since the run ended")),
-                Err(error) => changed.push(error.to_string()),
-            }
+                Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => continue,
+                Ok(found) if found == *sum => continue,
+                Ok(_) => format!("{name} has changed since the run ended"),
+                Err(error) => error.to_string(),
+            };
+            let name = name.clone();
+            changed.push(Change { name, told });
         }
         match seal::names(&self.path) {
             Ok(names) => changed.extend(
-                (names.into_iter().filter(|name| !listed.contains_key(name)))
-                    .map(|name| format!("{name} did not exist when the run ended")),
+                (names.into_iter().filter(|name| !listed.contains_key(name))).map(|name| {
+                    let told = format!("{name} did not exist when the run ended");
+                    Change { name, told }
+                }),
             ),
-            Err(error) => changed.push(error.to_string()),
+            Err(error) => changed.push(Change {
+                name: String::new(),
+                told: error.to_string(),
+            }),
         }
         changed
     }
@@ -289,7 +310,7 @@ fn changed(path: &Path) -> StoreError {
 }
 
 /// What a checksum that does not fit says.
-const CHANGED: &str = "its checksum does not match";
+pub(crate) const CHANGED: &str = "its checksum does not match";
 
 /// The summary, if there is one; what is wrong with it is added to the problems. One that is not what was written is left out:
 /// its figures may be wrong.

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::StoreError;
-use crate::files::{CHECKSUMS, LOCK, REQUESTS, RESERVE, RUN, TEMPORARY_PREFIX};
+use crate::files::{CHECKSUMS, LABELS, LOCK, REQUESTS, RESERVE, RUN, TEMPORARY_PREFIX};
 use crate::regular;
 
 /// Between the text of a line and its checksum, and after it.
@@ -78,7 +78,8 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-/// Paths of all files below `dir`; the hidden ones of the run itself are left out, and what others asked of it, which can come at any time.
+/// Paths of all files below `dir`; the hidden ones of the run itself are left out, and what others
+/// asked or say of it, which can come at any time.
 fn collect(dir: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::system("read", dir))? {
         let entry = entry.map_err(StoreError::system("read", dir))?;
@@ -86,8 +87,10 @@ fn collect(dir: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), Stor
         let kind = (entry.file_type()).map_err(StoreError::system("read", &path))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_ours = prefix.is_empty()
-            && (matches!(&name[..], RUN | CHECKSUMS | LOCK | RESERVE | REQUESTS)
-                || name.starts_with(TEMPORARY_PREFIX));
+            && (matches!(
+                &name[..],
+                RUN | CHECKSUMS | LOCK | RESERVE | REQUESTS | LABELS
+            ) || name.starts_with(TEMPORARY_PREFIX));
         let name = format!("{prefix}{name}");
         if kind.is_dir() {
             collect(&path, &format!("{name}/"), names)?;

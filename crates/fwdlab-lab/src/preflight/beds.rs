@@ -25,7 +25,7 @@ use crate::tester::Frames;
 
 /// Who talks on the links by itself is listened to for so long: a spanning tree speaks every two seconds. LLDP does every 30, CDP every 60:
 /// who waits for them finds out with `fwdlab capture`.
-const IDLE: Duration = Duration::from_millis(2200);
+const IDLE: Duration = Duration::from_millis(3200);
 
 /// A link that was just taken up, and addresses that are new, make the DUT say so.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -486,7 +486,7 @@ fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
             false => format!("see who it is: fwdlab capture {port}"),
         };
         let words = format!(
-            "{what} at {port}: {frames} {} in two idle seconds",
+            "{what} at {port}: {frames} {} in three idle seconds",
             if frames == 1 { "frame" } else { "frames" }
         );
         checks.push(Check::warn("idle links", words, fix));

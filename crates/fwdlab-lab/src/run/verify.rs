@@ -1,4 +1,5 @@
-//! The result of a stored run once more, from what was measured: what `fwdlab runs verify` holds the kept one against.
+//! The result of a stored run once more, from what was measured: what `fwdlab runs verify` holds the kept one against, and what
+//! `fwdlab runs rebuild` puts in its place.
 //!
 //! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
 
@@ -47,6 +48,36 @@ pub struct Again {
     pub derived: Vec<String>,
     /// What was not, and why.
     pub not_derived: Vec<String>,
+    /// Everything that was derived, as it is kept and as it is now.
+    parts: Vec<Part>,
+}
+
+/// A part of a result, twice.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    kept: Value,
+    derived: Value,
+}
+
+impl Again {
+    /// The result with what is derived differently now, and the names of those parts. A part that is not a whole member of the result
+    /// stays as it is kept.
+    ///
+    /// # Errors
+    /// What was derived is no result: a bug.
+    pub fn renewed(&self, summary: &Summary) -> serde_json::Result<(Summary, Vec<&str>)> {
+        let mut all = serde_json::to_value(summary)?;
+        let mut names = Vec::new();
+        for part in &self.parts {
+            let member = all.get_mut(&part.name);
+            if let Some(member) = member.filter(|member| **member == part.kept) {
+                *member = part.derived.clone();
+                names.push(&part.name[..]);
+            }
+        }
+        Ok((serde_json::from_value(all)?, names))
+    }
 }
 
 /// Derives the result of a run again.
@@ -489,6 +520,13 @@ impl Again {
         }
         if self.differences.len() == before {
             self.derived.push(part.to_owned());
+        } else {
+            let name = part.to_owned();
+            self.parts.push(Part {
+                name,
+                kept,
+                derived,
+            });
         }
     }
 }
@@ -599,5 +637,7 @@ mod tests {
         again.compare("n", &vec![0; 100], &vec![1; 100]);
         assert_eq!(again.differences.len(), 2 + TOLD + 1);
         assert_eq!(again.derived, ["same"]);
+        let parts: Vec<&str> = again.parts.iter().map(|part| &part.name[..]).collect();
+        assert_eq!(parts, ["cases", "words", "n"]);
     }
 }

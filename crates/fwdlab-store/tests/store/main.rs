@@ -12,6 +12,7 @@ mod faults;
 mod finding;
 mod following;
 mod importing;
+mod labels;
 mod removing;
 mod round_trip;
 mod samples;

@@ -15,7 +15,7 @@ const WIDTH: usize = 98;
 const INDENT: usize = 14;
 
 /// The commands by use.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Measure how a DUT forwards",
         &[
@@ -45,6 +45,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["runs", "compare", "ministat", "import", "rate", "schema"],
     ),
     ("Hosts and files", &["doctor", "new", "bed", "image"]),
+    ("This program", &["completions", "man"]),
 ];
 
 /// What a command is called like, one example per line with what it does, and the codes it ends with beyond 0, 1 and 2.
@@ -339,6 +340,18 @@ const MORE: &[More] = &[
                 "no other trial begins; resume, skip and stop as well",
             ),
             (
+                "fwdlab runs tag @1 baseline",
+                "then: fwdlab compare baseline @1",
+            ),
+            (
+                "fwdlab runs note @1 'new firmware'",
+                "shown with its result",
+            ),
+            (
+                "fwdlab runs prune --keep 100 --older-than 90d",
+                "which runs would go; --yes removes them",
+            ),
+            (
                 "fwdlab runs export @1 -o for-a-colleague.tar.gz",
                 "there: fwdlab runs import for-a-colleague.tar.gz",
             ),
@@ -414,6 +427,31 @@ const MORE: &[More] = &[
         examples: &[("fwdlab schema summary", "the fields of summary.json")],
         codes: &[],
     },
+    More {
+        command: "completions",
+        examples: &[
+            (
+                "fwdlab completions bash > /etc/bash_completion.d/fwdlab",
+                "for all users, from their next shell on",
+            ),
+            (
+                "fwdlab completions fish > ~/.config/fish/completions/fwdlab.fish",
+                "for you",
+            ),
+        ],
+        codes: &[],
+    },
+    More {
+        command: "man",
+        examples: &[
+            ("fwdlab man | man -l -", "the page of the program"),
+            (
+                "fwdlab man --dir /usr/local/share/man/man1",
+                "a page for each command",
+            ),
+        ],
+        codes: &[],
+    },
 ];
 
 impl Code {
@@ -453,7 +491,7 @@ pub fn program() -> Command {
     program
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
         .before_help(commands)
-        .after_help("Exit codes, the same for all commands (each lists its own): docs/quick.md")
+        .after_help("Exit codes, the same for all commands (each lists its own): docs/quick.md\nDefaults of options for a directory or a user: fwdlab.toml, docs/defaults.md")
 }
 
 impl More {
@@ -521,10 +559,12 @@ mod tests {
         for (line, _) in MORE.iter().flat_map(|more| more.examples) {
             let quoted = line
                 .replace("'nft add table ip t'", "true")
+                .replace("'new firmware'", "new")
                 .replace("'forwarding-rate < -2%'", "forwarding-rate<-2%");
             let words = quoted
                 .split_whitespace()
-                .skip_while(|word| *word != "fwdlab");
+                .skip_while(|word| *word != "fwdlab")
+                .take_while(|word| !["|", ">"].contains(word));
             let words = words.map(std::ffi::OsString::from);
             let words = super::super::foreign::in_order(Arguments::command(), words);
             let read = program().try_get_matches_from(words);

@@ -7,7 +7,9 @@ mod bisect;
 mod campaign;
 mod capture;
 mod compare;
+mod completions;
 mod console;
+mod defaults;
 mod doctor;
 mod face;
 mod fonts;
@@ -15,6 +17,8 @@ mod foreign;
 mod help;
 mod image;
 mod import;
+mod label;
+mod man;
 mod ministat;
 mod ndr;
 mod new;
@@ -22,10 +26,12 @@ mod ping;
 mod pkt_gen;
 mod procedure;
 mod profile;
+mod prune;
 mod queues;
 mod quick;
 mod ramp;
 mod rate;
+mod rebuild;
 mod receive;
 mod report;
 mod rfc2544;
@@ -167,6 +173,8 @@ enum Command {
     Rate(rate::Rate),
     /// Print the JSON Schema of a record
     Schema(schema::Schema),
+    Completions(completions::Completions),
+    Man(man::Man),
     Agent(agent::Agent),
 }
 
@@ -182,7 +190,17 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
     let mut ours = line.iter().take_while(|argument| *argument != "--");
     let as_json = ours.any(|argument| argument == "--json");
-    let read = help::program().try_get_matches_from(line);
+    let program = match defaults::with_those_of_files(help::program()) {
+        Ok(program) => program,
+        Err(error) => {
+            output::error(&error);
+            if as_json {
+                output::json_error(Code::Usage, &output::chain(&error));
+            }
+            return Err(Code::Usage);
+        }
+    };
+    let read = program.try_get_matches_from(line);
     let read = read.and_then(|matches| Arguments::from_arg_matches(&matches));
     // clap sees the conflict of two options only on the same side of the command's name
     let read = read.and_then(|arguments| match arguments.global {
@@ -245,6 +263,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
         Command::Agent(agent) => agent.run(),
     }
 }

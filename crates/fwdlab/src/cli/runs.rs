@@ -21,14 +21,17 @@ use serde::Serialize;
 
 use super::Global;
 use super::archive::{Export, Import};
+use super::label::{Note, Tag};
+use super::prune::Prune;
+use super::rebuild::Rebuild;
 use super::report::{self, Loaded, Made};
 use super::run::{case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, or `@1`
-/// for the latest, `@2` for the one before.
+/// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, a tag
+/// that no other run has, or `@1` for the latest, `@2` for the one before.
 #[derive(Debug, Subcommand)]
 pub enum Runs {
     /// List runs, newest first
@@ -59,6 +62,14 @@ pub enum Runs {
     Export(Export),
     /// Take in the runs of a file that fwdlab runs export made: all of them, as they were written, or none
     Import(Import),
+    /// Give a run tags, by which it is found, named, and kept from runs prune
+    Tag(Tag),
+    /// Say what is to be known of a run
+    Note(Note),
+    /// Derive the results and pages of runs again from what was measured, with the statistics of this program
+    Rebuild(Rebuild),
+    /// Remove old runs by rule; it only lists them without --yes
+    Prune(Prune),
     /// Remove runs
     Rm {
         /// Which runs
@@ -80,6 +91,9 @@ pub struct List {
     /// Only what was measured at this time or later: 2026-11-21, 2026-11-21T08:50:00Z
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Timestamp>,
+    /// Only runs that have this tag
+    #[arg(long)]
+    tag: Option<String>,
     /// Newest first by the time they began here, or by the time they were measured, which differs for imported runs
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
@@ -147,6 +161,10 @@ impl Runs {
             Runs::Steer(steer) => steer.run(&root, global),
             Runs::Export(export) => export.run(&root, global),
             Runs::Import(import) => import.run(&root, global),
+            Runs::Tag(tag) => tag.run(&root, global),
+            Runs::Note(note) => note.run(&root, global),
+            Runs::Rebuild(rebuild) => rebuild.run(&root, global),
+            Runs::Prune(prune) => prune.run(&root, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }
@@ -158,6 +176,7 @@ impl List {
         let set = || info?.parameters.get("set")?.as_str();
         (self.kind.as_ref()).is_none_or(|kind| info.is_some_and(|info| info.kind == *kind))
             && (self.set.as_ref()).is_none_or(|glob| set().is_some_and(|set| is_chosen(set, glob)))
+            && (self.tag.as_ref()).is_none_or(|tag| entry.labels.tags.contains(tag))
             && (self.since).is_none_or(|since| entry.measured_at.is_some_and(|at| at >= since))
     }
 }
@@ -193,6 +212,7 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
             began: time(entry.started_at),
             measured: time(entry.measured_at.filter(|at| Some(*at) != entry.started_at)),
             state,
+            tags: Vec::from_iter(entry.labels.tags.iter().map(String::as_str)).join(" "),
             result: match (&entry.summary, entry.problems.first()) {
                 (Some(summary), _) => listing::result(summary),
                 (None, Some(problem)) => problem.clone(),
@@ -358,6 +378,10 @@ fn show(
             }
             output::answer(&fwdlab_report::text::quick(&run.info, summary));
             output::result(&kept_in(&directory));
+            match fwdlab_store::labels(&directory) {
+                Ok(labels) => say_labels(&labels),
+                Err(error) => output::note(&format!("warning   {error}")),
+            }
             return Ok(Code::Done);
         }
         // an excerpt, for a message; the whole is in the report
@@ -376,6 +400,18 @@ fn show(
         output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
+}
+
+/// What people said of the run.
+fn say_labels(labels: &fwdlab_store::Labels) {
+    if !labels.tags.is_empty() {
+        let tags = Vec::from_iter(labels.tags.iter().map(String::as_str));
+        output::result(&format!("tags      {}", tags.join(" ")));
+    }
+    for (at, line) in labels.note.iter().flat_map(|note| note.lines()).enumerate() {
+        let head = if at == 0 { "note" } else { "" };
+        output::result(&format!("{head:<10}{line}"));
+    }
 }
 
 /// What was counted by call path, of boots of which that was kept.

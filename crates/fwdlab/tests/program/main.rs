@@ -30,6 +30,7 @@ mod import;
 mod interrupts;
 mod line;
 mod links;
+mod living;
 mod manual;
 mod meters;
 mod ministat;

@@ -127,6 +127,8 @@ impl Lab {
             .args(&before[1..])
             .args(arguments)
             .env("FWDLAB_RUNS", self.runs())
+            // nothing that who runs the tests has said of options
+            .env("FWDLAB_CONFIG", "")
             .env(MARK, &self.mark)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
@@ -298,6 +300,15 @@ impl Ended {
     #[track_caller]
     pub fn code(&self, code: i32) -> &Ended {
         assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Standard output has all of these.
+    #[track_caller]
+    pub fn prints(&self, words: &[&str]) -> &Ended {
+        for word in words {
+            assert!(self.out.contains(word), "`{word}` is not in:\n{}", self.out);
+        }
         self
     }
 

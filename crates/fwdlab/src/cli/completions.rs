@@ -1,0 +1,25 @@
+//! `fwdlab completions`: what a shell completes, from the same declarations as the help.
+
+use clap::Args;
+use clap_complete::Shell;
+
+use super::help;
+use crate::exit_code::Code;
+use crate::output;
+
+/// Print what makes a shell complete the commands and options of this program
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+impl Completions {
+    /// Runs it.
+    pub fn run(&self) -> anyhow::Result<Code> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut help::program(), "fwdlab", &mut script);
+        output::result(String::from_utf8_lossy(&script).trim_end());
+        Ok(Code::Done)
+    }
+}

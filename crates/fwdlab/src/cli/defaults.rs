@@ -1,0 +1,284 @@
+//! Defaults of options from files: `fwdlab.toml` of the current directory, and before it that of the user.
+//!
+//! A key is the long name of an option, in a table with the name of its command; options of all commands stand in the table `all`. What the
+//! command line or the environment says goes before what a file says. The files say nothing that could not be typed, so they are read
+//! against the same declarations. Start with [`with_those_of_files`].
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Arg, ArgAction, Command};
+use fwdlab_model::file::{Origin, Step, or_which};
+use toml::{Table, Value};
+
+/// The name of both files.
+const FILE: &str = "fwdlab.toml";
+/// Names another file in place of both; empty: none is read.
+const NAMED: &str = "FWDLAB_CONFIG";
+
+/// The command line with the defaults of files.
+///
+/// # Errors
+/// A file cannot be read, or says what could not be typed: with its line and column.
+pub fn with_those_of_files(mut program: Command) -> anyhow::Result<Command> {
+    for path in files() {
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound && env::var_os(NAMED).is_none() => {
+                continue;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("cannot read defaults of options from {}", path.display())
+                });
+            }
+        };
+        program = apply(program, &path.display().to_string(), &text)?;
+    }
+    Ok(program)
+}
+
+/// The table of options of all commands: the one about the runs has the name of a command.
+const ALL: &str = "all";
+
+/// Later ones go before earlier ones.
+fn files() -> Vec<PathBuf> {
+    if let Some(named) = env::var_os(NAMED) {
+        let named = PathBuf::from(named);
+        return Vec::from_iter((!named.as_os_str().is_empty()).then_some(named));
+    }
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".config"));
+    let config = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.filter(|dir| dir.is_absolute()).or_else(home);
+    let of_user = config.map(|dir| dir.join("fwdlab").join(FILE));
+    of_user.into_iter().chain([FILE.into()]).collect()
+}
+
+fn apply(program: Command, file: &str, text: &str) -> anyhow::Result<Command> {
+    let origin = Origin {
+        file: Arc::from(file),
+        text: Arc::from(text),
+    };
+    let mut table: Table = toml::from_str(text).map_err(|error| origin.reading(&error))?;
+    let all = table.remove(ALL);
+    for (key, value) in &table {
+        if !value.is_table() {
+            let why = format!(
+                "`{key}` stands in no table: options of a command stand in one of its name, those of all commands in [{ALL}]"
+            );
+            return Err(origin.error(&[Step::Key(key)], why).into());
+        }
+    }
+    let mut program = set(program, &table, &mut Vec::new(), &origin)?;
+    match all {
+        None => {}
+        Some(Value::Table(all)) => {
+            program = set(program, &all, &mut vec![ALL.to_owned()], &origin)?;
+        }
+        Some(_) => {
+            let why = format!("`{ALL}` is a table: [{ALL}]");
+            return Err(origin.error(&[Step::Key(ALL)], why).into());
+        }
+    }
+    Ok(program)
+}
+
+/// Sets the options of a command, and of those below it.
+fn set(
+    mut command: Command,
+    table: &Table,
+    way: &mut Vec<String>,
+    origin: &Origin,
+) -> Result<Command, fwdlab_model::file::FileError> {
+    for (key, value) in table {
+        way.push(key.clone());
+        let steps: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
+        let wrong = |why: String| origin.error(&steps, why);
+        if let Value::Table(below) = value {
+            let names: Vec<String> = command
+                .get_subcommands()
+                .map(|one| one.get_name().to_owned())
+                .collect();
+            if !names.contains(key) {
+                let known = or_which(key, &names);
+                return Err(wrong(format!("there is no command `{key}`; {known}")));
+            }
+            let mut read = Ok(());
+            command = command.mut_subcommand(key, |below_it| {
+                set(below_it, below, way, origin).unwrap_or_else(|error| {
+                    read = Err(error);
+                    Command::default()
+                })
+            });
+            read?;
+        } else {
+            let options: Vec<(String, &Arg)> = command
+                .get_arguments()
+                .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg)))
+                .collect();
+            let long = key.replace('_', "-");
+            let Some((_, arg)) = options.iter().find(|(name, _)| *name == long) else {
+                let names: Vec<&String> = options.iter().map(|(name, _)| name).collect();
+                let of = match &way[..way.len() - 1] {
+                    [all] if all == ALL => "an option of all commands".to_owned(),
+                    command => format!("an option of fwdlab {}", command.join(" ")),
+                };
+                let known = or_which(&long, &names);
+                return Err(wrong(format!("`{key}` is not {of}; {known}")));
+            };
+            let values = values(value).map_err(&wrong)?;
+            try_out(arg, &values).map_err(&wrong)?;
+            let id = arg.get_id().clone();
+            command = command.mut_arg(id, |arg| arg.default_values(values));
+        }
+        way.pop();
+    }
+    Ok(command)
+}
+
+/// What would be typed.
+fn values(value: &Value) -> Result<Vec<String>, String> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(is) => Ok(is.to_string()),
+        Value::Datetime(time) => Ok(time.to_string()),
+        Value::Array(_) | Value::Table(_) => {
+            Err("an option takes a text, a number, true or false, or a list of them".to_owned())
+        }
+    };
+    match value {
+        Value::Array(all) => all.iter().map(one).collect(),
+        value => Ok(vec![one(value)?]),
+    }
+}
+
+/// Would the command line take these values for this option?
+fn try_out(arg: &Arg, values: &[String]) -> Result<(), String> {
+    let long = arg.get_long().unwrap_or_default();
+    let mut probe = Arg::new("value")
+        .long(long.to_owned())
+        .value_parser(arg.get_value_parser().clone());
+    probe = match arg.get_action() {
+        // a switch is turned on or off
+        ArgAction::SetTrue | ArgAction::SetFalse => probe
+            .action(ArgAction::Set)
+            .value_parser(clap::value_parser!(bool)),
+        action @ (ArgAction::Set | ArgAction::Append) => probe.action(action.clone()),
+        _ => return Err(format!("--{long} has no default")),
+    };
+    if let Some(delimiter) = arg.get_value_delimiter() {
+        probe = probe.value_delimiter(delimiter);
+    }
+    if values.len() > 1
+        && !matches!(arg.get_action(), ArgAction::Append)
+        && arg.get_value_delimiter().is_none()
+    {
+        return Err(format!("--{long} takes one value"));
+    }
+    let typed = values.iter().map(|value| format!("--{long}={value}"));
+    let line = std::iter::once("fwdlab".to_owned()).chain(typed);
+    let command = Command::new("fwdlab").args_override_self(true).arg(probe);
+    match command.try_get_matches_from(line) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let told = error.to_string();
+            let told = told.trim_start_matches("error: ");
+            let told = told.split("\n\nFor more information").next();
+            let told = told.unwrap_or_default().split("\n\nUsage:").next();
+            Err(told.unwrap_or_default().trim().to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::super::{Arguments, help};
+    use super::*;
+
+    fn read(text: &str, line: &[&str]) -> String {
+        let program = apply(help::program(), "fwdlab.toml", text).unwrap();
+        let matches = program.try_get_matches_from(line).unwrap();
+        format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
+    }
+
+    #[test]
+    fn a_file_says_what_could_be_typed() {
+        let text = "[all]\njson = true\nruns = '/r'\n[quick]\nsize = [84, 512]\niterations = 7\n\
+                    [runs.ls]\nkind = 'quick'\n";
+        let typed = |line: &[&str]| read("", line);
+        assert_eq!(
+            read(text, &["fwdlab", "quick"]),
+            typed(&[
+                "fwdlab",
+                "quick",
+                "--json",
+                "--runs=/r",
+                "--size=84,512",
+                "-n7"
+            ])
+        );
+        assert_eq!(
+            read(text, &["fwdlab", "runs", "ls"]),
+            typed(&[
+                "fwdlab",
+                "runs",
+                "ls",
+                "--json",
+                "--runs=/r",
+                "--kind=quick"
+            ])
+        );
+        // what is typed goes before it, and so does a later file
+        let both = read(text, &["fwdlab", "quick", "-n", "9", "--size", "64"]);
+        let is = typed(&["fwdlab", "quick", "--json", "--runs=/r", "-n9", "--size=64"]);
+        assert_eq!(both, is);
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_suggestion() {
+        for (text, told) in [
+            (
+                "[qick]\nsize = 64",
+                "fwdlab.toml:1:2: there is no command `qick`; did you mean `quick`?",
+            ),
+            (
+                "\n[quick]\niteratons = 3",
+                "fwdlab.toml:3:13: `iteratons` is not an option of fwdlab quick; did you mean `iterations`?",
+            ),
+            (
+                "[all]\njsn = true",
+                "fwdlab.toml:2:7: `jsn` is not an option of all commands; did you mean `json`?",
+            ),
+            (
+                "[quick]\nsize = 'big'",
+                "fwdlab.toml:2:8: invalid value 'big' for '--size",
+            ),
+            (
+                "[all]\njson = 3",
+                "fwdlab.toml:2:8: invalid value '3' for '--json",
+            ),
+            (
+                "[quick]\niterations = [1, 2]",
+                "--iterations takes one value",
+            ),
+            (
+                "[all]\nhelp = true",
+                "`help` is not an option of all commands",
+            ),
+            ("json = true", "fwdlab.toml:1:8: `json` stands in no table"),
+            ("a = ", "fwdlab.toml:1:"),
+        ] {
+            let error = apply(help::program(), "fwdlab.toml", text).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}

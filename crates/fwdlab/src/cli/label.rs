@@ -1,0 +1,97 @@
+//! `fwdlab runs tag` and `note`: what people say of a run afterwards.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_store::Labels;
+
+use super::Global;
+use crate::exit_code::Code;
+use crate::output;
+
+/// Which words for which run.
+#[derive(Debug, Args)]
+pub struct Tag {
+    /// Which run
+    run: String,
+    /// Words by which it is found: the run is named by any that no other run has [default: show those it has]
+    #[arg(value_name = "TAG")]
+    tags: Vec<String>,
+    /// Take these tags away
+    #[arg(long, requires = "tags")]
+    remove: bool,
+}
+
+/// Which text for which run.
+#[derive(Debug, Args)]
+pub struct Note {
+    /// Which run
+    run: String,
+    /// What is to be known of it; `-` reads it from standard input, an empty text takes it away [default: show the note]
+    text: Option<String>,
+}
+
+impl Tag {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let directory = fwdlab_store::resolve(root, &self.run)?;
+        let mut labels = fwdlab_store::labels(&directory)?;
+        for tag in &self.tags {
+            match self.remove {
+                true => anyhow::ensure!(
+                    labels.tags.remove(tag),
+                    "{} has no tag `{}`; it has {}",
+                    directory.display(),
+                    tag.escape_debug(),
+                    told(&labels)
+                ),
+                false => _ = labels.tags.insert(tag.clone()),
+            }
+        }
+        if !self.tags.is_empty() {
+            fwdlab_store::label(&directory, &labels)?;
+        }
+        say(&directory, &labels, &told(&labels), global)
+    }
+}
+
+impl Note {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let directory = fwdlab_store::resolve(root, &self.run)?;
+        let mut labels = fwdlab_store::labels(&directory)?;
+        if let Some(text) = &self.text {
+            let mut text = text.clone();
+            if text == "-" {
+                text.clear();
+                let mut input = std::io::stdin().lock();
+                input
+                    .read_to_string(&mut text)
+                    .context("cannot read the note from standard input")?;
+            }
+            let text = text.trim().to_owned();
+            labels.note = (!text.is_empty()).then_some(text);
+            fwdlab_store::label(&directory, &labels)?;
+        }
+        let note = labels.note.as_deref().unwrap_or("no note");
+        say(&directory, &labels, note, global)
+    }
+}
+
+/// Its tags, in words.
+fn told(labels: &Labels) -> String {
+    match labels.tags.is_empty() {
+        true => "no tags".into(),
+        false => Vec::from_iter(labels.tags.iter().map(String::as_str)).join(", "),
+    }
+}
+
+fn say(directory: &Path, labels: &Labels, text: &str, global: &Global) -> anyhow::Result<Code> {
+    match global.json {
+        true => output::json(&serde_json::json!({ "run": directory, "labels": labels }))?,
+        false => output::result(text),
+    }
+    Ok(Code::Done)
+}

@@ -1,0 +1,116 @@
+//! `fwdlab runs prune`: old runs go, by rule. Runs that somebody tagged stay, and so do those that go on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_model::result::RunState;
+use fwdlab_report::number::{bytes, counted};
+use fwdlab_store::RunEntry;
+use jiff::{Span, SpanRelativeTo, Timestamp};
+
+use super::Global;
+use crate::exit_code::Code;
+use crate::output;
+
+/// Which runs may go.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("rule").required(true).multiple(true).args(["keep", "older_than"])))]
+pub struct Prune {
+    /// The newest so many stay
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+    /// What began later stays: 30d, 12h, 8w
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    older_than: Option<Span>,
+    /// Only runs of this kind
+    #[arg(long)]
+    kind: Option<String>,
+    /// Also runs that have tags
+    #[arg(long)]
+    tagged: bool,
+    /// Remove them; without it, they are listed
+    #[arg(long)]
+    yes: bool,
+}
+
+fn age(text: &str) -> Result<Span, String> {
+    let span: Result<Span, _> = text.parse();
+    span.ok()
+        .filter(|span| span.is_positive())
+        .ok_or_else(|| "give a time: 30d, 12h, 8w".into())
+}
+
+impl Prune {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let before = match self.older_than {
+            Some(span) => Some(past(span).context("--older-than")?),
+            None => None,
+        };
+        let all = fwdlab_store::list(root)?;
+        // newest first: the first N stay, whatever else is asked
+        let of_kind = all.into_iter().filter(|run| self.is_of_kind(run));
+        let older = of_kind.skip(self.keep.unwrap_or(0));
+        let going: Vec<RunEntry> = older.filter(|run| self.may_go(run, before)).collect();
+        let mut gone: Vec<PathBuf> = Vec::new();
+        let mut total = 0;
+        for run in &going {
+            let size = size(&run.path);
+            total += size;
+            if self.yes {
+                fwdlab_store::remove(&run.path)?;
+                gone.push(run.path.clone());
+            }
+            if !global.json {
+                let what = if self.yes { "removed" } else { "would go" };
+                output::result(&format!("{what:<10}{}  {}", run.id, bytes(size)));
+            }
+        }
+        if global.json {
+            let paths: Vec<&PathBuf> = going.iter().map(|run| &run.path).collect();
+            output::json(&serde_json::json!({
+                "chosen": paths, "removed": gone, "size_bytes": total
+            }))?;
+            return Ok(Code::Done);
+        }
+        let count = counted(going.len() as u64, "run");
+        output::note(&match (going.is_empty(), self.yes) {
+            (true, _) => "no run is old enough to go".to_owned(),
+            (false, true) => format!("{count}, {} free", bytes(total)),
+            (false, false) => format!("{count}, {}; with --yes they are removed", bytes(total)),
+        });
+        Ok(Code::Done)
+    }
+
+    fn is_of_kind(&self, run: &RunEntry) -> bool {
+        let is = |kind: &String| run.info.as_ref().is_some_and(|info| info.kind == *kind);
+        self.kind.as_ref().is_none_or(is)
+    }
+
+    /// What cannot be dated stays: nobody knows what it is.
+    fn may_go(&self, run: &RunEntry, before: Option<Timestamp>) -> bool {
+        let ended = run.state.is_some_and(|state| state != RunState::Running);
+        let began = run.started_at;
+        ended
+            && (self.tagged || run.labels.tags.is_empty())
+            && began.is_some_and(|began| before.is_none_or(|before| began < before))
+    }
+}
+
+/// So long ago. A day has 24 hours.
+fn past(span: Span) -> Result<Timestamp, jiff::Error> {
+    let time = span.to_duration(SpanRelativeTo::days_are_24_hours())?;
+    Timestamp::now().checked_sub(time)
+}
+
+/// What its files take; what cannot be read counts nothing.
+fn size(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => size(&entry.path()),
+        _ => entry.metadata().map_or(0, |file| file.len()),
+    });
+    sizes.sum()
+}

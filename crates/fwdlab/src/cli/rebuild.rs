@@ -1,0 +1,95 @@
+//! `fwdlab runs rebuild`: what was derived of a run once more, with what this program knows today.
+
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_report::html::ShownFacts;
+use serde::Serialize;
+
+use super::Global;
+use super::runs::profiles;
+use crate::exit_code::Code;
+use crate::output;
+
+/// Which runs.
+#[derive(Debug, Args)]
+pub struct Rebuild {
+    /// Which runs
+    #[arg(required = true, value_name = "RUN")]
+    names: Vec<String>,
+}
+
+/// What became of a run.
+#[derive(Debug, Serialize)]
+struct Rebuilt {
+    run: String,
+    /// Parts of the result that are others now.
+    renewed: Vec<String>,
+    /// What differs from what was kept.
+    differences: Vec<String>,
+    /// Parts that cannot be derived, and why.
+    not_derived: Vec<String>,
+}
+
+impl Rebuild {
+    /// Runs it.
+    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+        let directories = (self.names.iter())
+            .map(|name| fwdlab_store::resolve(root, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut all = Vec::new();
+        for directory in &directories {
+            let rebuilt = rebuild(directory)
+                .with_context(|| format!("cannot rebuild {}", directory.display()))?;
+            if !global.json {
+                output::result(&rebuilt.text());
+            }
+            all.push(rebuilt);
+        }
+        if global.json {
+            output::json(&all)?;
+        }
+        Ok(Code::Done)
+    }
+}
+
+fn rebuild(directory: &Path) -> anyhow::Result<Rebuilt> {
+    let run = fwdlab_store::load(directory)?;
+    let why = run.problems.first().map_or("it has no result", |p| p);
+    let summary = run.summary.as_ref().with_context(|| why.to_owned())?;
+    let again = fwdlab_lab::run::verify::derive(&run);
+    let (renewed, names) = again.renewed(summary)?;
+    let page = fwdlab_report::html::page(
+        &run.info,
+        &renewed,
+        &run.trials,
+        &run.rebuilds,
+        &profiles(&run),
+        ShownFacts::Brief,
+    );
+    fwdlab_store::rebuild(&run, &renewed, &page)?;
+    Ok(Rebuilt {
+        run: run.info.id.clone(),
+        renewed: names.into_iter().map(str::to_owned).collect(),
+        differences: again.differences,
+        not_derived: again.not_derived,
+    })
+}
+
+impl Rebuilt {
+    fn text(&self) -> String {
+        let result = match &self.renewed[..] {
+            [] => "the result is the same".to_owned(),
+            parts => format!("new in the result: {}", parts.join(", ")),
+        };
+        let mut text = format!("{}  {result}; report.html is new", self.run);
+        for difference in &self.differences {
+            text += &format!("\n  {difference}");
+        }
+        for reason in &self.not_derived {
+            text += &format!("\n  as before: {reason}");
+        }
+        text
+    }
+}
