@@ -15,6 +15,10 @@ use serde_json::Value;
 /// The share of lost frames above which the viewer calls a second failed, unless it is told another.
 pub const FAIL_THRESHOLD: f64 = 0.001;
 
+/// Frames per second that stand for none in files that are written: the viewer divides by what was sent, and writes no page of what is no
+/// number.
+pub const NONE_SENT: f64 = 1e-9;
+
 /// Thresholds that the viewer takes.
 pub const FAIL_THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
 
@@ -175,6 +179,12 @@ impl LoadTest {
             "udp_1pkt_simple_bdir.py" => "64B".into(),
             _ => base.strip_suffix(".py").unwrap_or(base).to_owned(),
         }
+    }
+
+    /// Did one way send nothing in all the time?
+    pub fn is_silent(&self, channel: Channel) -> bool {
+        self.channel(channel)
+            .all(|(_, from, _)| from.tx_pps <= NONE_SENT)
     }
 
     /// What one way sent and received, second by second: the sending and the receiving port.

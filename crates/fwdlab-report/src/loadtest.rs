@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::link::MeanSize;
-use fwdlab_model::loadtest::{Channel, LoadTest, Port, Seconds};
+use fwdlab_model::loadtest::{Channel, LoadTest, NONE_SENT, Port, Seconds};
 use fwdlab_model::outcome::{Found, Outcome, Ramp};
 use fwdlab_model::test_case::TestCase;
 use serde_json::{Value, json};
@@ -152,11 +152,17 @@ fn add(test: &mut LoadTest, run: &Run<'_>, outcome: &Outcome, ramp: &Ramp, chann
         let at = sample.at_ns as f64 / 1e9;
         let key = format!("{at:.3}");
         if test.stats.0.len() <= n {
-            let silent = ["0", "1"].map(|port| (port.to_owned(), Port::default()));
+            let silent = Port {
+                tx_pps: NONE_SENT,
+                rx_pps: NONE_SENT,
+                ..Port::default()
+            };
+            let silent = ["0", "1"].map(|port| (port.to_owned(), silent.clone()));
             test.stats.0.push((key, silent.into()));
         }
         let ports = &mut test.stats.0[n].1;
-        let (sent, received) = (sample.offered_load_pps(), sample.forwarding_rate_pps());
+        let sent = sample.offered_load_pps().max(NONE_SENT);
+        let received = sample.forwarding_rate_pps();
         let sender = ports.entry(from.to_owned()).or_default();
         sender.tx_pps = sent;
         sender.tx_bps = 8.0 * size * sent;

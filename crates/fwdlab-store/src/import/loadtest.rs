@@ -183,8 +183,18 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
             warnings.push("the files have different numbers of seconds".into());
         }
     }
+    for file in files {
+        if Channel::ALL
+            .into_iter()
+            .filter(wanted)
+            .all(|channel| file.test.is_silent(channel))
+        {
+            warnings.push(format!("{}: nothing was sent", file.name));
+        }
+    }
     let cases = sorted.into_iter().flat_map(|file| {
         let own = Channel::ALL.into_iter().filter(wanted);
+        let own = own.filter(|channel| !file.test.is_silent(*channel));
         own.map(|channel| case(file, channel, fail_threshold))
             .collect::<Vec<_>>()
     });
@@ -222,11 +232,9 @@ fn case(file: &File, channel: Channel, fail_threshold: f64) -> TestCase {
         found.max_line_percent,
     ));
     let (size, is_told) = frame_size(&file.test, channel);
-    let both = Channel::ALL.into_iter().all(|channel| {
-        file.test
-            .channel(channel)
-            .any(|(_, from, _)| from.tx_pps > 0.0)
-    });
+    let both = Channel::ALL
+        .into_iter()
+        .all(|channel| !file.test.is_silent(channel));
     let variant = Variant {
         profile: Some(file.test.profile()),
         both_directions: both,

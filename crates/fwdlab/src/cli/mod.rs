@@ -18,6 +18,7 @@ mod help;
 mod image;
 mod import;
 mod label;
+mod loadtest;
 mod man;
 mod ministat;
 mod ndr;
