@@ -17,6 +17,15 @@ use crate::{campaign, exact};
 /// From this share of the line rate on, in percent, it is reached: what is missing is the clock of the sender.
 const REACHED: f64 = 99.5;
 
+/// Figures that say what a test case forwards, where it has no forwarding rate.
+const RATES: [&str; 5] = [
+    "throughput",
+    "ndr",
+    "receive rate",
+    "max forwarding rate",
+    "loss begins",
+];
+
 /// So many test cases get a sentence each; of more the best and the worst are told.
 const TOLD: usize = 6;
 
@@ -44,11 +53,10 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<String> {
 
 /// The forwarding rate of a test case, if that is what was found: median and half of its interval.
 fn rate_of(case: &TestCase) -> Option<(f64, Option<f64>)> {
-    let figure = case.forwarding_rate().or_else(|| {
-        case.figures
-            .iter()
-            .find(|f| f.name == "throughput" || f.name == "ndr")
-    })?;
+    let named = |name: &str| case.figures.iter().find(|figure| figure.name == name);
+    let figure = case
+        .forwarding_rate()
+        .or_else(|| RATES.into_iter().find_map(named))?;
     (!figure.values.is_empty()).then_some((figure.median, figure.interval_half_width))
 }
 
@@ -130,7 +138,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<String> {
         return Vec::new();
     }
     let of = link.map_or("line rate".to_owned(), |link| {
-        format!("line rate of {link}bit/s")
+        format!("line rate of {}", lines::words(link))
     });
     let sentence = |(label, share): &(String, f64)| match *share >= REACHED {
         true => format!("{}: {of} reached", capital(label)),
@@ -239,7 +247,7 @@ fn verdicts(summary: &Summary) -> Vec<String> {
         )),
     }
     if summary.noise.too_noisy {
-        told.push(summary.noise.verdict.clone());
+        told.push("The machine was too noisy for these figures to be relied on".into());
     }
     if exact::is_in(&summary.test_cases) {
         told.push(

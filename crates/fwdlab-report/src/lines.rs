@@ -64,6 +64,13 @@ pub(crate) fn imix_need(link: LinkSpeed) -> f64 {
     link.line_rate_pps(Mix::imix().mean())
 }
 
+/// Its speed as people write it: `10 Gbit/s`.
+pub(crate) fn words(link: LinkSpeed) -> String {
+    let short = link.to_string();
+    let digits = short.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}bit/s", &short[digits.len()..])
+}
+
 /// The link of a run, where it has one.
 pub(crate) fn link(info: &RunInfo) -> Option<LinkSpeed> {
     let told = info.facts.link.as_deref()?;

@@ -46,7 +46,7 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
     for run in runs {
         let of_run = |name: &str| match runs.len() {
             1 => name.to_owned(),
-            _ => format!("{} {name}", run.info.id),
+            _ => format!("{} {name}", run.name),
         };
         for case in &run.summary.test_cases {
             for figure in &case.figures {

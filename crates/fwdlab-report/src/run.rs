@@ -12,6 +12,8 @@ use crate::words::capital;
 /// A run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
+    /// What it is called beside others.
+    pub name: &'a str,
     /// Its head.
     pub info: &'a RunInfo,
     /// What was found.
@@ -32,8 +34,8 @@ pub fn ramps(runs: &[Run<'_>]) -> Vec<Chart> {
         let of_case = |case: &fwdlab_model::test_case::TestCase| -> Vec<(String, Outcome)> {
             let label = campaign::label(case, cases);
             let name = match (several, cases.len()) {
-                (true, 1) => run.info.id.clone(),
-                (true, _) => format!("{}, {label}", run.info.id),
+                (true, 1) => run.name.to_owned(),
+                (true, _) => format!("{}, {label}", run.name),
                 (false, _) => label,
             };
             case.outcomes
@@ -55,7 +57,7 @@ pub fn charts(runs: &[Run<'_>]) -> Vec<Chart> {
         all.extend(own.into_iter().map(|chart| match runs.len() {
             1 => chart,
             _ => Chart {
-                title: format!("{}: {}", run.info.id, capital(&chart.title)),
+                title: format!("{}: {}", run.name, capital(&chart.title)),
                 ..chart
             },
         }));

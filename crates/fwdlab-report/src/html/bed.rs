@@ -4,6 +4,7 @@
 
 use fwdlab_model::result::RunInfo;
 
+use crate::lines;
 use crate::markup::Markup;
 use crate::table::{shorten, wrap};
 
@@ -28,7 +29,9 @@ struct Drawn {
 pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let facts = &info.facts;
     let driver = facts.driver.as_deref().unwrap_or("link");
+    let speed = lines::link(info).map(lines::words);
     let link = facts.link.as_deref().unwrap_or(driver);
+    let short = speed.as_deref().unwrap_or(driver);
     let placed = |what: &str| {
         facts
             .placement
@@ -102,7 +105,7 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
                 m,
                 "middle",
                 (x + wide / 2.0, y - 12.0),
-                &shorten(link, LINK),
+                &shorten(short, LINK),
                 link,
             );
             let direction = if info

@@ -15,6 +15,7 @@ use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
+use fwdlab_stats::ministat::Model;
 
 use crate::campaign;
 use crate::chart::{self, html};
@@ -27,6 +28,7 @@ use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::markup::Markup;
+use crate::ministat;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::Run;
@@ -42,6 +44,8 @@ pub use several::pages;
 const STYLE: &str = include_str!("style.css");
 /// More trials are folded.
 const MANY_TRIALS: usize = 300;
+/// So many blocks of ministat are on a page.
+const BLOCKS: usize = 12;
 /// A table with more columns is set smaller.
 const MANY_COLUMNS: usize = 10;
 /// With more test cases what procedures found in each is folded.
@@ -69,6 +73,7 @@ pub fn page(
     shown: ShownFacts,
 ) -> String {
     let run = Run {
+        name: &info.id,
         info,
         summary,
         trials,
@@ -76,26 +81,34 @@ pub fn page(
         profiles,
     };
     document(&format!("fwdlab {}", info.id), |m| {
-        body(m, &run, shown);
+        body(m, &run, shown, true);
         glossary_list(m);
     })
 }
 
-/// Everything on the page of a run but the words.
-fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts) {
+/// Everything on the page of a run but the words; beside others, blocks of ministat have all of them and stand before.
+fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     let Run {
         info,
         summary,
         trials,
         rebuilds,
         profiles,
+        ..
     } = *run;
     if info.kind == KIND {
-        return imported::body(m, info, summary);
+        imported::body(m, info, summary);
+        if is_alone {
+            as_ministat(m, &[*run]);
+        }
+        return;
     }
     head(m, info, summary, trials, rebuilds);
     in_short(m, info, summary);
     results(m, info, summary);
+    if is_alone {
+        as_ministat(m, &[*run]);
+    }
     instructions(m, summary, profiles);
     lost_frames(m, summary, rebuilds);
     what_it_took(m, summary);
@@ -103,6 +116,38 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts) {
     noise(m, summary, trials);
     what_was_measured(m, info, summary, shown);
     every_trial(m, summary, trials, rebuilds);
+}
+
+/// The blocks that ministat(1) prints of the values, each under its command.
+fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
+    let blocks = ministat::blocks(runs);
+    if blocks.is_empty() {
+        return;
+    }
+    section(m, "ministat", |m| {
+        for (n, block) in blocks.iter().take(BLOCKS).enumerate() {
+            let printed = match block.printed(Model::default()) {
+                Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
+                Err(why) => format!("refused: {why}\n"),
+            };
+            let head = |m: &mut Markup| m.text(&block.title);
+            let body = |m: &mut Markup| {
+                m.leaf(
+                    "pre",
+                    &[("class", "verbatim")],
+                    &format!("$ {}\n{printed}", block.command()),
+                );
+            };
+            m.within("div", &[("class", "ministat")], |m| {
+                folded(m, n == 0, head, body)
+            });
+        }
+        if blocks.len() > BLOCKS {
+            let more = several(blocks.len() - BLOCKS, "more block");
+            let told = format!("{more}: fwdlab report --format ministat prints all.");
+            m.leaf("p", &[("class", "note")], &told);
+        }
+    });
 }
 
 /// Where a test case spent its frames' time, by call path.

@@ -2,7 +2,9 @@
 //!
 //! Start with [`pages`].
 
-use super::{Markup, ShownFacts, body, document, folded, glossary_list, note, section, table};
+use super::{
+    Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, section, table,
+};
 use crate::chart::{self, html};
 use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
 use crate::executive;
@@ -34,7 +36,7 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     for run in runs {
                         let line = words::headline(run.info, run.summary).line();
                         m.within("li", &[], |m| {
-                            m.leaf("strong", &[], &run.info.id);
+                            m.leaf("strong", &[], run.name);
                             m.text(&format!(": {}", note(&line)));
                             let told = executive::sentences(run.info, run.summary);
                             m.within("ul", &[], |m| {
@@ -59,9 +61,14 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
             if let Some(outcome) = compared {
                 comparison(m, outcome);
             }
+            as_ministat(m, runs);
             for run in runs {
-                let head = |m: &mut Markup| m.text(&sentence_of(run));
-                folded(m, runs.len() <= OPEN, head, |m| body(m, run, shown));
+                let id = match run.name == run.info.id {
+                    true => String::new(),
+                    false => format!("{}, ", run.name),
+                };
+                let head = |m: &mut Markup| m.text(&format!("{id}{}", sentence_of(run)));
+                folded(m, runs.len() <= OPEN, head, |m| body(m, run, shown, false));
             }
             glossary_list(m);
         },

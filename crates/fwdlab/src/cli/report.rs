@@ -11,7 +11,7 @@ use fwdlab_report::chart::{Chart, gnuplot, png, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::html::{CaseProfile, ShownFacts};
 use fwdlab_report::run::{Run, charts};
-use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus};
+use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::StoredRun;
@@ -24,8 +24,9 @@ use crate::output;
 
 /// Report runs: a page, Markdown, charts, files for other programs
 ///
-/// One run, or several: those beside each other on one page, with their ramps in one graph and what differs. Without -o the result goes to
-/// standard output; formats of several files (gnuplot, svg, png, and any two formats) want a directory.
+/// One run, or several: those beside each other on one page, with their ramps in one graph and what differs; a tag that only one of them
+/// has names it there (fwdlab runs tag). Without -o the result goes to standard output; formats of several files (gnuplot, svg, png, and
+/// any two formats) want a directory.
 #[derive(Debug, Args)]
 pub struct Report {
     /// Which runs: an id or a part of it, @1 for the latest
@@ -51,6 +52,8 @@ pub struct Report {
 pub enum Format {
     /// One page that needs nothing else
     Html,
+    /// What the terminal showed
+    Text,
     /// For a repository; in a directory with its charts beside it
     Markdown,
     /// The blocks of ministat(1); in a directory with the files of values
@@ -77,10 +80,15 @@ pub enum Format {
 
 /// A run that was read.
 pub struct Loaded {
+    /// What it is called beside others.
+    name: String,
     pub run: StoredRun,
     pub directory: PathBuf,
     profiles: Vec<CaseProfile>,
 }
+
+/// So many files are named when they are written, of more their number.
+const LISTED: usize = 12;
 
 /// A file of a report: its name, and what is in it.
 type File = (String, Vec<u8>);
@@ -97,6 +105,7 @@ impl Loaded {
         run.info.state = run.state;
         let profiles = profiles(&run);
         Ok(Loaded {
+            name: run.info.id.clone(),
             run,
             directory,
             profiles,
@@ -106,6 +115,7 @@ impl Loaded {
     /// As formats take it; `None`: it has no result.
     fn told(&self) -> Option<Run<'_>> {
         Some(Run {
+            name: &self.name,
             info: &self.run.info,
             summary: self.run.summary.as_ref()?,
             trials: &self.run.trials,
@@ -137,7 +147,8 @@ impl Report {
         };
         let root = global.runs_root()?;
         let loaded = self.names.iter().map(|name| Loaded::of(&root, name));
-        let loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
+        name(&mut loaded)?;
         let made = Made {
             facts: self.facts,
             model: Model::from_name(&self.model).unwrap_or_default(),
@@ -154,6 +165,8 @@ impl Report {
                     format.nothing()
                 ));
             }
+            // Markdown has its pictures with it
+            files.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
             files.extend(own);
         }
         match target {
@@ -164,7 +177,13 @@ impl Report {
                     let path = dir.join(name);
                     std::fs::write(&path, bytes)
                         .with_context(|| format!("write {}", path.display()))?;
-                    output::note(&format!("written   {}", path.display()));
+                    if files.len() <= LISTED {
+                        output::note(&format!("written   {}", path.display()));
+                    }
+                }
+                if files.len() > LISTED {
+                    let all = format!("written   {} files into {}", files.len(), dir.display());
+                    output::note(&all);
                 }
             }
             _ if files.is_empty() => {}
@@ -231,6 +250,7 @@ impl Format {
     fn nothing(self) -> &'static str {
         match self {
             Format::Loadtest => "no run has a ramp; measure one with fwdlab ramp",
+            Format::Ministat => "a figure needs three values; measure three iterations or more",
             _ => "no run has a chart",
         }
     }
@@ -264,6 +284,10 @@ impl Made {
         };
         Ok(match format {
             Format::Html => one("report.html", self.page(&runs, loaded)),
+            Format::Text => {
+                let all = runs.iter().map(|run| text::quick(run.info, run.summary));
+                one("report.txt", all.collect::<Vec<_>>().join("\n\n"))
+            }
             Format::Markdown if has_directory => {
                 let charts = charts();
                 let mut files = one("report.md", markdown::repository(&runs, &charts));
@@ -271,6 +295,7 @@ impl Made {
                 files
             }
             Format::Markdown => one("report.md", markdown::repository(&runs, &[])),
+            Format::Ministat if ministat::blocks(&runs).is_empty() => Vec::new(),
             Format::Ministat => {
                 let mut files = one("ministat.txt", ministat::text(&runs, self.model));
                 if has_directory {
@@ -351,7 +376,7 @@ impl Made {
 /// What differs between runs, by the rules of `fwdlab compare`; nothing where they have nothing in common.
 fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
     let source = |one: &Loaded| Source {
-        name: one.run.info.id.clone(),
+        name: one.name.clone(),
         series: one.run.series(),
     };
     let sources: Vec<Source> = loaded.iter().map(source).collect();
@@ -368,6 +393,32 @@ fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
         equivalence_percent: None,
     };
     compare::compare(&sources, &options).ok()
+}
+
+/// Names runs that stand beside each other: by a tag that no other of them has, else by what their ids do not have in common.
+fn name(loaded: &mut [Loaded]) -> anyhow::Result<()> {
+    let tags = loaded
+        .iter()
+        .map(|one| Ok(fwdlab_store::labels(&one.directory)?.tags));
+    let tags = tags.collect::<anyhow::Result<Vec<_>>>()?;
+    let ids: Vec<String> = loaded.iter().map(|one| one.run.info.id.clone()).collect();
+    let same = |n: usize, id: &String| id.split('-').nth(n) == ids[0].split('-').nth(n);
+    let common = (0..ids[0].split('-').count())
+        .take_while(|n| ids.iter().all(|id| same(*n, id)))
+        .count();
+    for (n, one) in loaded.iter_mut().enumerate() {
+        let own = tags[n].iter().find(|tag| {
+            let holders = tags.iter().filter(|others| others.contains(*tag));
+            holders.count() == 1
+        });
+        let rest: Vec<&str> = ids[n].split('-').skip(common).collect();
+        one.name = match (own, rest.is_empty()) {
+            (Some(tag), _) => tag.clone(),
+            (None, true) => ids[n].clone(),
+            (None, false) => rest.join("-"),
+        };
+    }
+    Ok(())
 }
 
 fn told(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {

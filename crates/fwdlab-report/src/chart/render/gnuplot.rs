@@ -189,7 +189,7 @@ impl Drawing {
             .rows
             .iter()
             .zip(1..)
-            .map(|(row, n)| format!("{} {n}", quoted(&name(row))));
+            .map(|(row, n)| format!("{} {n}", tick(&name(row))));
         let mut script = axis('x', &rows.axis);
         let ends = format!("set yrange [{}:0.4]\n", rows.rows.len() as f64 + 0.6);
         script += &ends;
@@ -197,15 +197,15 @@ impl Drawing {
             "set ytics ({})\n",
             rows_named.collect::<Vec<_>>().join(", ")
         );
-        script += "set key outside below\n";
+        script += "set key outside below\nset style textbox opaque noborder margins 0.2,0.2\n";
         let lines = rows.references.iter().enumerate();
         script.extend(lines.map(|(n, line)| {
             format!(
                 "set arrow from first {at}, graph 0 to first {at}, graph 1 nohead dt 2 lc rgb '#6a3d9a'\n\
-                 set label {words} at first {at}, graph {place} right offset -0.5,0 tc rgb '#6a3d9a'\n",
+                 set label {words} at first {at}, graph 1 right offset -0.5,{place} front boxed tc rgb '#6a3d9a'\n",
                 at = line.at,
                 words = quoted(&line.label),
-                place = 0.97 - 0.06 * n as f64,
+                place = -0.7 - n as f64,
             )
         }));
         script
@@ -284,7 +284,7 @@ fn axis(letter: char, axis: &Axis) -> String {
     let ticks = axis
         .ticks
         .iter()
-        .map(|(at, number)| format!("{} {at}", quoted(number)));
+        .map(|(at, number)| format!("{} {at}", tick(number)));
     let ticks: Vec<String> = ticks.collect();
     let scale = match axis.places {
         Places::Linear(_) => String::new(),
@@ -311,6 +311,11 @@ fn colour(tone: Tone) -> &'static str {
         Tone::LostByReceiver => "#f0e442",
         Tone::Unexplained => "#000000",
     }
+}
+
+/// The text of a mark at an axis, in which gnuplot looks for places of numbers.
+fn tick(text: &str) -> String {
+    quoted(&text.replace('%', "%%"))
 }
 
 /// A text in gnuplot's single quotes.

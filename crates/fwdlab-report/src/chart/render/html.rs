@@ -42,11 +42,7 @@ fn draw_rows(m: &mut Markup, rows: &Rows) {
     if !rows.legend.is_empty() {
         m.within("div", &[("class", "legend")], |m| {
             for (tone, words) in &rows.legend {
-                m.within("span", &[], |m| {
-                    let swatch = [("width", "22"), ("height", "12"), ("aria-hidden", "true")];
-                    m.within("svg", &swatch, |m| shapes::swatch(m, *tone));
-                    m.text(words);
-                });
+                named(m, words, |m| shapes::swatch(m, *tone));
             }
         });
     }
@@ -70,6 +66,15 @@ fn draw_rows(m: &mut Markup, rows: &Rows) {
             m.leaf("div", &[("class", "axis-title")], &rows.axis.title);
         };
         line(m, "line axis-line", |_| {}, axis, |_| {});
+    });
+}
+
+/// A mark with what it means.
+fn named(m: &mut Markup, words: &str, mark: impl FnOnce(&mut Markup)) {
+    m.within("span", &[], |m| {
+        let swatch = [("width", "22"), ("height", "12"), ("aria-hidden", "true")];
+        m.within("svg", &swatch, mark);
+        m.text(words);
     });
 }
 
@@ -141,9 +146,18 @@ fn line(
 fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
     let spoken = format!("{} The figures are in the table below.", chart.spoken());
     let height = format!("{}", curves.size.pixels() + NUMBERS);
-    m.within("div", &[("class", "graph")], |m| {
+    let is_beside = shapes::named_beside(curves);
+    let class = if is_beside { "graph" } else { "graph wide" };
+    m.within("div", &[("class", class)], |m| {
         if !chart.title.is_empty() {
             m.leaf("h3", &[], &chart.title);
+        }
+        if !is_beside {
+            m.within("div", &[("class", "legend")], |m| {
+                for (n, curve) in curves.curves.iter().enumerate() {
+                    named(m, &curve.name, |m| shapes::curve_swatch(m, n, curve));
+                }
+            });
         }
         m.leaf("div", &[("class", "up-title")], &curves.up.title);
         let attributes = [

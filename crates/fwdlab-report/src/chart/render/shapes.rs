@@ -11,6 +11,10 @@ use crate::markup::{Attributes, Markup};
 pub(super) const NUMBERS: f64 = 24.0;
 /// Names at the right end are so far apart at least.
 const NAME: f64 = 15.0;
+/// Characters that have room there; where a curve has a longer name, all names stand above the drawing.
+const BESIDE: usize = 11;
+/// With more curves too.
+const CURVES: usize = 12;
 /// Curves with more points have no marks.
 const MARKED: usize = 25;
 /// Curves with more points are drawn as the smallest and the largest of each of so many parts.
@@ -378,7 +382,38 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     for (n, curve) in curves.curves.iter().enumerate() {
         draw(m, curves, n, curve, width);
     }
-    names_at_the_end(m, curves);
+    if named_beside(curves) {
+        names_at_the_end(m, curves);
+    }
+}
+
+/// Do the names of curves stand where they end, not above?
+pub(super) fn named_beside(curves: &Curves) -> bool {
+    let all = &curves.curves;
+    all.len() <= CURVES && all.iter().all(|curve| curve.name.chars().count() <= BESIDE)
+}
+
+/// A curve as the list of names shows it, in 22 by 12 pixels.
+pub(super) fn curve_swatch(m: &mut Markup, n: usize, curve: &Curve) {
+    if curve.line != Line::None {
+        let class = match curve.line {
+            Line::Dashed => "curve dashed",
+            _ => "curve",
+        };
+        let line = [
+            ("class", style(n, class)),
+            ("x1", "1".to_owned()),
+            ("x2", "21".to_owned()),
+            ("y1", "6".to_owned()),
+            ("y2", "6".to_owned()),
+        ];
+        let line = line.each_ref().map(|(name, value)| (*name, value.as_str()));
+        m.shape("line", &line);
+    }
+    m.within("g", &[("transform", "translate(11 6)")], |m| {
+        let shape = POINTS[n % POINTS.len()];
+        m.shape("path", &[("class", &style(n, "mark")), ("d", shape)]);
+    });
 }
 
 /// Grid lines with their numbers.

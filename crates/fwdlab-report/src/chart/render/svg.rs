@@ -165,18 +165,26 @@ fn lines_of(row: &Row) -> Vec<(&'static str, String)> {
 }
 
 fn legend(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
-    if rows.legend.is_empty() {
+    let names = rows.legend.iter().map(|(_, words)| words.as_str());
+    named(m, &names.collect::<Vec<_>>(), top, |m, n| {
+        shapes::swatch(m, rows.legend[n].0)
+    })
+}
+
+/// Marks with what they mean, in as many lines as they need; `mark` draws the one with a number.
+fn named(m: &mut Markup, names: &[&str], top: f64, mark: impl Fn(&mut Markup, usize)) -> f64 {
+    if names.is_empty() {
         return top;
     }
     let (mut x, mut y) = (EDGE, top);
-    for (tone, words) in &rows.legend {
+    for (n, words) in names.iter().enumerate() {
         // letters of this size are some 6.6 pixels wide
         let wide = 46.0 + 6.6 * words.chars().count() as f64;
         if x + wide > WIDTH - EDGE && x > EDGE {
             x = EDGE;
             y += 18.0;
         }
-        part(m, (x, y), (22.0, 12.0), |m| shapes::swatch(m, *tone));
+        part(m, (x, y), (22.0, 12.0), |m| mark(m, n));
         text(m, (x + 27.0, y + 10.0), "", &shorten(words, 120));
         x += wide;
     }
@@ -184,19 +192,29 @@ fn legend(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
 }
 
 fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
+    let is_beside = shapes::named_beside(curves);
+    let top = match is_beside {
+        true => top,
+        false => {
+            let names: Vec<&str> = curves.curves.iter().map(|c| c.name.as_str()).collect();
+            named(m, &names, top + 6.0, |m, n| {
+                shapes::curve_swatch(m, n, &curves.curves[n])
+            })
+        }
+    };
+    let wide = if is_beside {
+        PLOT.1
+    } else {
+        WIDTH - EDGE - PLOT.0
+    };
     let y = top + 12.0;
     text(m, (EDGE, y), "", &curves.up.title);
     let y = y + 14.0;
     let height = curves.size.pixels();
-    part(m, (PLOT.0, y), (PLOT.1, height), |m| {
-        shapes::plot(m, curves, Some(PLOT.1))
+    part(m, (PLOT.0, y), (wide, height), |m| {
+        shapes::plot(m, curves, Some(wide))
     });
     let y = y + height + NUMBERS + LINE;
-    text(
-        m,
-        (PLOT.0 + PLOT.1 / 2.0, y),
-        "middle",
-        &curves.across.title,
-    );
+    text(m, (PLOT.0 + wide / 2.0, y), "middle", &curves.across.title);
     y + 4.0
 }

@@ -75,7 +75,7 @@ pub fn ramps<'a>(named: impl IntoIterator<Item = (String, &'a Outcome)>) -> Vec<
                 None => offered.push(own),
             }
         }
-        curves.push(Curve::new("offered at most", offered).dashed());
+        curves.push(Curve::new("offered", offered).dashed());
         let graph = Curves::new(Axis::time(&curves), Axis::rates(&curves), curves);
         charts.push(Chart::curves(
             "ramps-over-time",
