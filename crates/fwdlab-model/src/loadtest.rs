@@ -12,6 +12,9 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+/// The kind of a run that was made of such files, and its procedure.
+pub const KIND: &str = "loadtest";
+
 /// The share of lost frames above which the viewer calls a second failed, unless it is told another.
 pub const FAIL_THRESHOLD: f64 = 0.001;
 

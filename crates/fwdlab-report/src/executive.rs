@@ -81,7 +81,8 @@ fn cores(cases: &[TestCase]) -> Option<String> {
         found.first().copied()
     };
     let one = with(&|flows| flows == 1)?;
-    let many = with(&|flows| flows > 1);
+    let most = cases.iter().map(|case| case.case.stream.flows).max()?;
+    let many = with(&|flows| flows == most && flows > 1);
     let of = |case: &TestCase| {
         let (pps, half) = rate_of(case).unwrap_or_default();
         rate_with_interval(pps, half)
@@ -141,12 +142,8 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<String> {
         format!("line rate of {}", lines::words(link))
     });
     let sentence = |(label, share): &(String, f64)| match *share >= REACHED {
-        true => format!("{}: {of} reached", capital(label)),
-        false => format!(
-            "{}: {of} not reached, {} of it",
-            capital(label),
-            percent(*share)
-        ),
+        true => format!("{label}: {of} reached"),
+        false => format!("{}: {of} not reached, {} of it", label, percent(*share)),
     };
     if all.len() <= TOLD {
         return all.iter().map(sentence).collect();
@@ -195,7 +192,7 @@ fn energy(cases: &[TestCase]) -> Vec<String> {
         });
         let each: Vec<String> = each.collect();
         if !each.is_empty() && told.len() < TOLD {
-            let label = capital(&campaign::label(case, cases));
+            let label = campaign::label(case, cases);
             told.push(format!(
                 "{label}: a frame took {}, idle power included",
                 each.join(", ")

@@ -143,7 +143,7 @@ pub(crate) fn escaped(text: &str) -> String {
                 safe.push('\\');
                 safe.push(c);
             }
-            '\n' | '\r' => safe.push(' '),
+            c if c.is_control() => safe.push(' '),
             _ => safe.push(c),
         }
     }

@@ -4,6 +4,7 @@
 //! [`blocks`]; [`text`] is what a README shows.
 
 use fwdlab_model::import::ImportedCase;
+use fwdlab_model::test_case::CaseFigure;
 use fwdlab_stats::ministat::{MAX_SETS, MIN_VALUES, Model, Options, Report};
 
 use crate::chart::slug;
@@ -49,7 +50,9 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
             _ => format!("{} {name}", run.name),
         };
         for case in &run.summary.test_cases {
-            for figure in &case.figures {
+            // differences are what ministat finds, not what it is given
+            let is_value = |figure: &&CaseFigure| !figure.name.starts_with("difference");
+            for figure in case.figures.iter().filter(is_value) {
                 let unit = serde_json::to_value(figure.unit).unwrap_or_default();
                 let unit = unit.as_str().unwrap_or_default();
                 let title = format!("{}, {unit}: {}", figure.name, case.case.series());

@@ -2,7 +2,7 @@
 //!
 //! Every format uses these words, so that an empty cell never means two things. Start with [`State::of`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::{Found, Outcome, Unit};
 use fwdlab_model::test_case::TestCase;
 
 /// A DUT that forwards less than this share of its best rate when it is offered more is in livelock (RFC 2544 §26.3 and MLRsearch call it
@@ -53,12 +53,17 @@ impl State {
         }
     }
 
-    /// A figure with what is to be said beside it.
-    pub fn beside(self, figure: &str) -> String {
+    /// A figure with what is to be said beside it: rates have that, times and costs do not.
+    pub fn beside(self, unit: Unit, figure: &str) -> String {
         match self.words() {
-            Some(words) => format!("{figure}, {words}"),
-            None => figure.to_owned(),
+            Some(words) if unit == Unit::FramesPerSecond => format!("{figure}, {words}"),
+            _ => figure.to_owned(),
         }
+    }
+
+    /// What stands in place of a figure.
+    pub fn instead(self) -> &'static str {
+        self.words().unwrap_or("no result")
     }
 }
 

@@ -10,11 +10,11 @@ use crate::table::{shorten, wrap};
 
 /// Size of the picture and of its parts, in pixels.
 const WIDTH: f64 = 1000.0;
-const HOST: (f64, f64) = (240.0, 132.0);
+const HOST: (f64, f64) = (250.0, 136.0);
 const PORT: (f64, f64) = (64.0, 24.0);
 const TOP: f64 = 26.0;
 /// Characters of a line in a host, and of a link's name.
-const LINE: usize = 36;
+const LINE: usize = 27;
 const LINK: usize = 16;
 
 /// A host with what is said of it.

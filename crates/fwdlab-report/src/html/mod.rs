@@ -31,7 +31,7 @@ use crate::markup::Markup;
 use crate::ministat;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::run::Run;
+use crate::run::{Run, ramps};
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
@@ -105,7 +105,7 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     }
     head(m, info, summary, trials, rebuilds);
     in_short(m, info, summary);
-    results(m, info, summary);
+    results(m, run, is_alone);
     if is_alone {
         as_ministat(m, &[*run]);
     }
@@ -116,6 +116,16 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     noise(m, summary, trials);
     what_was_measured(m, info, summary, shown);
     every_trial(m, summary, trials, rebuilds);
+}
+
+/// Ramps with the same frames in one graph.
+fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
+    let together = ramps(runs);
+    if !together.is_empty() {
+        section(m, "Ramps", |m| {
+            m.within("figure", &[], |m| html::all(m, &together))
+        });
+    }
 }
 
 /// The blocks that ministat(1) prints of the values, each under its command.
@@ -549,7 +559,11 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
     });
 }
 
-fn results(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
+    let (info, summary) = (run.info, run.summary);
+    if is_alone {
+        overlaid(m, &[*run]);
+    }
     campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {

@@ -3,14 +3,15 @@
 //! Start with [`pages`].
 
 use super::{
-    Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, section, table,
+    Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, overlaid,
+    section, table,
 };
 use crate::chart::{self, html};
 use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
 use crate::executive;
 use crate::firewall;
 use crate::markdown::sentence_of;
-use crate::run::{Run, ramps};
+use crate::run::Run;
 use crate::words;
 
 /// With more runs each is folded.
@@ -52,12 +53,7 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     m.leaf("p", &[("class", "caution")], warning);
                 }
             });
-            let together = ramps(runs);
-            if !together.is_empty() {
-                section(m, "Ramps", |m| {
-                    m.within("figure", &[], |m| html::all(m, &together))
-                });
-            }
+            overlaid(m, runs);
             if let Some(outcome) = compared {
                 comparison(m, outcome);
             }

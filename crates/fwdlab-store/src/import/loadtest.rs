@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fwdlab_model::campaign::Case;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::loadtest::{Channel, LoadTest, LoadTestError, Performance, performance};
+use fwdlab_model::loadtest::{Channel, KIND, LoadTest, LoadTestError, Performance, performance};
 use fwdlab_model::outcome::{Better, Compliance, Edge, Found, Outcome, Ramp, Unit};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
@@ -24,8 +24,8 @@ use crate::files::file_name_of;
 use crate::id::RunId;
 use crate::run_dir::{RunWriter, publish};
 
-/// The kind of such a run, and its procedure.
-pub const KIND: &str = "loadtest";
+/// Characters of a title in an id.
+const LONGEST: usize = 40;
 
 /// The seconds of a load test, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -87,7 +87,7 @@ pub fn import(
         let id = RunId::free(
             options.runs,
             now,
-            &format!("{KIND}-{}", file_name_of(options.title)),
+            &format!("{KIND}-{}", in_id(options.title)),
             entropy,
         );
         let info = head(options, files, id.as_str(), now);
@@ -108,6 +108,18 @@ pub fn import(
     staged.finish(&info, &found, &render(&info, &found))?;
     let mut all = publish(options.runs, vec![staged]);
     all.pop().expect("one result per run")
+}
+
+/// A title as the end of an id: its letters and digits, the rest `-`.
+fn in_id(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut name = words.join("-").to_lowercase();
+    name.truncate(LONGEST);
+    match name.trim_end_matches('-') {
+        "" => "untitled".into(),
+        name => name.to_owned(),
+    }
 }
 
 fn head(options: &Options<'_>, files: &[File], id: &str, now: Timestamp) -> RunInfo {

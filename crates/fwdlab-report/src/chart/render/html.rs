@@ -8,6 +8,10 @@ use crate::chart::{Chart, Curves, Plot, Reference, Row, Rows, Size};
 use crate::markup::Markup;
 use crate::table::shorten;
 
+/// Rows that stay on one sheet of paper.
+const SHORT: usize = 8;
+/// With more rows the numbers stand above them too.
+const MANY: usize = 20;
 /// Characters of a name in a label; the table has all of it.
 const LABEL: usize = 70;
 
@@ -46,27 +50,35 @@ fn draw_rows(m: &mut Markup, rows: &Rows) {
             }
         });
     }
-    m.within("div", &[("class", "chart")], |m| {
+    // one that is longer may go on on the next sheet of paper
+    let class = match rows.rows.len() > SHORT {
+        true => "chart long",
+        false => "chart",
+    };
+    m.within("div", &[("class", class)], |m| {
+        // whoever reads the first rows of many does not see what is below the last
+        if rows.rows.len() > MANY {
+            line(m, "line axis-line", |_| {}, |m| numbers(m, rows), |_| {});
+        }
         for row in &rows.rows {
             draw_row(m, rows, row);
         }
         let axis = |m: &mut Markup| {
-            m.within(
-                "svg",
-                &[
-                    ("class", "row axis"),
-                    ("height", "22"),
-                    ("aria-hidden", "true"),
-                ],
-                |m| {
-                    shapes::numbers(m, &rows.axis);
-                },
-            );
+            numbers(m, rows);
             reference_names(m, rows, &rows.references);
             m.leaf("div", &[("class", "axis-title")], &rows.axis.title);
         };
         line(m, "line axis-line", |_| {}, axis, |_| {});
     });
+}
+
+fn numbers(m: &mut Markup, rows: &Rows) {
+    let attributes = [
+        ("class", "row axis"),
+        ("height", "22"),
+        ("aria-hidden", "true"),
+    ];
+    m.within("svg", &attributes, |m| shapes::numbers(m, &rows.axis));
 }
 
 /// A mark with what it means.

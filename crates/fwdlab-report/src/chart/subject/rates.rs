@@ -42,10 +42,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
             found.forwarding_rate_pps,
         ) {
             (true, _) => "does not forward".to_owned(),
-            (false, None) => State::of(case.case)
-                .words()
-                .unwrap_or("no result")
-                .to_owned(),
+            (false, None) => State::of(case.case).instead().to_owned(),
             (false, Some(pps)) => {
                 let value = rate_with_interval(pps, case.half_width);
                 match found.not_saturated {
@@ -129,7 +126,7 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
             match of(case) {
                 Some((median, values)) => Row {
                     label,
-                    value: State::of(case).beside(&campaign::value(unit, median)),
+                    value: State::of(case).beside(unit, &campaign::value(unit, median)),
                     marks: Row::of_values(
                         Some(median),
                         &values,
@@ -140,7 +137,7 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
                 },
                 None => Row {
                     label,
-                    value: State::of(case).words().unwrap_or("no result").to_owned(),
+                    value: State::of(case).instead().to_owned(),
                     ..Row::default()
                 },
             }
