@@ -341,4 +341,61 @@ mod tests {
         let none = performance(&test(&[(100.0, 90.0)]), Channel::One, 0.001);
         assert_eq!((none.max_ok_pps, none.max_pps), (0.0, 0.0));
     }
+
+    /// A test of a minute, both ways: one dips once and flattens, the other loses a little all the time.
+    fn golden() -> LoadTest {
+        let line_rate = 1_488_095.0;
+        let second = |n: u32| {
+            let at = f64::from(n);
+            let forth = 25_000.0 * at + f64::from(n * 7919 % 97) + 1.0;
+            let back = 20_000.0 * at + f64::from(n * 6353 % 89) + 1.0;
+            let flat = 1_150_000.0 + (at - 48.0) * 3000.0 + f64::from(n * 31 % 50);
+            let forth_received = match n {
+                20 => forth * 0.7,
+                _ => forth.min(flat),
+            };
+            let back_received = match n {
+                0..55 => back * (1.0 - 0.0008),
+                _ => back * (1.0 - 0.0011),
+            };
+            let port = |tx_pps: f64, rx_pps: f64| Port {
+                tx_pps,
+                rx_pps,
+                tx_util: 100.0 * tx_pps / line_rate,
+                rx_util: 100.0 * rx_pps / line_rate,
+                ..Port::default()
+            };
+            let ports = [
+                ("0".to_owned(), port(forth, back_received)),
+                ("1".to_owned(), port(back, forth_received)),
+            ];
+            (format!("{:.2}", at + 0.25), BTreeMap::from(ports))
+        };
+        LoadTest {
+            stats: Seconds((0..60).map(second).collect()),
+            ..test(&[])
+        }
+    }
+
+    /// The table of trex-loadtest-viz of that test, with three thresholds, as its arithmetic prints it when Ruby runs it.
+    #[test]
+    fn the_same_table_as_the_viewer() {
+        let table = [
+            (0.0001, "1.144 1.183 79.50%", "0.000 1.179 79.21%"),
+            (0.001, "1.144 1.183 79.50%", "1.099 1.179 79.21%"),
+            (0.01, "1.147 1.183 79.50%", "1.179 1.179 79.21%"),
+        ];
+        for (threshold, forth, back) in table {
+            for (channel, printed) in Channel::ALL.into_iter().zip([forth, back]) {
+                let found = performance(&golden(), channel, threshold);
+                let row = format!(
+                    "{:.3} {:.3} {:.2}%",
+                    found.max_ok_pps / 1e6,
+                    found.max_pps / 1e6,
+                    found.max_line_percent
+                );
+                assert_eq!(row, printed, "{channel} {threshold}");
+            }
+        }
+    }
 }
