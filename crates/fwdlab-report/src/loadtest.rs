@@ -22,6 +22,8 @@ const BESIDE: f64 = 20.0;
 pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
     let mut all: Vec<(String, LoadTest)> = Vec::new();
     let mut from: Vec<(String, String)> = Vec::new();
+    let cases = &run.summary.test_cases;
+    let is_only = cases.iter().map(|case| case.outcomes.len()).sum::<usize>() == 1;
     for case in &run.summary.test_cases {
         for outcome in &case.outcomes {
             let Found::Ramp(ramp) = &outcome.found else {
@@ -36,7 +38,8 @@ pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
                 Some(place) => place,
                 None => {
                     let name = match test.as_str() {
-                        "plain" => slug(&format!("{} {}", run.info.id, case.case.series())),
+                        "plain" if is_only => slug(run.name),
+                        "plain" => slug(&format!("{} {}", run.name, case.case.series())),
                         _ if channel.is_some() => slug(&test),
                         _ => slug(&format!("{test} {}", case.case.series())),
                     };

@@ -52,7 +52,7 @@ pub struct Report {
 pub enum Format {
     /// One page that needs nothing else
     Html,
-    /// What the terminal showed
+    /// What the terminal showed, with charts in characters
     Text,
     /// For a repository; in a directory with its charts beside it
     Markdown,
@@ -285,7 +285,7 @@ impl Made {
         Ok(match format {
             Format::Html => one("report.html", self.page(&runs, loaded)),
             Format::Text => {
-                let all = runs.iter().map(|run| text::quick(run.info, run.summary));
+                let all = runs.iter().map(text::with_charts);
                 one("report.txt", all.collect::<Vec<_>>().join("\n\n"))
             }
             Format::Markdown if has_directory => {

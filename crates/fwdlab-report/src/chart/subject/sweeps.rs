@@ -7,6 +7,9 @@ use fwdlab_model::outcome::{Cost, Found, Outcome};
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
 use crate::procedures::frames;
 
+/// Places of a bent line.
+const STEPS: u32 = 40;
+
 /// What configurations cost beside the reference over the values of a parameter, and the line through it.
 pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut parameter, mut costs) = (String::new(), Vec::new());
@@ -57,6 +60,7 @@ pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
         let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
         costs.push(Curve::new(frames(outcome), of_frame.collect()));
         if let Some(line) = found.cost.as_ref().and_then(|cost| fitted(cost, &points)) {
+            rates.push(Curve::new("at that cost", rates_of(&line, &points)).dashed());
             costs.push(Curve::new("fitted", line).dashed());
         }
         rates.push(Curve::new(frames(outcome), points));
@@ -99,6 +103,23 @@ fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     Some(ends.map(|value| (value, frame_ns + unit_ns * value)).into())
 }
 
+/// The same line as rates: what came out if every unit cost the same. At the values that were measured and between them, for it is bent.
+fn rates_of(line: &[(f64, f64)], points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let [(first, low), .., (last, high)] = line else {
+        return Vec::new();
+    };
+    let slope = (high - low) / (last - first).max(f64::MIN_POSITIVE);
+    let cost = |value: f64| low + slope * (value - first);
+    let even = (0..=STEPS).map(|n| first + (last - first) * f64::from(n) / f64::from(STEPS));
+    let mut all: Vec<f64> = even.chain(points.iter().map(|(value, _)| *value)).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let rates = all.into_iter().map(|value| (value, 1e9 / cost(value)));
+    rates
+        .filter(|(_, pps)| pps.is_finite() && *pps > 0.0)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +148,12 @@ mod tests {
         }
         let line = fitted(&cost, &points).unwrap();
         assert_eq!(line, [points[0], points[4]]);
+        // and a bent one of rates, which meets what was measured
+        let rates = rates_of(&line, &points);
+        for (value, cost) in &points {
+            let (_, pps) = rates.iter().find(|(own, _)| own == value).unwrap();
+            assert!((pps * cost / 1e9 - 1.0).abs() < 1e-9);
+        }
+        assert!(rates.windows(2).all(|pair| pair[0].1 > pair[1].1));
     }
 }
