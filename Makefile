@@ -8,7 +8,7 @@ FWDLAB := $(TARGET)/release/fwdlab
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test bench build bootstrap clean-beds
+.PHONY: help quick dist test bench build bootstrap clean-beds
 
 help:
 	@echo 'make quick        build, then measure how fast this machine forwards packets (about a minute)'
@@ -16,6 +16,7 @@ help:
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         all checks and tests; tests that need root are skipped without it'
 	@echo 'make build        build target/release/fwdlab only'
+	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
 	@echo 'make bootstrap    install the system packages that the build needs, if any are missing'
@@ -49,6 +50,9 @@ bench:
 	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) bench --workspace --no-run; fi
 	@$(CARGO) bench --workspace --exclude fwdlab-engine
 	@scripts/cargo --root bench --package fwdlab-engine --bench veth -- $(ARGS)
+
+dist: bootstrap
+	@scripts/dist $(ARGS)
 
 clean-beds: build
 	@$(FWDLAB) bed down

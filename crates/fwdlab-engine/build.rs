@@ -26,13 +26,24 @@ fn main() {
 
 fn compile(source: &Path, object: &Path) {
     let clang = std::env::var("FWDLAB_CLANG").unwrap_or_else(|_| "clang".into());
-    // <asm/types.h> lives in the multiarch directory, which clang does not search for the bpf target
-    let machine = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
+    // <asm/types.h> lives in the multiarch directory, which clang does not search for the bpf target. It is the same for all our targets:
+    // when the program is built for another machine, this one's does
+    let of = |name: &str| {
+        let triple = std::env::var(name).expect("cargo sets the target and the host");
+        let machine = triple.split('-').next().unwrap_or_default().to_owned();
+        format!("/usr/include/{machine}-linux-gnu")
+    };
+    let (target, host) = (of("TARGET"), of("HOST"));
+    let include = if Path::new(&target).is_dir() {
+        target
+    } else {
+        host
+    };
     let status = Command::new(&clang)
         .args([
             "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3",
         ])
-        .arg(format!("-I/usr/include/{machine}-linux-gnu"))
+        .arg(format!("-I{include}"))
         .arg("-c")
         .arg(source)
         .arg("-o")

@@ -32,7 +32,7 @@ pub(crate) fn prepare_interrupts() {
 pub(crate) fn interrupt<T>(thread: &JoinHandle<T>) {
     // SAFETY: the handle is not joined yet, so the thread id is still valid.
     unsafe {
-        libc::pthread_kill(thread.as_pthread_t(), interrupt_signal());
+        libc::pthread_kill(thread.as_pthread_t() as libc::pthread_t, interrupt_signal());
     }
 }
 
@@ -41,11 +41,11 @@ pub(crate) fn interrupt<T>(thread: &JoinHandle<T>) {
 /// # Errors
 /// EPERM without CAP_SYS_NICE.
 pub fn become_real_time() -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: 1 };
+    // The kernel's `struct sched_param`, and its own call: musl's function only says that it does nothing.
+    let priority: libc::c_int = 1;
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: 0 is the calling thread; the parameter outlives the call.
-    let result = unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter)
-    };
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &priority) };
     if result == 0 {
         Ok(())
     } else {

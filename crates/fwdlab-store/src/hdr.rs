@@ -5,16 +5,23 @@
 
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use fwdlab_model::latency::Bucket;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::interval_log::{
+    IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
+};
+use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
 /// Digits that are told apart.
 const DIGITS: u8 = 3;
 
 /// The largest time that is told from larger ones: some 18 minutes.
 const LARGEST_NS: u64 = (1 << 40) - 1;
+
+/// Points of a curve for every halving of what is left above.
+const TICKS_PER_HALF: u32 = 5;
 
 /// Latencies of a stream in a part of a trial.
 #[derive(Debug, Clone)]
@@ -67,9 +74,54 @@ pub fn log(about: &str, begin: SystemTime, intervals: &[Interval<'_>]) -> String
     String::from_utf8(text).expect("the log is base 64 and numbers, and what was text before")
 }
 
+/// The curve of a log: percentiles of all its frames, whatever their stream, and the latency in nanoseconds that so many of them did not
+/// exceed. Denser towards 100, as plots of such curves are. None where it is no such log.
+pub fn percentiles(log: &str) -> Option<Vec<(f64, u64)>> {
+    let mut all = Histogram::<u64>::new_with_bounds(1, LARGEST_NS, DIGITS).ok()?;
+    for entry in IntervalLogIterator::new(log.as_bytes()) {
+        let LogEntry::Interval(interval) = entry.ok()? else {
+            continue;
+        };
+        // a stream with a name is part of the one without, or there is only one
+        let bytes = BASE64.decode(interval.encoded_histogram()).ok()?;
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+        if interval.tag().is_none() || all.is_empty() {
+            all.add(&read).ok()?;
+        }
+    }
+    let points = all.iter_quantiles(TICKS_PER_HALF);
+    Some(
+        points
+            .map(|at| (at.quantile_iterated_to() * 100.0, at.value_iterated_to()))
+            .collect(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_curve_is_read_back() {
+        let bucket = |high, count| Bucket {
+            low: high,
+            high,
+            count,
+        };
+        let interval = Interval {
+            tag: None,
+            start: Duration::ZERO,
+            duration: Duration::from_secs(1),
+            latencies: &[bucket(1000, 900), bucket(2000, 99), bucket(8000, 1)],
+        };
+        let log = log("test", SystemTime::UNIX_EPOCH, &[interval]);
+        let curve = percentiles(&log).unwrap();
+        let at = |wanted: f64| curve.iter().find(|(p, _)| *p >= wanted).unwrap().1;
+        assert_eq!((at(50.0), at(90.1)), (1000, 2000));
+        // the bucket of 8000 ns ends a little above it, to three digits
+        assert!((8000..8008).contains(&at(100.0)), "{}", at(100.0));
+        assert_eq!(percentiles("nonsense"), None);
+    }
 
     #[test]
     fn text_of_others_does_not_break_lines() {

@@ -23,7 +23,9 @@ const TABLE: [(&str, &[&str]); 11] = [
     ("lab", &["model", "engine", "measure", "store"]),
     (
         "serve",
-        &["model", "packet", "engine", "lab", "store", "report"],
+        &[
+            "model", "packet", "stats", "engine", "lab", "store", "report",
+        ],
     ),
     (
         "fwdlab",

@@ -17,6 +17,7 @@ const STATS_HEADER: usize = 12;
 const LINK_64: u16 = 1;
 const NLM_F_REQUEST: u16 = 1;
 const RTM_NEWSTATS: u16 = 92;
+const RTM_GETSTATS: u16 = 94;
 
 /// An open question to the kernel.
 pub(super) struct LinkStats {
@@ -54,7 +55,7 @@ impl LinkStats {
 fn request(interface: u32) -> [u8; HEADER + STATS_HEADER] {
     let mut bytes = [0; HEADER + STATS_HEADER];
     bytes[0..4].copy_from_slice(&((HEADER + STATS_HEADER) as u32).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&libc::RTM_GETSTATS.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&RTM_GETSTATS.to_ne_bytes());
     bytes[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     bytes[HEADER + 4..HEADER + 8].copy_from_slice(&interface.to_ne_bytes());
     bytes[HEADER + 8..HEADER + 12].copy_from_slice(&u32::from(LINK_64).to_ne_bytes());

@@ -43,7 +43,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Results",
         &[
-            "runs", "report", "compare", "ministat", "import", "rate", "schema",
+            "runs", "report", "compare", "serve", "ministat", "import", "rate", "schema",
         ],
     ),
     ("Hosts and files", &["doctor", "new", "bed", "image"]),
@@ -438,6 +438,24 @@ const MORE: &[More] = &[
             ),
         ],
         codes: &[Code::Preflight, Code::NotValid],
+    },
+    More {
+        command: "serve",
+        examples: &[
+            (
+                "fwdlab serve",
+                "this machine's runs, at http://127.0.0.1:8080",
+            ),
+            (
+                "fwdlab serve --token-file ~/.fwdlab-token rack1/runs",
+                "other runs; browsers stay known when it starts again",
+            ),
+            (
+                "fwdlab serve --listen 0.0.0.0:8443",
+                "for other machines: with TLS, and with the token only",
+            ),
+        ],
+        codes: &[],
     },
     More {
         command: "ministat",

@@ -41,6 +41,7 @@ mod runs;
 mod schema;
 mod selftest;
 mod send;
+mod serve;
 mod session;
 mod soak;
 mod steer;
@@ -167,6 +168,7 @@ enum Command {
     /// Import published measurements as stored runs, and audit them
     #[command(subcommand, infer_subcommands = true)]
     Import(import::Import),
+    Serve(serve::Serve),
     Ministat(ministat::Ministat),
     /// List and show traffic profiles and their frames
     #[command(subcommand, infer_subcommands = true)]
@@ -260,6 +262,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Bed(bed) => bed.run(&global),
         Command::Image(image) => image.run(&global),
         Command::Import(import) => import.run(&global),
+        Command::Serve(serve) => serve.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
         Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),

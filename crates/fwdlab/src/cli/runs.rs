@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::exact::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
-use fwdlab_report::html::{CaseProfile, Counted};
+use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
 use fwdlab_stats::ministat::Model;
@@ -400,6 +400,21 @@ fn show(
         output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
+}
+
+/// The page of a stored run, if it has a result.
+pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
+    let mut info = run.info.clone();
+    info.state = run.state;
+    let profiles = profiles(run);
+    Some(fwdlab_report::html::page(
+        &info,
+        run.summary.as_ref()?,
+        &run.trials,
+        &run.rebuilds,
+        &profiles,
+        ShownFacts::Brief,
+    ))
 }
 
 /// What people said of the run.

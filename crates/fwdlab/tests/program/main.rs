@@ -19,6 +19,7 @@ mod computers;
 mod configuration;
 mod conservation;
 mod console;
+mod dashboard;
 mod disk;
 mod doctor;
 mod engines;

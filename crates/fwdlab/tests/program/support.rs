@@ -338,6 +338,10 @@ impl Started {
         self.child.try_wait().unwrap().is_some()
     }
 
+    pub fn out(&self) -> String {
+        fs::read_to_string(&self.out).unwrap()
+    }
+
     pub fn err(&self) -> String {
         fs::read_to_string(&self.err).unwrap()
     }

@@ -1,0 +1,109 @@
+//! `/api/compare?run=A&run=B`: any two or more runs, in numbers and as ministat prints them.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use fwdlab_model::series::FORWARDING_RATE;
+use fwdlab_report::compare::{self, Options, Source, TestChoice};
+use fwdlab_stats::Confidence;
+use serde_json::json;
+
+use super::{apart, directory, json};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// So many runs are compared at once.
+const MOST: usize = 20;
+
+/// The words of a query, decoded, in order.
+pub fn pairs(query: Option<&str>) -> Vec<(String, String)> {
+    let uri = format!("/?{}", query.unwrap_or_default());
+    let parsed = uri.parse::<axum::http::Uri>().ok();
+    let parsed = parsed
+        .and_then(|uri| axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
+    parsed.map(|query| query.0).unwrap_or_default()
+}
+
+/// The series of runs.
+pub fn sources(shared: &Shared, ids: &[String]) -> Result<Vec<Source>, Refusal> {
+    let one = |id: &String| {
+        let run = fwdlab_store::load(&directory(shared, id)?)?;
+        let name = id.clone();
+        let series = run.series();
+        Ok(Source { name, series })
+    };
+    ids.iter().map(one).collect()
+}
+
+/// All metrics of them, those that every run has first.
+pub fn metrics(sources: &[Source]) -> Vec<String> {
+    let mut all: Vec<String> = vec![];
+    for series in sources.iter().flat_map(|source| &source.series) {
+        if !all.contains(&series.metric) {
+            all.push(series.metric.clone());
+        }
+    }
+    let has = |source: &Source, metric: &String| source.series.iter().any(|s| s.metric == *metric);
+    let rank = |metric: &String| {
+        let everywhere = sources.iter().all(|source| has(source, metric));
+        (!everywhere, *metric != FORWARDING_RATE)
+    };
+    all.sort_by_key(rank);
+    all
+}
+
+/// How runs are compared where nobody says more.
+pub fn options(shared: &Shared, metric: String) -> Options {
+    Options {
+        metric,
+        by: None,
+        rows: None,
+        filters: Vec::new(),
+        baseline: None,
+        test: TestChoice::Auto,
+        paired: false,
+        allowance: shared.allowance,
+        confidence: Confidence::P95,
+        equivalence_percent: None,
+    }
+}
+
+/// Answers.
+pub async fn compare(
+    State(shared): State<Arc<Shared>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let query = pairs(query.as_deref());
+    let of = |key: &str| query.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+    let ids = query.iter().filter(|(key, _)| key == "run");
+    let ids: Vec<String> = ids.map(|(_, id)| id.clone()).collect();
+    let (metric, by) = (of("metric"), of("by"));
+    if ids.is_empty() || ids.len() > MOST {
+        return Err(Refusal::wrong(format!(
+            "name 1 to {MOST} runs: ?run=A&run=B"
+        )));
+    }
+    apart(move || {
+        let sources = sources(&shared, &ids)?;
+        let metrics = metrics(&sources);
+        let metric = metric.filter(|metric| !metric.is_empty());
+        let metric = metric.or_else(|| metrics.first().cloned());
+        let metric = metric.ok_or_else(|| Refusal::missing("these runs have no figures"))?;
+        let options = Options {
+            by: by.filter(|by| !by.is_empty()),
+            ..options(&shared, metric)
+        };
+        let outcome = compare::compare(&sources, &options)
+            .map_err(|error| Refusal::wrong(error.to_string()))?;
+        let ministat = compare::ministat(&outcome, fwdlab_stats::ministat::Model::default());
+        let ministat = ministat.map(|text| String::from_utf8_lossy(&text).into_owned());
+        json(&json!({
+            "outcome": outcome,
+            "metrics": metrics,
+            "text": compare::text(&outcome, &[], false),
+            "ministat": ministat.unwrap_or_else(|error| error.to_string()),
+        }))
+    })
+    .await
+}

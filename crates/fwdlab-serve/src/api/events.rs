@@ -1,0 +1,141 @@
+//! `/api/runs/ID/events`: what happened, from the first event on, and what happens, as server-sent events.
+//!
+//! The id of an event is where its line ends in the journal: who comes back with `Last-Event-ID`, or asks for `?after=`, goes on from
+//! there, whether or not it is the same server. For each who follows, a few events are in memory at a time: who reads slowly is waited
+//! for. The last of it is an event `end`, after which nothing more will come.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event as Sent, KeepAlive};
+use axum::response::{IntoResponse, Response, Sse};
+use futures_core::Stream;
+use fwdlab_model::event::{Event, EventKind};
+use fwdlab_store::{Followed, Follower};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::run::shorten;
+use super::{apart, directory};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// Events that wait for one who reads slowly.
+const WAITING: usize = 32;
+
+/// How often a journal is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where to begin.
+#[derive(Debug, Deserialize)]
+pub struct From {
+    after: Option<u64>,
+}
+
+/// Answers.
+pub async fn follow(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    Query(from): Query<From>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let permit = shared.following.clone().try_acquire_owned().map_err(|_| {
+        let why = "too many browsers follow runs of this server; close some";
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into())
+    })?;
+    let last = headers.get("last-event-id").and_then(|v| v.to_str().ok());
+    let last = last.and_then(|last| last.parse().ok());
+    let after = last.or(from.after).unwrap_or(0);
+    let dir = directory(&shared, &id)?;
+    let follower = apart(move || open(&dir, after)).await?;
+    let (send, receive) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        let _permit = permit;
+        feed(follower, send).await;
+    });
+    let events = Sse::new(Events(receive)).keep_alive(KeepAlive::default());
+    Ok(events.into_response())
+}
+
+/// A place that is no longer there is of another journal: then it begins anew.
+fn open(dir: &std::path::Path, after: u64) -> Result<Follower, Refusal> {
+    let length = std::fs::metadata(dir.join("events.jsonl")).map_or(0, |file| file.len());
+    let after = if after > length { 0 } else { after };
+    Ok(Follower::from(dir, after)?)
+}
+
+async fn feed(mut follower: Follower, send: mpsc::Sender<Sent>) {
+    loop {
+        let looked = tokio::task::spawn_blocking(move || {
+            let running = follower.is_running();
+            let events = follower.poll();
+            (follower, running, events)
+        });
+        let Ok((back, running, events)) = looked.await else {
+            return;
+        };
+        follower = back;
+        let Ok(events) = events else {
+            // the run was removed
+            let _ = send.send(end()).await;
+            return;
+        };
+        let is_empty = events.is_empty();
+        for event in events {
+            let Some(event) = sent(event) else { continue };
+            if send.send(event).await.is_err() {
+                return;
+            }
+        }
+        if is_empty {
+            if !running.unwrap_or(false) {
+                let _ = send.send(end()).await;
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = send.closed() => return,
+            }
+        }
+    }
+}
+
+fn end() -> Sent {
+    Sent::default().event("end").data("{}")
+}
+
+fn sent(followed: Followed) -> Option<Sent> {
+    let Followed { end, event } = followed;
+    let event = brief(event);
+    let text = serde_json::to_string(&event).ok()?;
+    Some(Sent::default().id(end.to_string()).data(text))
+}
+
+/// What pages show of an event.
+fn brief(mut event: Event) -> Event {
+    match &mut event.kind {
+        EventKind::RunStarted { info, .. } | EventKind::RunResumed { info, .. } => {
+            info.facts.kernel_command_line = None;
+        }
+        EventKind::BedReady { facts } => facts.kernel_command_line = None,
+        EventKind::TrialFinished { record } => shorten(record),
+        _ => {}
+    }
+    event
+}
+
+/// The events of one who follows.
+pub struct Events(mpsc::Receiver<Sent>);
+
+impl Stream for Events {
+    type Item = Result<Sent, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|event| event.map(Ok))
+    }
+}

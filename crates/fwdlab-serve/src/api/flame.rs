@@ -1,0 +1,74 @@
+//! `/api/runs/ID/flame`: samples or instructions by call path, as folded stacks, from which the page draws flame graphs.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use fwdlab_store::StoredRun;
+use serde::{Deserialize, Serialize};
+
+use super::{apart, directory};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// The files of call paths that a run may keep, and of what they are.
+const FILES: [(&str, &str); 3] = [
+    ("samples", "perf.folded"),
+    ("through", "through.folded"),
+    ("past", "past.folded"),
+];
+
+/// A file of more is shown by no browser.
+const CAP_BYTES: u64 = 32 << 20;
+
+/// One that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flame {
+    /// Name of the test case.
+    case: String,
+    /// Number of the boot; 0: an iteration of its own.
+    #[serde(default)]
+    boot: u32,
+    /// `samples`, `through`, `past`.
+    of: String,
+}
+
+/// Those of a run.
+pub fn there_are(run: &StoredRun) -> Vec<Flame> {
+    let cases = run.summary.iter().flat_map(|summary| &summary.test_cases);
+    let sampled = cases.map(|case| (case.test_case.clone(), 0));
+    let boots = run.boots.iter().map(|b| (b.test_case.clone(), b.boot));
+    let mut found = Vec::new();
+    for (case, boot) in sampled.chain(boots) {
+        for (of, file) in FILES {
+            if run.raw_path(&case, boot, file).is_file() {
+                let (case, of) = (case.clone(), of.to_owned());
+                found.push(Flame { case, boot, of });
+            }
+        }
+    }
+    found
+}
+
+/// Answers.
+pub async fn stacks(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Flame>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let run = fwdlab_store::load(&directory(&shared, &id)?)?;
+        // only what is listed: the name of a test case becomes a path
+        let is_there = there_are(&run).contains(&wanted);
+        let file = FILES.iter().find(|(of, _)| *of == wanted.of);
+        let missing = || Refusal::missing("this run has no such profile");
+        let (_, file) = file.filter(|_| is_there).ok_or_else(missing)?;
+        let path = run.raw_path(&wanted.case, wanted.boot, file);
+        let is_small = path.metadata().is_ok_and(|file| file.len() <= CAP_BYTES);
+        let text = is_small.then(|| std::fs::read_to_string(path).ok());
+        let text = text.flatten().ok_or_else(missing)?;
+        Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+    })
+    .await
+}

@@ -1,0 +1,56 @@
+//! What is answered about runs: one file each. This one holds what they share.
+
+pub mod beds;
+pub mod compare;
+pub mod events;
+pub mod flame;
+pub mod latency;
+pub mod run;
+pub mod runs;
+pub mod steer;
+pub mod trend;
+
+use std::path::{Path, PathBuf};
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// Does work that reads files where it holds nobody up.
+pub async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| {
+        Err(Refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "this request ended in a panic, which is a bug; the server goes on".into(),
+        ))
+    })
+}
+
+/// A value as JSON.
+pub fn json(value: &impl Serialize) -> Result<Response, Refusal> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// The directory of the run with this id: a directory directly below that of all runs, and never anything else.
+pub fn directory(shared: &Shared, id: &str) -> Result<PathBuf, Refusal> {
+    let missing = || Refusal::missing("there is no such run");
+    let is_name = !id.is_empty()
+        && !id.starts_with('.')
+        && !id.contains(['/', '\\', '\0'])
+        && Path::new(id).components().count() == 1;
+    let path = shared.runs.join(id);
+    let is_run = || path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    match is_name && is_run() && path.join("run.json").is_file() {
+        true => Ok(path),
+        false => Err(missing()),
+    }
+}

@@ -1,0 +1,90 @@
+//! `/api/runs/ID`: a run with its result and its trials; and its report, one page.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use fwdlab_model::result::TrialRecord;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{apart, directory, flame, json};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// A report carries its style in itself, and no script.
+const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'; sandbox allow-popups";
+
+#[derive(Serialize)]
+struct Latency<'a> {
+    test_case: &'a str,
+    trial: u32,
+    offered_load_pps: f64,
+}
+
+/// Answers with the run.
+pub async fn show(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let mut run = fwdlab_store::load(&directory(&shared, &id)?)?;
+        run.info.state = run.state;
+        // it may name disks, hosts and keys
+        run.info.facts.kernel_command_line = None;
+        let latencies: Vec<Latency<'_>> = run
+            .trials
+            .iter()
+            .filter(|trial| {
+                trial
+                    .asked
+                    .as_ref()
+                    .is_some_and(|a| a.latency_log.is_some())
+            })
+            .map(|trial| Latency {
+                test_case: &trial.test_case,
+                trial: trial.trial,
+                offered_load_pps: trial.offered_load_pps,
+            })
+            .collect();
+        let mut trials = run.trials.clone();
+        trials.iter_mut().for_each(shorten);
+        json(&json!({
+            "info": run.info,
+            "problems": run.problems,
+            "labels": fwdlab_store::labels(&run.path).unwrap_or_default(),
+            "summary": run.summary,
+            "trials": trials,
+            "flames": flame::there_are(&run),
+            "latencies": latencies,
+        }))
+    })
+    .await
+}
+
+/// Leaves out of a trial what no page shows and most of its bytes are.
+pub fn shorten(trial: &mut TrialRecord) {
+    trial.probes.clear();
+    trial.apart.clear();
+    trial.counters = fwdlab_model::loss::Counters::default();
+}
+
+/// Answers with the report.
+pub async fn report(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let run = fwdlab_store::load(&directory(&shared, &id)?)?;
+        let page = (shared.report)(&run)
+            .ok_or_else(|| Refusal::missing("this run has no result yet, and so no report"))?;
+        let headers = [
+            (CONTENT_TYPE, "text/html; charset=utf-8"),
+            (CONTENT_SECURITY_POLICY, REPORT),
+        ];
+        Ok((headers, page).into_response())
+    })
+    .await
+}

@@ -1,0 +1,181 @@
+//! `/api/runs`: which runs there are, newest first, those that a filter keeps.
+
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use fwdlab_model::result::{RunInfo, RunState};
+use fwdlab_store::RunEntry;
+use serde::{Deserialize, Serialize};
+
+use super::{apart, json};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// What is asked.
+#[derive(Debug, Default, Deserialize)]
+pub struct Wanted {
+    /// Words and `key:value`, all of which must be true; a `*` stands for anything.
+    #[serde(default)]
+    q: String,
+}
+
+/// One run of the list.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    id: String,
+    kind: String,
+    name: String,
+    bed: String,
+    state: Option<RunState>,
+    started_at: String,
+    finished_at: Option<String>,
+    test_cases: usize,
+    configurations: Vec<String>,
+    sizes: Vec<String>,
+    result: String,
+    problem: Option<String>,
+    tags: Vec<String>,
+    note: Option<String>,
+}
+
+/// Answers.
+pub async fn list(
+    State(shared): State<Arc<Shared>>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let all = fwdlab_store::list(&shared.runs)?;
+        let lines = all.into_iter().map(line);
+        let terms: Vec<&str> = wanted.q.split_whitespace().collect();
+        let lines: Vec<Line> = lines
+            .filter(|line| terms.iter().all(|term| keeps(line, term)))
+            .collect();
+        json(&lines)
+    })
+    .await
+}
+
+/// Where it was measured, in a word: the test bed that was named, or the machine.
+pub fn bed(info: &RunInfo) -> String {
+    let named = info.parameters.get("bed").and_then(|bed| bed.as_str());
+    let of_host = || match info.facts.is_simulated() {
+        true => "simulated".to_owned(),
+        false => "this machine".to_owned(),
+    };
+    named.map_or_else(of_host, str::to_owned)
+}
+
+fn line(entry: RunEntry) -> Line {
+    let info = entry.info.as_ref();
+    let cases = entry.summary.iter().flat_map(|s| &s.test_cases);
+    let mut configurations: Vec<String> = Vec::new();
+    let mut sizes: Vec<String> = Vec::new();
+    for case in cases.clone() {
+        let size = case.case.stream.frame_size_bytes.to_string();
+        let configuration = case.case.configuration.clone();
+        if !configurations.contains(&configuration) {
+            configurations.push(configuration);
+        }
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    let name = info.and_then(|info| {
+        let mut named = ["campaign", "set", "configuration"].iter();
+        named.find_map(|key| Some(info.parameters.get(*key)?.as_str()?.to_owned()))
+    });
+    let error = info.and_then(|info| info.error.clone());
+    Line {
+        kind: info.map(|info| info.kind.clone()).unwrap_or_default(),
+        name: name.unwrap_or_default(),
+        bed: info.map(bed).unwrap_or_default(),
+        state: entry.state,
+        started_at: info.map(|i| i.started_at.clone()).unwrap_or_default(),
+        finished_at: info.and_then(|info| info.finished_at.clone()),
+        test_cases: cases.count(),
+        configurations,
+        sizes,
+        result: (entry.summary.as_ref()).map_or_else(String::new, fwdlab_report::listing::result),
+        problem: error.or_else(|| entry.problems.first().cloned()),
+        tags: entry.labels.tags.into_iter().collect(),
+        note: entry.labels.note,
+        id: entry.id,
+    }
+}
+
+fn keeps(line: &Line, term: &str) -> bool {
+    let (negated, term) = match term.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, term),
+    };
+    let state = line.state.map(|s| format!("{s:?}").to_lowercase());
+    let state = state.unwrap_or_else(|| "damaged".into());
+    let any = |values: &[String], globs: &str| {
+        globs.split(',').any(|glob| {
+            let glob = glob.to_lowercase();
+            values.iter().any(|one| is_like(&one.to_lowercase(), &glob))
+        })
+    };
+    let one = |value: &str, glob: &str| any(&[value.to_owned()], glob);
+    let found = match term.split_once(':') {
+        Some(("kind", globs)) => one(&line.kind, globs),
+        Some(("state", globs)) => one(&state, globs),
+        Some(("bed", globs)) => one(&line.bed, globs),
+        Some(("id", globs)) => one(&line.id, globs),
+        Some(("tag", globs)) => any(&line.tags, globs),
+        Some(("size", globs)) => any(&line.sizes, globs),
+        Some(("configuration" | "config-set", globs)) => any(&line.configurations, globs),
+        _ => {
+            let glob = format!("*{term}*");
+            one(&line.id, &glob)
+                || one(&line.name, &glob)
+                || one(&line.kind, &glob)
+                || one(&state, &glob)
+                || one(&line.bed, &glob)
+                || any(&line.tags, &glob)
+                || any(&line.configurations, &glob)
+        }
+    };
+    found != negated
+}
+
+/// Matches a text with `*` in the pattern for any characters; it takes time in proportion to both.
+fn is_like(text: &str, glob: &str) -> bool {
+    let mut parts = glob.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (text, glob, expect) in [
+            ("nft-sets", "nft-*", true),
+            ("nft-sets", "*sets", true),
+            ("nft-sets", "n*t*s", true),
+            ("nft-sets", "nft", false),
+            ("nft", "nft", true),
+            ("ab", "ab*b", false),
+            ("", "*", true),
+        ] {
+            assert_eq!(is_like(text, glob), expect, "{text} {glob}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `/api/runs/ID/steer`: asks a run to pause, go on, skip a test case or stop. The run answers in its journal.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use fwdlab_model::event::Request;
+use serde::Deserialize;
+
+use super::{apart, directory};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+#[derive(Deserialize)]
+struct Asked {
+    request: Request,
+}
+
+/// Asks.
+pub async fn steer(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    body: String,
+) -> Result<StatusCode, Refusal> {
+    let asked: Asked = serde_json::from_str(&body).map_err(|_| {
+        Refusal::wrong(r#"say what to do: {"request": "pause"}, resume, skip or stop"#)
+    })?;
+    apart(move || {
+        fwdlab_store::request(&directory(&shared, &id)?, asked.request)?;
+        Ok(StatusCode::ACCEPTED)
+    })
+    .await
+}

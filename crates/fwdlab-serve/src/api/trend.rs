@@ -1,0 +1,133 @@
+//! `/api/trend`: a figure over runs, with the places where it changed and what was different there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use fwdlab_model::result::RunInfo;
+use fwdlab_report::compare;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::compare::{metrics, options, sources};
+use super::{apart, json};
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// So many runs are on one chart, the latest ones.
+const MOST: usize = 200;
+
+/// What is asked.
+#[derive(Debug, Default, Deserialize)]
+pub struct Wanted {
+    /// Only runs whose campaign, or kind where they have none, is this.
+    #[serde(default)]
+    of: String,
+    #[serde(default)]
+    metric: String,
+}
+
+#[derive(Serialize)]
+struct Point {
+    run: String,
+    started_at: String,
+    /// What can differ between runs, in words.
+    facts: BTreeMap<&'static str, String>,
+}
+
+/// What runs are a series of: the name of their campaign, or their kind.
+fn family(info: &RunInfo) -> String {
+    let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
+    campaign.unwrap_or(&info.kind).to_owned()
+}
+
+fn facts(info: &RunInfo) -> BTreeMap<&'static str, String> {
+    let facts = &info.facts;
+    BTreeMap::from([
+        ("fwdlab", info.tool_version.clone()),
+        ("kernel", facts.kernel.clone()),
+        ("CPU", facts.cpu_model.clone()),
+        ("CPUs", facts.cpus.to_string()),
+        ("driver", facts.driver.clone().unwrap_or_default()),
+        ("governor", facts.cpu_governor.clone().unwrap_or_default()),
+        ("engine", facts.engine.clone()),
+        ("sysctls", format!("{:?}", facts.sysctls)),
+        ("mitigations", format!("{:?}", facts.mitigations)),
+        ("offloads", format!("{:?}", facts.offloads)),
+    ])
+}
+
+/// Answers.
+pub async fn trend(
+    State(shared): State<Arc<Shared>>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let all = fwdlab_store::list(&shared.runs)?;
+        let done = all.iter().filter(|entry| entry.summary.is_some());
+        let done: Vec<_> = done.filter_map(|entry| entry.info.as_ref()).collect();
+        let mut families: Vec<String> = done.iter().map(|info| family(info)).collect();
+        families.sort();
+        families.dedup();
+        let latest = done.first().map(|info| family(info)).unwrap_or_default();
+        let of = if wanted.of.is_empty() {
+            latest
+        } else {
+            wanted.of
+        };
+        let mut runs: Vec<&RunInfo> = done.into_iter().filter(|i| family(i) == of).collect();
+        runs.truncate(MOST);
+        runs.reverse();
+        let ids: Vec<String> = runs.iter().map(|info| info.id.clone()).collect();
+        let sources = sources(&shared, &ids)?;
+        let metrics = metrics(&sources);
+        let is_known = metrics.contains(&wanted.metric);
+        let metric = if is_known {
+            Some(wanted.metric)
+        } else {
+            metrics.first().cloned()
+        };
+        let points: Vec<Point> = runs
+            .iter()
+            .map(|info| Point {
+                run: info.id.clone(),
+                started_at: info.started_at.clone(),
+                facts: facts(info),
+            })
+            .collect();
+        let series: Vec<_> = sources
+            .iter()
+            .map(|source| {
+                let of_metric = source
+                    .series
+                    .iter()
+                    .filter(|s| Some(&s.metric) == metric.as_ref());
+                let of_metric = of_metric.map(|series| {
+                    json!({
+                        "test_case": series.test_case,
+                        "configuration": series.labels.get("configuration"),
+                        "unit": series.unit,
+                        "values": series.values,
+                    })
+                });
+                of_metric.collect::<Vec<_>>()
+            })
+            .collect();
+        let options = options(&shared, metric.clone().unwrap_or_default());
+        let changes = match sources.len() {
+            0 | 1 => None,
+            _ => compare::changes(&sources, &options).ok(),
+        };
+        json(&json!({
+            "families": families,
+            "of": of,
+            "metrics": metrics,
+            "metric": metric,
+            "runs": points,
+            "series": series,
+            "changes": changes,
+        }))
+    })
+    .await
+}

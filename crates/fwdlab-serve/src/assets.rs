@@ -1,0 +1,44 @@
+//! The page: what `web/` was compiled to, embedded, so that building this program needs no Node.
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use crate::error::Refusal;
+
+const APP: &str = include_str!("../assets/index.html");
+
+/// The page; what it shows is in its address.
+pub async fn app() -> Response {
+    typed("text/html; charset=utf-8", APP)
+}
+
+/// One of its files.
+pub async fn file(Path(name): Path<String>) -> Result<Response, Refusal> {
+    match name.as_str() {
+        "app.js" => Ok(typed(
+            "text/javascript; charset=utf-8",
+            include_str!("../assets/app.js"),
+        )),
+        "app.css" => Ok(typed(
+            "text/css; charset=utf-8",
+            include_str!("../assets/app.css"),
+        )),
+        _ => Err(Refusal::missing("no such file")),
+    }
+}
+
+/// Browsers ask for one.
+pub async fn icon() -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+/// Whatever else is asked for.
+pub async fn nothing() -> Refusal {
+    Refusal::missing("there is nothing at this address")
+}
+
+fn typed(kind: &'static str, text: &'static str) -> Response {
+    ([(CONTENT_TYPE, kind)], text).into_response()
+}

@@ -1,0 +1,80 @@
+//! What can go wrong: [`ServeError`] before anything is served, [`Refusal`] as the answer to one request.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use fwdlab_store::StoreError;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The token is too short to be one.
+    #[error(
+        "the token in {} has fewer than 16 characters, or others than letters, digits, - and _; remove the file and a new one is made",
+        path.display()
+    )]
+    Token {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// There is no usable certificate.
+    #[error("cannot use the certificate: {0}")]
+    Certificate(String),
+    /// The runtime failed.
+    #[error("cannot serve: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A request that is not answered: the code, and why in words.
+#[derive(Debug)]
+pub struct Refusal(pub StatusCode, pub String);
+
+impl Refusal {
+    pub fn wrong(why: impl Into<String>) -> Refusal {
+        Refusal(StatusCode::BAD_REQUEST, why.into())
+    }
+
+    pub fn missing(why: impl Into<String>) -> Refusal {
+        Refusal(StatusCode::NOT_FOUND, why.into())
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        let code = match &error {
+            StoreError::NoSuchRun { .. } | StoreError::NotARun { .. } => StatusCode::NOT_FOUND,
+            StoreError::NotRunning { .. } => StatusCode::CONFLICT,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal(code, error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "error": self.1 }).to_string();
+        let kind = [(axum::http::header::CONTENT_TYPE, "application/json")];
+        (self.0, kind, body).into_response()
+    }
+}

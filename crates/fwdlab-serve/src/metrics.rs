@@ -1,0 +1,97 @@
+//! `/metrics`: how many runs there are, and where those stand that go on, in the text format of Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use fwdlab_model::event::EventKind;
+use fwdlab_model::result::RunState;
+use fwdlab_store::Follower;
+
+use crate::api::apart;
+use crate::error::Refusal;
+use crate::server::Shared;
+
+/// The end of a journal in which the latest progress is looked for.
+const TAIL_BYTES: u64 = 256 << 10;
+
+/// Answers.
+pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
+    let text = apart(move || {
+        let mut states: BTreeMap<String, u32> = BTreeMap::new();
+        let mut running = String::new();
+        for entry in fwdlab_store::list(&shared.runs)? {
+            let state = entry.state.map(|state| format!("{state:?}").to_lowercase());
+            *states
+                .entry(state.unwrap_or_else(|| "damaged".into()))
+                .or_default() += 1;
+            if entry.state == Some(RunState::Running) {
+                running += &progress(&entry.path, &label(&entry.id));
+            }
+        }
+        let mut text =
+            String::from("# HELP fwdlab_runs Stored runs by state.\n# TYPE fwdlab_runs gauge\n");
+        for (state, runs) in states {
+            let _ = writeln!(text, "fwdlab_runs{{state=\"{state}\"}} {runs}");
+        }
+        Ok(text + &running)
+    })
+    .await?;
+    Ok((
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text,
+    )
+        .into_response())
+}
+
+fn progress(dir: &std::path::Path, id: &str) -> String {
+    let length = std::fs::metadata(dir.join("events.jsonl")).map_or(0, |file| file.len());
+    let follower = Follower::from(dir, length.saturating_sub(TAIL_BYTES));
+    let Ok(mut follower) = follower else {
+        return String::new();
+    };
+    let mut last = String::new();
+    while let Ok(events) = follower.poll() {
+        if events.is_empty() {
+            break;
+        }
+        for followed in events {
+            if let EventKind::Progress {
+                done,
+                steps,
+                left_s,
+                offered_load_pps,
+                forwarding_rate_pps,
+                ..
+            } = followed.event.kind
+            {
+                let numbers = [
+                    ("fwdlab_run_steps_done", Some(f64::from(done))),
+                    ("fwdlab_run_steps", Some(f64::from(steps))),
+                    ("fwdlab_run_left_seconds", Some(left_s)),
+                    ("fwdlab_run_offered_frames_per_second", offered_load_pps),
+                    (
+                        "fwdlab_run_forwarded_frames_per_second",
+                        forwarding_rate_pps,
+                    ),
+                ];
+                last.clear();
+                for (name, value) in numbers {
+                    if let Some(value) = value {
+                        let _ = writeln!(last, "{name}{{run=\"{id}\"}} {value}");
+                    }
+                }
+            }
+        }
+    }
+    last
+}
+
+/// The value of a label as the format has it.
+fn label(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
+}

@@ -1,0 +1,106 @@
+//! Tokens: what a browser must have to change a run, and to read at all where the server is reached from elsewhere.
+//!
+//! Start with [`new_token`]; [`same`] compares without telling how much was right.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::error::ServeError;
+
+/// Random bytes of a token.
+const BYTES: usize = 16;
+
+/// A new token: 32 hexadecimal digits of the kernel's randomness.
+///
+/// # Errors
+/// There is no `/dev/urandom`.
+pub fn new_token() -> Result<String, ServeError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; BYTES];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|source| ServeError::File {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The token that a file keeps; where there is none, one is made that only its owner can read.
+///
+/// # Errors
+/// The file cannot be read or made, or has no token.
+pub fn token_of_file(path: &Path) -> Result<String, ServeError> {
+    let cannot = |what| {
+        move |source| ServeError::File {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = new_token()?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)
+                .map_err(cannot("make"))?;
+            writeln!(file, "{token}").map_err(cannot("write"))?;
+            return Ok(token);
+        }
+        read => read.map_err(cannot("read"))?,
+    };
+    let token = text.trim();
+    let usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match token.len() >= 16 && token.chars().all(usual) {
+        true => Ok(token.to_owned()),
+        false => Err(ServeError::Token {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// Are they the same? It takes as long for any two of one length.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    let differ = |all, (a, b): (u8, u8)| all | std::hint::black_box(a ^ b);
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, differ) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_read_by_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let made = token_of_file(&path).unwrap();
+        assert_eq!(made.len(), 2 * BYTES);
+        assert_eq!(token_of_file(&path).unwrap(), made);
+        assert_ne!(new_token().unwrap(), made);
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        for bad in ["", "short", "has blanks in the middle"] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(token_of_file(&path).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_same_is_the_same() {
+        for (a, b, expect) in [
+            ("abc", "abc", true),
+            ("abc", "abd", false),
+            ("abc", "ab", false),
+            ("", "", true),
+        ] {
+            assert_eq!(same(a, b), expect);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What is answered to whom: a server on a port of its own, asked by a client that writes its bytes itself.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use fwdlab_model::event::{Event, EventKind, Request};
+use fwdlab_model::result::RunInfo;
+use fwdlab_serve::{Config, Server};
+use fwdlab_store::{Requests, RunWriter};
+use tempfile::TempDir;
+
+const TOKEN: &str = "0123456789abcdef";
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
+
+fn served(runs: &Path) -> SocketAddr {
+    let server = Server::bind(Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        runs: runs.to_owned(),
+        token: TOKEN.into(),
+        certificate: None,
+        report: |run| Some(format!("<!doctype html>report of {}", run.info.id)),
+        allowance: 0.0,
+    })
+    .unwrap();
+    let url = server.url();
+    std::thread::spawn(move || server.run().unwrap());
+    let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    address.parse().unwrap()
+}
+
+fn info(id: &str) -> RunInfo {
+    serde_json::from_value(serde_json::json!({
+        "format": fwdlab_model::version::RUN_FORMAT,
+        "id": id, "kind": "campaign", "tool_version": "0", "command_line": [], "seed": 1,
+        "started_at": "2026-11-23T00:00:00Z", "state": "running",
+        "parameters": {"campaign": HOSTILE, "bed": "rack1"},
+        "facts": {
+            "kernel": "6.1", "kernel_command_line": "secret=1", "cpu_model": "x", "cpus": 1, "virtual_machine": false,
+            "mitigations": {}, "memory_bytes": 1, "privileged": false, "placement": {}, "sysctls": {},
+            "offloads": {}, "engine": "sim:x"
+        }
+    }))
+    .unwrap()
+}
+
+fn note(id: &str, text: &str) -> Event {
+    let kind = EventKind::Note { text: text.into() };
+    Event {
+        t: 1.0,
+        run: id.into(),
+        kind,
+    }
+}
+
+const ID: &str = "2026-11-23-campaign-aaaa";
+
+/// A run that goes on, with these notes in its journal.
+fn live(notes: &[&str]) -> (TempDir, RunWriter) {
+    let dir = tempfile::tempdir().unwrap();
+    let info = info(ID);
+    let mut writer = RunWriter::create(dir.path(), &info).unwrap();
+    let kind = EventKind::RunStarted {
+        format: 3,
+        info: Box::new(info),
+        estimate_s: 1.0,
+        steps: 1,
+    };
+    let started = Event {
+        t: 0.0,
+        run: ID.into(),
+        kind,
+    };
+    writer.event(&started).unwrap();
+    for text in notes {
+        writer.event(&note(ID, text)).unwrap();
+    }
+    (dir, writer)
+}
+
+fn ask(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(to).unwrap();
+    let host = if headers.contains("Host:") {
+        String::new()
+    } else {
+        format!("Host: {to}\r\n")
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    stream
+}
+
+fn get(to: SocketAddr, path: &str) -> String {
+    let mut text = String::new();
+    ask(to, "GET", path, "", "")
+        .read_to_string(&mut text)
+        .unwrap();
+    text
+}
+
+fn code(answer: &str) -> u16 {
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+fn post(to: SocketAddr, headers: &str, body: &str) -> u16 {
+    let path = format!("/api/runs/{ID}/steer");
+    let mut text = String::new();
+    ask(to, "POST", &path, headers, body)
+        .read_to_string(&mut text)
+        .unwrap();
+    code(&text)
+}
+
+/// Events as they come: id and data of each.
+struct Following(BufReader<TcpStream>);
+
+impl Following {
+    fn from(to: SocketAddr, headers: &str) -> Following {
+        let path = format!("/api/runs/{ID}/events");
+        Following(BufReader::new(ask(to, "GET", &path, headers, "")))
+    }
+
+    fn next(&mut self) -> (String, String) {
+        let (mut id, mut line) = (String::new(), String::new());
+        loop {
+            line.clear();
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "it ended");
+            if let Some(found) = line.strip_prefix("id: ") {
+                id = found.trim().to_owned();
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                return (id, data.trim().to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn history_comes_first_then_what_happens_and_who_comes_back_misses_nothing() {
+    let (dir, mut writer) = live(&["one", "two"]);
+    let to = served(dir.path());
+    let mut first = Following::from(to, "");
+    assert!(first.next().1.contains("run_started"));
+    let (after_one, one) = first.next();
+    assert!(one.contains("one"));
+    assert!(first.next().1.contains("two"));
+    writer.event(&note(ID, "three")).unwrap();
+    assert!(first.next().1.contains("three"));
+    // another server, as after one that was killed
+    let mut again = Following::from(
+        served(dir.path()),
+        &format!("Last-Event-ID: {after_one}\r\n"),
+    );
+    assert!(again.next().1.contains("two"));
+    assert!(again.next().1.contains("three"));
+    // a place that is not there: everything anew
+    let mut beyond = Following::from(to, "Last-Event-ID: 999999999\r\n");
+    assert!(beyond.next().1.contains("run_started"));
+    drop(writer);
+    assert_eq!(first.next().1, "{}", "the end is told");
+}
+
+#[test]
+fn runs_are_changed_by_who_has_the_token_only() {
+    let (dir, writer) = live(&[]);
+    let to = served(dir.path());
+    let mut requests = Requests::of(&dir.path().join(ID));
+    let pause = r#"{"request": "pause"}"#;
+    assert_eq!(post(to, "", pause), 401);
+    assert_eq!(
+        post(to, "Authorization: Bearer 0123456789abcdee\r\n", pause),
+        401
+    );
+    let good = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(post(to, &good, r#"{"request": "fly"}"#), 400);
+    assert_eq!(requests.read(), []);
+    assert_eq!(post(to, &good, pause), 202);
+    assert_eq!(requests.read(), [Request::Pause]);
+    drop(writer);
+    assert_eq!(post(to, &good, pause), 409, "it does not run any more");
+}
+
+#[test]
+fn foreign_names_and_paths_lead_nowhere() {
+    let (dir, _writer) = live(&[]);
+    std::fs::write(dir.path().join("run.json"), "{}").unwrap();
+    let to = served(dir.path());
+    let named = |host: &str| {
+        let mut text = String::new();
+        let header = format!("Host: {host}\r\n");
+        ask(to, "GET", "/api/runs", &header, "")
+            .read_to_string(&mut text)
+            .unwrap();
+        code(&text)
+    };
+    for (host, expect) in [
+        ("localhost:80", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8080", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("", 421),
+    ] {
+        assert_eq!(named(host), expect, "{host}");
+    }
+    for id in [
+        "..",
+        ".",
+        "%2e%2e",
+        "..%2f..%2fetc",
+        "%2fetc",
+        "x%00",
+        ".hidden",
+        "none",
+    ] {
+        let answer = get(to, &format!("/api/runs/{id}"));
+        assert_eq!(code(&answer), 404, "{id}: {answer}");
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("run.json"), "{}").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("link")).unwrap();
+    assert_eq!(code(&get(to, "/api/runs/link")), 404);
+}
+
+#[test]
+fn runs_are_listed_and_shown_without_what_is_private() {
+    let (dir, writer) = live(&["one"]);
+    let to = served(dir.path());
+    let all = get(to, "/api/runs?q=bed:rack*%20state:running");
+    assert!(
+        all.contains(ID) && all.contains("content-type: application/json"),
+        "{all}"
+    );
+    assert!(!get(to, "/api/runs?q=!state:running").contains(ID));
+    for path in ["", "/events"] {
+        if path == "/events" {
+            continue;
+        }
+        let one = get(to, &format!("/api/runs/{ID}{path}"));
+        assert!(one.contains("rack1") && !one.contains("secret=1"), "{one}");
+    }
+    assert!(!Following::from(to, "").next().1.contains("secret=1"));
+    assert!(get(to, "/api/beds").contains("rack1"));
+    assert!(get(to, "/metrics").contains("fwdlab_runs{state=\"running\"} 1"));
+    assert_eq!(code(&get(to, "/api/trend")), 200);
+    assert_eq!(code(&get(to, "/api/compare")), 400);
+    assert!(get(to, &format!("/runs/{ID}/report")).contains("sandbox"));
+    let app = get(to, "/runs");
+    assert!(
+        app.contains("default-src 'none'") && app.contains("/assets/app.js"),
+        "{app}"
+    );
+    drop(writer);
+}
+
+#[test]
+fn elsewhere_takes_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::bind(Config {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        runs: dir.path().to_owned(),
+        token: TOKEN.into(),
+        certificate: None,
+        report: |_| None,
+        allowance: 0.0,
+    })
+    .unwrap();
+    assert!(server.url().starts_with("https://") && !server.is_local());
+}

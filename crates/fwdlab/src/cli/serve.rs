@@ -1,0 +1,69 @@
+//! `fwdlab serve`: the dashboard.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use fwdlab_serve::{Config, Server, new_token, token_of_file};
+
+use super::{Global, runs};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Show runs in a browser, while they go on and afterwards
+///
+/// On this machine everyone may look, and who has the token may pause, resume and stop runs, and skip test cases. Where it listens on
+/// another address, everything takes the token, through TLS. It keeps nothing itself: end it with Ctrl-C at any time.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Directory of runs [default: as everywhere, see --runs]
+    dir: Option<PathBuf>,
+    /// Where to listen; port 0 takes any
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// File with the token, which is made if there is none [default: a new token at every start]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificate for TLS, PEM [default: where one is needed, one is made at the start]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let wrong = |error: fwdlab_serve::ServeError| Usage(error.to_string());
+        let token = match &self.token_file {
+            Some(path) => token_of_file(path).map_err(wrong)?,
+            None => new_token()?,
+        };
+        let runs = match self.dir {
+            Some(dir) => dir,
+            None => global.runs_root()?,
+        };
+        let server = Server::bind(Config {
+            listen: self.listen,
+            runs: runs.clone(),
+            token: token.clone(),
+            certificate: self.cert.zip(self.key),
+            report: runs::page,
+            allowance: fwdlab_measure::paired::ALLOWANCE,
+        })
+        .map_err(wrong)?;
+        let url = server.url();
+        match global.json || global.json_stream {
+            true => output::json(&serde_json::json!({
+                "url": url, "token": token, "runs": runs,
+            }))?,
+            false => output::result(&format!(
+                "runs      {}\nlook      {url}\nsteer     {url}#token={token}",
+                runs.display()
+            )),
+        }
+        server.run()?;
+        Ok(Code::Done)
+    }
+}

@@ -1,0 +1,231 @@
+//! `fwdlab serve`: its pages in a real browser, and its answers to a client that is not ours.
+//!
+//! What is looked for in the browser stands in `web/tests/pages.mjs`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Lab, Started, skipped, try_tool};
+
+const TOKEN: &str = "0123456789abcdef";
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+
+fn web() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
+}
+
+/// Node, with the packages of the page; why not, if they are not there.
+fn node() -> Result<(), String> {
+    try_tool(&["node", "--version"]).map_err(|_| "node is not installed".to_owned())?;
+    if web().join("node_modules/esbuild").is_dir() {
+        return Ok(());
+    }
+    let web = web();
+    let installed = Command::new("npm")
+        .args(["ci", "--silent", "--ignore-scripts", "--prefix"])
+        .arg(&web)
+        .output();
+    match installed {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err("npm could not get the packages of web/".into()),
+        Err(_) => Err("npm is not installed".into()),
+    }
+}
+
+#[test]
+fn what_is_embedded_is_what_the_sources_say() {
+    if let Err(why) = node() {
+        return skipped("what_is_embedded_is_what_the_sources_say", &why);
+    }
+    for words in [
+        &["build.mjs", "--check"][..],
+        &["node_modules/typescript/bin/tsc", "--noEmit"],
+    ] {
+        let output = Command::new("node")
+            .args(words)
+            .current_dir(web())
+            .output()
+            .unwrap();
+        let told =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{told}");
+    }
+}
+
+/// A server of a lab's runs, and where it is.
+fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
+    let file = lab.path().join("token");
+    fs::write(&file, TOKEN).unwrap();
+    let line = [
+        "serve",
+        "--json",
+        "--listen",
+        listen,
+        "--token-file",
+        file.to_str().unwrap(),
+    ];
+    let mut server = lab.start(&[&line[..], more].concat());
+    let mut url = String::new();
+    server.wait_until("an address", |this| {
+        let said: Option<Value> = serde_json::from_str(&this.out()).ok();
+        url = said
+            .map(|said| said["url"].as_str().unwrap().to_owned())
+            .unwrap_or_default();
+        !url.is_empty()
+    });
+    (server, url.trim_end_matches('/').to_owned())
+}
+
+fn simulated(lab: &Lab, line: &[&str]) -> String {
+    let sim = ["--engine", "sim", "--max", "3Mpps", "--json"];
+    let ended = lab.run(&[line, &sim[..]].concat());
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    document["info"]["id"].as_str().unwrap().to_owned()
+}
+
+/// The other side of what the browser's script asks for.
+struct Script {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Script {
+    fn next(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut why = String::new();
+            let mut stderr = self.child.stderr.take().unwrap();
+            std::io::Read::read_to_string(&mut stderr, &mut why).unwrap();
+            panic!("the browser's script ended: {why}");
+        }
+        line.trim().to_owned()
+    }
+
+    fn answer(&mut self, text: &str) {
+        let input = self.child.stdin.as_mut().unwrap();
+        writeln!(input, "{text}").unwrap();
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // chromium ends with the pipe of who started it
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn pages_are_looked_at_in_a_browser() {
+    let this = "pages_are_looked_at_in_a_browser";
+    let lab = Lab::new();
+    if let Err(why) = node() {
+        return skipped(this, &why);
+    }
+    let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
+    let Some(browser) = browsers.into_iter().find(|path| Path::new(path).exists()) else {
+        return skipped(this, "chromium is not installed");
+    };
+    let mut runs: Vec<String> = ["1", "2"]
+        .iter()
+        .map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]))
+        .collect();
+    // names are words; notes are anything
+    lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
+    lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);
+    let rfc = ["rfc2544", "--size", "64", "--tests", "throughput,latency"];
+    runs.push(simulated(&lab, &rfc));
+    let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
+    let port = url.rsplit(':').next().unwrap().to_owned();
+    // a run that goes on needs a test bed of this machine
+    let is_root = rustix::process::geteuid().is_root();
+    let campaign = lab.path().join("short-trials.toml");
+    let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
+    fs::write(&campaign, text).unwrap();
+    let line = ["run", campaign.to_str().unwrap(), "--json-stream"];
+    let mut going = is_root.then(|| lab.start(&line));
+    let live = going.as_mut().map_or("-".to_owned(), |run| {
+        run.event("progress")["run"].as_str().unwrap().to_owned()
+    });
+    let mut child = Command::new("node")
+        .arg(web().join("tests/pages.mjs"))
+        .args([browser, &url, TOKEN, &live])
+        .args(&runs)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    let mut script = Script { child, said };
+    loop {
+        match script.next().as_str() {
+            "kill" => {
+                server.signal(rustix::process::Signal::KILL);
+                server.wait_until("its end", |this| this.has_ended());
+                script.answer("killed");
+            }
+            "start" => {
+                server = serve(&lab, &format!("127.0.0.1:{port}"), &[]).0;
+                script.answer("started");
+            }
+            "count" => {
+                let mut run = going.take().unwrap();
+                run.wait_until("its end", |this| this.has_ended());
+                let journal =
+                    fs::read_to_string(lab.runs().join(&live).join("events.jsonl")).unwrap();
+                script.answer(&journal.lines().count().to_string());
+            }
+            "done" => break,
+            other => panic!("{other}"),
+        }
+    }
+    drop(server);
+}
+
+#[test]
+fn curl_reads_through_tls_with_the_token_only() {
+    let this = "curl_reads_through_tls_with_the_token_only";
+    let lab = Lab::new();
+    if try_tool(&["curl", "--version"]).is_err() {
+        return skipped(this, "curl is not installed");
+    }
+    let run = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let (_server, url) = serve(&lab, "0.0.0.0:0", &[]);
+    let at = url.replace("0.0.0.0", "127.0.0.1");
+    assert!(url.starts_with("https://"), "{url}");
+    let curl = |more: &[&str], path: &str| {
+        let address = format!("{at}{path}");
+        let line = ["curl", "-sk", "--max-time", "20", "-w", "\n%{http_code}"];
+        try_tool(&[&line[..], more, &[&address]].concat()).unwrap()
+    };
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let jar = lab.path().join("jar");
+    let jar = jar.to_str().unwrap();
+    // the page knows nothing and may be read; what it asks for may not
+    assert!(curl(&[], "/").ends_with("200"));
+    for path in ["/api/runs", "/metrics", &format!("/runs/{run}/report")] {
+        assert!(curl(&[], path).trim_end().ends_with("401"), "{path}");
+        assert!(
+            curl(&["-H", &bearer], path).trim_end().ends_with("200"),
+            "{path}"
+        );
+    }
+    assert!(curl(&["-H", &bearer], "/api/runs").contains(&run));
+    // a browser's cookie reads, and changes nothing
+    let session = curl(&["-X", "POST", "-H", &bearer, "-c", jar], "/api/session");
+    assert!(session.trim_end().ends_with("204"), "{session}");
+    assert!(fs::read_to_string(jar).unwrap().contains("#HttpOnly_"));
+    assert!(curl(&["-b", jar], "/api/runs").contains(&run));
+    let steer = format!("/api/runs/{run}/steer");
+    let asked = ["-X", "POST", "-d", "{\"request\": \"stop\"}"];
+    let by_cookie = curl(&[&asked[..], &["-b", jar]].concat(), &steer);
+    assert!(by_cookie.trim_end().ends_with("401"), "{by_cookie}");
+    let by_token = curl(&[&asked[..], &["-H", &bearer]].concat(), &steer);
+    assert!(by_token.trim_end().ends_with("409"), "{by_token}");
+}

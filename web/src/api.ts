@@ -1,0 +1,92 @@
+// What the server says. Types name only what pages show; docs/dashboard.md and the schemas of the project have the rest.
+
+export interface Line {
+  id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; finished_at: string | null;
+  test_cases: number; configurations: string[]; sizes: string[]; result: string; problem: string | null; tags: string[]; note: string | null;
+}
+export interface Figure { name: string; unit: string; better: string; median: number; interval_half_width?: number; variation_percent?: number; values: number[] }
+export interface Finding { cause: string; sentence: string; setting: string; trials: number; of_trials: number }
+export interface Cpu { cpu: number; idle_ratio: number; softirq_ratio: number; system_ratio: number; user_ratio: number; steal_ratio: number; irq_ratio: number; forwards: boolean }
+export interface Queue { port: string; queue: number; way: string; packets: number; ratio: number }
+export interface Telemetry { cpus?: Cpu[]; queues?: Queue[]; drops?: Record<string, number> }
+export interface Iteration { iteration: number; trials: number[]; failure?: string; telemetry?: Telemetry }
+export interface TestCase {
+  test_case: string; configuration: string; frame_size_bytes: number; flows: number; ip_version: string;
+  figures: Figure[]; iterations: Iteration[]; doubt?: string; findings?: Finding[];
+}
+export interface Loss { place: string; frames: number; counter: string; reasons?: { reason: string; frames: number }[] }
+export interface Trial {
+  trial: number; test_case: string; iteration: number; control: boolean; intended_load_pps: number | null; offered_load_pps: number;
+  forwarding_rate_pps?: number; forwarding_rate_ungated_pps?: number; frame_loss_ratio: number | null; frames_intended: number | null;
+  frames_sent: number; frames_not_sent: number; frames_received: number; frames_lost: number; frames_unexplained?: number;
+  losses?: Loss[]; duration_s: number; started_at: string; validity: { reasons?: string[] }; telemetry?: Telemetry;
+}
+export interface Summary { procedure: string; test_cases: TestCase[]; warnings?: string[]; noise?: { verdict: string; too_noisy: boolean; to_do?: string[] } }
+export interface Info {
+  id: string; kind: string; state: string; started_at: string; finished_at?: string; command_line: string[]; seed: number;
+  tool_version: string; error?: string; parameters: Record<string, unknown>; facts: Record<string, unknown>;
+}
+export interface Flame { case: string; boot: number; of: string }
+export interface Run {
+  info: Info; problems: string[]; labels: { tags: string[]; note?: string }; summary: Summary | null; trials: Trial[]; flames: Flame[];
+  latencies: { test_case: string; trial: number; offered_load_pps: number }[];
+}
+export interface Cell { column: string; n: number; median: number; min: number; max: number; values: number[]; warnings: string[] }
+export interface Comparison {
+  column: string; difference_percent: number | null; interval_percent: [number, number] | null; p_value: number | null; verdict: string; n: number[]; test: string;
+}
+export interface Compared {
+  metrics: string[]; text: string; ministat: string;
+  outcome: { baseline: string; metric: string; unit: string; columns: { name: string; labels: Record<string, string> }[];
+    rows: { test_case: string; cells: Cell[]; comparisons: Comparison[] }[] };
+}
+export interface Trend {
+  families: string[]; of: string; metrics: string[]; metric: string | null;
+  runs: { run: string; started_at: string; facts: Record<string, string> }[];
+  series: { test_case: string; configuration: string; unit: string; values: number[] }[][];
+  changes: { rows: { test_case: string; groups: { first: number; last: number; from: string; to: string; mean: number; n: number; shift: unknown; unconfirmed: boolean }[] }[] } | null;
+}
+export interface Bed { name: string; facts: Record<string, unknown>; runs: number; last_run: string; last_started_at: string; running: string[] }
+
+const KEY = "fwdlab-token";
+
+/** The token that came behind `#token=` once; it does not stay in the address. */
+export async function takeToken(): Promise<void> {
+  const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
+  if (found) {
+    sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  const kept = token();
+  // elsewhere than on this machine, reading takes a cookie that the token gets
+  if (kept) await fetch("/api/session", { method: "POST", headers: { Authorization: `Bearer ${kept}` } });
+}
+
+export const token = () => sessionStorage.getItem(KEY);
+
+/** Asks; an answer that is an error is thrown with the server's words. */
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await answer(path, { signal })).json() as Promise<T>;
+}
+
+export async function text(path: string, signal?: AbortSignal): Promise<string> {
+  return (await answer(path, { signal })).text();
+}
+
+export async function steer(run: string, request: string): Promise<void> {
+  const headers = { Authorization: `Bearer ${token() ?? ""}` };
+  await answer(`/api/runs/${encodeURIComponent(run)}/steer`, { method: "POST", headers, body: JSON.stringify({ request }) });
+}
+
+async function answer(path: string, init: RequestInit): Promise<Response> {
+  const response = await fetch(path, init);
+  if (response.ok) return response;
+  const said = await response.text();
+  let why = said;
+  try {
+    why = JSON.parse(said).error ?? said;
+  } catch {
+    // plain words
+  }
+  throw new Error(why || `the server answered ${response.status}`);
+}

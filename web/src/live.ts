@@ -1,0 +1,124 @@
+// A run while it goes on: its history first, then what happens. However many events come, what is kept is bounded, and the page is drawn
+// once a frame.
+import { useEffect, useRef, useState } from "preact/hooks";
+
+export interface Point { t: number; offered: number; forwarded: number }
+export interface Said { t: number; kind: string; text: string }
+
+const POINTS = 600;
+const SAID = 200;
+
+export class Live {
+  connected = false;
+  ended = false;
+  trials = 0;
+  invalid = 0;
+  iterations = 0;
+  activity = "";
+  done = 0;
+  steps = 0;
+  left = 0;
+  estimate = "";
+  paused = false;
+  events = 0;
+  points: Point[] = [];
+  said: Said[] = [];
+
+  say(t: number, kind: string, text: string): void {
+    this.said.push({ t, kind, text });
+    if (this.said.length > SAID) this.said.splice(0, this.said.length - SAID);
+  }
+
+  /** Takes an event in; one of an unknown kind is counted. */
+  take(event: Record<string, any>): void {
+    this.events += 1;
+    const t = Number(event.t) || 0;
+    switch (event.event) {
+      case "run_started":
+      case "run_resumed":
+        this.steps = event.steps;
+        this.left = event.estimate_s;
+        this.say(t, "run", event.event === "run_started" ? "the run began" : "the run went on");
+        break;
+      case "progress":
+        Object.assign(this, { activity: event.activity, done: event.done, steps: event.steps, left: event.left_s, estimate: event.estimate ?? "" });
+        if (event.forwarding_rate_pps !== undefined) {
+          this.points.push({ t, offered: event.offered_load_pps ?? 0, forwarded: event.forwarding_rate_pps });
+          if (this.points.length > POINTS) this.points.splice(0, this.points.length - POINTS);
+        }
+        break;
+      case "trial_finished": {
+        const record = event.record ?? {};
+        const reasons: string[] = record.validity?.reasons ?? [];
+        this.trials += 1;
+        if (reasons.length) {
+          this.invalid += 1;
+          this.say(t, "invalid", `trial ${record.trial} of ${record.test_case}: ${reasons.join("; ")}`);
+        }
+        break;
+      }
+      case "iteration_finished":
+        this.iterations += 1;
+        this.say(t, "iteration", `${event.test_case}, iteration ${event.iteration?.iteration}${event.iteration?.failure ? `: ${event.iteration.failure}` : ""}`);
+        break;
+      case "steered":
+        if (event.heeded && event.request === "pause") this.paused = true;
+        if (event.heeded && event.request === "resume") this.paused = false;
+        this.say(t, "asked", `${event.request}${event.heeded ? "" : ": nothing to do"}`);
+        break;
+      case "note":
+      case "warning":
+        this.say(t, event.event, String(event.text));
+        break;
+      case "run_finished":
+        this.say(t, "run", "the run finished");
+        break;
+      case "run_ended":
+        this.say(t, "run", `the run ended: ${event.reason}`);
+        break;
+    }
+  }
+}
+
+/** Follows a run. The browser comes back by itself when the server was away, with the place where it was. */
+export function useLive(run: string): Live {
+  const live = useRef(new Live());
+  const [, draw] = useState(0);
+  useEffect(() => {
+    let asked = 0;
+    live.current = new Live();
+    const soon = () => {
+      asked ||= requestAnimationFrame(() => {
+        asked = 0;
+        draw((n) => n + 1);
+      });
+    };
+    const source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events`);
+    source.onopen = () => {
+      live.current.connected = true;
+      soon();
+    };
+    source.onmessage = (message) => {
+      const event = JSON.parse(message.data);
+      // another journal, or the same one from its beginning
+      if (event.event === "run_started") live.current = Object.assign(new Live(), { connected: true });
+      live.current.take(event);
+      soon();
+    };
+    source.onerror = () => {
+      live.current.connected = false;
+      soon();
+    };
+    source.addEventListener("end", () => {
+      live.current.ended = true;
+      source.close();
+      soon();
+    });
+    soon();
+    return () => {
+      source.close();
+      cancelAnimationFrame(asked);
+    };
+  }, [run]);
+  return live.current;
+}

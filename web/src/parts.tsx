@@ -1,0 +1,67 @@
+// Small things that pages share.
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { go } from "./address";
+
+/** A link inside the page; with a modifier key the browser does what it always does. */
+export function Link(props: { to: string; children: ComponentChildren; class?: string; current?: boolean }) {
+  const follow = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    go(props.to);
+    scrollTo(0, 0);
+  };
+  return <a href={props.to} class={props.class} aria-current={props.current ? "page" : undefined} onClick={follow}>{props.children}</a>;
+}
+
+export const runAt = (id: string) => `/runs/${encodeURIComponent(id)}`;
+
+const MARKS: Record<string, string> = { running: "▶", finished: "✓", interrupted: "⏸", failed: "✕", damaged: "!" };
+
+export function State(props: { state: string | null }) {
+  const state = props.state ?? "damaged";
+  return <span class={`state ${state}`}><span aria-hidden="true">{MARKS[state] ?? "·"}</span> {state}</span>;
+}
+
+/** What people said of a run, in words; each leads to all that have it. */
+export function Tags(props: { tags: string[] }) {
+  return <>{props.tags.map((tag) => <Link key={tag} class="tag" to={`/runs?q=${encodeURIComponent(`tag:${tag}`)}`}>{tag}</Link>)}</>;
+}
+
+export type Asked<T> = { value?: T; error?: string };
+
+/** Asks whenever `key` changes, and forgets the answer to an older question. */
+export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T>): Asked<T> {
+  const [asked, set] = useState<Asked<T> & { of?: string }>({});
+  useEffect(() => {
+    const stop = new AbortController();
+    ask(stop.signal).then(
+      (value) => set({ value, of: key }),
+      (error: Error) => stop.signal.aborted || set({ error: error.message, of: key }),
+    );
+    return () => stop.abort();
+  }, [key]);
+  return asked.of === key ? asked : {};
+}
+
+/** What there is to say before there is an answer. */
+export function Waiting(props: { asked: Asked<unknown> }) {
+  return props.asked.error
+    ? <p role="alert" class="error">{props.asked.error}</p>
+    : <p class="quiet" aria-busy="true">Reading…</p>;
+}
+
+/** A wide table scrolls by itself, by keyboard too. */
+export function Scroll(props: { label: string; low?: boolean; children: ComponentChildren }) {
+  return <div class={props.low ? "scroll low" : "scroll"} tabIndex={0} role="group" aria-label={props.label}>{props.children}</div>;
+}
+
+export function Choice(props: { label: string; value: string; values: string[]; on: (value: string) => void }) {
+  return (
+    <label class="choice">{props.label}{" "}
+      <select value={props.value} onChange={(event) => props.on(event.currentTarget.value)}>
+        {props.values.map((value) => <option key={value} value={value}>{value}</option>)}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,106 @@
+// Looks at the dashboard in a real browser: node pages.mjs CHROMIUM ADDRESS TOKEN LIVE-RUN STORED-RUN... What it needs done to the server it
+// says on its standard output, and is told on its standard input when it is done. It ends with 0, or with what is wrong.
+import AxeBuilder from "@axe-core/playwright";
+import assert from "node:assert/strict";
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+
+const [program, at, token, going, ...stored] = process.argv.slice(2);
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const ask = async (what) => {
+  console.log(what);
+  return (await answers.next()).value;
+};
+
+const browser = await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-gpu"] });
+const wrong = [];
+const open = async (options) => {
+  const page = await (await browser.newContext(options)).newPage();
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("console", (said) => {
+    // a server that is away is told by the browser too
+    if (said.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(said.text())) wrong.push(said.text());
+  });
+  page.on("dialog", (dialog) => wrong.push(`a dialog: ${dialog.message()}`));
+  page.setDefaultTimeout(20000);
+  return page;
+};
+const shown = (page) => page.locator("main h1").innerText();
+
+// every page, light and dark, wide and narrow: readable by what reads pages aloud, and never wider than the window
+const ndrs = stored.filter((run) => run.includes("-ndr-")).map((run) => `run=${encodeURIComponent(run)}`).join("&");
+const pages = ["/", `/runs/${stored[0]}`, `/runs/${stored.at(-1)}`, `/compare?${ndrs}`, "/trend?of=ndr", "/beds", `/flame?run=${stored[0]}`];
+for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
+  const page = await open({ colorScheme, viewport: { width, height: 800 } });
+  for (const path of pages) {
+    await page.goto(at + path);
+    await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("[aria-busy]"));
+    assert.equal(await page.locator(".error").count(), 0, `${path}: ${await page.locator("main").innerText()}`);
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    assert.deepEqual(violations.map((v) => `${path} ${colorScheme}: ${v.id} ${v.nodes[0].html}`), []);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is wider than ${width}`);
+  }
+  await page.context().close();
+}
+
+// by keyboard alone: the filter, the list, a run and back; what is shown is in the address
+const page = await open({});
+await page.goto(at);
+await page.keyboard.press("Tab");
+assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+await page.keyboard.press("t");
+await page.waitForURL("**/trend");
+await page.keyboard.press("r");
+await page.waitForURL("**/runs");
+await page.waitForSelector("#filter");
+await page.keyboard.press("/");
+await page.keyboard.type("kind:ndr");
+await page.waitForURL("**/runs?q=kind%3Andr");
+const ndr = stored.filter((run) => run.includes("-ndr-"));
+await page.waitForFunction((n) => document.querySelectorAll("tbody tr").length === n, ndr.length);
+await page.keyboard.press("Tab");
+await page.keyboard.press("Tab");
+await page.keyboard.press("Space");
+assert.equal(await page.locator("tbody input:checked").count(), 1);
+await page.keyboard.press("Tab");
+await page.keyboard.press("Enter");
+await page.waitForURL("**/runs/*-ndr-*");
+await page.goBack();
+await page.waitForURL("**/runs?q=kind%3Andr");
+assert.equal(await page.locator("#filter").inputValue(), "kind:ndr");
+
+// what others have named so stays text
+await page.goto(at);
+await page.waitForSelector("tbody tr");
+assert.ok((await page.locator("main").innerText()).includes("<img src=x onerror=alert(1)>"));
+assert.equal(await page.locator("main img").count(), 0);
+await page.goto(`${at}/runs/${stored[0]}`);
+await page.getByText("<img src=x onerror=alert(1)>").waitFor();
+
+// two browsers follow a run; the server is killed meanwhile, and neither misses an event
+if (going !== "-") {
+  const watching = await open({});
+  await watching.goto(`${at}/runs/${going}`);
+  await page.goto(`${at}/runs/${going}#token=${token}`);
+  assert.ok(!page.url().includes("token"), "the token stays out of the address");
+  await watching.locator("progress").waitFor();
+  assert.equal(await watching.getByRole("button", { name: "stop" }).count(), 0, "nobody steers without the token");
+  await ask("kill");
+  await watching.getByText("the server is away").waitFor();
+  await ask("start");
+  await watching.getByText("the server is away").waitFor({ state: "detached" });
+  await page.getByText("the server is away").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "pause" }).click();
+  for (const each of [page, watching]) await each.getByText("Paused.").waitFor();
+  await page.getByRole("button", { name: "resume" }).click();
+  for (const each of [page, watching]) await each.getByText("Paused.").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "stop" }).click();
+  for (const each of [page, watching]) await each.locator("section[aria-labelledby=now]").waitFor({ state: "detached" });
+  const lines = await ask("count");
+  for (const each of [page, watching]) assert.ok((await each.locator("main").innerText()).includes(`${lines} events heard.`), `${lines}: ${await each.locator("main").innerText()}`);
+}
+assert.deepEqual(wrong, []);
+assert.ok(await shown(page));
+await browser.close();
+console.log("done");
+process.exit(0);
