@@ -30,10 +30,13 @@ pub struct Block {
     pub sets: Vec<Set>,
 }
 
+/// The name of a set, and its values.
+type Named = (String, Vec<f64>);
+
 /// The blocks of runs. Figures with fewer than three values are left out: ministat refuses them.
 pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
-    // figure and traffic, then the name of the set, its values
-    let mut groups: Vec<(String, Vec<(String, Vec<f64>)>)> = Vec::new();
+    // figure and traffic, then its sets
+    let mut groups: Vec<(String, Vec<Named>)> = Vec::new();
     let mut add = |title: String, set: String, values: &[f64]| {
         if values.len() < MIN_VALUES {
             return;
@@ -94,7 +97,7 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
             names.push(found.clone());
             found
         };
-        let mut set = |(name, values): &(String, Vec<f64>)| Set {
+        let mut set = |(name, values): &Named| Set {
             file: file(name),
             about: format!("{title}: {name}"),
             values: values.clone(),
