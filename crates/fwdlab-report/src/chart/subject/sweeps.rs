@@ -59,11 +59,11 @@ pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
         costs.push(Curve::new(frames(outcome), of_frame.collect()));
+        rates.push(Curve::new(frames(outcome), points.clone()));
         if let Some(line) = found.cost.as_ref().and_then(|cost| fitted(cost, &points)) {
-            rates.push(Curve::new("at that cost", rates_of(&line, &points)).dashed());
+            rates.push(Curve::new("fitted", rates_of(&line, &points)).dashed());
             costs.push(Curve::new("fitted", line).dashed());
         }
-        rates.push(Curve::new(frames(outcome), points));
     }
     rates.retain(|curve| curve.points.len() > 1);
     costs.retain(|curve| curve.points.len() > 1);
