@@ -237,6 +237,17 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
         .code(0);
     let files = ending(&out, "json");
     assert_eq!(files.len(), 2);
+    for file in &files {
+        let test: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        for second in test["stats"].as_object().unwrap().values() {
+            // the viewer divides by what each port sent, and writes no page of what is no number
+            let mut ports = second.as_object().unwrap().values();
+            assert!(
+                ports.all(|port| port["tx_pps"].as_f64().unwrap() > 0.0),
+                "{second}"
+            );
+        }
+    }
     let arguments = [
         &["import", "loadtest", "--title", "two"],
         &names(&files)[..],
