@@ -254,11 +254,12 @@ fn the_terminal_shows_a_run_of_a_dashboard() {
     going.event("progress");
     let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
     let elsewhere = Lab::new();
+    let here = [("TMPDIR", elsewhere.path().to_str().unwrap())];
     let mut tty = Tty::start(
         &elsewhere,
         &["top", &format!("{url}#token={TOKEN}")],
         (80, 24),
-        &[],
+        &here,
     );
     tty.until("short-trials").until("running").until("trial 2");
     server.signal(rustix::process::Signal::KILL);
@@ -275,11 +276,11 @@ fn the_terminal_shows_a_run_of_a_dashboard() {
         &elsewhere,
         &["top", &format!("{url}/runs/{old}")],
         (80, 24),
-        &[],
+        &here,
     );
     tty.until("REPLAY").keys("q");
     assert_eq!(tty.end(), 0);
-    let copies = fs::read_dir(std::env::temp_dir()).unwrap();
+    let copies = fs::read_dir(elsewhere.path()).unwrap();
     let mut copies = copies.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(
         !copies.any(|name| name.starts_with("fwdlab-top-")),
