@@ -651,7 +651,7 @@ impl App {
 
     /// Was latency measured in any trial that is known?
     pub fn has_latency(&self) -> bool {
-        let measured = |trial: &Trial| Some(trial.record.as_ref()?.asked.as_ref()?.answer.delays?);
+        let measured = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.answer.delays;
         self.trials().iter().any(|trial| measured(trial).is_some())
     }
 

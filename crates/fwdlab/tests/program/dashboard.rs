@@ -286,6 +286,6 @@ fn the_terminal_shows_a_run_of_a_dashboard() {
         !copies.any(|name| name.starts_with("fwdlab-top-")),
         "a copy was left"
     );
-    lab.assert_clean("a run behind a server");
     drop(server);
+    lab.assert_clean("a run behind a server");
 }
