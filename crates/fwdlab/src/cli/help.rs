@@ -206,6 +206,10 @@ const MORE: &[More] = &[
                 "fwdlab top @2 --speed 10x",
                 "the one before it again, ten times as fast",
             ),
+            (
+                "fwdlab top http://lab:8080",
+                "the newest run of a dashboard elsewhere",
+            ),
         ],
         codes: &[Code::Preflight],
     },

@@ -21,6 +21,7 @@ mod label;
 mod loadtest;
 mod man;
 mod ministat;
+mod mirror;
 mod ndr;
 mod new;
 mod ping;
