@@ -1,6 +1,6 @@
 //! How searches for a load went on: trials and bounds, and estimates that came closer.
 //!
-//! Start with [`search`].
+//! Start with [`search()`].
 
 use std::ops::RangeInclusive;
 
