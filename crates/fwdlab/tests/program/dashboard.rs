@@ -224,6 +224,13 @@ fn curl_reads_through_tls_with_the_token_only() {
         );
     }
     assert!(curl(&["-H", &bearer], "/api/runs").contains(&run));
+    let metrics = curl(&["-H", &bearer], "/metrics");
+    for part in [
+        "fwdlab_runs{state=\"finished\"} 1",
+        &format!("run=\"{run}\""),
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+    }
     // a browser's cookie reads, and changes nothing
     let session = curl(&["-X", "POST", "-H", &bearer, "-c", jar], "/api/session");
     assert!(session.trim_end().ends_with("204"), "{session}");
