@@ -1,7 +1,7 @@
 //! Examples of the manual on a simulated DUT: what they show is what the program says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::support::{Lab, ended, shell_words};
 
@@ -15,7 +15,7 @@ struct Example {
 }
 
 /// Pages whose examples work on runs of the ones before them; all of their commands are executed.
-const SEQUENCES: [&str; 1] = ["reports.md"];
+const SEQUENCES: [&str; 2] = ["gallery.md", "reports.md"];
 
 /// Examples are indented by four, begin with `$ fwdlab`, and end with the first line that is not indented.
 fn examples(name: &str, text: &str) -> Vec<Example> {
@@ -40,6 +40,11 @@ fn examples(name: &str, text: &str) -> Vec<Example> {
         }
     }
     examples
+}
+
+fn directory(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }
 
 /// What is shown stands in what is printed, line by line in this order; an example may leave lines out.
@@ -74,6 +79,24 @@ fn simulated_examples_of_the_manual_are_true() {
             }
             tried += 1;
         }
+        let mut pictures = 0;
+        for picture in directory(&lab.path().join("gallery")) {
+            let made = picture.file_name().unwrap();
+            let shown = docs.join("gallery").join(made);
+            if let Ok(shown) = fs::read_to_string(&shown) {
+                let made = fs::read_to_string(&picture).unwrap();
+                assert!(
+                    made == shown,
+                    "{}: another picture is made now",
+                    picture.display()
+                );
+                pictures += 1;
+            }
+        }
+        assert!(
+            name != "gallery.md" || pictures == 3,
+            "{pictures} pictures of the gallery are made"
+        );
     }
     assert!(tried >= 5, "the manual has examples");
 }
