@@ -39,6 +39,7 @@ mod schema;
 mod selftest;
 mod send;
 mod serve;
+mod serve_trex;
 mod session;
 mod soak;
 mod steer;
