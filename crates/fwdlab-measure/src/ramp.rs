@@ -345,6 +345,7 @@ impl Procedure for Ramp {
                 down,
                 max_ok_pps: max_ok_pps(to_hold, p.loss_threshold),
                 max_forwarding_rate_pps: max_rate,
+                max_line_percent: None,
                 held_forwarding_rate_pps: held,
                 collapse_ratio: collapse,
                 tester_bound,

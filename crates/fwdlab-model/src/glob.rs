@@ -1,6 +1,6 @@
 //! Patterns for names, as files and command lines have them: `plain/64B-*`, `/etc/frr/*.conf`, `nft-1?`.
 //!
-//! Paths of archives, where a star stops at `/`, are matched by those who read them. Start with [`matches`].
+//! Paths of archives, where a star stops at `/`, are matched by those who read them. Start with [`matches()`].
 
 /// Does a pattern with `*` and `?` mean the whole of a text?
 pub(crate) fn matches(glob: &str, text: &str) -> bool {

@@ -22,6 +22,7 @@ pub mod import;
 pub mod instructions;
 pub mod latency;
 pub mod link;
+pub mod loadtest;
 pub mod loss;
 pub mod mix;
 pub mod outcome;

@@ -249,6 +249,9 @@ pub struct Ramp {
     pub max_ok_pps: f64,
     /// The largest forwarding rate of any second.
     pub max_forwarding_rate_pps: f64,
+    /// The largest share of the line rate that came back in any second, in percent, at most 100; absent where there is no link speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_line_percent: Option<f64>,
     /// Median forwarding rate at the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_forwarding_rate_pps: Option<f64>,

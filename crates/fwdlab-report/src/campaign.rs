@@ -4,6 +4,7 @@
 //! [`cases`] and [`text`].
 
 use fwdlab_model::comparison::Comparison;
+use fwdlab_model::loadtest;
 use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
@@ -13,6 +14,7 @@ use crate::efficiency;
 use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
 use crate::procedures::{self, tables};
+use crate::state::State;
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
@@ -167,6 +169,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
     ]);
     for case in all {
         let failed = case.failures().count();
+        let state = State::of(case);
         let none = CaseFigure {
             name: String::new(),
             unit: Unit::FramesPerSecond,
@@ -200,9 +203,12 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
                         ],
                     },
                     match is_known {
-                        true => Cell::number(shown(figure.median), figure.median),
+                        true => Cell::number(
+                            state.beside(figure.unit, &shown(figure.median)),
+                            figure.median,
+                        ),
                         false => Cell {
-                            text: "no result".into(),
+                            text: state.instead().into(),
                             raw: vec![String::new()],
                         },
                     },
@@ -503,6 +509,12 @@ fn order_words(info: &RunInfo) -> String {
             None => value.to_string(),
         })
     };
+    if info.kind == loadtest::KIND {
+        let failed = of("fail_threshold").parse().unwrap_or(0.0) * 100.0;
+        return format!(
+            "load tests of TRex, by the arithmetic of trex-loadtest-viz: a second failed that lost more than {failed} %"
+        );
+    }
     if of("procedure") == "exact" {
         return format!(
             "exact, {} of every test case, each a boot; seed {}",

@@ -9,6 +9,7 @@ use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
 use fwdlab_model::result::{Summary, TrialRecord};
 
 use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
+use crate::state::State;
 use crate::table::{Cell, Column, Mark, Table};
 use crate::words::{self, Labels, Rated, Shape};
 
@@ -113,7 +114,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     let found = &case.found;
     let text = match (found.forwarding_rate_pps, case.half_width) {
         _ if words::does_not_forward(&found.ledger) => "does not forward".into(),
-        (None, _) => "no result".into(),
+        (None, _) => State::of(case.case).instead().into(),
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
     };

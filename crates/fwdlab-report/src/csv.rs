@@ -2,6 +2,8 @@
 //!
 //! For spreadsheets and scripts that do not read JSON; people read [`text`](crate::text). Start with [`summary`].
 
+use std::borrow::Cow;
+
 use fwdlab_model::result::Summary;
 
 use crate::content;
@@ -50,10 +52,21 @@ pub(crate) fn line<'a>(values: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn quoted(value: &str) -> String {
+    let value = &*harmless(value);
     if value.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", value.replace('"', "\"\""))
     } else {
         value.to_owned()
+    }
+}
+
+/// A text that no spreadsheet takes for a formula: what begins like one and is no number gets an apostrophe before it, which they do not show.
+fn harmless(value: &str) -> Cow<'_, str> {
+    let begins = value.trim_start().starts_with(['=', '+', '-', '@'])
+        || value.starts_with(['\t', '\r', '\n']);
+    match begins && value != "-" && value.parse::<f64>().is_err() {
+        true => Cow::Owned(format!("'{value}")),
+        false => Cow::Borrowed(value),
     }
 }
 
@@ -72,6 +85,25 @@ mod tests {
         assert_eq!(
             line(["aaa", "b\"bb", "c,c"].into_iter()),
             "aaa,\"b\"\"bb\",\"c,c\"\r\n"
+        );
+    }
+
+    #[test]
+    fn no_text_is_a_formula_and_numbers_stay_numbers() {
+        let values = [
+            "=1+1",
+            "+cmd|' /C calc'!A0",
+            "-2.1",
+            "-",
+            " @SUM(A1)",
+            "\t=1",
+            "-x",
+            "1e-9",
+        ];
+        let told = line(values.into_iter());
+        assert_eq!(
+            told,
+            "'=1+1,'+cmd|' /C calc'!A0,-2.1,-,' @SUM(A1),'\t=1,'-x,1e-9\r\n"
         );
     }
 }

@@ -3,9 +3,14 @@
 //! GitHub's dialect of tables; everything else is plain CommonMark. Start with [`summary`].
 
 use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_stats::ministat::Model;
 
+use crate::chart::Chart;
 use crate::content;
+use crate::executive;
+use crate::firewall;
 use crate::imported::KIND;
+use crate::run::Run;
 use crate::table::{Align, Table};
 use crate::text::all_warnings;
 use crate::words::{self, Shape};
@@ -69,6 +74,51 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     text
 }
 
+/// Runs for a repository: what each says in short, its pictures that lie beside the file, its figures, and the ministat blocks of all.
+pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
+    let title = match runs {
+        [run] => sentence_of(run),
+        runs => words::several(runs.len(), "run"),
+    };
+    let mut text = format!("# {}\n\n", escaped(&title));
+    let picture = |chart: &Chart| format!("![{}]({}.svg)\n\n", escaped(&chart.title), chart.name);
+    for run in runs {
+        if runs.len() > 1 {
+            text += &format!("## {}\n\n", escaped(&sentence_of(run)));
+        }
+        for sentence in executive::sentences(run.info, run.summary) {
+            text += &format!("- {}\n", escaped(&sentence));
+        }
+        text += &format!("\n{}\n", summary(run.info, run.summary));
+    }
+    if let Some(warning) = firewall::warning(runs.iter().map(|run| run.summary)) {
+        text += &format!("> {warning}\n\n");
+    }
+    text.extend(charts.iter().map(picture));
+    let blocks = crate::ministat::text(runs, Model::default());
+    if !blocks.is_empty() {
+        // a fence longer than any in it
+        let fence = "`".repeat(longest_fence(&blocks).max(2) + 1);
+        text += &format!("{fence}text\n{blocks}{fence}\n");
+    }
+    text
+}
+
+/// The longest row of backticks.
+fn longest_fence(text: &str) -> usize {
+    let rows = text.split(|c| c != '`').map(str::len);
+    rows.max().unwrap_or(0)
+}
+
+/// A run in one line: its id, and its answer.
+pub(crate) fn sentence_of(run: &Run<'_>) -> String {
+    let answer = match run.info.kind == KIND {
+        true => crate::imported::headline(run.info, run.summary),
+        false => words::headline(run.info, run.summary).answer,
+    };
+    format!("{}: {answer}", run.info.id)
+}
+
 /// One table.
 pub(crate) fn table(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -93,7 +143,7 @@ pub(crate) fn escaped(text: &str) -> String {
                 safe.push('\\');
                 safe.push(c);
             }
-            '\n' | '\r' => safe.push(' '),
+            c if c.is_control() => safe.push(' '),
             _ => safe.push(c),
         }
     }

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
+use crate::chart::terminal::{self, Symbols};
 use crate::content;
 use crate::imported::KIND;
 use crate::number::{difference, round_up};
+use crate::run::{self, Run};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::{self, Labels, Rated, Shape};
 
@@ -39,6 +41,15 @@ pub fn fit(columns: usize) {
 /// Columns that a line may have.
 pub(crate) fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
+}
+
+/// The same with the charts of the run below it, drawn in characters.
+pub fn with_charts(run: &Run<'_>) -> String {
+    let mut text = quick(run.info, run.summary);
+    for chart in run::charts(&[*run]) {
+        text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
+    }
+    text.trim_end().to_owned() + "\n"
 }
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.

@@ -5,6 +5,7 @@
 
 use fwdlab_model::campaign::Kind;
 use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::loadtest;
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::Maxfwd;
 use fwdlab_model::probe::{ApartStratum, MachineState};
@@ -226,7 +227,14 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
             "Too noisy to tell: {} not decided on this machine",
             several(compared, "comparison")
         ),
-        [] => forwarding(summary),
+        [] => match info
+            .parameters
+            .get("title")
+            .and_then(|title| title.as_str())
+        {
+            Some(title) => format!("{title}: {}", forwarding(summary)),
+            None => forwarding(summary),
+        },
         _ if summary.noise.too_noisy => format!(
             "Too noisy to tell: {} not decided on this machine",
             several(real.len(), "comparison")
@@ -264,7 +272,8 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
 
 /// Without root the DUT is not overloaded as it could be, and shares its CPU with everybody: that is part of every answer.
 fn without_root(info: &RunInfo) -> &'static str {
-    let is_measured = !info.facts.engine.is_empty() && !info.facts.is_simulated();
+    let is_ours = info.kind != loadtest::KIND;
+    let is_measured = is_ours && !info.facts.engine.is_empty() && !info.facts.is_simulated();
     match is_measured && !info.facts.privileged {
         true => "; measured without root",
         false => "",
@@ -620,6 +629,7 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
         "ramp" => "ramp: the load rises slowly until loss begins".into(),
         "soak" => "soak: one load for a long time, or the load whose average loss is a given share".into(),
         "trial" => "one trial: one load for a given time".into(),
+        loadtest::KIND => "load tests of TRex: ramps, with the figures that trex-loadtest-viz finds in them".into(),
         other => other.into(),
     }
 }

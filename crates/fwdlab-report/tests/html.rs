@@ -249,10 +249,13 @@ fn what_the_dut_did_in_many_cases_is_folded() {
         let page = page(&run);
         let parsed = Html::parse_document(&page);
         assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
-        let folded = select(&parsed, "details");
+        let folded = select(&parsed, "section > details");
         assert_eq!(folded.len(), open.map_or(0, |_| cases), "{cases}");
-        assert_eq!(select(&parsed, "details[open]").len(), open.unwrap_or(0));
-        let opened = select(&parsed, "details:first-of-type[open]").len();
+        assert_eq!(
+            select(&parsed, "section > details[open]").len(),
+            open.unwrap_or(0)
+        );
+        let opened = select(&parsed, "section > details:first-of-type[open]").len();
         assert_eq!(opened, open.unwrap_or(0), "not the first is open");
         for (number, case) in folded.into_iter().enumerate() {
             let all = text(case);

@@ -1,6 +1,6 @@
-//! `/metrics`: how many runs there are, and where those stand that go on, in the text format of Prometheus.
+//! `/metrics`: how many runs there are, where those stand that go on, and the latest results, in the text format of Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use fwdlab_model::result::RunState;
 use fwdlab_store::Follower;
 
 use crate::api::apart;
+use crate::api::trend::family;
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -23,7 +24,15 @@ pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal>
     let text = apart(move || {
         let mut states: BTreeMap<String, u32> = BTreeMap::new();
         let mut running = String::new();
-        for entry in fwdlab_store::list(&shared.runs)? {
+        let all = fwdlab_store::list(&shared.runs)?;
+        // the newest comes first: the latest result of every campaign, and of every kind of run that is none
+        let mut families = BTreeSet::new();
+        let results = all.iter().filter_map(|entry| {
+            let (info, summary) = (entry.info.as_ref()?, entry.summary.as_ref()?);
+            families.insert(family(info)).then_some((info, summary))
+        });
+        let results = fwdlab_report::prometheus::text(&results.collect::<Vec<_>>());
+        for entry in &all {
             let state = entry.state.map(|state| format!("{state:?}").to_lowercase());
             *states
                 .entry(state.unwrap_or_else(|| "damaged".into()))
@@ -37,11 +46,11 @@ pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal>
         for (state, runs) in states {
             let _ = writeln!(text, "fwdlab_runs{{state=\"{state}\"}} {runs}");
         }
-        Ok(text + &running)
+        Ok(text + &running + &results)
     })
     .await?;
     Ok((
-        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        [(CONTENT_TYPE, fwdlab_report::prometheus::CONTENT_TYPE)],
         text,
     )
         .into_response())

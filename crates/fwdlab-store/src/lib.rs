@@ -55,4 +55,4 @@ pub use rebuild::rebuild;
 pub use remove::remove;
 pub use request::{Requests, request};
 pub use root::{Surroundings, runs_root};
-pub use run_dir::{RunWriter, StagedRun, publish};
+pub use run_dir::{RunWriter, StagedRun, publish, raw_path};

@@ -539,8 +539,8 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
-/// Where a file of raw data lies.
-pub(crate) fn raw_path(dir: &Path, test_case: &str, trial: u32, name: &str) -> PathBuf {
+/// Where a file of raw data of a trial, or of a boot, lies in the directory of a run.
+pub fn raw_path(dir: &Path, test_case: &str, trial: u32, name: &str) -> PathBuf {
     dir.join(RAW)
         .join(file_name_of(test_case))
         .join(trial.to_string())

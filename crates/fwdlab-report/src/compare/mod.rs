@@ -14,7 +14,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
-use fwdlab_model::series::Series;
+use fwdlab_model::series::{FORWARDING_RATE, Series};
 use fwdlab_stats::Confidence;
 use serde::Serialize;
 
@@ -393,6 +393,24 @@ pub struct Unmatched {
 pub fn compare(sources: &[Source], options: &Options) -> Result<Outcome, CompareError> {
     let arranged = arrange::arrange(sources, options)?;
     judge::judge(&arranged, options)
+}
+
+/// What is compared unless something else is asked for: the forwarding rate, else the first metric that all have.
+pub fn common_metric(sources: &[Source]) -> String {
+    let has = |source: &Source, metric: &str| {
+        // a file of numbers is of any
+        let mut all = source.series.iter();
+        all.any(|series| series.metric == metric || series.metric.is_empty())
+    };
+    let in_all = |metric: &&str| sources.iter().all(|source| has(source, metric));
+    let of_first = sources.iter().flat_map(|source| &source.series);
+    let of_first = of_first.map(|series| series.metric.as_str());
+    let mut candidates = std::iter::once(FORWARDING_RATE).chain(of_first);
+    candidates
+        .find(in_all)
+        .filter(|metric| !metric.is_empty())
+        .unwrap_or(FORWARDING_RATE)
+        .to_owned()
 }
 
 impl Compared {

@@ -1,14 +1,12 @@
 //! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
 //!
-//! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
+//! It arranges the sentences of `words`, the tables of `content` and the charts of `chart`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
-mod charts;
+mod bed;
 mod comparison;
-mod graph;
 mod imported;
-mod markup;
-mod svg;
+mod several;
 
 use std::fmt::Write as _;
 
@@ -17,28 +15,41 @@ use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
+use fwdlab_stats::ministat::Model;
 
 use crate::campaign;
+use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
+use crate::executive;
+use crate::firewall;
 use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
+use crate::markup::Markup;
+use crate::ministat;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
+use crate::run::{Run, ramps};
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
 use crate::thresholds;
 use crate::words::{self, Rated, Shape, several};
-use markup::Markup;
 
 pub use comparison::comparison;
+pub use several::pages;
 
 const STYLE: &str = include_str!("style.css");
+/// More trials are folded.
+const MANY_TRIALS: usize = 300;
+/// So many blocks of ministat are on a page.
+const BLOCKS: usize = 12;
 /// A table with more columns is set smaller.
 const MANY_COLUMNS: usize = 10;
+/// With more test cases what procedures found in each is folded.
+const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
 const FEW_CASES: usize = 3;
 
@@ -61,21 +72,92 @@ pub fn page(
     profiles: &[CaseProfile],
     shown: ShownFacts,
 ) -> String {
+    let run = Run {
+        name: &info.id,
+        info,
+        summary,
+        trials,
+        rebuilds,
+        profiles,
+    };
     document(&format!("fwdlab {}", info.id), |m| {
-        if info.kind == KIND {
-            return imported::body(m, info, summary);
-        }
-        head(m, info, summary, trials, rebuilds);
-        results(m, summary);
-        instructions(m, summary, profiles);
-        lost_frames(m, summary, rebuilds);
-        what_it_took(m, summary);
-        what_the_dut_did(m, summary);
-        noise(m, summary, trials);
-        what_was_measured(m, info, summary, shown);
-        every_trial(m, summary, trials, rebuilds);
+        body(m, &run, shown, true);
         glossary_list(m);
     })
+}
+
+/// Everything on the page of a run but the words; beside others, blocks of ministat have all of them and stand before.
+fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
+    let Run {
+        info,
+        summary,
+        trials,
+        rebuilds,
+        profiles,
+        ..
+    } = *run;
+    if info.kind == KIND {
+        imported::body(m, info, summary);
+        if is_alone {
+            as_ministat(m, &[*run]);
+        }
+        return;
+    }
+    head(m, info, summary, trials, rebuilds);
+    in_short(m, info, summary);
+    results(m, run, is_alone);
+    if is_alone {
+        as_ministat(m, &[*run]);
+    }
+    instructions(m, summary, profiles);
+    lost_frames(m, summary, rebuilds);
+    what_it_took(m, summary);
+    what_the_dut_did(m, summary);
+    noise(m, summary, trials);
+    what_was_measured(m, info, summary, shown);
+    every_trial(m, summary, trials, rebuilds);
+}
+
+/// Ramps with the same frames in one graph.
+fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
+    let together = ramps(runs);
+    if !together.is_empty() {
+        section(m, "Ramps", |m| {
+            m.within("figure", &[], |m| html::all(m, &together))
+        });
+    }
+}
+
+/// The blocks that ministat(1) prints of the values, each under its command.
+fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
+    let blocks = ministat::blocks(runs);
+    if blocks.is_empty() {
+        return;
+    }
+    section(m, "ministat", |m| {
+        for (n, block) in blocks.iter().take(BLOCKS).enumerate() {
+            let printed = match block.printed(Model::default()) {
+                Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
+                Err(why) => format!("refused: {why}\n"),
+            };
+            let head = |m: &mut Markup| m.text(&block.title);
+            let body = |m: &mut Markup| {
+                m.leaf(
+                    "pre",
+                    &[("class", "verbatim")],
+                    &format!("$ {}\n{printed}", block.command()),
+                );
+            };
+            m.within("div", &[("class", "ministat")], |m| {
+                folded(m, n == 0, head, body)
+            });
+        }
+        if blocks.len() > BLOCKS {
+            let more = several(blocks.len() - BLOCKS, "more block");
+            let told = format!("{more}: fwdlab report --format ministat prints all.");
+            m.leaf("p", &[("class", "note")], &told);
+        }
+    });
 }
 
 /// Where a test case spent its frames' time, by call path.
@@ -273,6 +355,24 @@ fn head(
     });
 }
 
+/// The executive summary.
+fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+    let told = executive::sentences(info, summary);
+    if told.is_empty() {
+        return;
+    }
+    section(m, "In short", |m| {
+        m.within("ul", &[("class", "short")], |m| {
+            for sentence in &told {
+                m.leaf("li", &[], &note(sentence));
+            }
+        });
+        if let Some(warning) = firewall::warning([summary]) {
+            m.leaf("p", &[("class", "caution")], warning);
+        }
+    });
+}
+
 /// Sentences to heed, where there are any.
 fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
     if sentences.is_empty() {
@@ -378,7 +478,7 @@ fn badges(
 }
 
 /// A campaign: all test cases, then what the procedure found in each.
-fn campaign_cases(m: &mut Markup, summary: &Summary) {
+fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
     if all.is_empty() || Shape::of(summary) != Shape::Campaign {
         return;
@@ -389,12 +489,12 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
                 let named = campaign::named_differences(all);
                 let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
                 if !compared.is_empty() {
-                    charts::differences(m, &compared, "iteration");
+                    html::draw(m, &chart::differences::differences(&compared, "iteration"));
                 }
                 table(m, &differences);
             }
             None => {
-                charts::figures(m, all);
+                html::all(m, &chart::rates::figures(info, all));
                 table(m, &campaign::cases(all));
             }
         });
@@ -405,12 +505,17 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
             m.leaf("p", &[], &note(&words));
         }
     });
+    let many = all.len() > UNFOLDED;
     for case in all {
-        outcomes(
-            m,
-            &case.outcomes,
-            &format!("{}: ", campaign::label(case, all)),
-        );
+        let label = campaign::label(case, all);
+        let shown = |m: &mut Markup| outcomes(m, &case.outcomes, &format!("{label}: "));
+        if case.outcomes.is_empty() {
+            continue;
+        }
+        match many {
+            true => folded(m, false, |m| m.leaf("strong", &[], &label), shown),
+            false => shown(m),
+        }
     }
 }
 
@@ -419,7 +524,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                graph::of(m, &group.outcomes);
+                html::all(m, &chart::procedures::of(&group.outcomes));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &words::capital(&titled.title));
@@ -454,8 +559,12 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
     });
 }
 
-fn results(m: &mut Markup, summary: &Summary) {
-    campaign_cases(m, summary);
+fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
+    let (info, summary) = (run.info, run.summary);
+    if is_alone {
+        overlaid(m, &[*run]);
+    }
+    campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
@@ -478,7 +587,7 @@ fn results(m: &mut Markup, summary: &Summary) {
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
-                charts::differences(m, &compared, "rebuild");
+                html::draw(m, &chart::differences::differences(&compared, "rebuild"));
                 table(m, &content::comparisons(summary));
             });
             for sentence in exact::beside(&summary.test_cases) {
@@ -492,7 +601,7 @@ fn results(m: &mut Markup, summary: &Summary) {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
                 if rated.iter().any(has_result) {
-                    charts::forwarding_rates(m, summary);
+                    html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
                 table(m, &content::cases(summary));
             });
@@ -569,7 +678,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
              frame. Overload is intended: the DUT is offered more than it can forward.",
         );
         m.within("figure", &[], |m| {
-            charts::fates(m, &fates);
+            html::draw(m, &chart::fates::fates(&fates));
             table(m, &content::all_fates(&fates));
         });
         m.within("ul", &[("class", "keys")], |m| {
@@ -604,7 +713,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
             (rated.iter()).any(|c| c.found.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
-                charts::strata(m, summary, trials);
+                html::draw(m, &chart::strata::strata(summary, trials));
                 table(m, &content::noise(summary));
             });
         } else if !rated.is_empty() {
@@ -618,7 +727,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         // Among comparisons its row is in their chart already.
         if words::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
-                charts::differences(m, &[control], "iteration");
+                html::draw(m, &chart::differences::differences(&[control], "iteration"));
             });
         }
     });
@@ -628,7 +737,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
     let facts = &info.facts;
     section(m, "What was measured", |m| {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
-        test_bed(m, info);
+        bed::test_bed(m, info);
         m.leaf("h3", &[], "Command");
         m.within("pre", &[], |m| {
             for (index, word) in info.command_line.iter().enumerate() {
@@ -753,53 +862,6 @@ fn shell_word(word: &str) -> String {
     }
 }
 
-/// Generator, DUT and receiver with the links between them.
-fn test_bed(m: &mut Markup, info: &RunInfo) {
-    let facts = &info.facts;
-    let link = facts.driver.as_deref().unwrap_or("link");
-    let title = facts.link.as_deref().unwrap_or(link);
-    // `engine` is a name and a reason: the name is enough here.
-    let engine = facts
-        .engine
-        .split([':', ',', ';', '('])
-        .next()
-        .unwrap_or_default()
-        .trim_end();
-    let placed = |what: &str| {
-        facts
-            .placement
-            .get(what)
-            .map(String::as_str)
-            .unwrap_or_default()
-    };
-    m.within("div", &[("class", "bed")], |m| {
-        let mut host = |name: &str, lines: [&str; 2]| {
-            m.within("div", &[("class", "host")], |m| {
-                m.leaf("strong", &[], name);
-                for line in lines.into_iter().filter(|line| !line.is_empty()) {
-                    m.leaf("small", &[], line);
-                }
-            });
-            if name != "receiver" {
-                m.within("div", &[("class", "wire")], |m| {
-                    m.leaf("span", &[("title", title)], link)
-                });
-            }
-        };
-        host("generator", [engine, placed("generator")]);
-        let dut = match is_simulated(info) {
-            true => "simulated".into(),
-            false => format!("Linux {}", facts.kernel),
-        };
-        match (placed("dut"), placed("vpp")) {
-            (linux, "") => host("DUT", [&dut, linux]),
-            ("", vpp) => host("DUT", [vpp, ""]),
-            (linux, vpp) => host("DUT", [&format!("{dut}, {linux}"), vpp]),
-        }
-        host("receiver", ["", placed("receiver")]);
-    });
-}
-
 fn every_trial(
     m: &mut Markup,
     summary: &Summary,
@@ -828,10 +890,13 @@ fn every_trial(
                 &[],
                 "In order of execution. Invalid trials are shown and left out of every result.",
             );
-            if trials.iter().any(|trial| trial.asked.is_some()) {
-                table(m, &procedures::trials(trials));
-            } else {
-                table(m, &content::trials(trials));
+            let shown = |m: &mut Markup| match trials.iter().any(|trial| trial.asked.is_some()) {
+                true => table(m, &procedures::trials(trials)),
+                false => table(m, &content::trials(trials)),
+            };
+            match trials.len() > MANY_TRIALS {
+                true => folded(m, false, |m| m.text(&several(trials.len(), "trial")), shown),
+                false => shown(m),
             }
         });
     }

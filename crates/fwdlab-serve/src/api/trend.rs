@@ -37,7 +37,7 @@ struct Point {
 }
 
 /// What runs are a series of: the name of their campaign, or their kind.
-fn family(info: &RunInfo) -> String {
+pub fn family(info: &RunInfo) -> String {
     let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
     campaign.unwrap_or(&info.kind).to_owned()
 }

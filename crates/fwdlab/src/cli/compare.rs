@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use fwdlab_model::series::{FORWARDING_RATE, Series};
+use fwdlab_model::series::Series;
 use fwdlab_report::compare::{
     self, ACCEPT_BLIND, Filter, Judged, Limit, Options, Outcome, Source, TestChoice,
 };
@@ -176,20 +176,7 @@ impl Compare {
         if let Some(metric) = self.metric.as_ref().or(limited) {
             return metric.clone();
         }
-        let has = |source: &Source, metric: &str| {
-            // a file of numbers is of any
-            let mut all = source.series.iter();
-            all.any(|series| series.metric == metric || series.metric.is_empty())
-        };
-        let in_all = |metric: &&str| sources.iter().all(|source| has(source, metric));
-        let of_first = sources.iter().flat_map(|source| &source.series);
-        let of_first = of_first.map(|series| series.metric.as_str());
-        let mut candidates = std::iter::once(FORWARDING_RATE).chain(of_first);
-        candidates
-            .find(in_all)
-            .filter(|metric| !metric.is_empty())
-            .unwrap_or(FORWARDING_RATE)
-            .to_owned()
+        compare::common_metric(sources)
     }
 
     fn options(&self, metric: String) -> Options {

@@ -43,7 +43,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Results",
         &[
-            "runs", "compare", "serve", "ministat", "import", "rate", "schema",
+            "runs", "report", "compare", "serve", "ministat", "import", "rate", "schema",
         ],
     ),
     ("Hosts and files", &["doctor", "new", "bed", "image"]),
@@ -206,6 +206,10 @@ const MORE: &[More] = &[
                 "fwdlab top @2 --speed 10x",
                 "the one before it again, ten times as fast",
             ),
+            (
+                "fwdlab top http://lab:8080",
+                "the newest run of a dashboard elsewhere",
+            ),
         ],
         codes: &[Code::Preflight],
     },
@@ -361,6 +365,36 @@ const MORE: &[More] = &[
         codes: &[Code::Preflight],
     },
     More {
+        command: "report",
+        examples: &[
+            (
+                "fwdlab report @1 -o report.html",
+                "the latest run as a page",
+            ),
+            (
+                "fwdlab report @2 @1 -o both.html",
+                "two runs beside each other",
+            ),
+            (
+                "fwdlab report @1 --format markdown -o results/",
+                "for a repository, with its charts",
+            ),
+            (
+                "fwdlab report @1 --format gnuplot,ministat -o data/",
+                "data and scripts to go on with",
+            ),
+            (
+                "fwdlab report @1 --format junit -o junit.xml",
+                "for CI: what fails is what the run says",
+            ),
+            (
+                "fwdlab report @1 --format github >> $GITHUB_STEP_SUMMARY",
+                "the summary of a step in CI",
+            ),
+        ],
+        codes: &[Code::Preflight],
+    },
+    More {
         command: "bed",
         examples: &[
             (
@@ -397,10 +431,16 @@ const MORE: &[More] = &[
     },
     More {
         command: "import",
-        examples: &[(
-            "fwdlab import netbenches DIR --audit",
-            "do the published figures follow from the logs?",
-        )],
+        examples: &[
+            (
+                "fwdlab import netbenches DIR --audit",
+                "do the published figures follow from the logs?",
+            ),
+            (
+                "fwdlab import loadtest a.json b.json --title routers",
+                "ramps of TRex, beside each other",
+            ),
+        ],
         codes: &[Code::Preflight, Code::NotValid],
     },
     More {

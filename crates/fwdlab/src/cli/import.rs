@@ -1,6 +1,7 @@
 //! `fwdlab import`: other people's measurements become stored runs, and what they publish is audited.
 //!
-//! The work is the store's; here are its arguments, its progress and what is said at the end.
+//! The work is the store's; here are the arguments of the archive, its progress and what is said at the end. Load tests of TRex are in
+//! [`loadtest`](super::loadtest).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ const LISTED: usize = 20;
 #[derive(Debug, Subcommand)]
 pub enum Import {
     Netbenches(Netbenches),
+    Loadtest(super::loadtest::Loadtest),
 }
 
 /// The netbenches archive: logs of pkt-gen, 2015 to today
@@ -55,6 +57,7 @@ impl Import {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self {
             Import::Netbenches(netbenches) => netbenches.run(global),
+            Import::Loadtest(loadtest) => loadtest.run(global),
         }
     }
 }

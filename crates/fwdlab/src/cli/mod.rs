@@ -12,13 +12,16 @@ mod console;
 mod defaults;
 mod doctor;
 mod face;
+mod fonts;
 mod foreign;
 mod help;
 mod image;
 mod import;
 mod label;
+mod loadtest;
 mod man;
 mod ministat;
+mod mirror;
 mod ndr;
 mod new;
 mod ping;
@@ -32,6 +35,7 @@ mod ramp;
 mod rate;
 mod rebuild;
 mod receive;
+mod report;
 mod rfc2544;
 mod run;
 mod runs;
@@ -153,6 +157,7 @@ enum Command {
     New(new::New),
     /// Compare runs or files of numbers: what differs, by how much, and whether it is proven
     Compare(Box<compare::Compare>),
+    Report(report::Report),
     /// Stored runs
     #[command(subcommand, infer_subcommands = true)]
     Runs(runs::Runs),
@@ -254,6 +259,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Doctor(doctor) => doctor.run(&global),
         Command::New(new) => new.run(),
         Command::Compare(compare) => compare.run(&global),
+        Command::Report(report) => report.run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
         Command::Image(image) => image.run(&global),

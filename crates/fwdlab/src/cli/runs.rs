@@ -11,6 +11,7 @@ use fwdlab_model::instructions::BootRecord;
 use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
+use fwdlab_stats::ministat::Model;
 use fwdlab_store::RunEntry;
 use fwdlab_store::import::netbenches::is_chosen;
 use jiff::Timestamp;
@@ -23,7 +24,8 @@ use super::archive::{Export, Import};
 use super::label::{Note, Tag};
 use super::prune::Prune;
 use super::rebuild::Rebuild;
-use super::run::{Document, case_profile, kept_in};
+use super::report::{self, Loaded, Made};
+use super::run::{case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -348,24 +350,10 @@ fn show(
             return Err(Usage("--json and --format select different formats".into()).into());
         }
     };
-    let directory = fwdlab_store::resolve(root, name)?;
-    let mut run = fwdlab_store::load(&directory)?;
-    for problem in &run.problems {
-        output::note(&format!("warning   {problem}"));
-    }
-    // of a run whose process died, what is true now
-    run.info.state = run.state;
+    let loaded = Loaded::of(root, name)?;
+    let (run, directory) = (&loaded.run, loaded.directory.clone());
     if format == Format::Json {
-        output::json(&Document {
-            info: &run.info,
-            problems: &run.problems,
-            directory: &directory,
-            summary: run.summary.as_ref(),
-            trials: &run.trials,
-            rebuilds: &run.rebuilds,
-            boots: &run.boots,
-            imported: &run.imported,
-        })?;
+        output::json(&loaded.document())?;
         return Ok(Code::Done);
     }
     let Some(summary) = &run.summary else {
@@ -383,8 +371,8 @@ fn show(
         output::result(&format!("{left}\n{}", kept_in(&directory)));
         return Ok(Code::Done);
     };
-    match format {
-        Format::Text => {
+    let wanted = match format {
+        Format::Text | Format::Json => {
             if explain {
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
@@ -394,21 +382,22 @@ fn show(
                 Ok(labels) => say_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
             }
+            return Ok(Code::Done);
         }
-        Format::Markdown => output::result(&fwdlab_report::markdown::summary(&run.info, summary)),
-        Format::Csv => output::result(&fwdlab_report::csv::summary(summary)),
-        Format::Html => output::result(&fwdlab_report::html::page(
-            &run.info,
-            summary,
-            &run.trials,
-            &run.rebuilds,
-            &profiles(&run),
-            match facts {
-                Facts::Brief => ShownFacts::Brief,
-                Facts::Full => ShownFacts::Full,
-            },
-        )),
-        Format::Json => {}
+        // an excerpt, for a message; the whole is in the report
+        Format::Markdown => {
+            output::result(&fwdlab_report::markdown::summary(&run.info, summary));
+            return Ok(Code::Done);
+        }
+        Format::Csv => report::Format::Csv,
+        Format::Html => report::Format::Html,
+    };
+    let made = Made {
+        facts,
+        model: Model::default(),
+    };
+    for (_, bytes) in made.files(wanted, std::slice::from_ref(&loaded), false)? {
+        output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
 }

@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use clap::Args;
 use fwdlab_store::Follower;
 
+use super::mirror::{Mirror, is_address};
 use super::{Global, face};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -20,8 +21,9 @@ use crate::tui::view::{Left, watch};
 /// docs/terminal.md has pictures and keys; ? shows the keys.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Which run: an id, a unique prefix of it or of its last four characters, @1 for the latest
-    #[arg(default_value = "@1")]
+    /// Which run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the address of a dashboard or of
+    /// a run's page there, with #token= behind it to steer the run (or FWDLAB_TOKEN)
+    #[arg(default_value = "@1", value_name = "RUN|URL")]
     run: String,
     /// Speed of a replay: 1x is as it was
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed)]
@@ -51,9 +53,21 @@ impl Top {
             )
             .into());
         }
-        let dir = face::find(global, Some(&self.run))?;
+        // copied as long as it is looked at
+        let mirror = match is_address(&self.run) {
+            true => Some(Mirror::open(&self.run)?),
+            false => None,
+        };
+        let dir = match &mirror {
+            Some(mirror) => mirror.dir().to_owned(),
+            None => face::find(global, Some(&self.run))?,
+        };
         let follower = Follower::open(&dir)?;
-        let mode = match follower.is_running()? {
+        let is_live = match &mirror {
+            Some(mirror) => mirror.is_live,
+            None => follower.is_running()?,
+        };
+        let mode = match is_live {
             true => Mode::Other,
             false => Mode::Replay,
         };

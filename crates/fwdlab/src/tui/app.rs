@@ -44,7 +44,19 @@ pub enum Pane {
 pub enum Overlay {
     Help,
     Loss,
+    Latency,
+    Flame,
     Quit,
+}
+
+/// A function of a profile, with what it has of everything: 1 is all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costly {
+    pub name: String,
+    /// Its own instructions or samples.
+    pub itself: f64,
+    /// Those of all that it called as well.
+    pub with_all: f64,
 }
 
 /// What a trial showed.
@@ -162,6 +174,7 @@ pub struct App {
     /// Time of the newest event, and what has passed since then.
     newest: f64,
     since_newest: f64,
+    costly: Vec<Costly>,
     cases: Vec<Case>,
     trials: Vec<Trial>,
     standings: Vec<Standing>,
@@ -190,6 +203,7 @@ impl App {
             speed,
             newest: 0.0,
             since_newest: 0.0,
+            costly: Vec::new(),
             cases: Vec::new(),
             trials: Vec::new(),
             standings: Vec::new(),
@@ -579,9 +593,11 @@ impl App {
             }
             (Some(_), Key::Up) => self.scroll = self.scroll.saturating_sub(1),
             (Some(_), Key::Down) => self.scroll = self.scroll.saturating_add(1),
-            (Some(_), Key::Char('q' | '?' | 'e') | Key::Escape | Key::Enter) => self.cover(None),
-            (Some(Overlay::Loss), Key::Left) => self.walk(-1),
-            (Some(Overlay::Loss), Key::Right) => self.walk(1),
+            (Some(_), Key::Char('q' | '?' | 'e' | 'l' | 'f') | Key::Escape | Key::Enter) => {
+                self.cover(None)
+            }
+            (Some(Overlay::Loss | Overlay::Latency), Key::Left) => self.walk(-1),
+            (Some(Overlay::Loss | Overlay::Latency), Key::Right) => self.walk(1),
             (Some(_), _) => {}
             (None, key) => return self.key_of_view(key),
         }
@@ -605,6 +621,9 @@ impl App {
             Key::Up => self.scroll = self.scroll.saturating_sub(1),
             Key::Down => self.scroll = self.scroll.saturating_add(1),
             Key::Char('e') if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
+            Key::Char('l') if self.has_latency() => self.cover(Some(Overlay::Latency)),
+            Key::Char('f') => return self.shown_case().map_or(Action::Nothing, Action::Profile),
+            Key::Char('Q') => return Action::Keep,
             Key::Char('?' | 'h') => self.cover(Some(Overlay::Help)),
             Key::Char('+') if self.mode == Mode::Replay => self.speed = (self.speed * 2.0).min(1e6),
             Key::Char('-') if self.mode == Mode::Replay => {
@@ -628,6 +647,32 @@ impl App {
             _ => {}
         }
         Action::Nothing
+    }
+
+    /// Was latency measured in any trial that is known?
+    pub fn has_latency(&self) -> bool {
+        let measured = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.answer.delays;
+        self.trials().iter().any(|trial| measured(trial).is_some())
+    }
+
+    /// The test case of the trial that is shown, or the first there is: a guest that only counts makes no trials.
+    fn shown_case(&self) -> Option<String> {
+        let case = self.shown_trial().map_or(0, |trial| trial.case);
+        self.cases.get(case).map(|case| case.name.clone())
+    }
+
+    /// Shows where it went in a test case; nothing was kept of that: it is said.
+    pub fn profile(&mut self, costly: Vec<Costly>) {
+        if costly.is_empty() {
+            return self.note("no profile of this test case is kept: campaigns with flame graphs, and boots of virtual machines, have one");
+        }
+        self.costly = costly;
+        self.cover(Some(Overlay::Flame));
+    }
+
+    /// The functions of the profile that is shown.
+    pub fn costly(&self) -> &[Costly] {
+        &self.costly
     }
 
     /// Ctrl-C stops a run of our own, and leaves the screen of any other.

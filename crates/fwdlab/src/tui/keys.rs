@@ -26,13 +26,17 @@ pub enum Key {
 }
 
 /// What is done beyond another view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Nothing,
     /// This is asked of the run.
     Ask(Request),
+    /// The profile of this test case is looked for.
+    Profile(String),
     /// The screen ends, the run goes on.
     Leave,
+    /// The same, and what stood on the screen stays on the terminal.
+    Keep,
     /// The run is stopped, and the screen ends with it.
     Stop,
     /// Ctrl-Z.

@@ -155,6 +155,22 @@ impl Screen {
         }
     }
 
+    /// What stands on the terminal, without its colours and without the last line, which only names keys.
+    pub fn words(&self) -> String {
+        let Some(shown) = &self.shown else {
+            return String::new();
+        };
+        let mut text = String::new();
+        for y in 0..shown.area.height.saturating_sub(1) {
+            let line: String = (0..shown.area.width)
+                .map(|x| shown[(x, y)].symbol())
+                .collect();
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text.trim_end().to_owned()
+    }
+
     /// Waits for a key; the size of the terminal is looked at with every frame.
     ///
     /// Whether somebody is there is asked before anything is read: crossterm reads a terminal that was hung up for ever.

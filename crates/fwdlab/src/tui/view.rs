@@ -3,18 +3,22 @@
 //!
 //! Start with [`watch`].
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fwdlab_lab::run::exact::THROUGH;
+use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::event::Request;
+use fwdlab_model::stacks::Stacks;
 use fwdlab_store::{Follower, StoreError, request};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 
-use super::app::{App, Mode};
+use super::app::{App, Costly, Mode};
 use super::keys::Action;
 use super::panes;
 use super::terminal::Screen;
@@ -144,6 +148,17 @@ pub fn watch(
                 }
                 None => ask(dir, Request::Stop, &mut app),
             },
+            Action::Profile(case) => app.profile(costly(dir, &case)),
+            Action::Keep => {
+                let words = screen.words();
+                // given back first: the words stand on the terminal as it was
+                drop(screen);
+                crate::output::result(&words);
+                return Ok(match app.is_steered() {
+                    true => Left::RunGoesOn,
+                    false => Left::Over,
+                });
+            }
             Action::Leave => {
                 return Ok(match app.is_steered() {
                     true => Left::RunGoesOn,
@@ -167,4 +182,43 @@ fn ask(dir: &Path, what: Request, app: &mut App) {
         Err(error @ StoreError::NotRunning { .. }) => app.note(&error.to_string()),
         Err(error) => app.note(&format!("cannot steer the run: {error}")),
     }
+}
+
+/// So many functions are shown.
+const SHOWN: usize = 16;
+
+/// The functions with the largest shares of their own in what is kept of a test case; none where nothing is.
+fn costly(dir: &Path, case: &str) -> Vec<Costly> {
+    let kept = |boot: u32, file: &str| {
+        let text = std::fs::read_to_string(fwdlab_store::raw_path(dir, case, boot, file)).ok()?;
+        text.parse::<Stacks>().ok()
+    };
+    let Some(stacks) = kept(0, SAMPLES).or_else(|| kept(1, THROUGH)) else {
+        return Vec::new();
+    };
+    let mut all: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (path, count) in stacks.paths() {
+        let share = count as f64 / stacks.total().max(1) as f64;
+        let mut names: Vec<&str> = path.split(';').collect();
+        if let Some(last) = names.last() {
+            all.entry(last).or_default().0 += share;
+        }
+        // once, however often it calls itself
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            all.entry(name).or_default().1 += share;
+        }
+    }
+    let mut costly: Vec<Costly> = all
+        .into_iter()
+        .map(|(name, (itself, with_all))| Costly {
+            name: crate::output::harmless(name).into_owned(),
+            itself,
+            with_all,
+        })
+        .collect();
+    costly.sort_by(|a, b| b.itself.total_cmp(&a.itself));
+    costly.truncate(SHOWN);
+    costly
 }

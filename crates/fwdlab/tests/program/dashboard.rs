@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Lab, Started, skipped, try_tool};
+use crate::support::{Lab, Started, root, skipped, try_tool};
+use crate::tty::Tty;
 
 const TOKEN: &str = "0123456789abcdef";
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
@@ -87,6 +88,14 @@ fn simulated(lab: &Lab, line: &[&str]) -> String {
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
+/// A campaign of many short trials on this machine's test bed: there is always a next one.
+fn short_trials(lab: &Lab) -> String {
+    let path = lab.path().join("short-trials.toml");
+    let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 /// The other side of what the browser's script asks for.
 struct Script {
     child: Child,
@@ -144,10 +153,8 @@ fn pages_are_looked_at_in_a_browser() {
     let port = url.rsplit(':').next().unwrap().to_owned();
     // a run that goes on needs a test bed of this machine
     let is_root = rustix::process::geteuid().is_root();
-    let campaign = lab.path().join("short-trials.toml");
-    let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
-    fs::write(&campaign, text).unwrap();
-    let line = ["run", campaign.to_str().unwrap(), "--json-stream"];
+    let campaign = short_trials(&lab);
+    let line = ["run", &campaign, "--json-stream"];
     let mut going = is_root.then(|| lab.start(&line));
     let live = going.as_mut().map_or("-".to_owned(), |run| {
         run.event("progress")["run"].as_str().unwrap().to_owned()
@@ -217,6 +224,13 @@ fn curl_reads_through_tls_with_the_token_only() {
         );
     }
     assert!(curl(&["-H", &bearer], "/api/runs").contains(&run));
+    let metrics = curl(&["-H", &bearer], "/metrics");
+    for part in [
+        "fwdlab_runs{state=\"finished\"} 1",
+        &format!("run=\"{run}\""),
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+    }
     // a browser's cookie reads, and changes nothing
     let session = curl(&["-X", "POST", "-H", &bearer, "-c", jar], "/api/session");
     assert!(session.trim_end().ends_with("204"), "{session}");
@@ -228,4 +242,57 @@ fn curl_reads_through_tls_with_the_token_only() {
     assert!(by_cookie.trim_end().ends_with("401"), "{by_cookie}");
     let by_token = curl(&[&asked[..], &["-H", &bearer]].concat(), &steer);
     assert!(by_token.trim_end().ends_with("409"), "{by_token}");
+}
+
+/// The full screen of a run behind a server: it follows, steers, and is not lost with the server.
+#[test]
+fn the_terminal_shows_a_run_of_a_dashboard() {
+    let this = "the_terminal_shows_a_run_of_a_dashboard";
+    if !root(this) {
+        return;
+    }
+    if try_tool(&["curl", "--version"]).is_err() {
+        return skipped(this, "curl is not installed");
+    }
+    let lab = Lab::new();
+    let old = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let campaign = short_trials(&lab);
+    let mut going = lab.start(&["run", &campaign, "--json-stream"]);
+    going.event("progress");
+    let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
+    let elsewhere = Lab::new();
+    let here = [("TMPDIR", elsewhere.path().to_str().unwrap())];
+    let mut tty = Tty::start(
+        &elsewhere,
+        &["top", &format!("{url}#token={TOKEN}")],
+        (80, 24),
+        &here,
+    );
+    tty.until("short-trials").until("running").until("trial 2");
+    server.signal(rustix::process::Signal::KILL);
+    server.wait_until("its end", |this| this.has_ended());
+    server = serve(&lab, url.trim_start_matches("http://"), &[]).0;
+    tty.keys("p").until("PAUSED").keys("p").until(" running ");
+    tty.keys("qs");
+    going.wait_until("its end", |this| this.has_ended());
+    tty.until("interrupted");
+    tty.keys("q");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    let mut tty = Tty::start(
+        &elsewhere,
+        &["top", &format!("{url}/runs/{old}")],
+        (80, 24),
+        &here,
+    );
+    tty.until("REPLAY").keys("q");
+    assert_eq!(tty.end(), 0);
+    let copies = fs::read_dir(elsewhere.path()).unwrap();
+    let mut copies = copies.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(
+        !copies.any(|name| name.starts_with("fwdlab-top-")),
+        "a copy was left"
+    );
+    drop(server);
+    lab.assert_clean("a run behind a server");
 }

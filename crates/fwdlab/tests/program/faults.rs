@@ -6,7 +6,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use serde_json::Value;
 
 use crate::conservation::conserved;
-use crate::support::{Ended, Lab, PROGRAM, TINY, count, ended, list, root};
+use crate::support::{
+    Ended, Lab, PROGRAM, Started, TINY, count, ended, list, number, root, skipped,
+};
 
 const NOBODY: u32 = 65534;
 
@@ -212,4 +214,62 @@ mod alone {
         as_nobody(&["bed", "show"]).code(2).says(&["sudo"]);
         lab.assert_clean("no root");
     }
+}
+
+/// The clock on the wall is set a day ahead in the middle of a campaign, and then back beyond where it was: trials are as long as they were
+/// asked to be, and what happened stays in order.
+#[test]
+fn a_clock_that_is_stepped_changes_no_trial() {
+    let this = "a_clock_that_is_stepped_changes_no_trial";
+    if !root(this) {
+        return;
+    }
+    let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let library = format!("/usr/lib/{triple}/faketime/libfaketimeMT.so.1");
+    if !std::path::Path::new(&library).exists() {
+        return skipped(this, "libfaketime is not installed");
+    }
+    let lab = Lab::new();
+    let offset = lab.path().join("offset");
+    let step = |by: &str| fs::write(&offset, by).unwrap();
+    step("+0");
+    let campaign = lab.path().join("clock.toml");
+    let text = "campaign = 'clock'\niterations = 6\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'\n";
+    fs::write(&campaign, text).unwrap();
+    let mut command = lab.program(&["run", campaign.to_str().unwrap(), "--json-stream"]);
+    command
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", &offset)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let mut run = lab.start_command(command);
+    let trials = |run: &Started| {
+        let all = run.events().into_iter();
+        all.filter(|e| e["event"] == "trial_finished")
+            .collect::<Vec<_>>()
+    };
+    for (by, so_many) in [("+86400", 2), ("-7200", 4)] {
+        run.wait_until("trials", |run| trials(run).len() >= so_many);
+        step(by);
+    }
+    run.wait_until("its end", |run| run.has_ended());
+    let all = trials(&run);
+    let days: std::collections::BTreeSet<&str> = all
+        .iter()
+        .map(|event| &event["record"]["started_at"].as_str().unwrap()[..10])
+        .collect();
+    assert!(days.len() > 1, "the clock was not stepped: {days:?}");
+    for event in &all {
+        let seconds = number(&event["record"]["duration_s"]);
+        assert!((0.19..0.5).contains(&seconds), "{event}");
+    }
+    let times: Vec<f64> = run
+        .events()
+        .iter()
+        .map(|e| e["t"].as_f64().unwrap())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times.last().is_some_and(|last| *last < 600.0), "{times:?}");
+    lab.run(&["runs", "verify", "@1"]).code(0);
+    lab.assert_clean("a stepped clock");
 }

@@ -44,6 +44,7 @@ mod probes;
 mod procedures;
 mod profile;
 mod rate;
+mod report;
 mod runs;
 mod sets;
 mod storm;

@@ -3,14 +3,19 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Lab, shell_words};
+use crate::support::{Lab, ended, shell_words};
 
 /// A command of the manual, and the lines that are shown below it.
 struct Example {
     at: String,
     arguments: Vec<String>,
+    /// It works on what the one before it left.
+    goes_on: bool,
     shown: Vec<String>,
 }
+
+/// Pages whose examples work on runs of the ones before them; all of their commands are executed.
+const SEQUENCES: [&str; 1] = ["reports.md"];
 
 /// Examples are indented by four, begin with `$ fwdlab`, and end with the first line that is not indented.
 fn examples(name: &str, text: &str) -> Vec<Example> {
@@ -18,11 +23,13 @@ fn examples(name: &str, text: &str) -> Vec<Example> {
     let mut inside = false;
     for (line, number) in text.lines().zip(1..) {
         if let Some(command) = line.strip_prefix("    $ fwdlab ") {
-            inside = command.contains("--engine sim");
+            let goes_on = SEQUENCES.contains(&name) && !examples.is_empty();
+            inside = goes_on || command.contains("--engine sim");
             if inside {
                 examples.push(Example {
                     at: format!("{name}:{number}"),
                     arguments: shell_words(command),
+                    goes_on,
                     shown: Vec::new(),
                 });
             }
@@ -46,10 +53,15 @@ fn simulated_examples_of_the_manual_are_true() {
         if !name.ends_with(".md") {
             continue;
         }
+        let mut lab = Lab::new();
         for example in examples(&name, &fs::read_to_string(&path).unwrap()) {
-            let lab = Lab::new();
+            if !example.goes_on {
+                lab = Lab::new();
+            }
             let arguments: Vec<&str> = example.arguments.iter().map(String::as_str).collect();
-            let ended = lab.run(&arguments);
+            let mut command = lab.program(&arguments);
+            command.current_dir(lab.path());
+            let ended = ended(command);
             assert!([0, 5].contains(&ended.code), "{}: {ended:?}", example.at);
             let mut printed = ended.out.lines();
             for shown in &example.shown {

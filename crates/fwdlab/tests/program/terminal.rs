@@ -83,6 +83,64 @@ fn without_colour_and_in_ascii_nothing_is_missing() {
     insta::assert_snapshot!("screen_ascii", tty.text());
 }
 
+/// Latencies of a search that measured them, what a boot's instructions went into, and a screen whose last words stay.
+#[test]
+fn latencies_profiles_and_last_words() {
+    let lab = Lab::new();
+    let line = [
+        "rfc2544",
+        "--size",
+        "64",
+        "--tests",
+        "throughput,latency",
+        "--engine",
+        "sim",
+    ];
+    lab.run(
+        &[
+            &line[..],
+            &["--dut", "capacity=1e6,latency=20us", "--max", "3Mpps"],
+        ]
+        .concat(),
+    )
+    .code(0);
+    let mut tty = replayed(&lab, (80, 24), &[]);
+    tty.keys("l").until("p99.9").until("other trials");
+    tty.settle(HELD);
+    assert!(
+        tty.text().contains("20.0 us") || tty.text().contains("20.0 µs"),
+        "{}",
+        tty.text()
+    );
+    // no profile is kept: that is said
+    tty.keys("lf").until("no profile of this test case is kept");
+    let run = lab.only_run();
+    let case = run.join("raw/64B-2000flows-ipv4/0");
+    fs::create_dir_all(&case).unwrap();
+    fs::write(
+        case.join("perf.folded"),
+        "irq;net_rx;ip_rcv 30\nirq;net_rx;fib_lookup 60\nidle 10\n",
+    )
+    .unwrap();
+    tty.keys("f").until("where it went").settle(HELD);
+    let screen = tty.text();
+    let at = |words: &str| {
+        screen
+            .lines()
+            .position(|line| line.contains(words))
+            .unwrap()
+    };
+    assert!(at("fib_lookup") < at("ip_rcv"), "{screen}");
+    assert!(
+        screen.contains("60.0 %") && screen.contains("90.0 %"),
+        "{screen}"
+    );
+    tty.keys("fQ");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    tty.until("rfc2544 on a simulated DUT").until("trial 15");
+}
+
 /// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
 #[test]
 fn only_differences_are_sent() {

@@ -21,6 +21,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         "left right   one trial back or on (PageUp, PageDown: ten; Home, End)",
         "tab          next pane; up and down scroll it",
         "e            what became of every frame of the trial shown",
+        "l            latencies of the trials of its test case",
+        "f            where the DUT's time or instructions went, where it is kept",
     ]);
     if app.is_steered() {
         words.extend([
@@ -41,6 +43,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         Mode::Replay => &["q            quit"],
     });
     words.extend([
+        "Q            leave, and keep the screen's last words on the terminal",
         "Ctrl-Z       to the shell; fg comes back",
         "",
         "offered      frames per second that were really sent",

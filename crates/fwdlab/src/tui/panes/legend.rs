@@ -37,8 +37,10 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
             }
             keys.extend([("l", "leave"), ("Esc", "cancel")]);
         }
-        Some(Overlay::Loss) => keys.extend([("Esc", "back"), (arrows, "other trials")]),
-        Some(Overlay::Help) => keys.push(("Esc", "back")),
+        Some(Overlay::Loss | Overlay::Latency) => {
+            keys.extend([("Esc", "back"), (arrows, "other trials")])
+        }
+        Some(Overlay::Help | Overlay::Flame) => keys.push(("Esc", "back")),
         None => {
             keys.push(("q", "quit"));
             keys.push(("?", "help"));
@@ -54,6 +56,9 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
             if !app.trials().is_empty() {
                 keys.push((arrows, "trial"));
                 keys.push(("e", "loss"));
+                if app.has_latency() {
+                    keys.push(("l", "latency"));
+                }
             }
             keys.push(("tab", "pane"));
             if app.is_steered() {

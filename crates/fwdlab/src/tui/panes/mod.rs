@@ -6,8 +6,10 @@ mod cases;
 mod chart;
 mod dut;
 mod events;
+mod flame;
 mod header;
 mod help;
+mod latency;
 mod legend;
 mod loss;
 mod now;
@@ -48,6 +50,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
     match app.overlay {
         Some(Overlay::Help) => help::draw(frame, body, app, theme),
         Some(Overlay::Loss) => loss::draw(frame, body, app, theme),
+        Some(Overlay::Latency) => latency::draw(frame, body, app, theme),
+        Some(Overlay::Flame) => flame::draw(frame, body, app, theme),
         Some(Overlay::Quit) => quit::draw(frame, body, app, theme),
         None => {}
     }

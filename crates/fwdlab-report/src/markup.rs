@@ -5,10 +5,10 @@
 
 /// A piece of a page.
 #[derive(Debug, Default)]
-pub(super) struct Markup(String);
+pub(crate) struct Markup(String);
 
 /// Attributes of an element.
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a str)];
+pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
 impl Markup {
     /// An element with children.
@@ -56,6 +56,11 @@ impl Markup {
         self.0.push_str(text);
     }
 
+    /// What was made apart.
+    pub fn append(&mut self, other: Markup) {
+        self.0.push_str(&other.0);
+    }
+
     /// The finished text.
     pub fn finish(self) -> String {
         self.0
@@ -82,6 +87,8 @@ impl Markup {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
+                // Neither HTML nor XML has these.
+                '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
                 // Control characters are errors in HTML, and nothing to read.
                 c if c.is_control() && !matches!(c, '\n' | '\t') => self.0.push('\u{fffd}'),
                 c => self.0.push(c),

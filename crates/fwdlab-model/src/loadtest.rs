@@ -1,0 +1,401 @@
+//! Load tests of TRex as files: what `trex-loadtest.py` writes and trex-loadtest-viz draws, and the figures that the latter finds in them.
+//!
+//! A file has `vars`, how the load was made, and `stats`, one entry per second in the order of time: what each port and all of them sent and
+//! received. Channel 0 goes from port 0 to port 1, channel 1 the other way. Units are TRex's: rates in frames and bits per second,
+//! utilisation in percent of the line rate of layer 1. Start with [`LoadTest`] and [`performance`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// The kind of a run that was made of such files, and its procedure.
+pub const KIND: &str = "loadtest";
+
+/// The share of lost frames above which the viewer calls a second failed, unless it is told another.
+pub const FAIL_THRESHOLD: f64 = 0.001;
+
+/// Frames per second that stand for none in files that are written: the viewer divides by what was sent, and writes no page of what is no
+/// number.
+pub const NONE_SENT: f64 = 1e-9;
+
+/// Thresholds that the viewer takes.
+pub const FAIL_THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
+
+/// The keys of `vars` that the viewer wants, and wants to be the same in all files.
+pub const CONFIGURATION: [&str; 5] = [
+    "warmup_mult",
+    "warmup_duration",
+    "rampup_target",
+    "rampup_duration",
+    "hold_duration",
+];
+
+/// A load test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadTest {
+    /// How the load was made.
+    pub vars: BTreeMap<String, Value>,
+    /// What was counted.
+    pub stats: Seconds,
+}
+
+/// Counts by their time, in the order of the file: it is the order of time, and keys need not sort that way.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Seconds(pub Vec<(String, BTreeMap<String, Port>)>);
+
+/// What a port did in a second; `global` and others beside the ports have other keys.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Port {
+    /// Frames sent per second.
+    #[serde(default)]
+    pub tx_pps: f64,
+    /// Frames received per second.
+    #[serde(default)]
+    pub rx_pps: f64,
+    /// Bits sent per second, of frames with FCS.
+    #[serde(default)]
+    pub tx_bps: f64,
+    /// Bits received per second, of frames with FCS.
+    #[serde(default)]
+    pub rx_bps: f64,
+    /// Share of the line rate sent, in percent.
+    #[serde(default)]
+    pub tx_util: f64,
+    /// Share of the line rate received, in percent.
+    #[serde(default)]
+    pub rx_util: f64,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
+}
+
+/// A way through the DUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    /// From port 0 to port 1.
+    Zero,
+    /// From port 1 to port 0.
+    One,
+}
+
+impl Channel {
+    /// Both, in the viewer's order.
+    pub const ALL: [Channel; 2] = [Channel::Zero, Channel::One];
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        match self {
+            Channel::Zero => 0,
+            Channel::One => 1,
+        }
+    }
+
+    /// The ports it goes from and to.
+    pub fn ports(self) -> (&'static str, &'static str) {
+        match self {
+            Channel::Zero => ("0", "1"),
+            Channel::One => ("1", "0"),
+        }
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) = self.ports();
+        write!(f, "{from}\u{2192}{to}")
+    }
+}
+
+/// What the viewer's table says of a channel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Performance {
+    /// Frames per second that came back where the loss began that lasted; without one the most that came back.
+    pub max_ok_pps: f64,
+    /// The most that came back in any second.
+    pub max_pps: f64,
+    /// The largest share of the line rate that came back, in percent, at most 100.
+    pub max_line_percent: f64,
+}
+
+/// A file is no load test.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadTestError {
+    /// It is not JSON, or not of this shape.
+    #[error("it is no load test: {0}")]
+    Shape(String),
+    /// It has no seconds.
+    #[error("it has no entries in `stats`")]
+    Empty,
+    /// A key is missing that the viewer wants.
+    #[error("`{0}` is missing in `vars`")]
+    Missing(&'static str),
+    /// A port is missing.
+    #[error("second {second} has no port {port}")]
+    Port {
+        /// The key of the second.
+        second: String,
+        /// The port.
+        port: &'static str,
+    },
+}
+
+impl LoadTest {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It has not what the viewer wants.
+    pub fn parse(bytes: &[u8]) -> Result<LoadTest, LoadTestError> {
+        let read: LoadTest =
+            serde_json::from_slice(bytes).map_err(|why| LoadTestError::Shape(why.to_string()))?;
+        if read.stats.0.is_empty() {
+            return Err(LoadTestError::Empty);
+        }
+        for key in CONFIGURATION.into_iter().chain(["profile_file"]) {
+            if !read.vars.contains_key(key) {
+                return Err(LoadTestError::Missing(key));
+            }
+        }
+        for (second, ports) in &read.stats.0 {
+            for port in ["0", "1"] {
+                if !ports.contains_key(port) {
+                    let second = second.clone();
+                    return Err(LoadTestError::Port { second, port });
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// Name of the profile as the viewer says it: `imix`, `64B`, or the file's without its ending.
+    pub fn profile(&self) -> String {
+        let file = self
+            .vars
+            .get("profile_file")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let base = file.rsplit('/').next().unwrap_or(file);
+        match file {
+            "udp_1pkt_simple_bdir.py" => "64B".into(),
+            _ => base.strip_suffix(".py").unwrap_or(base).to_owned(),
+        }
+    }
+
+    /// Did one way send nothing in all the time?
+    pub fn is_silent(&self, channel: Channel) -> bool {
+        self.channel(channel)
+            .all(|(_, from, _)| from.tx_pps <= NONE_SENT)
+    }
+
+    /// What one way sent and received, second by second: the sending and the receiving port.
+    pub fn channel(&self, channel: Channel) -> impl Iterator<Item = (&str, &Port, &Port)> {
+        let (from, to) = channel.ports();
+        let seconds = self.stats.0.iter();
+        seconds.filter_map(move |(second, ports)| {
+            Some((second.as_str(), ports.get(from)?, ports.get(to)?))
+        })
+    }
+}
+
+/// What the viewer finds in a channel: the arithmetic of trex-loadtest-viz, step by step.
+pub fn performance(test: &LoadTest, channel: Channel, fail_threshold: f64) -> Performance {
+    let mut mark = None;
+    let (mut max_pps, mut max_line_percent) = (0.0_f64, 0.0_f64);
+    for (_, from, to) in test.channel(channel) {
+        // where nothing was sent this is no number, and no number is above the threshold
+        if (from.tx_pps - to.rx_pps) / from.tx_pps > fail_threshold {
+            mark.get_or_insert(to.rx_pps);
+        } else {
+            mark = None;
+        }
+        max_pps = max_pps.max(to.rx_pps);
+        max_line_percent = max_line_percent.max(to.rx_util);
+    }
+    Performance {
+        max_ok_pps: mark.unwrap_or(max_pps),
+        max_pps,
+        max_line_percent: max_line_percent.min(100.0),
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (second, ports) in &self.0 {
+            map.serialize_entry(second, ports)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Seconds;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("counts by their time")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Seconds, A::Error> {
+                let mut all = Vec::new();
+                while let Some((second, ports)) =
+                    map.next_entry::<String, BTreeMap<String, Value>>()?
+                {
+                    // beside the ports stand figures of all of them, which have other keys
+                    let ports = ports.into_iter().filter_map(|(name, value)| {
+                        let port = serde_json::from_value(value).ok()?;
+                        name.parse::<u32>().ok().map(|_| (name, port))
+                    });
+                    all.push((second, ports.collect()));
+                }
+                Ok(Seconds(all))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(rates: &[(f64, f64)]) -> LoadTest {
+        let second = |(n, (tx_pps, rx_pps)): (usize, &(f64, f64))| {
+            let port = |tx_pps: f64, rx_pps: f64| Port {
+                tx_pps,
+                rx_pps,
+                rx_util: rx_pps / 10.0,
+                ..Port::default()
+            };
+            // keys that sort otherwise than the seconds follow
+            let ports = [
+                ("0".to_owned(), port(*tx_pps, 0.0)),
+                ("1".to_owned(), port(0.0, *rx_pps)),
+            ];
+            (format!("{n}.5"), BTreeMap::from(ports))
+        };
+        let mut vars: BTreeMap<String, Value> = CONFIGURATION
+            .map(|key| (key.to_owned(), Value::from(1)))
+            .into();
+        vars.insert("profile_file".into(), "stl/imix.py".into());
+        LoadTest {
+            vars,
+            stats: Seconds(rates.iter().enumerate().map(second).collect()),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let rates: Vec<(f64, f64)> = (0..12).map(|n| (f64::from(n), f64::from(n))).collect();
+        let written = test(&rates);
+        let text = serde_json::to_string(&written).unwrap();
+        // a whole number of frames is no integer: Ruby would divide it as one
+        assert!(text.contains("\"tx_pps\":1.0"));
+        let read = LoadTest::parse(text.as_bytes()).unwrap();
+        assert_eq!(read, written);
+        let keys: Vec<&str> = read.stats.0.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys[8..], ["8.5", "9.5", "10.5", "11.5"]);
+        assert_eq!(read.profile(), "imix");
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut one = test(&[(1.0, 1.0)]);
+        one.vars.remove("hold_duration");
+        let parse =
+            |test: &LoadTest| LoadTest::parse(&serde_json::to_vec(test).unwrap()).unwrap_err();
+        assert_eq!(parse(&one), LoadTestError::Missing("hold_duration"));
+        assert_eq!(parse(&test(&[])), LoadTestError::Empty);
+        let mut one = test(&[(1.0, 1.0)]);
+        one.stats.0[0].1.remove("1");
+        assert_eq!(parse(&one).to_string(), "second 0.5 has no port 1");
+        assert!(matches!(
+            LoadTest::parse(b"[]"),
+            Err(LoadTestError::Shape(_))
+        ));
+    }
+
+    #[test]
+    fn the_viewers_rule() {
+        let of = |rates: &[(f64, f64)]| performance(&test(rates), Channel::Zero, 0.001);
+        // a mark is cleared by a clean second: the dip is not the result
+        let dip = of(&[
+            (100.0, 100.0),
+            (200.0, 150.0),
+            (300.0, 300.0),
+            (400.0, 350.0),
+            (500.0, 360.0),
+        ]);
+        assert_eq!(
+            (dip.max_ok_pps, dip.max_pps, dip.max_line_percent),
+            (350.0, 360.0, 36.0)
+        );
+        let clean = of(&[(0.0, 0.0), (100.0, 100.0), (2000.0, 1999.0)]);
+        assert_eq!((clean.max_ok_pps, clean.max_line_percent), (1999.0, 100.0));
+        // the other way nothing was sent
+        let none = performance(&test(&[(100.0, 90.0)]), Channel::One, 0.001);
+        assert_eq!((none.max_ok_pps, none.max_pps), (0.0, 0.0));
+    }
+
+    /// A test of a minute, both ways: one dips once and flattens, the other loses a little all the time.
+    fn golden() -> LoadTest {
+        let line_rate = 1_488_095.0;
+        let second = |n: u32| {
+            let at = f64::from(n);
+            let forth = 25_000.0 * at + f64::from(n * 7919 % 97) + 1.0;
+            let back = 20_000.0 * at + f64::from(n * 6353 % 89) + 1.0;
+            let flat = 1_150_000.0 + (at - 48.0) * 3000.0 + f64::from(n * 31 % 50);
+            let forth_received = match n {
+                20 => forth * 0.7,
+                _ => forth.min(flat),
+            };
+            let back_received = match n {
+                0..55 => back * (1.0 - 0.0008),
+                _ => back * (1.0 - 0.0011),
+            };
+            let port = |tx_pps: f64, rx_pps: f64| Port {
+                tx_pps,
+                rx_pps,
+                tx_util: 100.0 * tx_pps / line_rate,
+                rx_util: 100.0 * rx_pps / line_rate,
+                ..Port::default()
+            };
+            let ports = [
+                ("0".to_owned(), port(forth, back_received)),
+                ("1".to_owned(), port(back, forth_received)),
+            ];
+            (format!("{:.2}", at + 0.25), BTreeMap::from(ports))
+        };
+        LoadTest {
+            stats: Seconds((0..60).map(second).collect()),
+            ..test(&[])
+        }
+    }
+
+    /// The table of trex-loadtest-viz of that test, with three thresholds, as its arithmetic prints it when Ruby runs it.
+    #[test]
+    fn the_same_table_as_the_viewer() {
+        let table = [
+            (0.0001, "1.144 1.183 79.50%", "0.000 1.179 79.21%"),
+            (0.001, "1.144 1.183 79.50%", "1.099 1.179 79.21%"),
+            (0.01, "1.147 1.183 79.50%", "1.179 1.179 79.21%"),
+        ];
+        for (threshold, forth, back) in table {
+            for (channel, printed) in Channel::ALL.into_iter().zip([forth, back]) {
+                let found = performance(&golden(), channel, threshold);
+                let row = format!(
+                    "{:.3} {:.3} {:.2}%",
+                    found.max_ok_pps / 1e6,
+                    found.max_pps / 1e6,
+                    found.max_line_percent
+                );
+                assert_eq!(row, printed, "{channel} {threshold}");
+            }
+        }
+    }
+}

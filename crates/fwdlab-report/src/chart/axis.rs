@@ -1,0 +1,331 @@
+//! An axis: where values lie along it, and the numbers that stand there.
+//!
+//! One constructor per kind of values; steps of ticks are found in `scale`. Start with [`Axis`].
+
+use super::{Curve, Scale, values};
+use crate::number::{Prefix, count, delay, difference, difference_tick, percent, rate, seconds};
+
+/// Numbers of frame sizes are so far apart at least, in percent of the width.
+const APART: f64 = 4.0;
+
+/// How a value reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Frames per second.
+    Rate,
+    /// A share.
+    Percent,
+    /// A difference in percent.
+    Difference,
+    /// A time in nanoseconds, in the unit that suits it.
+    Delay,
+    /// A small time in nanoseconds.
+    Nanoseconds,
+    /// Frames.
+    Frames,
+    /// Bytes.
+    Bytes,
+    /// A time in seconds.
+    Seconds,
+    /// A number.
+    Number,
+}
+
+impl Quantity {
+    /// The unit of plain values: what stands in files beside them.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Quantity::Rate => "frames/s",
+            Quantity::Percent | Quantity::Difference => "%",
+            Quantity::Delay | Quantity::Nanoseconds => "ns",
+            Quantity::Frames => "frames",
+            Quantity::Bytes => "bytes",
+            Quantity::Seconds => "s",
+            Quantity::Number => "",
+        }
+    }
+
+    /// A value in words.
+    pub fn words(self, value: f64) -> String {
+        match self {
+            Quantity::Rate => rate(value),
+            Quantity::Percent => percent(value),
+            Quantity::Difference => format!("{} %", difference(value, None)),
+            Quantity::Delay => delay(value),
+            Quantity::Nanoseconds => format!("{value:.1} ns"),
+            Quantity::Frames => format!("{value:.0} frames"),
+            Quantity::Bytes => format!("{value:.0} B"),
+            Quantity::Seconds => seconds(value),
+            Quantity::Number => short(value),
+        }
+    }
+}
+
+/// How values are placed along an axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Places {
+    /// Evenly.
+    Linear(Scale),
+    /// By their logarithm, between two values.
+    Logarithmic(f64, f64),
+}
+
+/// An axis with its title and the numbers at it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What it is of, with its unit.
+    pub title: String,
+    /// Where values lie.
+    pub places: Places,
+    /// Values with their numbers; a number may be empty.
+    pub ticks: Vec<(f64, String)>,
+    /// How a value on it reads.
+    pub quantity: Quantity,
+}
+
+impl Axis {
+    pub(crate) fn linear(title: &str, scale: Scale, number: impl Fn(f64) -> String) -> Axis {
+        Axis {
+            title: title.to_owned(),
+            ticks: scale.ticks().map(|tick| (tick, number(tick))).collect(),
+            places: Places::Linear(scale),
+            quantity: Quantity::Number,
+        }
+    }
+
+    /// The same, whose values read like this.
+    pub(crate) fn reading(self, quantity: Quantity) -> Axis {
+        Axis { quantity, ..self }
+    }
+
+    /// From 0 to 100 %, as RFC 2544 §26.3 wants it.
+    pub(crate) fn whole_percent(title: &str) -> Axis {
+        Axis::linear(title, Scale::covering([0.0, 100.0], 10), |tick| {
+            format!("{tick:.0}")
+        })
+        .reading(Quantity::Percent)
+    }
+
+    /// Rates along rows: what the axis is of is said with its unit.
+    pub(crate) fn rates_along(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
+        let scale = Scale::covering(values.into_iter().chain([0.0]), 6);
+        let prefix = Prefix::for_largest([scale.high()]);
+        let title = format!("{title}, {}", prefix.pps());
+        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+    }
+
+    /// Differences in percent around zero.
+    pub(crate) fn differences(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
+        let scale = Scale::covering(values.into_iter().chain([0.0]), 7);
+        Axis::linear(title, scale, |value| difference_tick(value, scale.step()))
+            .reading(Quantity::Difference)
+    }
+
+    /// Rates, from zero.
+    pub(crate) fn rates(curves: &[Curve]) -> Axis {
+        let scale = Scale::covering(values(curves).chain([0.0]), 5);
+        let prefix = Prefix::for_largest([scale.high()]);
+        let title = format!("frames per second, {}", prefix.pps());
+        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+    }
+
+    /// Loads, from the left.
+    pub(crate) fn loads(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let scale = Scale::covering(points.map(|(load, _)| *load).chain([0.0]), 8);
+        let prefix = Prefix::for_largest([scale.high()]);
+        let title = format!("{title}, {}", prefix.pps());
+        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+    }
+
+    /// Rates that are close together: not from zero.
+    pub(crate) fn close_rates(curves: &[Curve]) -> Axis {
+        Axis::close("frames per second", Scale::covering(values(curves), 5))
+    }
+
+    /// Loads that are close together: not from zero.
+    pub(crate) fn close_loads(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        Axis::close(title, Scale::covering(points.map(|(load, _)| *load), 8))
+    }
+
+    pub(crate) fn close(title: &str, scale: Scale) -> Axis {
+        let prefix = Prefix::for_largest([scale.high()]);
+        let from = match scale.low() > 0.0 {
+            true => "; does not begin at zero",
+            false => "",
+        };
+        let title = format!("{title}, {}{from}", prefix.pps());
+        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+    }
+
+    /// Shares in percent, from zero.
+    pub(crate) fn percents(title: &str, curves: &[Curve]) -> Axis {
+        let scale = Scale::covering(values(curves).chain([0.0]), 4);
+        Axis::linear(title, scale, short).reading(Quantity::Percent)
+    }
+
+    /// Numbers of any kind, from zero.
+    pub(crate) fn numbers(title: &str, curves: &[Curve]) -> Axis {
+        let scale = Scale::covering(values(curves).chain([0.0]), 5);
+        Axis::linear(title, scale, short)
+    }
+
+    /// Times by their logarithm.
+    pub(crate) fn delays(curves: &[Curve]) -> Axis {
+        let all = || values(curves).filter(|ns| *ns > 0.0);
+        let high = all().fold(1.0, f64::max);
+        let low = all().fold(high, f64::min);
+        let (mut ticks, mut power) = (Vec::new(), 10f64.powf(low.log10().floor()));
+        while power <= high * 10.0 {
+            ticks.extend([1.0, 2.0, 5.0].map(|step| step * power));
+            power *= 10.0;
+        }
+        let first = ticks.iter().rposition(|tick| *tick <= low).unwrap_or(0);
+        let last = ticks.iter().position(|tick| *tick >= high * (1.0 - 1e-9));
+        let last = last.unwrap_or(ticks.len() - 1).max(first + 1);
+        let ticks = &ticks[first..=last];
+        // over many powers of ten only these have numbers
+        let is_few = ticks.len() <= 7;
+        let number = |tick: f64| match is_few || (tick.log10().fract().abs() < 1e-6) {
+            true => delay(tick).replace(".00", "").replace(".0 ", " "),
+            false => String::new(),
+        };
+        Axis {
+            title: "delay, logarithmic".into(),
+            places: Places::Logarithmic(ticks[0], ticks[ticks.len() - 1]),
+            ticks: ticks.iter().map(|tick| (*tick, number(*tick))).collect(),
+            quantity: Quantity::Delay,
+        }
+    }
+
+    /// Frame sizes: at their places between 0 and the largest, so that what grows with every byte is a straight line.
+    pub(crate) fn sizes(curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let mut sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        let scale = Scale::covering(sizes.iter().copied().chain([0.0]), 8);
+        // the largest has its number in any case
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        let mut free = f64::INFINITY;
+        for size in sizes.iter().rev() {
+            let has_room = free - scale.percent(*size) >= APART;
+            if has_room {
+                free = scale.percent(*size);
+            }
+            ticks.push((
+                *size,
+                if has_room {
+                    short(*size)
+                } else {
+                    String::new()
+                },
+            ));
+        }
+        Axis {
+            title: "frame size, bytes".into(),
+            ticks,
+            places: Places::Linear(scale),
+            quantity: Quantity::Bytes,
+        }
+    }
+
+    /// Values of a parameter, from zero.
+    pub(crate) fn parameter(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let all = points.map(|(value, _)| *value);
+        Axis::linear(title, Scale::covering(all.chain([0.0]), 8), |tick| {
+            count(tick as u64)
+        })
+    }
+
+    /// Time since the begin.
+    pub(crate) fn time(curves: &[Curve]) -> Axis {
+        let all = curves.iter().flat_map(|curve| &curve.points);
+        let longest = all.map(|(s, _)| *s).fold(0.0, f64::max);
+        let (unit, divisor) = match longest {
+            s if s > 3.0 * 3600.0 => ("hours", 3600.0),
+            s if s > 300.0 => ("minutes", 60.0),
+            _ => ("seconds", 1.0),
+        };
+        let scale = Scale::covering([0.0, longest / divisor], 8);
+        Axis {
+            title: format!("time, {unit}"),
+            ticks: scale.ticks().map(|t| (t * divisor, short(t))).collect(),
+            places: Places::Linear(scale.times(divisor)),
+            quantity: Quantity::Seconds,
+        }
+    }
+
+    /// The smallest and the largest value that have a place.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        match self.places {
+            Places::Linear(scale) => (scale.low(), scale.high()),
+            Places::Logarithmic(low, high) => (low, high),
+        }
+    }
+
+    /// Where a value lies, in percent from the left or from below.
+    pub(crate) fn percent(&self, value: f64) -> f64 {
+        match &self.places {
+            Places::Linear(scale) => scale.percent(value),
+            Places::Logarithmic(low, high) => {
+                let value = value.max(*low);
+                (100.0 * (value / low).ln() / (high / low).ln()).clamp(0.0, 100.0)
+            }
+        }
+    }
+}
+
+/// A number without zeros that say nothing.
+pub(crate) fn short(value: f64) -> String {
+    let text = format!("{value:.9}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(f64, f64)]) -> Vec<Curve> {
+        vec![Curve::new("x", points.to_vec())]
+    }
+
+    #[test]
+    fn a_logarithmic_axis_holds_the_values() {
+        let check = |low: f64, high: f64, numbers: &[&str]| {
+            let axis = Axis::delays(&curve(&[(1.0, low), (2.0, high)]));
+            let told = axis.ticks.iter().map(|(_, number)| number.as_str());
+            assert_eq!(told.collect::<Vec<_>>(), numbers);
+            let (from, to) = (axis.percent(low), axis.percent(high));
+            assert!((0.0..=100.0).contains(&from) && from < to && to <= 100.0);
+        };
+        check(23e3, 51e3, &["20 us", "50 us", "100 us"]);
+        check(900.0, 1e3, &["500 ns", "1 us"]);
+        check(
+            20e3,
+            1.05e6,
+            &[
+                "20 us", "50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms",
+            ],
+        );
+        let same = Axis::delays(&curve(&[(1.0, 15e3)]));
+        assert_eq!(same.ticks.len(), 2);
+        assert!(!Axis::delays(&curve(&[(1.0, 0.0)])).ticks.is_empty());
+    }
+
+    #[test]
+    fn sizes_lie_where_their_bytes_are_and_their_numbers_have_room() {
+        let axis = Axis::sizes(&curve(&[
+            (1518.0, 1.0),
+            (66.0, 1.0),
+            (64.0, 1.0),
+            (128.0, 2.0),
+        ]));
+        let places = [64.0, 128.0, 1518.0].map(|size| axis.percent(size));
+        assert_eq!(places.map(|place| place.round()), [4.0, 8.0, 95.0]);
+        let told: Vec<&str> = axis.ticks.iter().map(|(_, told)| told.as_str()).collect();
+        assert_eq!(told, ["1518", "128", "", "64"]);
+    }
+}

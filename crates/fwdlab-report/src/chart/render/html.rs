@@ -1,0 +1,184 @@
+//! Charts on a page: labels are ordinary text that wraps, drawings are as wide as the page lets them be.
+//!
+//! A chart is a grid of label, drawing and value: long commands never collide with the drawing. The tables that belong beneath are the
+//! page's business. Start with [`draw`].
+
+use super::shapes::{self, NUMBERS};
+use crate::chart::{Chart, Curves, Plot, Reference, Row, Rows, Size};
+use crate::markup::Markup;
+use crate::table::shorten;
+
+/// Rows that stay on one sheet of paper.
+const SHORT: usize = 8;
+/// With more rows the numbers stand above them too.
+const MANY: usize = 20;
+/// Characters of a name in a label; the table has all of it.
+const LABEL: usize = 70;
+
+/// Draws several charts; those that are low stand beside each other.
+pub(crate) fn all(m: &mut Markup, charts: &[Chart]) {
+    let is_low =
+        |chart: &Chart| matches!(&chart.plot, Plot::Curves(curves) if curves.size == Size::Low);
+    let mut rest = charts;
+    while let Some(first) = rest.first() {
+        let low = rest.iter().take_while(|chart| is_low(chart)).count();
+        if low > 1 {
+            m.within("div", &[("class", "graphs")], |m| {
+                rest[..low].iter().for_each(|chart| draw(m, chart))
+            });
+            rest = &rest[low..];
+        } else {
+            draw(m, first);
+            rest = &rest[1..];
+        }
+    }
+}
+
+/// Draws a chart.
+pub(crate) fn draw(m: &mut Markup, chart: &Chart) {
+    match &chart.plot {
+        Plot::Rows(rows) => draw_rows(m, rows),
+        Plot::Curves(curves) => draw_curves(m, chart, curves),
+    }
+}
+
+fn draw_rows(m: &mut Markup, rows: &Rows) {
+    if !rows.legend.is_empty() {
+        m.within("div", &[("class", "legend")], |m| {
+            for (tone, words) in &rows.legend {
+                named(m, words, |m| shapes::swatch(m, *tone));
+            }
+        });
+    }
+    // one that is longer may go on on the next sheet of paper
+    let class = match rows.rows.len() > SHORT {
+        true => "chart long",
+        false => "chart",
+    };
+    m.within("div", &[("class", class)], |m| {
+        // whoever reads the first rows of many does not see what is below the last
+        if rows.rows.len() > MANY {
+            line(m, "line axis-line", |_| {}, |m| numbers(m, rows), |_| {});
+        }
+        for row in &rows.rows {
+            draw_row(m, rows, row);
+        }
+        let axis = |m: &mut Markup| {
+            numbers(m, rows);
+            reference_names(m, rows, &rows.references);
+            m.leaf("div", &[("class", "axis-title")], &rows.axis.title);
+        };
+        line(m, "line axis-line", |_| {}, axis, |_| {});
+    });
+}
+
+fn numbers(m: &mut Markup, rows: &Rows) {
+    let attributes = [
+        ("class", "row axis"),
+        ("height", "22"),
+        ("aria-hidden", "true"),
+    ];
+    m.within("svg", &attributes, |m| shapes::numbers(m, &rows.axis));
+}
+
+/// A mark with what it means.
+fn named(m: &mut Markup, words: &str, mark: impl FnOnce(&mut Markup)) {
+    m.within("span", &[], |m| {
+        let swatch = [("width", "22"), ("height", "12"), ("aria-hidden", "true")];
+        m.within("svg", &swatch, mark);
+        m.text(words);
+    });
+}
+
+fn reference_names(m: &mut Markup, rows: &Rows, references: &[Reference]) {
+    if references.is_empty() {
+        return;
+    }
+    let height = format!("{}", shapes::names_height(references));
+    m.within("svg", &[("class", "row names"), ("height", &height)], |m| {
+        shapes::reference_names(m, &rows.axis, references);
+    });
+}
+
+fn draw_row(m: &mut Markup, rows: &Rows, row: &Row) {
+    let class = match (row.is_control, row.is_thin, row.group.is_empty()) {
+        (true, ..) => "line control",
+        (_, true, false) => "line thin first",
+        (_, true, true) => "line thin",
+        (_, _, false) => "line first",
+        _ => "line",
+    };
+    let label = |m: &mut Markup| {
+        if !row.group.is_empty() {
+            m.leaf(
+                "strong",
+                &[("title", &row.group)],
+                &shorten(&row.group, LABEL),
+            );
+            m.text(" ");
+        }
+        let tag = if row.is_code { "code" } else { "span" };
+        m.leaf(tag, &[("title", &row.label)], &shorten(&row.label, LABEL));
+    };
+    let drawing = |m: &mut Markup| {
+        let height = shapes::height(row);
+        let attributes = [
+            ("class", "row"),
+            ("height", &format!("{height}")),
+            ("role", "img"),
+            ("aria-label", &row.spoken()),
+        ];
+        m.within("svg", &attributes, |m| {
+            shapes::row(m, &rows.axis, &rows.references, row, height);
+        });
+    };
+    line(m, class, label, drawing, |m| {
+        m.text(&row.value);
+        if !row.verdict.is_empty() {
+            m.leaf("div", &[("class", "verdict")], &row.verdict);
+        }
+    });
+}
+
+/// Label, drawing and value of one row.
+fn line(
+    m: &mut Markup,
+    class: &str,
+    label: impl FnOnce(&mut Markup),
+    drawing: impl FnOnce(&mut Markup),
+    value: impl FnOnce(&mut Markup),
+) {
+    m.within("div", &[("class", class)], |m| {
+        m.within("div", &[("class", "label")], label);
+        m.within("div", &[("class", "drawing")], drawing);
+        m.within("div", &[("class", "value")], value);
+    });
+}
+
+fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
+    let spoken = format!("{} The figures are in the table below.", chart.spoken());
+    let height = format!("{}", curves.size.pixels() + NUMBERS);
+    let is_beside = shapes::named_beside(curves);
+    let class = if is_beside { "graph" } else { "graph wide" };
+    m.within("div", &[("class", class)], |m| {
+        if !chart.title.is_empty() {
+            m.leaf("h3", &[], &chart.title);
+        }
+        if !is_beside {
+            m.within("div", &[("class", "legend")], |m| {
+                for (n, curve) in curves.curves.iter().enumerate() {
+                    named(m, &curve.name, |m| shapes::curve_swatch(m, n, curve));
+                }
+            });
+        }
+        m.leaf("div", &[("class", "up-title")], &curves.up.title);
+        let attributes = [
+            ("class", "plot"),
+            ("height", height.as_str()),
+            ("role", "img"),
+            ("aria-label", spoken.as_str()),
+        ];
+        m.within("svg", &attributes, |m| shapes::plot(m, curves, None));
+        m.leaf("div", &[("class", "axis-title")], &curves.across.title);
+    });
+}

@@ -1,0 +1,623 @@
+//! Marks as shapes of SVG: one row, an axis, curves. Pages and pictures share them.
+//!
+//! Places along an axis are percentages of whatever width there is, everything across it is in pixels, so that text and dots keep their
+//! size at every width. Start with [`row`] and [`plot`].
+
+use crate::chart::axis::short;
+use crate::chart::{Axis, Curve, Curves, Line, Mark, Reference, Row, Size, Tone};
+use crate::markup::{Attributes, Markup};
+
+/// Height of the numbers below curves, in pixels.
+pub(super) const NUMBERS: f64 = 24.0;
+/// Names at the right end are so far apart at least.
+const NAME: f64 = 15.0;
+/// Characters that have room there; where a curve has a longer name, all names stand above the drawing.
+const BESIDE: usize = 11;
+/// With more curves too.
+const CURVES: usize = 12;
+/// Curves with more points have no marks.
+const MARKED: usize = 25;
+/// Curves with more points are drawn as the smallest and the largest of each of so many parts.
+const PARTS: usize = 400;
+
+/// Marks of points, in the order of the curves: circle, square, triangle, diamond, triangle on its tip, plus, cross.
+pub(super) const POINTS: [&str; 7] = [
+    "M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
+    "M-3.2 -3.2H3.2V3.2H-3.2z",
+    "M0 -4.2L4.2 3.2H-4.2z",
+    "M0 -4.6L4.6 0L0 4.6L-4.6 0z",
+    "M0 4.2L4.2 -3.2H-4.2z",
+    "M-4.4 0H4.4M0 -4.4V4.4",
+    "M-3.4 -3.4L3.4 3.4M-3.4 3.4L3.4 -3.4",
+];
+
+impl Tone {
+    /// Its name in style sheets.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Tone::Median => "bar",
+            Tone::Span => "whisker",
+            Tone::Dot => "dot",
+            Tone::Quiet => "dot quiet",
+            Tone::Ungated => "dot ungated",
+            Tone::Contended => "dot contended",
+            Tone::Offered => "offered",
+            Tone::Mean => "mean",
+            Tone::Interval => "interval",
+            Tone::Less => "interval less",
+            Tone::More => "interval more",
+            Tone::Same => "interval none",
+            Tone::Unknown => "interval unknown",
+            Tone::Received => "place received",
+            Tone::LostAtInput => "place dut-input",
+            Tone::LostBetween => "place between",
+            Tone::LostInDut => "place dut",
+            Tone::LostAtOutput => "place dut-output",
+            Tone::LostByReceiver => "place receiver",
+            Tone::Unexplained => "place unexplained",
+        }
+    }
+
+    /// Is it part of a whole, whose parts stand behind each other?
+    fn is_part(self) -> bool {
+        self.class().starts_with("place")
+    }
+}
+
+/// What a tone looks like, 22 pixels wide and 12 high.
+pub(super) fn swatch(m: &mut Markup, tone: Tone) {
+    let class = tone.class();
+    let line = |m: &mut Markup, [x1, y1, x2, y2]: [&str; 4]| {
+        m.shape(
+            "line",
+            &[
+                ("class", class),
+                ("x1", x1),
+                ("y1", y1),
+                ("x2", x2),
+                ("y2", y2),
+            ],
+        );
+    };
+    match tone {
+        Tone::Dot | Tone::Quiet | Tone::Ungated | Tone::Contended => {
+            m.shape(
+                "circle",
+                &[("class", class), ("cx", "11"), ("cy", "6"), ("r", "3.2")],
+            );
+        }
+        Tone::Span => {
+            for ends in [
+                ["2", "6", "20", "6"],
+                ["2", "1", "2", "11"],
+                ["20", "1", "20", "11"],
+            ] {
+                line(m, ends);
+            }
+        }
+        Tone::Offered | Tone::Mean => line(m, ["11", "0", "11", "12"]),
+        _ => m.shape(
+            "rect",
+            &[
+                ("class", class),
+                ("x", "2"),
+                ("y", "1"),
+                ("width", "18"),
+                ("height", "10"),
+            ],
+        ),
+    }
+}
+
+/// How high a row is by what is in it, in pixels.
+pub(super) fn height(row: &Row) -> f64 {
+    let has_dots = row
+        .marks
+        .iter()
+        .any(|m| matches!(m, Mark::Dots { values, .. } if !values.is_empty()));
+    let has = |wanted: fn(Tone) -> bool| {
+        row.marks
+            .iter()
+            .any(|m| matches!(m, Mark::Bar { tone, .. } if wanted(*tone)))
+    };
+    match () {
+        () if row.is_thin => 26.0,
+        () if row.marks.is_empty() => 30.0,
+        () if has(Tone::is_part) => 42.0,
+        () if has(|tone| tone == Tone::Median) => 46.0,
+        () if has_dots => 52.0,
+        () => 34.0,
+    }
+}
+
+fn at(percent: f64) -> String {
+    format!("{percent:.3}%")
+}
+
+/// What is drawn of a row, on the lines of the axis.
+pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &Row, height: f64) {
+    for (tick, _) in &axis.ticks {
+        let class = if *tick == 0.0 { "zero" } else { "grid" };
+        upright(m, axis, *tick, (0.0, height), class, "");
+    }
+    for reference in references {
+        upright(
+            m,
+            axis,
+            reference.at,
+            (0.0, height),
+            "reference",
+            &reference.label,
+        );
+    }
+    let middle = height / 2.0;
+    for mark in &row.marks {
+        match mark {
+            Mark::Bar {
+                from,
+                to,
+                tone,
+                words,
+            } => {
+                let thick = match tone {
+                    Tone::Median if height > 40.0 => 22.0,
+                    tone if tone.is_part() => height - 16.0,
+                    _ if height > 40.0 => 26.0,
+                    _ => 18.0,
+                };
+                let (left, right) = (axis.percent(from.min(*to)), axis.percent(from.max(*to)));
+                titled(
+                    m,
+                    "rect",
+                    &[
+                        ("class", tone.class()),
+                        ("x", &at(left)),
+                        ("width", &at(right - left)),
+                        ("y", &format!("{}", middle - thick / 2.0)),
+                        ("height", &format!("{thick}")),
+                    ],
+                    words,
+                );
+            }
+            Mark::Span { low, high } => {
+                let y = format!("{middle}");
+                let class = Tone::Span.class();
+                let ends = (at(axis.percent(*low)), at(axis.percent(*high)));
+                m.shape(
+                    "line",
+                    &[
+                        ("class", class),
+                        ("x1", &ends.0),
+                        ("x2", &ends.1),
+                        ("y1", &y),
+                        ("y2", &y),
+                    ],
+                );
+                for end in [low, high] {
+                    upright(m, axis, *end, (middle - 6.0, middle + 6.0), class, "");
+                }
+            }
+            // from the top in their order, so that values that lie together do not hide each other and a drift shows as a slope
+            Mark::Dots {
+                values,
+                tone,
+                words,
+            } => {
+                let room = height - 12.0;
+                for (index, (value, words)) in values.iter().zip(words).enumerate() {
+                    let y = 6.0 + room * (index as f64 + 0.5) / values.len() as f64;
+                    titled(
+                        m,
+                        "circle",
+                        &[
+                            ("class", tone.class()),
+                            ("cx", &at(axis.percent(*value))),
+                            ("cy", &format!("{y:.1}")),
+                            ("r", "3.2"),
+                        ],
+                        words,
+                    );
+                }
+            }
+            Mark::Line { at, tone, words } => {
+                let short = if *tone == Tone::Mean && height > 40.0 {
+                    6.0
+                } else {
+                    4.0
+                };
+                upright(m, axis, *at, (short, height - short), tone.class(), words);
+            }
+        }
+    }
+    if !row.beyond.is_empty() {
+        let y = format!("{}", middle + 4.0);
+        m.leaf(
+            "text",
+            &[("class", "beyond"), ("x", "100%"), ("y", &y)],
+            &format!("{} \u{25b8}", row.beyond),
+        );
+    }
+}
+
+/// The numbers of an axis below rows.
+pub(super) fn numbers(m: &mut Markup, axis: &Axis) {
+    for (tick, number) in &axis.ticks {
+        let x = at(axis.percent(*tick));
+        m.shape(
+            "line",
+            &[
+                ("class", "grid"),
+                ("x1", &x),
+                ("x2", &x),
+                ("y1", "0"),
+                ("y2", "5"),
+            ],
+        );
+        m.leaf(
+            "text",
+            &[("class", "middle"), ("x", &x), ("y", "18")],
+            number,
+        );
+    }
+}
+
+/// The names of references, where they cross the numbers: from the left, each on a line of its own.
+pub(super) fn reference_names(m: &mut Markup, axis: &Axis, references: &[Reference]) {
+    for (n, reference) in references.iter().enumerate() {
+        let percent = axis.percent(reference.at);
+        let class = if percent > 50.0 { "end" } else { "" };
+        let dx = if percent > 50.0 { "-4" } else { "4" };
+        let y = format!("{}", 12 + 15 * n);
+        let bottom = format!("{}", 15 * (n + 1));
+        upright_to(m, &at(percent), ("0", &bottom), "reference");
+        let words = format!("{}: {}", reference.label, axis.quantity.words(reference.at));
+        m.leaf(
+            "text",
+            &[("class", class), ("x", &at(percent)), ("dx", dx), ("y", &y)],
+            &words,
+        );
+    }
+}
+
+/// Height of [`reference_names`].
+pub(super) fn names_height(references: &[Reference]) -> f64 {
+    15.0 * references.len() as f64
+}
+
+fn upright_to(m: &mut Markup, x: &str, (top, bottom): (&str, &str), class: &str) {
+    m.shape(
+        "line",
+        &[
+            ("class", class),
+            ("x1", x),
+            ("x2", x),
+            ("y1", top),
+            ("y2", bottom),
+        ],
+    );
+}
+
+fn upright(
+    m: &mut Markup,
+    axis: &Axis,
+    value: f64,
+    (top, bottom): (f64, f64),
+    class: &str,
+    words: &str,
+) {
+    let x = at(axis.percent(value));
+    let ends = (format!("{top}"), format!("{bottom}"));
+    titled(
+        m,
+        "line",
+        &[
+            ("class", class),
+            ("x1", &x),
+            ("x2", &x),
+            ("y1", &ends.0),
+            ("y2", &ends.1),
+        ],
+        words,
+    );
+}
+
+fn titled(m: &mut Markup, tag: &'static str, attributes: Attributes<'_>, words: &str) {
+    if words.is_empty() {
+        m.shape(tag, attributes);
+    } else {
+        m.within(tag, attributes, |m| m.leaf("title", &[], words));
+    }
+}
+
+impl Size {
+    /// The height of what curves are drawn in, in pixels.
+    pub(super) fn pixels(self) -> f64 {
+        match self {
+            Size::Whole => 250.0,
+            Size::Low => 170.0,
+            Size::Strip => 102.0,
+        }
+    }
+}
+
+/// Curves with their grid, numbers and names. Lines are stretched to the width there is; where `width` is known they are drawn in it, for
+/// programs that cannot stretch a line without its thickness.
+pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
+    grid(m, curves);
+    let height = curves.size.pixels();
+    for moment in &curves.moments {
+        let percent = curves.across.percent(moment.at);
+        let x = at(percent);
+        upright_to(m, &x, ("0", &format!("{height}")), "moment");
+        let (class, dx) = if percent > 80.0 {
+            ("end", "-5")
+        } else {
+            ("", "5")
+        };
+        m.leaf(
+            "text",
+            &[("class", class), ("x", &x), ("dx", dx), ("y", "12")],
+            &moment.label,
+        );
+    }
+    for reference in &curves.references {
+        let y = up(curves, reference.at);
+        let place = format!("{y:.1}");
+        let line = [
+            ("class", "reference"),
+            ("x1", "0"),
+            ("x2", "100%"),
+            ("y1", place.as_str()),
+            ("y2", &place),
+        ];
+        m.shape("line", &line);
+        let above = format!("{:.1}", if y < 16.0 { y + 14.0 } else { y - 4.0 });
+        let words = format!(
+            "{}: {}",
+            reference.label,
+            curves.up.quantity.words(reference.at)
+        );
+        m.leaf("text", &[("x", "6"), ("y", &above)], &words);
+    }
+    for (n, curve) in curves.curves.iter().enumerate() {
+        draw(m, curves, n, curve, width);
+    }
+    if named_beside(curves) {
+        names_at_the_end(m, curves);
+    }
+}
+
+/// Do the names of curves stand where they end, not above?
+pub(super) fn named_beside(curves: &Curves) -> bool {
+    let all = &curves.curves;
+    all.len() <= CURVES && all.iter().all(|curve| curve.name.chars().count() <= BESIDE)
+}
+
+/// A curve as the list of names shows it, in 22 by 12 pixels.
+pub(super) fn curve_swatch(m: &mut Markup, n: usize, curve: &Curve) {
+    if curve.line != Line::None {
+        let class = match curve.line {
+            Line::Dashed => "curve dashed",
+            _ => "curve",
+        };
+        let line = [
+            ("class", style(n, class)),
+            ("x1", "1".to_owned()),
+            ("x2", "21".to_owned()),
+            ("y1", "6".to_owned()),
+            ("y2", "6".to_owned()),
+        ];
+        let line = line.each_ref().map(|(name, value)| (*name, value.as_str()));
+        m.shape("line", &line);
+    }
+    m.within("g", &[("transform", "translate(11 6)")], |m| {
+        let shape = POINTS[n % POINTS.len()];
+        m.shape("path", &[("class", &style(n, "mark")), ("d", shape)]);
+    });
+}
+
+/// Grid lines with their numbers.
+fn grid(m: &mut Markup, curves: &Curves) {
+    let height = curves.size.pixels();
+    for (tick, number) in &curves.up.ticks {
+        let place = format!("{:.1}", up(curves, *tick));
+        let class = if *tick == 0.0 { "zero" } else { "grid" };
+        m.shape(
+            "line",
+            &[
+                ("class", class),
+                ("x1", "0"),
+                ("x2", "100%"),
+                ("y1", &place),
+                ("y2", &place),
+            ],
+        );
+        let text = [
+            ("class", "end"),
+            ("x", "0"),
+            ("dx", "-8"),
+            ("dy", "4"),
+            ("y", place.as_str()),
+        ];
+        if !number.is_empty() {
+            m.leaf("text", &text, number);
+        }
+    }
+    let ends = (format!("{height}"), format!("{}", height + 5.0));
+    let numbers = format!("{}", height + 18.0);
+    for (tick, number) in &curves.across.ticks {
+        let x = at(curves.across.percent(*tick));
+        upright_to(m, &x, (&ends.0, &ends.1), "zero");
+        if !number.is_empty() {
+            m.leaf(
+                "text",
+                &[("class", "middle"), ("x", x.as_str()), ("y", &numbers)],
+                number,
+            );
+        }
+    }
+}
+
+/// Pixels from the top.
+fn up(curves: &Curves, value: f64) -> f64 {
+    curves.size.pixels() * (1.0 - curves.up.percent(value) / 100.0)
+}
+
+/// Colour and mark of the curve with this number.
+fn style(n: usize, base: &str) -> String {
+    format!("{base} c{}", n % POINTS.len())
+}
+
+fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<f64>) {
+    let height = curves.size.pixels();
+    // lines are drawn in a picture 1000 wide, which is stretched
+    let wide = width.unwrap_or(1000.0);
+    let place = |(x, y): &(f64, f64)| (wide * curves.across.percent(*x) / 100.0, up(curves, *y));
+    let drawn = thinned(&curve.points);
+    let mut points: Vec<String> = Vec::with_capacity(drawn.len());
+    let mut before: Option<f64> = None;
+    for (x, y) in drawn.iter().map(place) {
+        if let (Line::Steps, Some(before)) = (curve.line, before) {
+            points.push(format!("{x:.1},{before:.1}"));
+        }
+        points.push(format!("{x:.1},{y:.1}"));
+        before = Some(y);
+    }
+    let class = match curve.line {
+        Line::Dashed => "curve dashed",
+        Line::Solid | Line::Steps | Line::None => "curve",
+    };
+    let class = style(n, class);
+    let line = [("class", class.as_str()), ("points", &points.join(" "))];
+    if curve.line != Line::None {
+        match width {
+            Some(_) => m.shape("polyline", &line),
+            None => {
+                let (view, tall) = (format!("0 0 1000 {height}"), format!("{height}"));
+                let stretched = [
+                    ("width", "100%"),
+                    ("height", tall.as_str()),
+                    ("viewBox", view.as_str()),
+                    ("preserveAspectRatio", "none"),
+                    ("class", "stretched"),
+                ];
+                m.within("svg", &stretched, |m| m.shape("polyline", &line));
+            }
+        }
+    }
+    for ((x, _), interval) in curve.points.iter().zip(&curve.intervals) {
+        let Some((low, high)) = interval else {
+            continue;
+        };
+        let x = at(curves.across.percent(*x));
+        let ends = (
+            format!("{:.1}", up(curves, *high)),
+            format!("{:.1}", up(curves, *low)),
+        );
+        upright_to(m, &x, (&ends.0, &ends.1), &style(n, "curve span"));
+    }
+    if curve.line != Line::None && curve.points.len() > MARKED {
+        return;
+    }
+    for (x, y) in &curve.points {
+        let words = format!(
+            "{}, {}: {}",
+            curve.name,
+            short(*x),
+            curves.up.quantity.words(*y)
+        );
+        point(m, n, &at(curves.across.percent(*x)), up(curves, *y), &words);
+    }
+}
+
+fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str) {
+    let y = format!("{y:.1}");
+    m.within(
+        "svg",
+        &[
+            ("x", x),
+            ("y", &y),
+            ("class", "at"),
+            ("overflow", "visible"),
+        ],
+        |m| {
+            let shape = POINTS[n % POINTS.len()];
+            titled(
+                m,
+                "path",
+                &[("class", &style(n, "mark")), ("d", shape)],
+                words,
+            );
+        },
+    );
+}
+
+/// The names of the curves where they end, moved apart.
+fn names_at_the_end(m: &mut Markup, curves: &Curves) {
+    let mut names: Vec<(usize, &str, f64)> = curves
+        .curves
+        .iter()
+        .enumerate()
+        .filter_map(|(n, curve)| Some((n, curve.name.as_str(), up(curves, curve.points.last()?.1))))
+        .collect();
+    names.sort_by(|a, b| a.2.total_cmp(&b.2));
+    let mut lowest = f64::NEG_INFINITY;
+    for (_, _, y) in &mut names {
+        *y = y.max(lowest + NAME);
+        lowest = *y;
+    }
+    let mut highest = curves.size.pixels() + NAME;
+    for (_, _, y) in names.iter_mut().rev() {
+        *y = y.min(highest - NAME);
+        highest = *y;
+    }
+    for (n, name, y) in names {
+        let y = format!("{y:.1}");
+        let place = [
+            ("x", "100%"),
+            ("y", y.as_str()),
+            ("class", "at"),
+            ("overflow", "visible"),
+        ];
+        m.within("svg", &place, |m| {
+            let shape = POINTS[n % POINTS.len()];
+            m.within("g", &[("transform", "translate(12 0)")], |m| {
+                m.shape("path", &[("class", &style(n, "mark")), ("d", shape)]);
+            });
+            m.leaf("text", &[("x", "20"), ("y", "4")], name);
+        });
+    }
+}
+
+/// The points of a curve, or of a long one the smallest and the largest of each part, so that no dip is lost.
+pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= 2 * PARTS {
+        return points.to_vec();
+    }
+    points
+        .chunks(points.len().div_ceil(PARTS))
+        .flat_map(|part| {
+            let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+            let low = part.iter().min_by(by_value).copied();
+            let high = part.iter().max_by(by_value).copied();
+            let mut ends: Vec<(f64, f64)> = low.into_iter().chain(high).collect();
+            ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+            ends
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dip_of_one_second_is_drawn() {
+        let mut points: Vec<(f64, f64)> = (0..100_000).map(|s| (f64::from(s), 7.0)).collect();
+        points[54_321].1 = 1.0;
+        let drawn = thinned(&points);
+        assert!(drawn.len() <= 2 * PARTS);
+        assert!(drawn.contains(&(54_321.0, 1.0)));
+        assert!(drawn.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+    }
+}

@@ -1,0 +1,339 @@
+//! Charts in a terminal: bars as characters, curves as dots of braille, or in ASCII as letters.
+//!
+//! No meaning is carried by colour. Start with [`draw`].
+
+use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
+use crate::table::shorten;
+
+/// With which characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Symbols {
+    /// Blocks, lines and braille.
+    #[default]
+    Unicode,
+    /// What every terminal has.
+    Ascii,
+}
+
+/// Lines of curves.
+const LINES: usize = 14;
+/// Columns of the numbers beside curves.
+const NUMBERS: usize = 8;
+/// Fewer columns have no room for a drawing.
+const FEWEST: usize = 40;
+
+/// The chart in so many columns.
+pub fn draw(chart: &Chart, width: usize, symbols: Symbols) -> String {
+    let width = width.max(FEWEST);
+    let mut text = String::new();
+    if !chart.title.is_empty() {
+        text += &format!("{}\n", shorten(&printable(&chart.title), width));
+    }
+    text += &match &chart.plot {
+        Plot::Rows(rows) => draw_rows(rows, width, symbols),
+        Plot::Curves(curves) => draw_curves(curves, width, symbols),
+    };
+    match symbols {
+        Symbols::Unicode => text,
+        Symbols::Ascii => text.chars().map(ascii).collect(),
+    }
+}
+
+/// Names come from outside: none of them shall steer the terminal.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+fn ascii(c: char) -> char {
+    match c {
+        '\u{b1}' => '~',
+        c if c.is_ascii() => c,
+        _ => '?',
+    }
+}
+
+/// What stands for a mark, in Unicode and in ASCII.
+fn signs(tone: Tone) -> (char, char) {
+    match tone {
+        Tone::Median => ('\u{2588}', '#'),
+        Tone::Span => ('\u{2500}', '-'),
+        Tone::Dot | Tone::Quiet => ('\u{25cf}', 'o'),
+        Tone::Ungated => ('\u{25cb}', 'u'),
+        Tone::Contended => ('\u{d7}', 'x'),
+        Tone::Offered => ('\u{2506}', '!'),
+        Tone::Mean => ('\u{2503}', '|'),
+        Tone::Interval | Tone::Less | Tone::More | Tone::Same | Tone::Unknown => ('\u{2592}', '='),
+        Tone::Received => ('\u{2588}', '#'),
+        Tone::LostAtInput => ('i', 'i'),
+        Tone::LostBetween => ('b', 'b'),
+        Tone::LostInDut => ('d', 'd'),
+        Tone::LostAtOutput => ('o', 'o'),
+        Tone::LostByReceiver => ('r', 'r'),
+        Tone::Unexplained => ('?', '?'),
+    }
+}
+
+fn sign(tone: Tone, symbols: Symbols) -> char {
+    let (unicode, ascii) = signs(tone);
+    match symbols {
+        Symbols::Unicode => unicode,
+        Symbols::Ascii => ascii,
+    }
+}
+
+fn draw_rows(rows: &Rows, width: usize, symbols: Symbols) -> String {
+    let longest = |of: &dyn Fn(&Row) -> usize| rows.rows.iter().map(of).max().unwrap_or(0);
+    let label = longest(&|row| row.name().chars().count()).min(width / 3);
+    let value = longest(&|row| row.value.chars().count()).min(width / 3);
+    let wide = width.saturating_sub(label + value + 4).max(10);
+    let bar = if symbols == Symbols::Ascii {
+        '|'
+    } else {
+        '\u{2502}'
+    };
+    let mut text = String::new();
+    for row in &rows.rows {
+        let name = shorten(&printable(&row.name()), label);
+        let drawn = drawn_row(rows, row, wide, symbols);
+        let told = shorten(&printable(&row.value), value);
+        text += &format!(" {name:<label$} {bar}{drawn}{bar} {told}");
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    let (low, high) = rows.axis.ends();
+    let number = |wanted: f64| {
+        let near = rows.axis.ticks.iter().find(|(at, _)| *at == wanted);
+        near.map_or_else(String::new, |(_, number)| number.clone())
+    };
+    let (low, high) = (number(low), number(high));
+    let gap = (wide + 2).saturating_sub(low.chars().count() + high.chars().count());
+    text += &format!(
+        " {:label$} {low}{:gap$}{high}  {}\n",
+        "", "", rows.axis.title
+    );
+    for Reference { at, label } in &rows.references {
+        text += &format!(" {}: {}\n", printable(label), rows.axis.quantity.words(*at));
+    }
+    let legend = rows
+        .legend
+        .iter()
+        .map(|(tone, words)| format!("{} {}", sign(*tone, symbols), printable(words)));
+    let legend = legend.collect::<Vec<_>>().join("   ");
+    if !legend.is_empty() {
+        text += &crate::table::wrap(&legend, width, " ");
+    }
+    text
+}
+
+fn drawn_row(rows: &Rows, row: &Row, wide: usize, symbols: Symbols) -> String {
+    let mut cells = vec![' '; wide];
+    let place =
+        |value: f64| ((rows.axis.percent(value) / 100.0 * wide as f64) as usize).min(wide - 1);
+    let (low, high) = rows.axis.ends();
+    if low < 0.0 && high > 0.0 {
+        cells[place(0.0)] = if symbols == Symbols::Ascii {
+            ':'
+        } else {
+            '\u{250a}'
+        };
+    }
+    for reference in &rows.references {
+        cells[place(reference.at)] = if symbols == Symbols::Ascii {
+            ':'
+        } else {
+            '\u{250a}'
+        };
+    }
+    for mark in &row.marks {
+        match mark {
+            Mark::Bar { from, to, tone, .. } => {
+                let (from, to) = (place(from.min(*to)), place(from.max(*to)));
+                cells[from..=to].fill(sign(*tone, symbols));
+            }
+            // the bar ends in it: what lies on the bar is seen by its end
+            Mark::Span { low, high } => {
+                let end = place(*high);
+                let from = place(*low);
+                for cell in cells[from..=end].iter_mut().filter(|cell| **cell == ' ') {
+                    *cell = sign(Tone::Span, symbols);
+                }
+            }
+            Mark::Dots { values, tone, .. } => {
+                for value in values {
+                    cells[place(*value)] = sign(*tone, symbols);
+                }
+            }
+            Mark::Line { at, tone, .. } => cells[place(*at)] = sign(*tone, symbols),
+        }
+    }
+    cells.into_iter().collect()
+}
+
+fn draw_curves(curves: &Curves, width: usize, symbols: Symbols) -> String {
+    let names = curves
+        .curves
+        .iter()
+        .map(|curve| curve.name.chars().count() + 3);
+    let names = names.max().unwrap_or(0).min(width / 4);
+    let wide = width.saturating_sub(NUMBERS + names + 3).max(20);
+    let mut canvas = Canvas::new(wide, symbols);
+    for (n, curve) in curves.curves.iter().enumerate() {
+        canvas.curve(curves, curve, letter(n));
+    }
+    let lines = canvas.lines();
+    let mut beside: Vec<String> = vec![String::new(); LINES];
+    for (n, curve) in curves.curves.iter().enumerate() {
+        let Some((_, last)) = curve.points.last() else {
+            continue;
+        };
+        let wanted = line_of(curves.up.percent(*last));
+        // the next free line, downwards and then upwards
+        let free = (wanted..LINES)
+            .chain((0..wanted).rev())
+            .find(|line| beside[*line].is_empty());
+        if let Some(line) = free {
+            beside[line] = shorten(&format!("{} {}", letter(n), printable(&curve.name)), names);
+        }
+    }
+    let mut numbers = vec![String::new(); LINES];
+    for (at, number) in &curves.up.ticks {
+        let line = &mut numbers[line_of(curves.up.percent(*at))];
+        if line.is_empty() {
+            line.clone_from(number);
+        }
+    }
+    let bar = if symbols == Symbols::Ascii {
+        '|'
+    } else {
+        '\u{2502}'
+    };
+    let mut text = format!("{:NUMBERS$} {}\n", "", curves.up.title);
+    for ((number, line), name) in numbers.iter().zip(lines).zip(beside) {
+        text += format!("{number:>NUMBERS$} {bar}{line}{bar} {name}").trim_end();
+        text.push('\n');
+    }
+    let mut below = vec![' '; wide + 2];
+    for (at, number) in &curves.across.ticks {
+        let middle = (curves.across.percent(*at) / 100.0 * wide as f64) as usize;
+        let long = number.chars().count();
+        let from = middle
+            .saturating_sub(long / 2)
+            .min((wide + 2).saturating_sub(long));
+        let free = from == 0 || below[from - 1] == ' ';
+        if free && from + long <= below.len() && below[from..from + long].iter().all(|c| *c == ' ')
+        {
+            number
+                .chars()
+                .zip(from..)
+                .for_each(|(c, place)| below[place] = c);
+        }
+    }
+    let below: String = below.into_iter().collect();
+    text += format!("{:NUMBERS$} {below}", "").trim_end();
+    text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
+    for reference in curves.moments.iter().chain(&curves.references) {
+        let of = match curves.moments.contains(reference) {
+            true => curves.across.quantity,
+            false => curves.up.quantity,
+        };
+        text += &format!(
+            "{:NUMBERS$} {}: {}\n",
+            "",
+            printable(&reference.label),
+            of.words(reference.at)
+        );
+    }
+    text
+}
+
+fn letter(n: usize) -> char {
+    char::from(b'a' + (n % 26) as u8)
+}
+
+/// The line of a place in percent from below.
+fn line_of(percent: f64) -> usize {
+    (((100.0 - percent) / 100.0 * LINES as f64) as usize).min(LINES - 1)
+}
+
+/// Dots that are drawn on: two by four of them in a character of braille.
+struct Canvas {
+    wide: usize,
+    symbols: Symbols,
+    braille: Vec<u8>,
+    letters: Vec<char>,
+}
+
+impl Canvas {
+    fn new(wide: usize, symbols: Symbols) -> Canvas {
+        Canvas {
+            wide,
+            symbols,
+            braille: vec![0; wide * LINES],
+            letters: vec![' '; wide * LINES],
+        }
+    }
+
+    fn dot(&mut self, x: f64, y: f64, letter: char) {
+        let column = ((x * 2.0 * self.wide as f64) as usize).min(2 * self.wide - 1);
+        let line = (((1.0 - y) * 4.0 * LINES as f64) as usize).min(4 * LINES - 1);
+        let cell = line / 4 * self.wide + column / 2;
+        // the bits of braille: three rows first, then the fourth
+        let bit = match (line % 4, column % 2) {
+            (3, 0) => 6,
+            (3, _) => 7,
+            (row, 0) => row,
+            (row, _) => row + 3,
+        };
+        self.braille[cell] |= 1 << bit;
+        self.letters[cell] = letter;
+    }
+
+    fn curve(&mut self, curves: &Curves, curve: &Curve, letter: char) {
+        let place = |(x, y): (f64, f64)| {
+            (
+                curves.across.percent(x) / 100.0,
+                curves.up.percent(y) / 100.0,
+            )
+        };
+        let points: Vec<(f64, f64)> = curve.points.iter().copied().map(place).collect();
+        for (x, y) in &points {
+            self.dot(*x, *y, letter);
+        }
+        if curve.line == Line::None {
+            return;
+        }
+        for pair in points.windows(2) {
+            let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
+            let steps = ((x1 - x0).abs() * 2.0 * self.wide as f64)
+                .max((y1 - y0).abs() * 4.0 * LINES as f64)
+                .ceil() as usize;
+            for step in 1..steps {
+                if curve.line == Line::Dashed && step / 2 % 2 == 1 {
+                    continue;
+                }
+                let part = step as f64 / steps as f64;
+                let y = if curve.line == Line::Steps {
+                    y0
+                } else {
+                    y0 + part * (y1 - y0)
+                };
+                self.dot(x0 + part * (x1 - x0), y, letter);
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let cell = |n: usize| match (self.symbols, self.braille[n]) {
+            (Symbols::Ascii, _) => self.letters[n],
+            (Symbols::Unicode, 0) => ' ',
+            (Symbols::Unicode, dots) => char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' '),
+        };
+        (0..LINES)
+            .map(|line| {
+                (0..self.wide)
+                    .map(|column| cell(line * self.wide + column))
+                    .collect()
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! A linear scale whose ends are ticks, which are 1, 2 or 5 times a power of ten apart.
+//!
+//! What stands at its ticks is `axis`'s business. Start with [`Scale::covering`].
+
+use crate::number::round_up;
+
+/// A linear scale whose ends are ticks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    step: f64,
+}
+
+impl Scale {
+    /// The scale that holds `values`, with about `ticks` ticks. Values that are not finite are left out.
+    pub fn covering(values: impl IntoIterator<Item = f64>, ticks: u32) -> Scale {
+        let (low, high) = values
+            .into_iter()
+            .filter(|value| value.is_finite())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        let (low, high) = match () {
+            () if low > high => (0.0, 1.0),
+            () if low == high => (low.min(0.0), if high > 0.0 { high } else { high + 1.0 }),
+            () => (low, high),
+        };
+        let step = round_up((high - low) / f64::from(ticks));
+        Scale {
+            low: (low / step + 1e-9).floor() * step,
+            high: (high / step - 1e-9).ceil() * step,
+            step,
+        }
+    }
+
+    /// The same with every value so many times as large.
+    pub fn times(self, factor: f64) -> Scale {
+        Scale {
+            low: self.low * factor,
+            high: self.high * factor,
+            step: self.step * factor,
+        }
+    }
+
+    /// Distance of two ticks.
+    pub fn step(&self) -> f64 {
+        self.step
+    }
+
+    /// The left end.
+    pub fn low(&self) -> f64 {
+        self.low
+    }
+
+    /// The right end.
+    pub fn high(&self) -> f64 {
+        self.high
+    }
+
+    /// The ticks, from the left.
+    pub fn ticks(&self) -> impl Iterator<Item = f64> + use<> {
+        let (low, step) = (self.low, self.step);
+        let count = ((self.high - self.low) / step).round() as u32;
+        // Through multiples of the step, so that zero is exactly zero.
+        let first = (low / step).round();
+        (0..=count).map(move |index| (first + f64::from(index)) * step)
+    }
+
+    /// Where a value lies, in percent of the width; values outside lie at the ends.
+    pub fn percent(&self, value: f64) -> f64 {
+        (100.0 * (value - self.low) / (self.high - self.low)).clamp(0.0, 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_1_2_5_and_hold_the_values() {
+        let check = |low: f64, high: f64, expect: &[f64]| {
+            let scale = Scale::covering([low, high], 5);
+            let ticks: Vec<f64> = scale.ticks().collect();
+            assert_eq!(ticks.len(), expect.len(), "{ticks:?}");
+            for (tick, expect) in ticks.iter().zip(expect) {
+                assert!((tick - expect).abs() <= 1e-9 * expect.abs(), "{ticks:?}");
+            }
+        };
+        check(0.0, 1.8e6, &[0.0, 0.5e6, 1.0e6, 1.5e6, 2.0e6]);
+        check(0.0, 1.0, &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
+        check(-2.9, 1.2, &[-3.0, -2.0, -1.0, 0.0, 1.0, 2.0]);
+        check(-38.0, 31.0, &[-40.0, -20.0, 0.0, 20.0, 40.0]);
+        check(5.0, 5.0, &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn no_values_and_no_numbers_still_give_a_scale() {
+        for values in [
+            vec![],
+            vec![f64::NAN],
+            vec![0.0],
+            vec![-3.0],
+            vec![f64::INFINITY, 7.0],
+        ] {
+            let scale = Scale::covering(values.clone(), 5);
+            assert!(scale.ticks().count() >= 2, "{values:?}: {scale:?}");
+            assert!((0.0..=100.0).contains(&scale.percent(0.0)));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What charts are made of: one file per subject, each a function of a summary.
+//!
+//! Start with [`of`].
+
+pub(crate) mod comparison;
+pub(crate) mod differences;
+pub(crate) mod fates;
+pub(crate) mod imported;
+mod over_time;
+pub(crate) mod procedures;
+mod ramps;
+pub(crate) mod rates;
+mod rfc2544;
+mod searches;
+pub(crate) mod strata;
+mod sweeps;
+
+use fwdlab_model::comparison::Comparison;
+use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+
+use super::Chart;
+use crate::words::{self, Shape};
+use crate::{campaign, content};
+
+pub use ramps::ramps;
+
+/// All charts of a run, in the order of its page, each with a title and a name of its own.
+pub fn of(
+    info: &RunInfo,
+    summary: &Summary,
+    trials: &[TrialRecord],
+    rebuilds: &[RebuildRecord],
+) -> Vec<Chart> {
+    let mut all = Vec::new();
+    let cases = &summary.test_cases;
+    if !summary.imported.is_empty() {
+        all.push(titled("Forwarding rate", imported::imported(summary)));
+    }
+    let mut found = |before: &str, outcomes: &[Outcome]| {
+        for group in crate::procedures::groups(outcomes) {
+            for chart in procedures::of(&group.outcomes) {
+                let title = match chart.title.as_str() {
+                    "" => group.title.clone(),
+                    own => format!("{}: {own}", group.title),
+                };
+                all.push(Chart {
+                    title: format!("{before}{title}"),
+                    ..chart
+                });
+            }
+        }
+    };
+    match Shape::of(summary) {
+        Shape::Procedures => found("", &crate::procedures::outcomes(summary)),
+        Shape::Campaign => {
+            for case in cases {
+                found(
+                    &format!("{}: ", campaign::label(case, cases)),
+                    &case.outcomes,
+                );
+            }
+            let named = campaign::named_differences(cases);
+            let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
+            match campaign::differences(cases) {
+                Some(_) if compared.is_empty() => {}
+                Some(_) => all.insert(
+                    0,
+                    titled(
+                        "Differences",
+                        differences::differences(&compared, "iteration"),
+                    ),
+                ),
+                None => {
+                    let figures = rates::figures(info, cases);
+                    let figures = figures.into_iter().map(|chart| Chart {
+                        title: words::capital(&chart.title),
+                        ..chart
+                    });
+                    all.splice(0..0, figures);
+                }
+            }
+        }
+        Shape::Windows | Shape::Slices => {}
+    }
+    let compared = words::comparisons(summary);
+    if !compared.is_empty() {
+        all.push(titled(
+            "Difference from the plain DUT",
+            differences::differences(&compared, "rebuild"),
+        ));
+    }
+    let rated = words::rated(summary);
+    let has_rates = rated.iter().any(|c| c.found.forwarding_rate_pps.is_some());
+    if has_rates {
+        all.push(titled(
+            "Forwarding rate",
+            rates::forwarding_rates(info, summary),
+        ));
+    }
+    let fates = content::fates(summary, rebuilds);
+    if !fates.is_empty() {
+        all.push(titled("Where the frames went", fates::fates(&fates)));
+    }
+    if has_rates && !trials.is_empty() {
+        all.push(titled("Noise", strata::strata(summary, trials)));
+    }
+    named_apart(&mut all);
+    all
+}
+
+fn titled(title: &str, chart: Chart) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        ..chart
+    }
+}
+
+/// Gives charts of one name numbers.
+pub(crate) fn named_apart(all: &mut [Chart]) {
+    for n in 0..all.len() {
+        let name = all[n].name.clone();
+        let before = all[..n].iter().filter(|c| {
+            let rest = c.name.strip_prefix(&name);
+            rest.is_some_and(|rest| {
+                rest.is_empty()
+                    || rest
+                        .strip_prefix('-')
+                        .is_some_and(|r| r.parse::<u32>().is_ok())
+            })
+        });
+        match before.count() {
+            0 => {}
+            count => all[n].name = format!("{name}-{}", count + 1),
+        }
+    }
+}
+
+/// A name for files made of any words.
+pub(crate) fn slug(words: &str) -> String {
+    let mut name = String::new();
+    for c in words.chars().take(60) {
+        match c.to_ascii_lowercase() {
+            c if c.is_ascii_alphanumeric() => name.push(c),
+            _ if !name.ends_with('-') && !name.is_empty() => name.push('-'),
+            _ => {}
+        }
+    }
+    let name = name.trim_end_matches('-');
+    match name {
+        "" => "chart".into(),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! What was offered, forwarded and lost over time, and what a ramp forwarded at each load.
+//!
+//! Several ramps in one graph are in `ramps`. Start with [`over_time`].
+
+use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::procedure::Interval;
+
+use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size};
+use crate::procedures::tables::samples_of;
+
+/// What was offered, what came back and what was lost, over time.
+pub(super) fn over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
+    let samples = samples_of(outcome);
+    if samples.len() < 2 {
+        return;
+    }
+    let at = |sample: &Interval| (sample.at_ns as f64 + sample.length_ns as f64 / 2.0) / 1e9;
+    let curve = |name: &str, of: fn(&Interval) -> f64| {
+        Curve::new(name, samples.iter().map(|s| (at(s), of(s))).collect())
+    };
+    let rates = [
+        curve("forwarded", |s| s.forwarding_rate_pps()),
+        curve("offered", |s| s.offered_load_pps()).dashed(),
+    ];
+    let lost = [curve("lost", |s| 100.0 * s.loss_ratio())];
+    let mut moments = Vec::new();
+    if let Found::Ramp(found) = &outcome.found {
+        let edge = |edge: &fwdlab_model::outcome::Edge| edge.at_s;
+        moments.extend(edge(&found.up).map(|s| Reference::new(s, "loss begins")));
+        let down = found.down.as_ref().and_then(edge);
+        moments.extend(down.map(|s| Reference::new(s, "loss ends")));
+    }
+    charts.push(Chart::curves(
+        "over-time",
+        title,
+        Curves::new(Axis::time(&rates), Axis::rates(&rates), rates.to_vec())
+            .moments(moments.clone()),
+    ));
+    charts.push(Chart::curves(
+        "over-time",
+        "",
+        Curves::new(
+            Axis::time(&rates),
+            Axis::percents("lost, % of the frames sent", &lost),
+            lost.to_vec(),
+        )
+        .moments(moments)
+        .size(Size::Strip),
+    ));
+    if matches!(outcome.found, Found::Ramp(_)) {
+        over_load(charts, samples);
+    }
+}
+
+/// What a ramp forwarded at each load it offered: below the line from corner to corner is what was lost.
+fn over_load(charts: &mut Vec<Chart>, samples: &[Interval]) {
+    let mut points: Vec<(f64, f64)> = samples
+        .iter()
+        .map(|s| (s.offered_load_pps(), s.forwarding_rate_pps()))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((most, _)) = points.last().copied() else {
+        return;
+    };
+    let curves = [
+        Curve::new("forwarded", points).points_only(),
+        Curve::new("no loss", vec![(0.0, 0.0), (most, most)]).dashed(),
+    ];
+    charts.push(Chart::curves(
+        "over-load",
+        "Forwarded over offered",
+        Curves::new(
+            Axis::loads("offered load", &curves),
+            Axis::rates(&curves),
+            curves.to_vec(),
+        ),
+    ));
+}

@@ -1,0 +1,169 @@
+//! Rates and other figures of test cases: a bar to the median, the span, a dot per iteration; the line rate beside them.
+//!
+//! Start with [`forwarding_rates`] (windows) and [`figures`] (campaigns).
+
+use fwdlab_model::outcome::Unit;
+use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_model::test_case::TestCase;
+
+use super::slug;
+use crate::campaign;
+use crate::chart::{
+    Axis, Chart, Mark, Quantity, Reference, Row, Rows, Scale, Tone, legend_of_values,
+};
+use crate::lines;
+use crate::number::{rate, rate_with_interval};
+use crate::state::State;
+use crate::words::{self, Labels};
+
+/// Offered loads beyond this multiple of the largest forwarding rate are said at the edge, so that rates stay legible.
+const OFFERED_AT_MOST: f64 = 3.0;
+
+/// Forwarding rate per test case, with the offered load.
+pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
+    let all = words::rated(summary);
+    let labels = Labels::of(&all);
+    let rates = || all.iter().flat_map(|case| case.rates.iter().copied());
+    let largest = rates().fold(0.0, f64::max);
+    let offered = all.iter().filter_map(|c| c.found.offered_load_pps);
+    let visible = offered.filter(|pps| largest == 0.0 || *pps <= OFFERED_AT_MOST * largest);
+    let shown: Vec<f64> = rates().chain(visible).collect();
+    let cases: Vec<&TestCase> = all.iter().map(|case| case.case).collect();
+    let references = lines::of_cases(info, &cases, &shown);
+    let all_shown = shown.iter().copied().chain(references.iter().map(|r| r.at));
+    let axis = Axis::rates_along("forwarding rate", all_shown);
+    let (_, end) = axis.ends();
+    let mut legend = legend_of_values("iteration");
+    legend.push((Tone::Offered, "offered load".into()));
+    let rows = all.iter().map(|case| {
+        let found = &case.found;
+        let value = match (
+            words::does_not_forward(&found.ledger),
+            found.forwarding_rate_pps,
+        ) {
+            (true, _) => "does not forward".to_owned(),
+            (false, None) => State::of(case.case).instead().to_owned(),
+            (false, Some(pps)) => {
+                let value = rate_with_interval(pps, case.half_width);
+                match found.not_saturated {
+                    true => format!("at least {value}"),
+                    false => value,
+                }
+            }
+        };
+        let mut marks = Row::of_values(found.forwarding_rate_pps, case.rates, rate, "iteration");
+        let mut beyond = String::new();
+        match found.offered_load_pps {
+            Some(pps) if pps <= end => marks.push(Mark::Line {
+                at: pps,
+                tone: Tone::Offered,
+                words: format!("offered {}", rate(pps)),
+            }),
+            Some(pps) => beyond = format!("offered {}", rate(pps)),
+            None => {}
+        }
+        Row {
+            label: labels.label(case),
+            value,
+            marks,
+            beyond,
+            ..Row::default()
+        }
+    });
+    Chart::rows(
+        "forwarding-rate",
+        "",
+        Rows {
+            rows: rows.collect(),
+            axis,
+            legend,
+            references,
+        },
+    )
+}
+
+/// The figures of a campaign, a chart for each.
+pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
+    let mut names: Vec<(&str, Unit)> = Vec::new();
+    for figure in cases.iter().flat_map(|case| &case.figures) {
+        if !names.contains(&(figure.name.as_str(), figure.unit)) {
+            names.push((&figure.name, figure.unit));
+        }
+    }
+    let charts = names.into_iter().map(|(name, unit)| {
+        let of = |case: &TestCase| {
+            let found = case.figures.iter().find(|figure| figure.name == name);
+            found.map(|figure| (figure.median, figure.values.clone()))
+        };
+        // where nothing at all was found, each chart says so
+        let shown: Vec<&TestCase> = cases
+            .iter()
+            .filter(|case| of(case).is_some() || case.figures.is_empty())
+            .collect();
+        let all: Vec<f64> = shown
+            .iter()
+            .filter_map(|case| of(case))
+            .flat_map(|(_, values)| values)
+            .collect();
+        let references: Vec<Reference> = match unit {
+            Unit::FramesPerSecond => lines::of_cases(info, &shown, &all),
+            _ => Vec::new(),
+        };
+        let ends = all.iter().copied().chain(references.iter().map(|r| r.at));
+        let axis = match unit {
+            Unit::FramesPerSecond => Axis::rates_along(name, ends),
+            _ => {
+                let scale = Scale::covering(ends.chain([0.0]), 6);
+                let tick = |value: f64| match value == 0.0 {
+                    true => "0".into(),
+                    false => campaign::value(unit, value),
+                };
+                Axis::linear(name, scale, tick).reading(quantity(unit))
+            }
+        };
+        let rows = shown.iter().map(|case| {
+            let label = campaign::label(case, cases);
+            match of(case) {
+                Some((median, values)) => Row {
+                    label,
+                    value: State::of(case).beside(unit, &campaign::value(unit, median)),
+                    marks: Row::of_values(
+                        Some(median),
+                        &values,
+                        |v| campaign::value(unit, v),
+                        "iteration",
+                    ),
+                    ..Row::default()
+                },
+                None => Row {
+                    label,
+                    value: State::of(case).instead().to_owned(),
+                    ..Row::default()
+                },
+            }
+        });
+        let rows = rows.collect();
+        Chart::rows(
+            &slug(name),
+            name,
+            Rows {
+                axis,
+                legend: legend_of_values("iteration"),
+                rows,
+                references,
+            },
+        )
+    });
+    charts.collect()
+}
+
+fn quantity(unit: Unit) -> Quantity {
+    match unit {
+        Unit::FramesPerSecond => Quantity::Rate,
+        Unit::Nanoseconds => Quantity::Delay,
+        Unit::Seconds => Quantity::Seconds,
+        Unit::Frames => Quantity::Frames,
+        Unit::Percent => Quantity::Percent,
+        Unit::Instructions => Quantity::Number,
+    }
+}

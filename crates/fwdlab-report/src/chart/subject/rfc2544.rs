@@ -1,0 +1,155 @@
+//! The graphs that RFC 2544 wants: throughput and bursts over the frame size, loss over the load, delays.
+//!
+//! Start with [`throughput`].
+
+use fwdlab_model::outcome::{Found, LatencyPoint, Outcome};
+
+use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
+use crate::procedures::frames;
+use crate::procedures::tables::{PERCENTILES, over_trials};
+
+fn bytes(outcome: &Outcome) -> f64 {
+    f64::from(outcome.frame_size_bytes.bytes())
+}
+
+/// RFC 2544 §26.1: frame rate over frame size, theoretical and measured. Frames of a profile have no one size.
+pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let (mut theoretical, mut measured) = (Vec::new(), Vec::new());
+    for outcome in outcomes.iter().filter(|o| o.variant.profile.is_none()) {
+        if let Found::Throughput(found) = &outcome.found {
+            let size = bytes(outcome);
+            theoretical.extend(found.line_rate_pps.map(|pps| (size, pps)));
+            measured.extend(found.throughput_pps.map(|pps| (size, pps)));
+        }
+    }
+    if measured.len() < 2 {
+        return;
+    }
+    let mut curves = vec![Curve::new("measured", measured)];
+    if !theoretical.is_empty() {
+        curves.push(Curve::new("theoretical", theoretical).dashed());
+    }
+    charts.push(Chart::curves(
+        "throughput",
+        "",
+        Curves::new(Axis::sizes(&curves), Axis::rates(&curves), curves.to_vec()),
+    ));
+}
+
+/// Percentiles of the delay over the load, a graph per frame size; over the frame size where there is one load.
+pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let points = |outcome: &Outcome| match &outcome.found {
+        Found::Latency(found) => {
+            let mut points = found.points.clone();
+            points.retain(|point| !point.repetitions.is_empty());
+            points.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+            points
+        }
+        _ => Vec::new(),
+    };
+    let measured: Vec<&&Outcome> = outcomes.iter().filter(|o| !points(o).is_empty()).collect();
+    let has_loads = measured.iter().any(|outcome| points(outcome).len() > 1);
+    let shown = |points: &[(f64, LatencyPoint)]| -> Vec<Curve> {
+        let curve = |percentile: &crate::procedures::tables::Percentile| {
+            let over = |(at, point): &(f64, LatencyPoint)| {
+                Some((*at, over_trials(&point.repetitions, *percentile)?))
+            };
+            Curve::new(percentile.0, points.iter().filter_map(over).collect())
+        };
+        let mut curves: Vec<Curve> = PERCENTILES.iter().map(curve).collect();
+        curves.retain(|curve| !curve.points.is_empty());
+        if curves.iter().all(|curve| curve.name != "p99.9") {
+            // what RFC 8219 asks for, however few frames there are
+            let over = |(at, point): &(f64, LatencyPoint)| Some((*at, point.worst_case_ns?.median));
+            let points: Vec<_> = points.iter().filter_map(over).collect();
+            let place = curves.len().saturating_sub(1);
+            if !points.is_empty() {
+                curves.insert(place, Curve::new("worst case", points));
+            }
+        }
+        curves
+    };
+    let several = has_loads && measured.len() > 1;
+    let mut draw = |title: String, curves: Vec<Curve>, across: Axis| {
+        let size = if several { Size::Low } else { Size::Whole };
+        let curves = Curves::new(across, Axis::delays(&curves), curves.clone()).size(size);
+        charts.push(Chart::curves("latency", title, curves));
+    };
+    if has_loads {
+        for outcome in &measured {
+            let over_load: Vec<_> = points(outcome)
+                .into_iter()
+                .map(|point| (point.percent, point))
+                .collect();
+            let across = Axis::whole_percent("load, % of the throughput");
+            draw(frames(outcome), shown(&over_load), across);
+        }
+    } else if measured.len() > 1 {
+        let over_size: Vec<_> = measured
+            .iter()
+            .flat_map(|outcome| points(outcome).into_iter().map(|p| (bytes(outcome), p)))
+            .collect();
+        let curves = shown(&over_size);
+        let across = Axis::sizes(&curves);
+        draw(String::new(), curves, across);
+    }
+}
+
+/// RFC 2544 §26.3: loss over load, both from 0 to 100 %; and what came out, which shows livelock.
+pub(super) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let (mut lost, mut forwarded) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        let Found::FrameLoss(found) = &outcome.found else {
+            continue;
+        };
+        let name = frames(outcome);
+        let points = || found.points.iter().rev();
+        let of_lost = points().map(|p| (p.percent, p.loss_percent)).collect();
+        let of_rate = points().map(|p| (p.percent, p.forwarding_rate_pps));
+        lost.push(Curve::new(name.clone(), of_lost));
+        forwarded.push(Curve::new(name, of_rate.collect()));
+    }
+    if lost.iter().all(|curve| curve.points.is_empty()) {
+        return;
+    }
+    let across = || Axis::whole_percent("load, % of the full rate");
+    charts.push(Chart::curves(
+        "frame-loss",
+        "Frame loss",
+        Curves::new(
+            across(),
+            Axis::whole_percent("lost, % of the frames sent"),
+            lost.to_vec(),
+        ),
+    ));
+    charts.push(Chart::curves(
+        "frame-loss",
+        "Forwarding rate",
+        Curves::new(across(), Axis::rates(&forwarded), forwarded.to_vec()),
+    ));
+}
+
+/// The longest burst over the frame size, and the buffer behind it.
+pub(super) fn back_to_back(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let (mut burst, mut buffer) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        if let Found::BackToBack(found) = &outcome.found {
+            let size = bytes(outcome);
+            burst.extend(found.burst_frames.map(|spread| (size, spread.mean)));
+            buffer.extend(found.buffer_frames.map(|frames| (size, frames)));
+        }
+    }
+    if burst.len() < 2 {
+        return;
+    }
+    let curves = [Curve::new("burst", burst), Curve::new("buffer", buffer)];
+    charts.push(Chart::curves(
+        "back-to-back",
+        "",
+        Curves::new(
+            Axis::sizes(&curves),
+            Axis::numbers("frames", &curves).reading(Quantity::Frames),
+            curves.to_vec(),
+        ),
+    ));
+}

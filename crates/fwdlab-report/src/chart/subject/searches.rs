@@ -1,0 +1,120 @@
+//! How searches for a load went on: trials and bounds, and estimates that came closer.
+//!
+//! Start with [`search()`].
+
+use std::ops::RangeInclusive;
+
+use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::search::{SearchOutcome, SearchStep};
+
+use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
+use crate::search;
+use crate::words::several;
+
+/// Loads of a search that are shown lie at most so many times above its bounds, or below them: a first look at the line rate would
+/// press all the others onto one line.
+const NEAR_BOUNDS: f64 = 1.25;
+
+/// The loads around what a search found in the end, smallest and largest; all where it found nothing.
+fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
+    let bounds = search.goals.iter().flat_map(|goal| {
+        let bounds = [goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps];
+        bounds.into_iter().flatten()
+    });
+    let (low, high) = bounds.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), pps| {
+        (low.min(pps), high.max(pps))
+    });
+    match low.is_finite() {
+        true => low / NEAR_BOUNDS..=high * NEAR_BOUNDS,
+        false => 0.0..=f64::INFINITY,
+    }
+}
+
+/// How a search went on: its trials and, after each, the bounds of every goal; then what trials lost at their loads.
+pub(super) fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
+    let course = &search.course;
+    if course.len() < 2 {
+        return;
+    }
+    let near = near_bounds(search);
+    let shown = course.iter().filter(|step| near.contains(&step.load_pps));
+    let left_out = match course.len() - shown.clone().count() {
+        0 => String::new(),
+        far => format!(", without {} outliers", several(far, "trial")),
+    };
+    let number = |index: usize| (index + 1) as f64;
+    let trials = course.iter().enumerate();
+    let trials = trials
+        .map(|(index, step)| (number(index), step.load_pps))
+        .filter(|(_, load)| near.contains(load));
+    let mut curves = vec![Curve::new("trials", trials.collect()).points_only()];
+    for (goal, label) in search::labels(search).into_iter().enumerate() {
+        let bound = |of: fn(&SearchStep) -> &[Option<f64>]| -> Vec<(f64, f64)> {
+            let steps = course.iter().enumerate();
+            steps
+                .filter_map(|(index, step)| Some((number(index), (*of(step).get(goal)?)?)))
+                .filter(|(_, bound)| near.contains(bound))
+                .collect()
+        };
+        curves
+            .push(Curve::new(format!("{label} not met"), bound(|s| &s.upper_bounds_pps)).dashed());
+        let met = Curve::new(format!("{label} met"), bound(|s| &s.lower_bounds_pps));
+        curves.push(Curve {
+            line: Line::Steps,
+            ..met
+        });
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    charts.push(Chart::curves(
+        "search",
+        format!("Trials and bounds{left_out}"),
+        Curves::new(
+            Axis::parameter("trial", &curves),
+            Axis::close_rates(&curves),
+            curves.to_vec(),
+        ),
+    ));
+    let lost = shown.map(|step| (step.load_pps, 100.0 * step.loss_ratio));
+    let curves = [Curve::new("trials", lost.collect()).points_only()];
+    charts.push(Chart::curves(
+        "search",
+        format!("Loss over load{left_out}"),
+        Curves::new(
+            Axis::close_loads("intended load", &curves),
+            Axis::percents("lost or not sent, % of the frames due", &curves),
+            curves.to_vec(),
+        )
+        .size(Size::Low),
+    ));
+}
+
+/// How the estimates of a critical load came closer.
+pub(super) fn critical_load(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    for outcome in outcomes {
+        let Found::Plr(found) = &outcome.found else {
+            continue;
+        };
+        if found.estimates.len() < 2 {
+            continue;
+        }
+        let curve = |name: &str, of: fn(&fwdlab_model::outcome::Estimate) -> f64| {
+            let settled = found.estimates.iter().skip(found.estimates.len() / 10);
+            let points = settled.map(|e| (e.at_s, of(e)));
+            Curve::new(name, points.collect())
+        };
+        // the first ones are far off
+        let curves = [
+            curve("stretch", |e| e.stretch_pps),
+            curve("erf", |e| e.erf_pps),
+        ];
+        charts.push(Chart::curves(
+            "critical-load",
+            "Estimates of both models, after the first tenth",
+            Curves::new(
+                Axis::time(&curves),
+                Axis::close_rates(&curves),
+                curves.to_vec(),
+            ),
+        ));
+    }
+}

@@ -1,0 +1,159 @@
+//! Rates and costs over the values of a parameter, with the straight line that each value would cost the same on.
+//!
+//! Start with [`sweep`].
+
+use fwdlab_model::outcome::{Cost, Found, Outcome};
+
+use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
+use crate::procedures::frames;
+
+/// Places of a bent line.
+const STEPS: u32 = 40;
+
+/// What configurations cost beside the reference over the values of a parameter, and the line through it.
+pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let (mut parameter, mut costs) = (String::new(), Vec::new());
+    for outcome in outcomes {
+        let Found::Paired(found) = &outcome.found else {
+            continue;
+        };
+        let (Some(of), Some(slope)) = (&found.parameter, &found.slope) else {
+            continue;
+        };
+        parameter.clone_from(of);
+        let points = found.points.iter();
+        let points = points.filter_map(|point| Some((point.value? as f64, point.cost_ns?)));
+        let mut points: Vec<(f64, f64)> = points.collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let line = points.iter().map(|(value, _)| *value);
+        let line = line.map(|value| (value, slope.fixed_ns + slope.unit_ns * value));
+        costs.push(Curve::new("a line", line.collect()).dashed());
+        costs.push(Curve::new(frames(outcome), points));
+    }
+    if costs.iter().all(|curve| curve.points.len() < 2) {
+        return;
+    }
+    charts.push(Chart::curves(
+        "cost",
+        "Time per frame more than the reference DUT takes",
+        Curves::new(
+            Axis::parameter(&parameter, &costs),
+            Axis::numbers("nanoseconds per frame", &costs).reading(Quantity::Nanoseconds),
+            costs.to_vec(),
+        ),
+    ));
+}
+
+/// What came out over the values of a parameter, and what a frame cost there: what each rule adds is a straight line.
+pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let mut parameter = String::new();
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        let Found::Sweep(found) = &outcome.found else {
+            continue;
+        };
+        parameter.clone_from(&found.parameter);
+        let points = found.points.iter();
+        let points = points.filter_map(|p| Some((p.value as f64, p.median_pps?)));
+        let mut points: Vec<_> = points.filter(|(_, pps)| *pps > 0.0).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
+        costs.push(Curve::new(frames(outcome), of_frame.collect()));
+        rates.push(Curve::new(frames(outcome), points.clone()));
+        if let Some(line) = found.cost.as_ref().and_then(|cost| fitted(cost, &points)) {
+            rates.push(Curve::new("fitted", rates_of(&line, &points)).dashed());
+            costs.push(Curve::new("fitted", line).dashed());
+        }
+    }
+    rates.retain(|curve| curve.points.len() > 1);
+    costs.retain(|curve| curve.points.len() > 1);
+    if rates.is_empty() {
+        return;
+    }
+    charts.push(Chart::curves(
+        "sweep",
+        "Forwarding rate",
+        Curves::new(
+            Axis::parameter(&parameter, &rates),
+            Axis::rates(&rates),
+            rates.to_vec(),
+        ),
+    ));
+    charts.push(Chart::curves(
+        "sweep",
+        "Time per frame",
+        Curves::new(
+            Axis::parameter(&parameter, &costs),
+            Axis::numbers("nanoseconds per frame", &costs).reading(Quantity::Nanoseconds),
+            costs.to_vec(),
+        ),
+    ));
+}
+
+/// The line that stands for what was found to be the cost, where it is a line.
+fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    let (frame_ns, unit_ns) = match *cost {
+        Cost::Constant { frame_ns } => (frame_ns, 0.0),
+        Cost::Linear {
+            frame_ns, unit_ns, ..
+        } => (frame_ns, unit_ns),
+        Cost::Logarithmic { .. } | Cost::Cliff { .. } => return None,
+    };
+    let ends = [points.first()?.0, points.last()?.0];
+    Some(ends.map(|value| (value, frame_ns + unit_ns * value)).into())
+}
+
+/// The same line as rates: what came out if every unit cost the same. At the values that were measured and between them, for it is bent.
+fn rates_of(line: &[(f64, f64)], points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let [(first, low), .., (last, high)] = line else {
+        return Vec::new();
+    };
+    let slope = (high - low) / (last - first).max(f64::MIN_POSITIVE);
+    let cost = |value: f64| low + slope * (value - first);
+    let even = (0..=STEPS).map(|n| first + (last - first) * f64::from(n) / f64::from(STEPS));
+    let mut all: Vec<f64> = even.chain(points.iter().map(|(value, _)| *value)).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let rates = all.into_iter().map(|value| (value, 1e9 / cost(value)));
+    rates
+        .filter(|(_, pps)| pps.is_finite() && *pps > 0.0)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_cost_is_a_straight_line() {
+        let cost = Cost::Linear {
+            frame_ns: 700.0,
+            unit_ns: 12.0,
+            unit_ns_interval: (11.0, 13.0),
+        };
+        let points: Vec<(f64, f64)> = [0.0, 1.0, 10.0, 100.0, 1000.0]
+            .map(|rules| (rules, 700.0 + 12.0 * rules))
+            .into();
+        let curves = vec![Curve::new("x", points.clone())];
+        let (across, up) = (
+            Axis::parameter("rules", &curves),
+            Axis::numbers("ns", &curves),
+        );
+        let at = |(x, y): (f64, f64)| (across.percent(x), up.percent(y));
+        let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0);
+        let places: Vec<(f64, f64)> = points.iter().copied().map(at).collect();
+        let whole = slope(places[0], places[4]);
+        for pair in places.windows(2) {
+            assert!((slope(pair[0], pair[1]) / whole - 1.0).abs() < 1e-9);
+        }
+        let line = fitted(&cost, &points).unwrap();
+        assert_eq!(line, [points[0], points[4]]);
+        // and a bent one of rates, which meets what was measured
+        let rates = rates_of(&line, &points);
+        for (value, cost) in &points {
+            let (_, pps) = rates.iter().find(|(own, _)| own == value).unwrap();
+            assert!((pps * cost / 1e9 - 1.0).abs() < 1e-9);
+        }
+        assert!(rates.windows(2).all(|pair| pair[0].1 > pair[1].1));
+    }
+}

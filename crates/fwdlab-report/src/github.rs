@@ -1,0 +1,67 @@
+//! The summary of a step in CI, as GitHub and Gitea show it: Markdown that is read at a glance, the rest folded.
+//!
+//! What it says is what `markdown` says; thresholds come first. Start with [`text`].
+
+use crate::executive;
+use crate::markdown::{escaped, summary};
+use crate::run::Run;
+use crate::words;
+
+/// GitHub takes a mebibyte of a step; what is longer is cut at a run, and says so.
+const AT_MOST: usize = 1_000_000;
+
+/// The summary of runs.
+pub fn text(runs: &[Run<'_>]) -> String {
+    let mut text = String::new();
+    for (done, run) in runs.iter().enumerate() {
+        let one = of_run(run);
+        if text.len() + one.len() > AT_MOST {
+            text += &format!("\n{} more runs have no room here.\n", runs.len() - done);
+            break;
+        }
+        text += &one;
+    }
+    text
+}
+
+fn of_run(run: &Run<'_>) -> String {
+    let (info, found) = (run.info, run.summary);
+    let missed = found.thresholds.iter().filter(|one| !one.passed).count();
+    let sign = match (missed, executive::is_good(info, found)) {
+        (0, true) => "\u{2705}",
+        (0, false) => "\u{26a0}\u{fe0f}",
+        _ => "\u{274c}",
+    };
+    let mut text = format!(
+        "### {sign} {}\n\n",
+        escaped(&words::headline(info, found).line())
+    );
+    if !found.thresholds.is_empty() {
+        text += "| threshold | |\n| --- | --- |\n";
+        for judged in &found.thresholds {
+            let came = match (judged.passed, judged.failed.is_empty()) {
+                (true, _) => "\u{2705} kept".to_owned(),
+                (false, false) => format!("\u{274c} {}", escaped(&judged.failed.join("; "))),
+                (false, true) => "\u{26a0}\u{fe0f} could not be judged".to_owned(),
+            };
+            text += &format!("| {} | {came} |\n", escaped(&judged.limit));
+        }
+        text.push('\n');
+    }
+    for sentence in executive::sentences(info, found) {
+        text += &format!("- {}\n", escaped(&sentence));
+    }
+    text += &format!(
+        "\n<details><summary>All figures of run {}</summary>\n\n{}\n</details>\n\n",
+        entities(&info.id),
+        summary(info, found)
+    );
+    text
+}
+
+/// Text between tags.
+fn entities(text: &str) -> String {
+    let mut m = crate::markup::Markup::default();
+    m.text(&text.replace(['\n', '\r'], " "));
+    m.finish()
+}

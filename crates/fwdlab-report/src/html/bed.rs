@@ -1,0 +1,178 @@
+//! The test bed, drawn: hosts, their ports, the links between them, what is known of their addresses.
+//!
+//! From the facts of a run alone. Start with [`test_bed`].
+
+use fwdlab_model::result::RunInfo;
+
+use crate::lines;
+use crate::markup::Markup;
+use crate::table::{shorten, wrap};
+
+/// Size of the picture and of its parts, in pixels.
+const WIDTH: f64 = 1000.0;
+const HOST: (f64, f64) = (250.0, 136.0);
+const PORT: (f64, f64) = (64.0, 24.0);
+const TOP: f64 = 26.0;
+/// Characters of a line in a host, and of a link's name.
+const LINE: usize = 27;
+const LINK: usize = 16;
+
+/// A host with what is said of it.
+struct Drawn {
+    name: &'static str,
+    lines: Vec<String>,
+    /// Ports at its left and right side.
+    ports: [Option<&'static str>; 2],
+}
+
+/// The picture.
+pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
+    let facts = &info.facts;
+    let driver = facts.driver.as_deref().unwrap_or("link");
+    let speed = lines::link(info).map(lines::words);
+    let link = facts.link.as_deref().unwrap_or(driver);
+    let short = speed.as_deref().unwrap_or(driver);
+    let placed = |what: &str| {
+        facts
+            .placement
+            .get(what)
+            .map(String::as_str)
+            .unwrap_or_default()
+    };
+    // `engine` is a name and a reason: the name is enough here
+    let engine = facts
+        .engine
+        .split([':', ',', ';', '('])
+        .next()
+        .unwrap_or_default()
+        .trim_end();
+    let dut = match facts.is_simulated() {
+        true => "simulated".to_owned(),
+        false => match facts.kernel.as_str() {
+            "" => String::new(),
+            kernel => format!("Linux {kernel}"),
+        },
+    };
+    let parameter = |name: &str| {
+        info.parameters
+            .get(name)
+            .and_then(|value| value.as_str())
+            .unwrap_or_default()
+    };
+    let hosts = [
+        Drawn {
+            name: "generator",
+            lines: vec![
+                engine.into(),
+                placed("generator").into(),
+                parameter("source").into(),
+            ],
+            ports: [None, Some("tx0")],
+        },
+        Drawn {
+            name: "DUT",
+            lines: vec![
+                dut,
+                placed("dut").into(),
+                placed("vpp").into(),
+                parameter("bed").into(),
+            ],
+            ports: [Some("in"), Some("out")],
+        },
+        Drawn {
+            name: "receiver",
+            lines: vec![placed("receiver").into(), parameter("destination").into()],
+            ports: [Some("rx0"), None],
+        },
+    ];
+    let gap = (WIDTH - 3.0 * HOST.0) / 2.0;
+    let height = TOP + HOST.1 + 12.0;
+    let view = format!("0 0 {WIDTH} {height}");
+    let spoken = format!("Test bed: generator, {link}, DUT, {link}, receiver.");
+    let attributes = [
+        ("class", "bed"),
+        ("viewBox", view.as_str()),
+        ("role", "img"),
+        ("aria-label", &spoken),
+    ];
+    m.within("svg", &attributes, |m| {
+        for n in 0..2 {
+            let x = HOST.0 + f64::from(n) * (HOST.0 + gap) + PORT.0 / 2.0;
+            let wide = gap - PORT.0;
+            let y = TOP + HOST.1 / 2.0;
+            rect(m, "wire", (x, y - 3.0), (wide, 6.0));
+            text(
+                m,
+                "middle",
+                (x + wide / 2.0, y - 12.0),
+                &shorten(short, LINK),
+                link,
+            );
+            let direction = if info
+                .parameters
+                .get("both_directions")
+                .is_some_and(|v| v.as_bool() == Some(true))
+            {
+                "\u{2194}"
+            } else {
+                "\u{2192}"
+            };
+            text(m, "middle", (x + wide / 2.0, y + 22.0), direction, "");
+        }
+        for (n, host) in (0..).zip(&hosts) {
+            draw(m, host, f64::from(n) * (HOST.0 + gap));
+        }
+    });
+}
+
+fn draw(m: &mut Markup, host: &Drawn, x: f64) {
+    rect(m, "host", (x + 1.0, TOP), (HOST.0 - 2.0, HOST.1));
+    let middle = x + HOST.0 / 2.0;
+    text(m, "middle name", (middle, TOP + 24.0), host.name, "");
+    let lines = host.lines.iter().filter(|line| !line.is_empty());
+    let lines = lines.flat_map(|line| {
+        let broken = wrap(&shorten(line, 2 * LINE), LINE, "");
+        broken
+            .lines()
+            .map(|part| (part.to_owned(), line.clone()))
+            .collect::<Vec<_>>()
+    });
+    let mut y = TOP + 44.0;
+    for (part, whole) in lines.take(5) {
+        text(m, "middle", (middle, y), &part, &whole);
+        y += 16.0;
+    }
+    let y = TOP + HOST.1 / 2.0;
+    for (port, at) in host.ports.iter().zip([x, x + HOST.0]) {
+        if let Some(port) = port {
+            rect(m, "port", (at - PORT.0 / 2.0, y - PORT.1 / 2.0), PORT);
+            text(m, "middle", (at, y + 4.0), port, "");
+        }
+    }
+}
+
+fn rect(m: &mut Markup, class: &str, (x, y): (f64, f64), (wide, tall): (f64, f64)) {
+    let [x, y, wide, tall] = [x, y, wide, tall].map(|value| format!("{value}"));
+    let round = if class == "wire" { "0" } else { "6" };
+    m.shape(
+        "rect",
+        &[
+            ("class", class),
+            ("x", &x),
+            ("y", &y),
+            ("width", &wide),
+            ("height", &tall),
+            ("rx", round),
+        ],
+    );
+}
+
+fn text(m: &mut Markup, class: &str, (x, y): (f64, f64), words: &str, whole: &str) {
+    let [x, y] = [x, y].map(|value| format!("{value}"));
+    m.within("text", &[("class", class), ("x", &x), ("y", &y)], |m| {
+        if whole != words && !whole.is_empty() {
+            m.leaf("title", &[], whole);
+        }
+        m.text(words);
+    });
+}

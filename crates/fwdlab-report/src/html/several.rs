@@ -1,0 +1,124 @@
+//! Several runs on one page: what differs first, their ramps in one graph, then each run with all it has.
+//!
+//! Start with [`pages`].
+
+use super::{
+    Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, overlaid,
+    section, table,
+};
+use crate::chart::{self, html};
+use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
+use crate::executive;
+use crate::firewall;
+use crate::markdown::sentence_of;
+use crate::run::Run;
+use crate::words;
+
+/// With more runs each is folded.
+const OPEN: usize = 2;
+
+/// The report of several runs as one self-contained page; `compared` is what `fwdlab compare` says of them.
+pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) -> String {
+    document(
+        &format!("fwdlab report of {}", words::several(runs.len(), "run")),
+        |m| {
+            m.within("header", &[], |m| {
+                let ids: Vec<&str> = runs.iter().map(|run| run.info.id.as_str()).collect();
+                m.leaf(
+                    "p",
+                    &[("class", "origin")],
+                    &format!("fwdlab {}", ids.join(", ")),
+                );
+                let title = format!("{} beside each other", words::several(runs.len(), "run"));
+                m.leaf("h1", &[("class", "long")], &title);
+            });
+            section(m, "In short", |m| {
+                m.within("ul", &[("class", "short")], |m| {
+                    for run in runs {
+                        let line = words::headline(run.info, run.summary).line();
+                        m.within("li", &[], |m| {
+                            m.leaf("strong", &[], run.name);
+                            m.text(&format!(": {}", note(&line)));
+                            let told = executive::sentences(run.info, run.summary);
+                            m.within("ul", &[], |m| {
+                                told.iter().for_each(|one| m.leaf("li", &[], &note(one)))
+                            });
+                        });
+                    }
+                    for sentence in compared.iter().flat_map(|outcome| differences(outcome)) {
+                        m.leaf("li", &[], &note(&sentence));
+                    }
+                });
+                if let Some(warning) = firewall::warning(runs.iter().map(|run| run.summary)) {
+                    m.leaf("p", &[("class", "caution")], warning);
+                }
+            });
+            overlaid(m, runs);
+            if let Some(outcome) = compared {
+                comparison(m, outcome);
+            }
+            as_ministat(m, runs);
+            for run in runs {
+                let id = match run.name == run.info.id {
+                    true => String::new(),
+                    false => format!("{}, ", run.name),
+                };
+                let head = |m: &mut Markup| m.text(&format!("{id}{}", sentence_of(run)));
+                folded(m, runs.len() <= OPEN, head, |m| body(m, run, shown, false));
+            }
+            glossary_list(m);
+        },
+    )
+}
+
+/// What is proven, each in a sentence with its interval.
+fn differences(outcome: &Outcome) -> Vec<String> {
+    let rows = outcome
+        .rows
+        .iter()
+        .flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
+    let told = rows
+        .filter(|(_, compared)| compared.is_proven())
+        .map(|(row, compared)| sentence(&row.test_case, compared, outcome));
+    told.take(6).collect()
+}
+
+fn sentence(test_case: &str, compared: &Compared, outcome: &Outcome) -> String {
+    let of = if test_case.is_empty() {
+        String::new()
+    } else {
+        format!("{test_case}: ")
+    };
+    let value = match (compared.difference_percent, compared.interval_percent) {
+        (Some(value), Some([low, high])) => {
+            format!("{value:+.1} % \u{b1} {:.1} %", (high - low) / 2.0)
+        }
+        _ => difference_cell(compared)[0].clone(),
+    };
+    format!(
+        "{of}{} beside {}: {value}",
+        compared.column, outcome.baseline
+    )
+}
+
+fn comparison(m: &mut Markup, outcome: &Outcome) {
+    let written = Written::of(outcome);
+    section(m, &format!("Difference from {}", outcome.baseline), |m| {
+        m.within("figure", &[], |m| {
+            html::draw(m, &chart::comparison::differences(outcome))
+        });
+    });
+    section(m, "Values", |m| {
+        m.within("figure", &[], |m| {
+            html::draw(m, &chart::comparison::values(outcome, &written));
+            table(m, &crate::compare::table(outcome));
+        });
+        m.within("ul", &[("class", "keys")], |m| {
+            let mut last = "";
+            for (name, sentence) in notes(outcome, &[], false, usize::MAX) {
+                last = if name.is_empty() { last } else { name };
+                m.leaf("li", &[], &note(&format!("{last}: {sentence}")));
+            }
+        });
+    });
+}

@@ -1,0 +1,87 @@
+//! Reference lines: what a link carries, and what an IMIX on a link needs.
+//!
+//! A frame takes 20 bytes more of a link than its own: preamble, start delimiter and the gap between frames (IEEE 802.3), so that a link
+//! of C bit/s carries C / (8 (size + 20)) frames per second. The simple IMIX is seven frames of 64 bytes, four of 594 and one of 1518 (`fwdlab_model::mix`, which
+//! names its sources). Start with [`of_cases`].
+
+use fwdlab_model::link::LinkSpeed;
+use fwdlab_model::mix::Mix;
+use fwdlab_model::result::RunInfo;
+use fwdlab_model::test_case::TestCase;
+
+use crate::chart::Reference;
+
+/// Links whose need is drawn where nobody says which link there is, in Mbit/s.
+const COMMON: [u32; 8] = [100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000];
+
+/// Lines are drawn up to so many times the largest value, so that values stay legible.
+const AT_MOST: f64 = 1.6;
+
+/// And from this share of it.
+const AT_LEAST: f64 = 0.02;
+
+/// So many lines have room.
+const LINES: usize = 2;
+
+/// Lines for the rates of test cases: the line rate where the run has a link and all frames are of one size, else what an IMIX on
+/// common links needs, those nearest to the values.
+pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> Vec<Reference> {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    let Some(first) = cases.first() else {
+        return Vec::new();
+    };
+    if largest <= 0.0 {
+        return Vec::new();
+    }
+    let size = first.case.stream.frame_size_bytes;
+    let is_one_size = cases.iter().all(|case| {
+        case.case.stream.frame_size_bytes == size && case.case.variant.profile.is_none()
+    });
+    let mut lines = Vec::new();
+    if let (Some(link), true) = (link(info), is_one_size) {
+        let line_rate = link.line_rate_pps(size);
+        lines.push(Reference::new(line_rate, format!("line rate {link}")));
+    }
+    for megabits in COMMON {
+        let link = LinkSpeed::megabits(megabits);
+        lines.push(Reference::new(imix_need(link), format!("IMIX on {link}")));
+    }
+    lines.retain(|line| line.at <= AT_MOST * largest && line.at >= AT_LEAST * largest);
+    // nearest to the largest value first
+    lines.sort_by(|a, b| {
+        (a.at / largest)
+            .ln()
+            .abs()
+            .total_cmp(&(b.at / largest).ln().abs())
+    });
+    lines.truncate(LINES);
+    lines.sort_by(|a, b| a.at.total_cmp(&b.at));
+    lines
+}
+
+/// Frames per second of the simple IMIX that fill a link: what a router must forward on it.
+pub(crate) fn imix_need(link: LinkSpeed) -> f64 {
+    link.line_rate_pps(Mix::imix().mean())
+}
+
+/// Its speed as people write it: `10 Gbit/s`.
+pub(crate) fn words(link: LinkSpeed) -> String {
+    let short = link.to_string();
+    let digits = short.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}bit/s", &short[digits.len()..])
+}
+
+/// The link of a run, where it has one.
+pub(crate) fn link(info: &RunInfo) -> Option<LinkSpeed> {
+    let told = info.facts.link.as_deref()?;
+    let number = told.split_whitespace().rev().nth(1)?.parse::<f64>().ok()?;
+    let unit = told.split_whitespace().next_back()?;
+    let factor = match unit {
+        "kbit/s" => 1e3,
+        "Mbit/s" => 1e6,
+        "Gbit/s" => 1e9,
+        "Tbit/s" => 1e12,
+        _ => return None,
+    };
+    LinkSpeed::of_bps((number * factor).round())
+}

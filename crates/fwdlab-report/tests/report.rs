@@ -1,0 +1,292 @@
+//! What reports say and how they say it in every format: states in cells, sentences from figures, and words from outside that stay words.
+//!
+//! Start with [`words_from_outside_stay_words_in_every_format`].
+
+mod common;
+
+use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome, Ramp};
+use fwdlab_model::procedure::Interval;
+use fwdlab_model::result::Summary;
+use fwdlab_model::test_case::TestCase;
+use fwdlab_report::chart::{gnuplot, svg};
+use fwdlab_report::html::{self, ShownFacts};
+use fwdlab_report::run::{Run, charts, ramps};
+use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus};
+use fwdlab_stats::ministat::Model;
+
+fn run(own: &common::Run) -> Run<'_> {
+    Run {
+        name: &own.info.id,
+        info: &own.info,
+        summary: &own.summary,
+        trials: &own.trials,
+        rebuilds: &own.rebuilds,
+        profiles: &[],
+    }
+}
+
+/// A case that is measured by a ramp with this rate at the target, after one of a million.
+fn ramp_of(case: &TestCase, name: &str, held: f64) -> TestCase {
+    let sample = |n: u32| {
+        let offered = 20_000 * u64::from(n);
+        let received = match n {
+            0..=50 => offered,
+            _ => held as u64,
+        };
+        Interval {
+            at_ns: u64::from(n) * 1_000_000_000,
+            length_ns: 1_000_000_000,
+            intended_load_pps: offered as f64,
+            frames_sent: offered,
+            frames_received: received,
+        }
+    };
+    let edge = Edge {
+        saturation_pps: Some(1e6),
+        resolution_pps: 2e4,
+        lower_pps: None,
+        upper_pps: None,
+        at_s: Some(51.0),
+        from_s: None,
+        until_s: None,
+        reason: "loss".into(),
+    };
+    let mut own = case.clone();
+    own.case.configuration = name.into();
+    own.iterations.clear();
+    own.figures.truncate(1);
+    own.figures[0].name = "loss begins".into();
+    own.figures[0].median = 1e6;
+    own.outcomes = vec![Outcome {
+        frame_size_bytes: case.case.stream.frame_size_bytes,
+        variant: case.case.variant.clone(),
+        found: Found::Ramp(Ramp {
+            target_pps: 1.4e6,
+            loss_threshold: 0.001,
+            up: edge,
+            down: None,
+            max_ok_pps: 1e6,
+            max_forwarding_rate_pps: 1e6,
+            max_line_percent: None,
+            held_forwarding_rate_pps: Some(held),
+            collapse_ratio: Some(held / 1e6),
+            tester_bound: false,
+            samples: (1..=70).map(sample).collect(),
+        }),
+        verdict: "loss begins above 1.000 Mpps".into(),
+        answered: true,
+        compliance: Compliance::default(),
+        warnings: Vec::new(),
+        trials: 1,
+    }];
+    own
+}
+
+/// A run of ramps of two devices.
+fn two_ramps(names: [&str; 2]) -> common::Run {
+    let mut own = common::one_case();
+    let case = own.summary.test_cases[0].clone();
+    own.info.kind = "ramp".into();
+    own.summary.procedure = "ramp".into();
+    own.summary.test_cases = vec![
+        ramp_of(&case, names[0], 1e6),
+        ramp_of(&case, names[1], 0.6e6),
+    ];
+    own.info.facts.link = Some("1 Gbit/s".into());
+    own
+}
+
+const BAD: &str = "</style><script>alert('1')</script>\"' & | `x` $(y) % \\ ]]> \u{1b}[2J\né";
+
+#[test]
+fn words_from_outside_stay_words_in_every_format() {
+    let ramped = two_ramps([BAD, "plain"]);
+    let hostile = common::hostile();
+    let runs = [
+        Run {
+            name: BAD,
+            ..run(&hostile)
+        },
+        run(&ramped),
+    ];
+    let all = charts(&runs);
+    assert!(all.iter().any(|chart| chart.title.contains(BAD)));
+    for chart in &all {
+        let text = svg::draw(chart);
+        let read = roxmltree::Document::parse(&text).expect("an SVG is XML");
+        let active = ["script", "foreignObject", "a", "image", "use"];
+        let is_active = |node: roxmltree::Node<'_, '_>| active.contains(&node.tag_name().name());
+        assert!(!read.descendants().any(is_active), "{}", chart.name);
+        assert!(
+            chart
+                .name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '-')
+        );
+    }
+    for (name, text) in gnuplot::files(&all) {
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            // what it would replace by numbers
+            if line.starts_with("set xtics") || line.starts_with("set ytics") {
+                assert!(!line.replace("%%", "").contains('%'), "{name}: {line}");
+            }
+            // nothing is outside quotes, and nothing in them is a command
+            if name == gnuplot::DATA {
+                let values = line.split(" # ").next().unwrap_or_default();
+                let mut words = values.split_whitespace();
+                assert!(words.all(|word| word.parse::<f64>().is_ok()), "{line}");
+                continue;
+            }
+            assert_eq!(line.matches('\'').count() % 2, 0, "{name}: {line}");
+            assert!(
+                !line.contains('`') && !line.contains('\u{1b}'),
+                "{name}: {line}"
+            );
+        }
+    }
+    let text = junit::text(&runs);
+    let read = roxmltree::Document::parse(&text).expect("JUnit is XML");
+    let suites = read
+        .descendants()
+        .filter(|node| node.has_tag_name("testsuite"));
+    assert_eq!(suites.count(), 2);
+
+    for line in prometheus::text(&[(&hostile.info, &hostile.summary)]).lines() {
+        let is_comment = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
+        let is_sample = line.starts_with("fwdlab_")
+            && line
+                .rsplit_once("} ")
+                .is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+        assert!(is_comment || is_sample, "{line}");
+    }
+    let page = html::pages(&runs, None, ShownFacts::Brief);
+    assert!(!page.contains("<script"));
+    assert_eq!(page.matches("</style>").count(), 1);
+
+    let all_markdown = [github::text(&runs), markdown::repository(&runs, &all)];
+    for text in all_markdown {
+        assert!(!text.contains('\u{1b}'));
+        // between fences nothing is markup
+        let outside: Vec<&str> = text.split("```").step_by(2).collect();
+        for part in outside {
+            for (at, _) in part.match_indices('<') {
+                let known = ["<details>", "</details>", "<summary>", "</summary>"];
+                let is_ours = known.iter().any(|own| part[at..].starts_with(own));
+                assert!(is_ours || part[..at].ends_with('\\'), "{}", &part[at..]);
+            }
+        }
+    }
+    for (name, test) in loadtest::files(&run(&ramped)) {
+        assert!(
+            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+            "{name}"
+        );
+        let bytes = serde_json::to_vec(&test).unwrap();
+        fwdlab_model::loadtest::LoadTest::parse(&bytes).unwrap();
+    }
+    for block in ministat::blocks(&runs) {
+        assert!(
+            !block.command().contains(['$', '`', '\'', ';', '\n']),
+            "{}",
+            block.command()
+        );
+        block.printed(Model::default()).unwrap();
+    }
+}
+
+#[test]
+fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
+    // one device forwards less when it is offered more
+    let own = two_ramps(["steady", "collapses"]);
+    let text = markdown::summary(&own.info, &own.summary);
+    let row = |name: &str| {
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&format!("| {name}")));
+        row.unwrap_or_else(|| panic!("{name}: {text}")).to_owned()
+    };
+    assert!(row("collapses").contains("livelock"), "{text}");
+    assert!(!row("steady").contains("livelock"), "{text}");
+
+    let mut own = common::one_case();
+    let case = &mut own.summary.test_cases[0];
+    case.figures.clear();
+    case.outcomes.clear();
+    for iteration in &mut case.iterations {
+        iteration.failure = Some("the link went down".into());
+        iteration.outcomes.clear();
+    }
+    let words = |summary: &Summary| markdown::summary(&own.info, summary);
+    let mut summary = own.summary.clone();
+    assert!(words(&summary).contains("failed"), "{}", words(&summary));
+    summary.test_cases[0].iterations.clear();
+    let text = words(&summary);
+    assert!(text.contains("not measured"), "{text}");
+}
+
+#[test]
+fn sentences_are_made_from_figures() {
+    let own = two_ramps(["a", "b"]);
+    let told = executive::sentences(&own.info, &own.summary).join("\n");
+    // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s of 84 bytes and 20 between frames
+    assert!(
+        told.contains("a: line rate of 1 Gbit/s not reached, 83.2 % of it"),
+        "{told}"
+    );
+    let mut own = own;
+    own.info.facts.link = Some("832 Mbit/s".into());
+    let told = executive::sentences(&own.info, &own.summary).join("\n");
+    assert!(
+        told.contains("a: line rate of 832 Mbit/s reached"),
+        "{told}"
+    );
+    // nothing is said of what is not known
+    own.info.facts.link = None;
+    let told = executive::sentences(&own.info, &own.summary).join("\n");
+    assert!(!told.contains("line rate"), "{told}");
+}
+
+#[test]
+fn firewalls_beside_each_other_come_with_a_warning() {
+    let warned = |names: &[&str]| {
+        let mut own = common::normal();
+        let case = own.summary.test_cases[0].clone();
+        own.summary.test_cases = names
+            .iter()
+            .map(|name| {
+                let mut case = case.clone();
+                case.case.configuration = (*name).to_owned();
+                case
+            })
+            .collect();
+        let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
+        let text = markdown::repository(&[run(&own)], &[]);
+        let said = "A firewall is not its forwarding rate";
+        assert_eq!(page.contains(said), text.contains(said));
+        page.contains(said)
+    };
+    assert!(warned(&["nft-stateful", "plain"]));
+    assert!(!warned(&["nft-stateful"]));
+    assert!(!warned(&["jumbo", "plain"]));
+}
+
+#[test]
+fn ramps_of_several_devices_share_a_graph() {
+    let (one, two) = (two_ramps(["a", "b"]), two_ramps(["a", "b"]));
+    let names = ["apu2", "apu6"];
+    let runs = [&one, &two]
+        .into_iter()
+        .zip(names)
+        .map(|(own, name)| Run { name, ..run(own) });
+    let runs: Vec<Run<'_>> = runs.collect();
+    let together = ramps(&runs);
+    assert_eq!(together.len(), 2, "over load and over time");
+    for chart in &together {
+        let drawn = svg::draw(chart);
+        for name in ["apu2, a", "apu2, b", "apu6, a", "apu6, b"] {
+            assert!(drawn.contains(name), "{}: {name}", chart.name);
+        }
+    }
+    let alone = common::normal();
+    assert!(ramps(&[run(&alone)]).is_empty());
+}

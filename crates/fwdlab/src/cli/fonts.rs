@@ -1,0 +1,75 @@
+//! Fonts of this machine, for pictures in pixels.
+//!
+//! A few well-known ones are enough; any other is better than none. Start with [`files`].
+
+use std::path::{Path, PathBuf};
+
+/// Beginnings of file names, those that are wanted most first.
+const WANTED: [&str; 8] = [
+    "DejaVuSans.",
+    "DejaVuSans-Bold.",
+    "DejaVuSansMono.",
+    "LiberationSans-Regular",
+    "LiberationMono-Regular",
+    "NotoSans-Regular",
+    "NotoSansMono",
+    "Arial",
+];
+/// So many files are looked at.
+const LOOKED_AT: usize = 5000;
+
+/// What is in the font files to write with; empty where there are none.
+pub fn files() -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = home
+        .iter()
+        .flat_map(|home| [home.join(".fonts"), home.join(".local/share/fonts")]);
+    let all = [
+        PathBuf::from("/usr/share/fonts"),
+        PathBuf::from("/usr/local/share/fonts"),
+    ];
+    for folder in all.into_iter().chain(own) {
+        collect(&folder, &mut found);
+    }
+    found.sort();
+    let name = |path: &PathBuf| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    let wanted = WANTED
+        .iter()
+        .filter_map(|wanted| found.iter().find(|path| name(path).starts_with(wanted)));
+    let mut chosen: Vec<&PathBuf> = wanted.collect();
+    if chosen.is_empty() {
+        chosen.extend(found.first());
+    }
+    chosen
+        .into_iter()
+        .filter_map(|path| std::fs::read(path).ok())
+        .collect()
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // links to folders are not followed: they may lead in circles
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        let ending = path
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .unwrap_or_default();
+        match () {
+            () if found.len() >= LOOKED_AT => return,
+            () if kind.is_dir() => collect(&path, found),
+            () if ["ttf", "otf", "ttc"].contains(&ending) => found.push(path),
+            () => {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `fwdlab import loadtest`: load tests of TRex become one stored run, with the figures of their public viewer.
+//!
+//! The work is the store's; here are its arguments. Start with [`Loadtest::run`].
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_model::loadtest::{Channel, FAIL_THRESHOLD, FAIL_THRESHOLDS};
+use fwdlab_report::html::ShownFacts;
+use fwdlab_store::import::loadtest::{File, Options, import};
+use serde_json::json;
+
+use super::Global;
+use super::run::kept_in;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Load tests of TRex: ramps as trex-loadtest writes them
+///
+/// Every file and channel becomes a test case of one run: its seconds, the most it forwarded, what it forwarded where the loss began
+/// that lasted, and its share of the line rate, by the arithmetic of trex-loadtest-viz. Channel 0 goes from port 0 to port 1, channel 1
+/// the other way; a channel in which nothing was sent is left out. The files are kept in the run as they are.
+///
+/// The other way round: fwdlab report RUN --format loadtest.
+#[derive(Debug, Args)]
+pub struct Loadtest {
+    /// The files; their names name the tests
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What the run is called
+    #[arg(long, default_value = "Loadtest results")]
+    title: String,
+    /// Only these channels
+    #[arg(long, value_name = "0|1", value_delimiter = ',', value_parser = channel)]
+    only_channels: Vec<Channel>,
+    /// The share of lost frames above which a second failed: 0.0001 to 1
+    #[arg(long, value_name = "RATIO", default_value_t = FAIL_THRESHOLD, value_parser = threshold)]
+    fail_threshold: f64,
+}
+
+fn channel(text: &str) -> Result<Channel, String> {
+    let known = Channel::ALL
+        .into_iter()
+        .find(|one| one.number().to_string() == text);
+    known.ok_or_else(|| "channels are 0 and 1".to_owned())
+}
+
+fn threshold(text: &str) -> Result<f64, String> {
+    let read: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    match FAIL_THRESHOLDS.contains(&read) {
+        true => Ok(read),
+        false => Err(format!(
+            "it is not in {}..={}",
+            FAIL_THRESHOLDS.start(),
+            FAIL_THRESHOLDS.end()
+        )),
+    }
+}
+
+impl Loadtest {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let file = File::new(&name, bytes).map_err(|why| {
+                Usage(format!(
+                    "{} is not what trex-loadtest writes: {why}",
+                    path.display()
+                ))
+            })?;
+            files.push(file);
+        }
+        let runs = global.runs_root()?;
+        let command_line: Vec<String> = std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let options = Options {
+            runs: &runs,
+            title: &self.title,
+            channels: &self.only_channels,
+            fail_threshold: self.fail_threshold,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: &command_line,
+            entropy: super::run::random_seed(),
+        };
+        let render = |info: &_, summary: &_| {
+            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
+        };
+        let directory = import(&options, &files, &render)?;
+        let stored = fwdlab_store::load(&directory)?;
+        if global.json {
+            output::json(&json!({ "run": stored.info.id, "files": files.len() }))?;
+            return Ok(Code::Done);
+        }
+        if let Some(summary) = &stored.summary {
+            output::answer(&fwdlab_report::text::quick(&stored.info, summary));
+        }
+        output::result(&kept_in(&directory));
+        Ok(Code::Done)
+    }
+}

@@ -1,0 +1,446 @@
+//! `fwdlab report`: runs in every format, one or several.
+//!
+//! Formats are the report crate's; here is what is read, and where it is written. Start at [`Report::run`].
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use fwdlab_report::chart::{Chart, gnuplot, png, svg};
+use fwdlab_report::compare::{self, Options, Source, TestChoice};
+use fwdlab_report::html::{CaseProfile, ShownFacts};
+use fwdlab_report::run::{Run, charts};
+use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
+use fwdlab_stats::Confidence;
+use fwdlab_stats::ministat::Model;
+use fwdlab_store::StoredRun;
+
+use super::Global;
+use super::run::Document;
+use super::runs::{Facts, profiles};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Report runs: a page, Markdown, charts, files for other programs
+///
+/// One run, or several: those beside each other on one page, with their ramps in one graph and what differs; a tag that only one of them
+/// has names it there (fwdlab runs tag). Without -o the result goes to standard output; formats of several files (gnuplot, svg, png, and
+/// any two formats) want a directory.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Which runs: an id or a part of it, @1 for the latest
+    // not `runs`: that is the id of the global --runs
+    #[arg(required = true, value_name = "RUN")]
+    names: Vec<String>,
+    /// Formats
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "html")]
+    format: Vec<Format>,
+    /// Where to: a directory (it exists, or ends with /), a file, or - for standard output
+    #[arg(short, long, value_name = "DIR|FILE|-")]
+    output: Option<PathBuf>,
+    /// How many facts of the host a page includes
+    #[arg(long, value_enum, default_value_t)]
+    facts: Facts,
+    /// Generation of ministat for --format ministat
+    #[arg(long, default_value = "freebsd", value_parser = ["debian", "2015", "2016", "freebsd"])]
+    model: String,
+}
+
+/// The formats of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One page that needs nothing else
+    Html,
+    /// What the terminal showed, with charts in characters
+    Text,
+    /// For a repository; in a directory with its charts beside it
+    Markdown,
+    /// The blocks of ministat(1); in a directory with the files of values
+    Ministat,
+    /// gnuplot.data and a script per chart
+    Gnuplot,
+    /// Plain numbers in base units
+    Csv,
+    /// Everything, with every trial
+    Json,
+    /// Tests for CI: thresholds and verdicts
+    Junit,
+    /// A picture per chart
+    Svg,
+    /// A picture per chart, in pixels
+    Png,
+    /// Load tests of TRex: one file per ramp
+    Loadtest,
+    /// The summary of a step in CI
+    Github,
+    /// Metrics
+    Prometheus,
+}
+
+/// A run that was read.
+pub struct Loaded {
+    /// What it is called beside others.
+    name: String,
+    pub run: StoredRun,
+    pub directory: PathBuf,
+    profiles: Vec<CaseProfile>,
+}
+
+/// So many files are named when they are written, of more their number.
+const LISTED: usize = 12;
+
+/// A file of a report: its name, and what is in it.
+type File = (String, Vec<u8>);
+
+impl Loaded {
+    /// Reads a run; what is wrong with it is told.
+    pub fn of(root: &Path, name: &str) -> anyhow::Result<Loaded> {
+        let directory = fwdlab_store::resolve(root, name)?;
+        let mut run = fwdlab_store::load(&directory)?;
+        for problem in &run.problems {
+            output::note(&format!("warning   {}: {problem}", run.info.id));
+        }
+        // of a run whose process died, what is true now
+        run.info.state = run.state;
+        let profiles = profiles(&run);
+        Ok(Loaded {
+            name: run.info.id.clone(),
+            run,
+            directory,
+            profiles,
+        })
+    }
+
+    /// As formats take it; `None`: it has no result.
+    fn told(&self) -> Option<Run<'_>> {
+        Some(Run {
+            name: &self.name,
+            info: &self.run.info,
+            summary: self.run.summary.as_ref()?,
+            trials: &self.run.trials,
+            rebuilds: &self.run.rebuilds,
+            profiles: &self.profiles,
+        })
+    }
+
+    pub fn document(&self) -> Document<'_> {
+        Document {
+            info: &self.run.info,
+            problems: &self.run.problems,
+            directory: &self.directory,
+            summary: self.run.summary.as_ref(),
+            trials: &self.run.trials,
+            rebuilds: &self.run.rebuilds,
+            boots: &self.run.boots,
+            imported: &self.run.imported,
+        }
+    }
+}
+
+impl Report {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let formats = match global.json {
+            true => vec![Format::Json],
+            false => self.format.clone(),
+        };
+        let root = global.runs_root()?;
+        let loaded = self.names.iter().map(|name| Loaded::of(&root, name));
+        let mut loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
+        name(&mut loaded)?;
+        let made = Made {
+            facts: self.facts,
+            model: Model::from_name(&self.model).unwrap_or_default(),
+        };
+        let target = Target::of(self.output.as_deref());
+        let is_directory = matches!(target, Target::Directory(_));
+        let mut files = Vec::new();
+        for format in &formats {
+            let own = made.files(*format, &loaded, is_directory)?;
+            if own.is_empty() {
+                output::note(&format!(
+                    "nothing for --format {}: {}",
+                    format.name(),
+                    format.nothing()
+                ));
+            }
+            // Markdown has its pictures with it
+            files.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
+            files.extend(own);
+        }
+        match target {
+            Target::Directory(dir) => {
+                std::fs::create_dir_all(dir)
+                    .with_context(|| format!("create the directory {}", dir.display()))?;
+                for (name, bytes) in &files {
+                    let path = dir.join(name);
+                    std::fs::write(&path, bytes)
+                        .with_context(|| format!("write {}", path.display()))?;
+                    if files.len() <= LISTED {
+                        output::note(&format!("written   {}", path.display()));
+                    }
+                }
+                if files.len() > LISTED {
+                    let all = format!("written   {} files into {}", files.len(), dir.display());
+                    output::note(&all);
+                }
+            }
+            _ if files.is_empty() => {}
+            Target::File(path) => {
+                let [(_, bytes)] = &files[..] else {
+                    return Err(several(&files));
+                };
+                std::fs::write(path, bytes).with_context(|| format!("write {}", path.display()))?;
+                output::note(&format!("written   {}", path.display()));
+            }
+            Target::Output => {
+                let [(name, bytes)] = &files[..] else {
+                    return Err(several(&files));
+                };
+                let is_for_people =
+                    !matches!(formats[..], [Format::Html | Format::Png | Format::Svg]);
+                if self.output.is_none() && !is_for_people && std::io::stdout().is_terminal() {
+                    return Err(Usage(format!("{name} is nothing to read in a terminal: give -o FILE, or -o - for all the same")).into());
+                }
+                output::bytes(bytes, &[])?;
+            }
+        }
+        Ok(Code::Done)
+    }
+}
+
+fn several(files: &[File]) -> anyhow::Error {
+    Usage(format!(
+        "this is {} files, such as {}: give a directory, -o DIR/",
+        files.len(),
+        files.first().map_or("", |(name, _)| name)
+    ))
+    .into()
+}
+
+/// Where to.
+enum Target<'a> {
+    Output,
+    File(&'a Path),
+    Directory(&'a Path),
+}
+
+impl Target<'_> {
+    fn of(path: Option<&Path>) -> Target<'_> {
+        let Some(path) = path else {
+            return Target::Output;
+        };
+        let ends = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        match path {
+            path if path.as_os_str() == "-" => Target::Output,
+            path if ends || path.is_dir() => Target::Directory(path),
+            path => Target::File(path),
+        }
+    }
+}
+
+impl Format {
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Why it may have no file.
+    fn nothing(self) -> &'static str {
+        match self {
+            Format::Loadtest => "no run has a ramp; measure one with fwdlab ramp",
+            Format::Ministat => "a figure needs three values; measure three iterations or more",
+            _ => "no run has a chart",
+        }
+    }
+}
+
+/// How formats are made.
+pub struct Made {
+    pub facts: Facts,
+    pub model: Model,
+}
+
+impl Made {
+    /// The files of a format; what belongs beside the first is left out where there is no directory.
+    pub fn files(
+        &self,
+        format: Format,
+        loaded: &[Loaded],
+        has_directory: bool,
+    ) -> anyhow::Result<Vec<File>> {
+        if format == Format::Json {
+            return Ok(vec![("report.json".into(), json(loaded)?)]);
+        }
+        let runs = told(loaded)?;
+        let one = |name: &str, text: String| vec![(name.to_owned(), text.into_bytes())];
+        let charts = || -> Vec<Chart> { charts(&runs) };
+        let pictures = || {
+            charts()
+                .iter()
+                .map(|chart| (format!("{}.svg", chart.name), svg::draw(chart).into_bytes()))
+                .collect::<Vec<File>>()
+        };
+        Ok(match format {
+            Format::Html => one("report.html", self.page(&runs, loaded)),
+            Format::Text => {
+                let all = runs.iter().map(text::with_charts);
+                one("report.txt", all.collect::<Vec<_>>().join("\n\n"))
+            }
+            Format::Markdown if has_directory => {
+                let charts = charts();
+                let mut files = one("report.md", markdown::repository(&runs, &charts));
+                files.extend(pictures());
+                files
+            }
+            Format::Markdown => one("report.md", markdown::repository(&runs, &[])),
+            Format::Ministat if ministat::blocks(&runs).is_empty() => Vec::new(),
+            Format::Ministat => {
+                let mut files = one("ministat.txt", ministat::text(&runs, self.model));
+                if has_directory {
+                    let mut sets: Vec<File> = Vec::new();
+                    for set in ministat::blocks(&runs).iter().flat_map(|block| &block.sets) {
+                        if sets.iter().all(|(name, _)| *name != set.file) {
+                            sets.push((set.file.clone(), set.content().into_bytes()));
+                        }
+                    }
+                    files.extend(sets);
+                }
+                files
+            }
+            Format::Gnuplot => {
+                let all = charts();
+                match all.is_empty() {
+                    true => Vec::new(),
+                    false => gnuplot::files(&all)
+                        .into_iter()
+                        .map(|(name, text)| (name, text.into_bytes()))
+                        .collect(),
+                }
+            }
+            Format::Csv if runs.len() == 1 => one("report.csv", csv::summary(runs[0].summary)),
+            Format::Csv => runs
+                .iter()
+                .map(|run| {
+                    (
+                        format!("{}.csv", run.info.id),
+                        csv::summary(run.summary).into_bytes(),
+                    )
+                })
+                .collect(),
+            Format::Junit => one("junit.xml", junit::text(&runs)),
+            Format::Svg => pictures(),
+            Format::Png => {
+                let fonts = png::Fonts::new(super::fonts::files())?;
+                let drawn = charts();
+                let drawn = drawn
+                    .iter()
+                    .map(|chart| Ok((format!("{}.png", chart.name), png::draw(chart, &fonts)?)));
+                drawn.collect::<anyhow::Result<Vec<File>>>()?
+            }
+            Format::Loadtest => {
+                let all = runs.iter().flat_map(loadtest::files);
+                let files = all
+                    .map(|(name, test)| Ok((format!("{name}.json"), serde_json::to_vec(&test)?)));
+                files.collect::<anyhow::Result<Vec<File>>>()?
+            }
+            Format::Github => one("summary.md", github::text(&runs)),
+            Format::Prometheus => {
+                let all: Vec<_> = runs.iter().map(|run| (run.info, run.summary)).collect();
+                one("metrics.prom", prometheus::text(&all))
+            }
+            Format::Json => Vec::new(),
+        })
+    }
+
+    fn page(&self, runs: &[Run<'_>], loaded: &[Loaded]) -> String {
+        let shown = match self.facts {
+            Facts::Brief => ShownFacts::Brief,
+            Facts::Full => ShownFacts::Full,
+        };
+        match runs {
+            [run] => html::page(
+                run.info,
+                run.summary,
+                run.trials,
+                run.rebuilds,
+                run.profiles,
+                shown,
+            ),
+            runs => html::pages(runs, compared(loaded).as_ref(), shown),
+        }
+    }
+}
+
+/// What differs between runs, by the rules of `fwdlab compare`; nothing where they have nothing in common.
+fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
+    let source = |one: &Loaded| Source {
+        name: one.name.clone(),
+        series: one.run.series(),
+    };
+    let sources: Vec<Source> = loaded.iter().map(source).collect();
+    let options = Options {
+        metric: compare::common_metric(&sources),
+        by: None,
+        rows: None,
+        filters: Vec::new(),
+        baseline: None,
+        test: TestChoice::Auto,
+        paired: false,
+        allowance: fwdlab_measure::paired::ALLOWANCE,
+        confidence: Confidence::P95,
+        equivalence_percent: None,
+    };
+    compare::compare(&sources, &options).ok()
+}
+
+/// Names runs that stand beside each other: by a tag that no other of them has, else by what their ids do not have in common.
+fn name(loaded: &mut [Loaded]) -> anyhow::Result<()> {
+    let tags = loaded
+        .iter()
+        .map(|one| Ok(fwdlab_store::labels(&one.directory)?.tags));
+    let tags = tags.collect::<anyhow::Result<Vec<_>>>()?;
+    let ids: Vec<String> = loaded.iter().map(|one| one.run.info.id.clone()).collect();
+    let same = |n: usize, id: &String| id.split('-').nth(n) == ids[0].split('-').nth(n);
+    let common = (0..ids[0].split('-').count())
+        .take_while(|n| ids.iter().all(|id| same(*n, id)))
+        .count();
+    for (n, one) in loaded.iter_mut().enumerate() {
+        let own = tags[n].iter().find(|tag| {
+            let holders = tags.iter().filter(|others| others.contains(*tag));
+            holders.count() == 1
+        });
+        let rest: Vec<&str> = ids[n].split('-').skip(common).collect();
+        one.name = match (own, rest.is_empty()) {
+            (Some(tag), _) => tag.clone(),
+            (None, true) => ids[n].clone(),
+            (None, false) => rest.join("-"),
+        };
+    }
+    Ok(())
+}
+
+fn told(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
+    let told = loaded.iter().map(|one| {
+        one.told().ok_or_else(|| {
+            let why = one.run.info.error.as_deref().unwrap_or("it has no summary");
+            anyhow::anyhow!(
+                "run {} has no result to report: {why}; see fwdlab runs show {}",
+                one.run.info.id,
+                one.run.info.id
+            )
+        })
+    });
+    told.collect()
+}
+
+/// One run as `runs show` prints it, several as a list of them.
+fn json(loaded: &[Loaded]) -> anyhow::Result<Vec<u8>> {
+    let mut text = match loaded {
+        [one] => serde_json::to_vec_pretty(&one.document())?,
+        all => serde_json::to_vec_pretty(&all.iter().map(Loaded::document).collect::<Vec<_>>())?,
+    };
+    text.push(b'\n');
+    Ok(text)
+}

@@ -1,0 +1,36 @@
+//! Where the DUT's time or instructions went: the functions with the largest share of a test case's profile, and the paths through them.
+//!
+//! A flame graph wants more room than a terminal has: it is in the report and on the dashboard.
+
+use fwdlab_report::number::percent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::super::app::{App, Costly};
+use super::super::theme::Theme;
+use super::{fitted, lines, over};
+
+/// Columns of a bar that stands for everything.
+const BAR: f64 = 24.0;
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+    let mut words = vec![format!("{:>7} {:>7}  function", "itself", "with all")];
+    words.extend(app.costly().iter().map(|one: &Costly| {
+        let bar = theme
+            .pick("█", "#")
+            .repeat((one.itself * BAR).round() as usize);
+        let line = format!(
+            "{:>7} {:>7}  {} {bar}",
+            percent(100.0 * one.itself),
+            percent(100.0 * one.with_all),
+            one.name
+        );
+        fitted(&line, 74, theme)
+    }));
+    words.push("The graph: fwdlab serve, or report.html of the run.".into());
+    let size = (78, words.len() as u16 + 2);
+    let inner = over(frame, area, size, "where it went", theme);
+    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
+    lines(frame, inner, &words, app.scroll);
+}

@@ -1,0 +1,63 @@
+//! The latencies of the trial that is shown, and of trials before it at other loads.
+
+use fwdlab_model::procedure::Delays;
+use fwdlab_report::number::{count, delay, rate};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::super::app::{App, Trial};
+use super::super::theme::Theme;
+use super::{lines, over};
+
+/// The latencies of a trial that measured them.
+pub fn delays(trial: &Trial) -> Option<Delays> {
+    trial.record.as_ref()?.asked.as_ref()?.answer.delays
+}
+
+pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+    let Some(shown) = app.shown_trial() else {
+        return;
+    };
+    let of_case = app.trials().iter().rev();
+    let of_case = of_case.filter(|trial| trial.case == shown.case);
+    let measured: Vec<(&Trial, Delays)> = of_case
+        .filter_map(|trial| Some((trial, delays(trial)?)))
+        .collect();
+    let mut words = vec![
+        app.case_name(shown.case).to_owned(),
+        format!(
+            "{:>9} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "trial", "offered", "min", "p50", "p99", "p99.9", "max"
+        ),
+    ];
+    let told = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| delay(ns as f64));
+    words.extend(measured.iter().map(|(trial, of)| {
+        let mark = if trial.number == shown.number {
+            ">"
+        } else {
+            " "
+        };
+        format!(
+            "{mark}{:>8} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            trial.number,
+            rate(trial.offered_pps),
+            told(Some(of.min_ns)),
+            told(Some(of.p50_ns)),
+            told(of.told_p99_ns()),
+            told(of.p999_ns),
+            told(Some(of.max_ns)),
+        )
+    }));
+    match delays(shown) {
+        None => words.push("Trial shown: no latency was measured in it.".into()),
+        Some(of) => words.push(format!(
+            "Trial shown: {} frames were timed; -: too few lie above it to tell.",
+            count(of.frames)
+        )),
+    }
+    let size = (78, words.len() as u16 + 2);
+    let inner = over(frame, area, size, "latency", theme);
+    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
+    lines(frame, inner, &words, app.scroll);
+}
