@@ -12,7 +12,7 @@ use super::Finding;
 use crate::tree::ours;
 
 /// Our crates, and which of ours each may use.
-const TABLE: [(&str, &[&str]); 11] = [
+const TABLE: [(&str, &[&str]); 12] = [
     ("packet", &[]),
     ("stats", &[]),
     ("model", &[]),
@@ -27,10 +27,12 @@ const TABLE: [(&str, &[&str]); 11] = [
             "model", "packet", "stats", "engine", "lab", "store", "report",
         ],
     ),
+    ("trex", &["model", "packet", "engine", "lab"]),
     (
         "fwdlab",
         &[
             "model", "packet", "stats", "measure", "engine", "store", "report", "lab", "serve",
+            "trex",
         ],
     ),
     ("xtask", &["model"]),

@@ -458,6 +458,10 @@ const MORE: &[More] = &[
                 "fwdlab serve --listen 0.0.0.0:8443",
                 "for other machines: with TLS, and with the token only",
             ),
+            (
+                "sudo fwdlab serve --trex --ports eth1,eth2",
+                "two ports, for clients of TRex on this machine",
+            ),
         ],
         codes: &[],
     },

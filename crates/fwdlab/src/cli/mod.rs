@@ -43,6 +43,7 @@ mod schema;
 mod selftest;
 mod send;
 mod serve;
+mod serve_trex;
 mod session;
 mod soak;
 mod steer;

@@ -1,40 +1,52 @@
-//! `fwdlab serve`: the dashboard.
+//! `fwdlab serve`: the dashboard; with `--trex` ports for clients of TRex, which `serve_trex` has.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
 
+use super::serve_trex::Trex;
 use super::{Global, runs};
 use crate::exit_code::{Code, Usage};
 use crate::output;
+
+/// Where browsers look.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Show runs in a browser, while they go on and afterwards
 ///
 /// On this machine everyone may look, and who has the token may pause, resume and stop runs, and skip test cases. Where it listens on
 /// another address, everything takes the token, through TLS. It keeps nothing itself: end it with Ctrl-C at any time.
+///
+/// With --trex it serves ports to clients of TRex instead, which have no token: docs/trex.md.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Directory of runs [default: as everywhere, see --runs]
+    #[arg(conflicts_with = "trex")]
     dir: Option<PathBuf>,
-    /// Where to listen; port 0 takes any
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    /// Where to listen; port 0 takes any [default: 127.0.0.1:8080, with --trex 127.0.0.1:4501]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
     /// File with the token, which is made if there is none [default: a new token at every start]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "trex")]
     token_file: Option<PathBuf>,
     /// Certificate for TLS, PEM [default: where one is needed, one is made at the start]
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "trex")]
     cert: Option<PathBuf>,
     /// Its key, PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", conflicts_with = "trex")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    trex: Trex,
 }
 
 impl Serve {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if self.trex.trex {
+            return self.trex.run(self.listen, global);
+        }
         let wrong = |error: fwdlab_serve::ServeError| Usage(error.to_string());
         let token = match &self.token_file {
             Some(path) => token_of_file(path).map_err(wrong)?,
@@ -45,7 +57,7 @@ impl Serve {
             None => global.runs_root()?,
         };
         let server = Server::bind(Config {
-            listen: self.listen,
+            listen: self.listen.unwrap_or(LISTEN),
             runs: runs.clone(),
             token: token.clone(),
             certificate: self.cert.zip(self.key),

@@ -54,6 +54,7 @@ mod sys;
 mod telemetry;
 mod terminal;
 mod test_beds;
+mod trex;
 mod tty;
 mod vpp;
 mod wire;

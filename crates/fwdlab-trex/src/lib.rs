@@ -1,0 +1,23 @@
+//! fwdlab as a TRex stateless server: clients of TRex drive fwdlab's ports with its RPC, unmodified.
+//!
+//! This is translation only: messages, sessions and ownership become readings and settings of ports, and what is sent and counted is the
+//! affair of `lab` and `engine`. Nothing is printed here. Start with [`Server`]; a call goes through [`zmtp`] (bytes on a
+//! connection), [`framing`] (zlib), [`rpc`] (JSON-RPC) and [`methods`] (one file for each kind of call) to [`model`] (what is known).
+
+mod error;
+mod events;
+mod framing;
+mod limits;
+mod methods;
+mod model;
+mod publisher;
+mod rates;
+mod rpc;
+mod server;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod zmtp;
+
+pub use error::TrexError;
+pub use server::{Config, Server};

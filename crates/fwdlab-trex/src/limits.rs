@@ -1,0 +1,50 @@
+//! How much a client may ask for. A client that wants more gets an error, or its connection is closed; others do not notice.
+//!
+//! Numbers that TRex has too are TRex's.
+
+use std::time::Duration;
+
+/// Largest message, as it comes and decompressed. TRex's: clients make chunks of half of it.
+pub const MESSAGE: usize = 999_999;
+
+/// A larger message is read away and answered with an error up to this size; beyond it the connection ends.
+pub const READ_AWAY: u64 = 32 << 20;
+
+/// Frames of one ZeroMQ message: a REQ socket sends two.
+pub const PARTS: usize = 4;
+
+/// Connections to each of the two sockets.
+pub const CONNECTIONS: usize = 64;
+
+/// Who has not shaken hands by then is let go.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// A connection on which nothing came for so long is closed; libzmq opens it again when there is something to say.
+pub const SILENCE: Duration = Duration::from_secs(600);
+
+/// A client that does not take what it is sent for so long is let go.
+pub const WRITE: Duration = Duration::from_secs(10);
+
+/// Wake-ups that wait for a slow subscriber; one that is further behind is let go.
+pub const WAKE_UPS: usize = 256;
+
+/// Sessions that follow events.
+pub const SESSIONS: usize = 64;
+
+/// A session that did not ask for its events for so long has no queue any more. TRex's.
+pub const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// Events that wait for one session.
+pub const EVENTS: usize = 4096;
+
+/// Streams of one port.
+pub const STREAMS: usize = 20_000;
+
+/// Bytes of all streams of one port, as JSON.
+pub const STREAM_BYTES: usize = 64 << 20;
+
+/// Profiles of one port.
+pub const PROFILES: usize = 256;
+
+/// Letters of a name: of a user, of a profile.
+pub const NAME: usize = 256;

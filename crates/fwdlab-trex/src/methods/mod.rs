@@ -1,0 +1,79 @@
+//! The calls of TRex's RPC, by name: one file for each kind of them. Start with [`call`].
+//!
+//! To answer another call: a function in the file it belongs to, and its name in the table here.
+
+mod ports;
+mod server;
+mod statistics;
+mod streams;
+
+use serde_json::Value;
+
+use crate::model::Model;
+use crate::rpc::{Fault, Params};
+
+type Method = fn(&mut Model, &Params<'_>) -> Result<Value, Fault>;
+
+/// Everything that can be called.
+pub const METHODS: &[(&str, Method)] = &[
+    ("acquire", ports::acquire),
+    ("add_stream", streams::add),
+    ("api_sync", server::api_sync),
+    ("api_sync_v2", server::api_sync_v2),
+    ("capture", ports::capture),
+    ("get_active_pgids", statistics::active_groups),
+    ("get_all_streams", streams::all),
+    ("get_async_events", server::events),
+    ("get_global_cfg", server::nothing),
+    ("get_global_stats", statistics::global),
+    ("get_owner", ports::owner),
+    ("get_pgid_stats", statistics::groups),
+    ("get_port_stats", statistics::port),
+    ("get_port_status", ports::status),
+    ("get_port_xstats_names", statistics::detail_names),
+    ("get_port_xstats_values", statistics::detail_values),
+    ("get_profile_list", streams::profiles),
+    ("get_stream", streams::one),
+    ("get_stream_list", streams::list),
+    ("get_supported_cmds", supported),
+    ("get_system_info", server::system),
+    ("get_tpg_status", server::tagged_groups),
+    ("get_utilization", statistics::utilisation),
+    ("get_version", server::version),
+    ("ping", server::ping),
+    ("publish_now", server::publish),
+    ("release", ports::release),
+    ("remove_all_streams", streams::remove_all),
+    ("remove_rx_filters", ports::remove_filters),
+    ("remove_stream", streams::remove),
+    ("service", ports::service),
+    ("set_l2", ports::set_destination),
+    ("set_port_attr", ports::set_attributes),
+    ("set_rx_feature", ports::set_feature),
+    ("set_vlan", ports::set_vlan),
+    ("stop_traffic", streams::stop),
+];
+
+/// These need no handle.
+const OPEN: [&str; 4] = ["api_sync", "api_sync_v2", "get_version", "ping"];
+
+/// Calls a method.
+pub fn call(model: &mut Model, name: &str, params: &Params<'_>) -> Result<Value, Fault> {
+    let Some((_, method)) = METHODS.iter().find(|(known, _)| *known == name) else {
+        let shown: String = name.chars().take(60).collect();
+        return Err(Fault {
+            code: Fault::METHOD,
+            text: format!("fwdlab has no method '{shown}'"),
+        });
+    };
+    if !OPEN.contains(&name) && params.text("api_h")? != model.handle {
+        return Err(Fault::execute(
+            "the API handle is not of this server: it was started again; connect again",
+        ));
+    }
+    method(model, params)
+}
+
+fn supported(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    Ok(METHODS.iter().map(|(name, _)| *name).collect())
+}

@@ -1,0 +1,151 @@
+//! Calls about counters. They are absolute: clients subtract what was there when they came.
+//!
+//! Counters are numbers without a fraction, rates are numbers with one, even when that is zero: programs of users rely on it.
+
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use crate::model::{Model, TrexPort};
+use crate::rates::{Rates, rx_bytes, tx_bytes};
+use crate::rpc::{Fault, Params};
+
+/// Names of the counters of a port in detail, and what they are.
+const DETAILS: [&str; 6] = [
+    "tx_good_packets",
+    "tx_good_bytes",
+    "tx_errors",
+    "rx_good_packets",
+    "rx_good_bytes",
+    "rx_missed_errors",
+];
+
+fn read(port: &TrexPort) -> Result<fwdlab_lab::ports::counters::Counters, Fault> {
+    port.wire.counters().map_err(Fault::execute)
+}
+
+fn rates(port: &mut TrexPort) -> Result<Rates, Fault> {
+    let counters = read(port)?;
+    Ok(port.meter.rates(counters, Instant::now()))
+}
+
+pub fn port(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let port = model.port(params)?;
+    let counters = read(port)?;
+    let rates = port.meter.rates(counters, Instant::now());
+    Ok(json!({
+        "opackets": counters.tx_packets,
+        "obytes": tx_bytes(&counters),
+        "ipackets": counters.rx_packets,
+        "ibytes": rx_bytes(&counters),
+        "oerrors": counters.tx_dropped,
+        "ierrors": counters.rx_dropped,
+        "m_total_tx_bps": rates.tx_bps,
+        "m_total_tx_pps": rates.tx_pps,
+        "m_total_rx_bps": rates.rx_bps,
+        "m_total_rx_pps": rates.rx_pps,
+        "m_cpu_util": 0.0,
+    }))
+}
+
+pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    let mut sum = Rates::default();
+    let (mut sent, mut received) = ((0u64, 0u64), (0u64, 0u64));
+    for port in &mut model.ports {
+        let rates = rates(port)?;
+        sum.tx_pps += rates.tx_pps;
+        sum.tx_bps += rates.tx_bps;
+        sum.rx_pps += rates.rx_pps;
+        sum.rx_bps += rates.rx_bps;
+        let counters = read(port)?;
+        sent.0 = sent.0.wrapping_add(counters.tx_packets);
+        sent.1 = sent.1.wrapping_add(tx_bytes(&counters));
+        received.0 = received.0.wrapping_add(counters.rx_packets);
+        received.1 = received.1.wrapping_add(rx_bytes(&counters));
+    }
+    let missing = sum.tx_bps - sum.rx_bps;
+    let dropped = if missing > sum.tx_bps * 0.1 {
+        missing
+    } else {
+        0.0
+    };
+    let mut all = json!({
+        "m_tx_bps": sum.tx_bps, "m_tx_pps": sum.tx_pps,
+        "m_rx_bps": sum.rx_bps, "m_rx_pps": sum.rx_pps,
+        "m_rx_drop_bps": dropped,
+        "m_platform_factor": 1.0,
+        "m_total_tx_pkts": sent.0, "m_total_tx_bytes": sent.1,
+        "m_total_rx_pkts": received.0, "m_total_rx_bytes": received.1,
+    });
+    // what fwdlab has nothing to say about, and clients look for
+    for rate in [
+        "cpu_util",
+        "cpu_util_raw",
+        "bw_per_core",
+        "rx_cpu_util",
+        "rx_core_pps",
+        "tx_cps",
+        "tx_expected_cps",
+        "tx_expected_pps",
+        "tx_expected_bps",
+        "active_flows",
+        "open_flows",
+        "socket_util",
+    ] {
+        all[format!("m_{rate}")] = json!(0.0);
+    }
+    for count in [
+        "total_alloc_error",
+        "total_queue_full",
+        "total_queue_drop",
+        "total_clients",
+        "total_servers",
+        "active_sockets",
+        "total_nat_time_out",
+        "total_nat_time_out_wait_ack",
+        "total_nat_no_fid",
+        "total_nat_active",
+        "total_nat_syn_wait",
+        "total_nat_open",
+        "total_nat_learn_error",
+    ] {
+        all[format!("m_{count}")] = json!(0);
+    }
+    Ok(all)
+}
+
+pub fn detail_names(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    model.port(params)?;
+    Ok(json!({"xstats_names": DETAILS}))
+}
+
+pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let port = model.port(params)?;
+    let counters = read(port)?;
+    let values: [u64; DETAILS.len()] = [
+        counters.tx_packets,
+        tx_bytes(&counters),
+        counters.tx_dropped,
+        counters.rx_packets,
+        rx_bytes(&counters),
+        counters.rx_dropped,
+    ];
+    Ok(json!({"xstats_values": values}))
+}
+
+/// No stream has counters of its own yet.
+pub fn active_groups(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    Ok(json!({"ids": {"flow_stats": [], "latency": []}}))
+}
+
+pub fn groups(_: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    params.get("pgids")?;
+    let none = Map::new();
+    Ok(json!({"flow_stats": none, "latency": none, "ver_id": none}))
+}
+
+pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    let cpu = |at: usize| json!({"history": vec![0; 20], "ports": [at, -1]});
+    let cpus: Vec<Value> = (0..model.ports.len()).map(cpu).collect();
+    Ok(json!({"cpu": cpus, "mbuf_stats": {}}))
+}

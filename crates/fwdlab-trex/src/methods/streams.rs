@@ -1,0 +1,158 @@
+//! Calls about streams: they are kept as they were said, and given back so.
+
+use serde_json::{Map, Value, json};
+
+use crate::limits;
+use crate::model::{ALL, Model, PROFILE, Profile, TrexPort};
+use crate::rpc::{Fault, Params};
+
+/// The profile that a call is about.
+fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
+    match params.some("profile_id") {
+        Some(_) => params.text("profile_id"),
+        None => Ok(PROFILE),
+    }
+}
+
+/// The profile that a call is about, which is one alone.
+fn one_profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
+    match profile(params)? {
+        ALL => Err(Fault::params("field 'profile_id' must name one profile")),
+        name => Ok(name),
+    }
+}
+
+pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = one_profile(params)?;
+    let id = params.number32("stream_id")?;
+    let stream = params.get("stream")?;
+    if !stream.is_object() {
+        return Err(Fault::params("field 'stream' must be an object"));
+    }
+    let bytes = stream.to_string().len();
+    let port = model.owned(params)?;
+    let all = || port.profiles.values();
+    let streams: usize = all().map(|profile| profile.streams.len()).sum();
+    let size: usize = all().map(|profile| profile.bytes).sum();
+    if streams >= limits::STREAMS || size + bytes > limits::STREAM_BYTES {
+        return Err(Fault::execute(format!(
+            "the port has {streams} streams of {size} bytes; it takes {} of {} bytes",
+            limits::STREAMS,
+            limits::STREAM_BYTES
+        )));
+    }
+    if !port.profiles.contains_key(name) && port.profiles.len() >= limits::PROFILES {
+        return Err(Fault::execute(format!(
+            "the port has {} profiles, and takes no more",
+            limits::PROFILES
+        )));
+    }
+    let profile = port.profiles.entry(name.to_owned()).or_default();
+    if profile.streams.contains_key(&id) {
+        return Err(Fault::execute(format!(
+            "stream {id} is there already; remove it first"
+        )));
+    }
+    profile.streams.insert(id, stream.clone());
+    profile.bytes += bytes;
+    Ok(json!({}))
+}
+
+pub fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = one_profile(params)?;
+    let id = params.number32("stream_id")?;
+    let port = model.owned(params)?;
+    let removed = port.profiles.get_mut(name).and_then(|profile| {
+        let stream = profile.streams.remove(&id)?;
+        profile.bytes -= stream.to_string().len();
+        Some(stream)
+    });
+    if removed.is_none() {
+        return Err(Fault::execute(format!("there is no stream {id}")));
+    }
+    forget_empty(port);
+    Ok(json!({}))
+}
+
+pub fn remove_all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = profile(params)?;
+    let port = model.owned(params)?;
+    for (known, profile) in &mut port.profiles {
+        if name == ALL || name == known {
+            *profile = Profile::default();
+        }
+    }
+    forget_empty(port);
+    Ok(json!({}))
+}
+
+/// A profile without streams is none, except the one that is always there.
+fn forget_empty(port: &mut TrexPort) {
+    (port.profiles).retain(|name, profile| name == PROFILE || !profile.streams.is_empty());
+}
+
+/// Nothing sends yet: there is nothing to stop.
+pub fn stop(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    model.owned(params)?;
+    Ok(json!({}))
+}
+
+pub fn all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = profile(params)?;
+    let port = model.port(params)?;
+    let of = |profile: &Profile| -> Map<String, Value> {
+        let streams = profile.streams.iter();
+        streams
+            .map(|(id, stream)| (id.to_string(), stream.clone()))
+            .collect()
+    };
+    if name == ALL {
+        let profiles = port.profiles.iter();
+        let profiles: Map<String, Value> = profiles
+            .filter(|(_, profile)| !profile.streams.is_empty())
+            .map(|(name, profile)| (name.clone(), of(profile).into()))
+            .collect();
+        return Ok(json!({"profiles": profiles}));
+    }
+    let streams = port.profiles.get(name).map(of).unwrap_or_default();
+    Ok(json!({"streams": streams}))
+}
+
+pub fn list(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = profile(params)?;
+    let port = model.port(params)?;
+    let of = |profile: &Profile| -> Value { profile.streams.keys().copied().collect() };
+    if name == ALL {
+        let profiles = port.profiles.iter();
+        let profiles: Map<String, Value> = profiles
+            .map(|(name, profile)| (name.clone(), of(profile)))
+            .collect();
+        return Ok(profiles.into());
+    }
+    Ok(port.profiles.get(name).map_or_else(|| json!([]), of))
+}
+
+pub fn one(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = one_profile(params)?;
+    let id = params.number32("stream_id")?;
+    let with_frame = match params.some("get_pkt") {
+        Some(_) => params.truth("get_pkt")?,
+        None => false,
+    };
+    let port = model.port(params)?;
+    let stream = port
+        .profiles
+        .get(name)
+        .and_then(|profile| profile.streams.get(&id))
+        .ok_or_else(|| Fault::execute(format!("there is no stream {id}")))?;
+    let mut stream = stream.clone();
+    if let (false, Some(fields)) = (with_frame, stream.as_object_mut()) {
+        fields.remove("packet");
+    }
+    Ok(json!({"stream": stream}))
+}
+
+pub fn profiles(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let port = model.port(params)?;
+    Ok(port.profiles.keys().map(String::as_str).collect())
+}

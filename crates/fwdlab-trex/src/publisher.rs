@@ -1,0 +1,76 @@
+//! The publisher: who is connected to it is woken up when something happened, and then asks by RPC.
+//!
+//! A subscriber that does not read is let go, and holds nobody up: each has a thread that writes, and a queue of its own.
+
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::limits;
+use crate::zmtp::{Kind, Peer, Received};
+
+/// What is to be written to a subscriber.
+enum Out {
+    Message(Vec<u8>),
+    Pong(Vec<u8>),
+}
+
+/// All subscribers.
+#[derive(Default)]
+pub struct Publisher {
+    subscribers: Mutex<Vec<SyncSender<Out>>>,
+}
+
+impl Publisher {
+    /// Sends this to everyone who is there.
+    pub fn publish(&self, message: &[u8]) {
+        self.lock()
+            .retain(|subscriber| subscriber.try_send(Out::Message(message.to_vec())).is_ok());
+    }
+
+    /// Talks with one subscriber until it goes away.
+    pub fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut peer = Peer::shake_hands(stream, Kind::Pub)?;
+        peer.may_be_silent()?;
+        let mut other = peer.try_clone()?;
+        let (queue, waiting) = sync_channel(limits::WAKE_UPS);
+        self.lock().push(queue.clone());
+        thread::Builder::new()
+            .name("trex-publish".into())
+            .spawn(move || write(&mut other, &waiting))?;
+        // subscriptions are read away: all there is goes to everyone, and sockets that subscribe select by themselves
+        let ended = loop {
+            match peer.receive() {
+                Ok(Received::Ping(context)) => match queue.try_send(Out::Pong(context)) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => break Ok(()),
+                },
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        peer.close();
+        ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<SyncSender<Out>>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes what waits, until nobody can send any more or the other end is gone.
+fn write(peer: &mut Peer, waiting: &Receiver<Out>) {
+    for out in waiting {
+        let written = match out {
+            Out::Message(message) => peer.send(&[&message]),
+            Out::Pong(context) => peer.pong(&context),
+        };
+        if written.is_err() {
+            break;
+        }
+    }
+    peer.close();
+}

@@ -1,0 +1,104 @@
+//! Counters of a port and what they do per second. A rate is that of the last half second or more between two questions.
+
+use std::time::{Duration, Instant};
+
+use fwdlab_lab::ports::counters::Counters;
+
+/// A shorter time says too little.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// Frames of a port carry four bytes that the kernel does not count, and TRex does.
+const FCS: u64 = 4;
+
+/// Per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    /// Frames sent.
+    pub tx_pps: f64,
+    /// Bits sent, with FCS.
+    pub tx_bps: f64,
+    /// Frames received.
+    pub rx_pps: f64,
+    /// Bits received, with FCS.
+    pub rx_bps: f64,
+}
+
+/// Rates of one port.
+pub struct Meter {
+    before: Counters,
+    at: Instant,
+    rates: Rates,
+}
+
+impl Meter {
+    /// Begins here.
+    pub fn new(counters: Counters, now: Instant) -> Meter {
+        Meter {
+            before: counters,
+            at: now,
+            rates: Rates::default(),
+        }
+    }
+
+    /// The rates, with what the port has counted now.
+    pub fn rates(&mut self, counters: Counters, now: Instant) -> Rates {
+        let time = now.saturating_duration_since(self.at);
+        if time >= SHORTEST {
+            let since = counters.since(self.before);
+            let per_second = |count: u64| count as f64 / time.as_secs_f64();
+            self.rates = Rates {
+                tx_pps: per_second(since.tx_packets),
+                tx_bps: per_second(tx_bytes(&since)) * 8.0,
+                rx_pps: per_second(since.rx_packets),
+                rx_bps: per_second(rx_bytes(&since)) * 8.0,
+            };
+            (self.before, self.at) = (counters, now);
+        }
+        self.rates
+    }
+}
+
+/// Bytes that left, with FCS.
+pub fn tx_bytes(counters: &Counters) -> u64 {
+    counters
+        .tx_bytes
+        .wrapping_add(FCS.wrapping_mul(counters.tx_packets))
+}
+
+/// Bytes that came, with FCS.
+pub fn rx_bytes(counters: &Counters) -> u64 {
+    counters
+        .rx_bytes
+        .wrapping_add(FCS.wrapping_mul(counters.rx_packets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_60_bytes_is_64_on_the_wire_and_a_short_look_changes_nothing() {
+        let begin = Instant::now();
+        let mut meter = Meter::new(Counters::default(), begin);
+        let counters = Counters {
+            tx_packets: 1000,
+            tx_bytes: 60_000,
+            rx_packets: 10,
+            rx_bytes: 600,
+            ..Counters::default()
+        };
+        let soon = meter.rates(counters, begin + SHORTEST / 2);
+        assert_eq!(soon, Rates::default());
+        let wanted = Rates {
+            tx_pps: 500.0,
+            tx_bps: 500.0 * 64.0 * 8.0,
+            rx_pps: 5.0,
+            rx_bps: 5.0 * 64.0 * 8.0,
+        };
+        let later = begin + Duration::from_secs(2);
+        assert_eq!(meter.rates(counters, later), wanted);
+        assert_eq!(meter.rates(counters, later + SHORTEST / 2), wanted);
+        // nothing moves any more
+        assert_eq!(meter.rates(counters, later + SHORTEST), Rates::default());
+    }
+}
