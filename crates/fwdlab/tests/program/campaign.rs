@@ -856,8 +856,15 @@ mod alone {
                 .unwrap()
                 .clone()
         };
-        for iteration in list(&case("bad")["iterations"]) {
-            let why = iteration["failure"].as_str().unwrap();
+        let failures: Vec<String> = list(&case("bad")["iterations"])
+            .iter()
+            .map(|iteration| iteration["failure"].as_str().unwrap().to_owned())
+            .collect();
+        // beside others, the generator may not reach what a comparison needs
+        if let Some(why) = failures.iter().find(|why| why.contains("cannot overload")) {
+            return skipped(name, &format!("this host is too busy for slices: {why}"));
+        }
+        for why in &failures {
             assert!(
                 why.contains("configuration `bad` could not be applied"),
                 "{why}"
