@@ -7,8 +7,7 @@ use std::sync::Arc;
 use fwdlab_store::StoredRun;
 
 use crate::error::ServeError;
-use crate::listen::Connections;
-use crate::{routes, tls, token};
+use crate::{listen, routes, tls, token};
 
 /// Makes the report of a run: one page. None where there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
@@ -110,8 +109,7 @@ impl Server {
             .build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let connections = Connections::of(listener, self.tls)?;
-            axum::serve(connections, routes::all(self.shared)).await?;
+            listen::serve(listener, self.tls, routes::all(self.shared)).await;
             Ok(())
         })
     }

@@ -88,6 +88,18 @@ pub async fn compare(
         let sources = sources(&shared, &ids)?;
         let metrics = metrics(&sources);
         let metric = metric.filter(|metric| !metric.is_empty());
+        let has = |source: &Source, metric: &str| source.series.iter().any(|s| s.metric == metric);
+        let is_common = |metric: &str| sources.iter().all(|source| has(source, metric));
+        if sources.len() > 1 && !metrics.iter().any(|metric| is_common(metric)) {
+            let of = |source: &Source| {
+                let mut own: Vec<&str> = source.series.iter().map(|s| &s.metric[..]).collect();
+                own.dedup();
+                format!("{} has {}", source.name, own.join(", "))
+            };
+            let all: Vec<String> = sources.iter().map(of).collect();
+            let why = format!("these runs have no figure in common: {}", all.join("; "));
+            return Err(Refusal::wrong(why));
+        }
         let metric = metric.or_else(|| metrics.first().cloned());
         let metric = metric.ok_or_else(|| Refusal::missing("these runs have no figures"))?;
         let options = Options {

@@ -244,6 +244,49 @@ fn curl_reads_through_tls_with_the_token_only() {
     assert!(by_token.trim_end().ends_with("409"), "{by_token}");
 }
 
+/// A certificate of one's own is the one that clients see, and runs of different kinds are refused in words.
+#[test]
+fn a_certificate_of_ones_own_is_shown() {
+    let this = "a_certificate_of_ones_own_is_shown";
+    let lab = Lab::new();
+    for tool in ["curl", "openssl"] {
+        if try_tool(&[
+            tool,
+            if tool == "curl" {
+                "--version"
+            } else {
+                "version"
+            },
+        ])
+        .is_err()
+        {
+            return skipped(this, &format!("{tool} is not installed"));
+        }
+    }
+    let [cert, key] =
+        ["cert.pem", "key.pem"].map(|name| lab.path().join(name).display().to_string());
+    let made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1";
+    let mut made: Vec<&str> = made.split(' ').collect();
+    made.extend(["-keyout", &key, "-out", &cert]);
+    try_tool(&made).unwrap();
+    let ndr = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let ramp = simulated(&lab, &["ramp"]);
+    let (_server, url) = serve(&lab, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
+    let path = format!("{url}/api/compare?run={ndr}&run={ramp}");
+    let trusted = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
+    assert!(
+        trusted.contains("no figure in common") && trusted.contains(&ndr),
+        "{trusted}"
+    );
+    assert!(
+        try_tool(&["curl", "-s", &path]).is_err(),
+        "nobody vouches for it"
+    );
+    let path = format!("{url}/api/compare?run={ndr}&run={ndr}");
+    let alone = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
+    assert!(alone.contains("\"outcome\""), "{alone}");
+}
+
 /// The full screen of a run behind a server: it follows, steers, and is not lost with the server.
 #[test]
 fn the_terminal_shows_a_run_of_a_dashboard() {
