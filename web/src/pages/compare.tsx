@@ -22,7 +22,7 @@ export function Compare() {
     const value = url.searchParams.get(key);
     if (value) query.set(key, value);
   }
-  const asked = useAsked(`compare ${query}`, (signal) => runs.length ? get<Compared>(`/api/compare?${query}`, signal) : Promise.reject(new Error("Choose runs on the page of runs.")));
+  const asked = useAsked(`compare ${query}`, (signal) => runs.length > 1 ? get<Compared>(`/api/compare?${query}`, signal) : Promise.reject(new Error("Choose two or more runs on the page of runs.")));
   const without = (run: string) => `/compare?${new URLSearchParams(runs.filter((one) => one !== run).map((one) => ["run", one]))}`;
   const show = (words: Record<string, string>) => go(changed(url, words), true);
   const outcome = asked.value?.outcome;

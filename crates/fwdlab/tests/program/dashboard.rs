@@ -282,9 +282,10 @@ fn a_certificate_of_ones_own_is_shown() {
         try_tool(&["curl", "-s", &path]).is_err(),
         "nobody vouches for it"
     );
-    let path = format!("{url}/api/compare?run={ndr}&run={ndr}");
-    let alone = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
-    assert!(alone.contains("\"outcome\""), "{alone}");
+    let other = simulated(&lab, &["ndr", "--goals", "ndr", "--seed", "2"]);
+    let path = format!("{url}/api/compare?run={ndr}&run={other}");
+    let both = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
+    assert!(both.contains("\"outcome\""), "{both}");
 }
 
 /// The full screen of a run behind a server: it follows, steers, and is not lost with the server.
