@@ -29,11 +29,13 @@ const shown = (page) => page.locator("main h1").innerText();
 
 // every page, light and dark, wide and narrow: readable by what reads pages aloud, and never wider than the window
 const ndrs = stored.filter((run) => run.includes("-ndr-")).map((run) => `run=${encodeURIComponent(run)}`).join("&");
+// the report of a run is a file of its own
+const report = `file://${process.env.REPORT}`;
 const pages = ["/", `/runs/${stored[0]}`, `/runs/${stored.at(-1)}`, `/compare?${ndrs}`, "/trend?of=ndr", "/beds", `/flame?run=${stored[0]}`];
 for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
   const page = await open({ colorScheme, viewport: { width, height: 800 } });
-  for (const path of pages) {
-    await page.goto(at + path);
+  for (const path of [...pages, report]) {
+    await page.goto(path === report ? report : at + path);
     await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("[aria-busy]"));
     assert.equal(await page.locator(".error").count(), 0, `${path}: ${await page.locator("main").innerText()}`);
     const { violations } = await new AxeBuilder({ page }).analyze();

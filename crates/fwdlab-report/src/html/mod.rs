@@ -144,7 +144,7 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
             let body = |m: &mut Markup| {
                 m.leaf(
                     "pre",
-                    &[("class", "verbatim")],
+                    &[("class", "verbatim"), ("tabindex", "0")],
                     &format!("$ {}\n{printed}", block.command()),
                 );
             };
@@ -930,11 +930,26 @@ fn table(m: &mut Markup, table: &Table) {
         ""
     };
     let span = beside.len().to_string();
-    m.within("div", &[("class", "scroll")], |m| {
+    // what scrolls is reached by keyboard, and said by readers of pages
+    let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
+    let heads = heads.filter(|head| !head.is_empty());
+    let label = format!("Table: {}", Vec::from_iter(heads).join(", "));
+    let reached = [
+        ("class", "scroll"),
+        ("tabindex", "0"),
+        ("role", "group"),
+        ("aria-label", &label[..]),
+    ];
+    m.within("div", &reached, |m| {
         m.within("table", &[("class", dense)], |m| {
             m.within("thead", &[], |m| {
                 m.within("tr", &[], |m| {
                     for column in beside.iter().map(|&index| &table.columns[index]) {
+                        if column.head.is_empty() {
+                            // a cell without words heads nothing
+                            m.leaf("td", &[], "");
+                            continue;
+                        }
                         m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
                             match glossary::meaning(&column.head) {
                                 Some(meaning) => {

@@ -162,6 +162,7 @@ fn pages_are_looked_at_in_a_browser() {
     let mut child = Command::new("node")
         .arg(web().join("tests/pages.mjs"))
         .args([browser, &url, TOKEN, &live])
+        .env("REPORT", lab.runs().join(&runs[2]).join("report.html"))
         .args(&runs)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
