@@ -321,6 +321,18 @@ pub trait Sender: Send {
     /// The sender does not run, was started flat out or with stretches, or cannot.
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
 
+    /// Sends each stream of the traffic, in its order, at another rate from now on, in frames per second at most; 0 holds it until
+    /// it gets another. For somebody who steers streams one by one; [`set_load`](Self::set_load) scales all of them alike.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]: not this engine, or not with such frames. The sender does not run at one load.
+    fn set_rates(&mut self, _rates: &[f64]) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "change the rate of a stream while it sends".into(),
+        })
+    }
+
     /// By how much frames left later than intended since the start: one value for each look at the clock that found frames
     /// due, that of the oldest. `None` when flat out.
     ///

@@ -3,8 +3,8 @@
 //! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. What is due, and what it looks
 //! like, is the business of a [`Source`]. Nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -90,6 +90,21 @@ pub(crate) struct SocketSender<T> {
 struct Armed {
     frames: Frames,
     streams: usize,
+    /// Its frames were written beforehand, in the order of their times.
+    in_order: bool,
+}
+
+impl Armed {
+    /// Do streams follow each other at these rates as they did before?
+    fn keeps_order(&self, rates: &[f64]) -> bool {
+        let Frames::Traffic(frames) = &self.frames else {
+            return true;
+        };
+        let own = frames.traffic.streams.iter().map(|s| s.timing.rate_pps);
+        let factors: Vec<f64> = rates.iter().zip(own).map(|(rate, own)| rate / own).collect();
+        let first = factors.first().copied().unwrap_or_default();
+        factors.iter().all(|f| (f - first).abs() <= 1e-12 * first)
+    }
 }
 
 struct Shared {
@@ -105,6 +120,9 @@ struct Orders {
     path: AtomicUsize,
     /// A new load, as bits; [`NO_LOAD`] when it has been taken.
     load_pps: AtomicU64,
+    /// New rates of the streams, and whether there are any.
+    rates: Mutex<Vec<f64>>,
+    has_rates: AtomicBool,
 }
 
 /// Bits of no positive number.
@@ -157,6 +175,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         self.armed = Some(Armed {
             frames: frames.clone(),
             streams: outline.streams,
+            in_order: outline.cycle.is_some(),
         });
         Ok(())
     }
@@ -165,7 +184,10 @@ impl<T: Transmit> Sender for SocketSender<T> {
         if schedule.path >= self.paths {
             return Err(Self::no_path(schedule.path));
         }
-        let Some(Armed { frames, streams }) = &self.armed else {
+        let Some(Armed {
+            frames, streams, ..
+        }) = &self.armed
+        else {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
         schedule.load.check()?;
@@ -235,6 +257,37 @@ impl<T: Transmit> Sender for SocketSender<T> {
         }
         let orders = &self.shared.orders.0;
         orders.load_pps.store(load_pps.to_bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
+        let wrong = |what: String| Err(EngineError::Frames(what));
+        let Some(armed) = self.armed.as_ref().filter(|_| self.thread.is_some()) else {
+            return wrong("the sender is not running; start it with these rates".into());
+        };
+        if !matches!(self.load, LoadPlan::Constant(_)) {
+            return Err(self.load.unchangeable());
+        }
+        if rates.len() != armed.streams {
+            return wrong(format!(
+                "{} rates, and the traffic has {} streams",
+                rates.len(),
+                armed.streams
+            ));
+        }
+        if let Some(rate) = (rates.iter()).find(|rate| !(**rate >= 0.0 && rate.is_finite())) {
+            return wrong(format!("{rate} frames/s is no rate; it must be 0 or more"));
+        }
+        if armed.in_order && !armed.keeps_order(rates) {
+            return Err(EngineError::Unsupported {
+                engine: self.capabilities.mode.name(),
+                what: "change the rates of streams against each other where it has written their frames beforehand".into(),
+            });
+        }
+        let orders = &self.shared.orders.0;
+        let mut new = orders.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        *new = rates.to_vec();
+        orders.has_rates.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -367,6 +420,11 @@ fn send<T: Transmit, S: Source>(
         if orders.load_pps.load(Ordering::Relaxed) != NO_LOAD {
             let bits = orders.load_pps.swap(NO_LOAD, Ordering::Relaxed);
             frames.set_load(f64::from_bits(bits), now_ns);
+        }
+        if orders.has_rates.load(Ordering::Relaxed) {
+            orders.has_rates.store(false, Ordering::Relaxed);
+            let rates = orders.rates.lock();
+            frames.set_rates(&rates.unwrap_or_else(PoisonError::into_inner), now_ns);
         }
         match frames.look(now_ns) {
             Some(late_ns) if paced => counters.is_late(late_ns),
