@@ -127,7 +127,7 @@ static __always_inline void take_time(struct timed *t, struct histogram *h, __u3
 
 		t->jitter_16ths += change - ((t->jitter_16ths + 8) >> 4);
 	}
-	if (!t->is_timed || latency < t->least)
+	if (!t->latencies || latency < t->least)
 		t->least = latency;
 	if (latency > t->most)
 		t->most = latency;

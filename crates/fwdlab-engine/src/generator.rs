@@ -298,6 +298,17 @@ pub trait Sender: Send {
     /// The sender is not armed, still running, or the system refuses.
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError>;
 
+    /// The same, and the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC: for senders that begin together.
+    ///
+    /// # Errors
+    /// As [`Sender::start`]; [`EngineError::Unsupported`]: not this engine.
+    fn start_at(&mut self, _schedule: Schedule, _begin_ns: u64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "begin at a certain time".into(),
+        })
+    }
+
     /// Sends from now on into another path; takes effect within a batch.
     ///
     /// # Errors

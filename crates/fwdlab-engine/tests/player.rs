@@ -186,6 +186,7 @@ fn timings() -> impl Strategy<Value = Vec<Timing>> {
             waits: waits && at > 0,
             next: next.filter(|&next| next < streams),
             runs,
+            held: false,
         };
         all.into_iter().enumerate().map(timing).collect()
     })

@@ -159,6 +159,23 @@ impl Groups {
             .map_err(|e| EngineError::bpf("prepare a group", &e))
     }
 
+    /// Frames of a group with a latency header begin anew with this generation; what was counted stays.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn restart_timed(&mut self, group: u16, generation: u8) -> Result<(), EngineError> {
+        let again = Timed {
+            lock: 0,
+            generation: generation.into(),
+            expected: TRAILER_FIRST,
+            is_timed: 0,
+            ..self.state(group)?
+        };
+        self.timed
+            .set(group.into(), again, 0)
+            .map_err(|e| EngineError::bpf("prepare a group", &e))
+    }
+
     /// Frames of a group that is counted.
     ///
     /// # Errors

@@ -155,32 +155,9 @@ impl<T: Transmit> SocketSender<T> {
     fn no_path(path: usize) -> EngineError {
         EngineError::Frames(format!("there is no path {path}"))
     }
-}
 
-impl<T: Transmit> Sender for SocketSender<T> {
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
-        let Some(transmit) = &mut self.transmit else {
-            return Err(EngineError::Frames("the sender is still running".into()));
-        };
-        let outline = Outline::of(frames)?;
-        if outline.paths > self.paths {
-            return Err(Self::no_path(outline.paths - 1));
-        }
-        self.armed = None;
-        transmit.arm(&outline)?;
-        self.armed = Some(Armed {
-            frames: frames.clone(),
-            streams: outline.streams,
-            in_order: outline.cycle.is_some(),
-        });
-        Ok(())
-    }
-
-    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+    /// Starts the thread, which waits until it is `begin_ns`.
+    fn begin(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
         if schedule.path >= self.paths {
             return Err(Self::no_path(schedule.path));
         }
@@ -210,7 +187,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
                 become_preferred();
                 let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
                     // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
-                    let start_ns = monotonic_ns();
+                    let start_ns = wait_until(begin_ns, &shared.orders.0.stop);
                     let job = Job {
                         transmit: &mut transmit,
                         schedule: &schedule,
@@ -231,6 +208,57 @@ impl<T: Transmit> Sender for SocketSender<T> {
             .map_err(|e| EngineError::system("start the sender thread", e))?;
         self.thread = Some(thread);
         Ok(())
+    }
+}
+
+/// Sleeps until shortly before that time, and looks at the clock from then on; returns the time it has become, or that it was to be.
+fn wait_until(begin_ns: u64, stop: &AtomicBool) -> u64 {
+    const SHORTLY_NS: u64 = 2_000_000;
+    loop {
+        let now_ns = monotonic_ns();
+        if now_ns >= begin_ns || stop.load(Ordering::Relaxed) {
+            // a little late is on time: what is due since then leaves at once
+            return match now_ns.saturating_sub(begin_ns) < SHORTLY_NS {
+                true => begin_ns,
+                false => now_ns,
+            };
+        }
+        match (begin_ns - now_ns).checked_sub(SHORTLY_NS) {
+            Some(0) | None => std::hint::spin_loop(),
+            Some(left) => thread::sleep(Duration::from_nanos(left.min(SHORTLY_NS * 5))),
+        }
+    }
+}
+
+impl<T: Transmit> Sender for SocketSender<T> {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        let Some(transmit) = &mut self.transmit else {
+            return Err(EngineError::Frames("the sender is still running".into()));
+        };
+        let outline = Outline::of(frames)?;
+        if outline.paths > self.paths {
+            return Err(Self::no_path(outline.paths - 1));
+        }
+        self.armed = None;
+        transmit.arm(&outline)?;
+        self.armed = Some(Armed {
+            frames: frames.clone(),
+            streams: outline.streams,
+            in_order: outline.cycle.is_some(),
+        });
+        Ok(())
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+        self.begin(schedule, 0)
+    }
+
+    fn start_at(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
+        self.begin(schedule, begin_ns)
     }
 
     fn select(&mut self, path: usize) -> Result<(), EngineError> {

@@ -137,7 +137,8 @@ impl Player {
             });
         }
         let timeline = Timeline::new(traffic, load_pps);
-        if timeline.first.is_none() {
+        let is_held = |track: &Track| track.sends && track.held;
+        if timeline.first.is_none() && !timeline.tracks.iter().any(is_held) {
             return Err(EngineError::Frames(format!(
                 "in {} every stream waits for another; at least one must start by itself",
                 traffic.name
@@ -582,7 +583,7 @@ impl Timeline {
     /// Do all streams send without end from the start?
     fn is_steady(&self) -> bool {
         let steady =
-            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits && !track.held;
         self.tracks.iter().all(steady)
     }
 
@@ -749,7 +750,7 @@ impl Track {
             groups,
             runs: timing.runs.map_or(u64::MAX, u64::from).max(1),
             sends: false,
-            held: false,
+            held: timing.held,
         }
     }
 

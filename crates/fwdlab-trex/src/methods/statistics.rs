@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::model::{Model, TrexPort};
 use crate::rates::{Rates, rx_bytes, tx_bytes};
@@ -133,15 +133,17 @@ pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fa
     Ok(json!({"xstats_values": values}))
 }
 
-/// No stream has counters of its own yet.
-pub fn active_groups(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
-    Ok(json!({"ids": {"flow_stats": [], "latency": []}}))
+pub fn active_groups(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    Ok(model.groups.active())
 }
 
-pub fn groups(_: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    params.get("pgids")?;
-    let none = Map::new();
-    Ok(json!({"flow_stats": none, "latency": none, "ver_id": none}))
+pub fn groups(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let wrong = || Fault::params("field 'pgids' must be an array of numbers of groups");
+    let ids = params.get("pgids")?.as_array().ok_or_else(wrong)?;
+    let number = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok());
+    let ids: Vec<u32> = ids.iter().map(number).collect::<Option<_>>().ok_or_else(wrong)?;
+    model.count_sent();
+    model.groups.statistics(&mut model.ports, &ids)
 }
 
 pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
