@@ -72,9 +72,10 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
+/* One for each group, and the last for all frames. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTED);
+	__uint(max_entries, COUNTED + 1);
 	__type(key, __u32);
 	__type(value, struct count);
 } counts SEC(".maps");
@@ -186,9 +187,13 @@ static __always_inline int receive(struct xdp_md *ctx, __u64 now)
 	const struct config *c = bpf_map_lookup_elem(&config, &zero);
 	__u16 type = 0;
 	int action = XDP_DROP;
+	__u32 all = COUNTED;
+	struct count *every = bpf_map_lookup_elem(&counts, &all);
 
-	if (!c)
+	if (!c || !every)
 		return XDP_ABORTED;
+	every->frames++;
+	every->bytes += end - data + FCS_BYTES;
 	network = network_header(data, end, &type);
 	ip = data + network;
 	if (type == ETHERTYPE_IPV4) {

@@ -87,7 +87,9 @@ impl Registry {
             false => (COUNTED, "stats"),
         };
         let number = (0..most).find(|number| !taken(number)).ok_or_else(|| {
-            Fault::execute(format!("there are {most} groups of type {what}, and no more"))
+            Fault::execute(format!(
+                "there are {most} groups of type {what}, and no more"
+            ))
         })?;
         for port in ports.iter_mut() {
             let name = port.wire.name().to_owned();
@@ -175,10 +177,6 @@ impl Registry {
         json!({"ids": {"flow_stats": of(false), "latency": of(true)}})
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
     /// Reads what arrived.
     fn read(&mut self, ports: &mut [TrexPort], which: Option<&[u32]>) -> Result<(), Fault> {
         let failed = |error: fwdlab_engine::EngineError| Fault::execute(error.to_string());
@@ -220,12 +218,12 @@ impl Registry {
             for on in &mut state.ports {
                 let rate = |now: (u64, u64), before: (u64, u64)| {
                     let per_second = |n: u64, b: u64| n.saturating_sub(b) as f64 / seconds;
-                    (per_second(now.0, before.0), per_second(now.1, before.1) * 8.0)
+                    (
+                        per_second(now.0, before.0),
+                        per_second(now.1, before.1) * 8.0,
+                    )
                 };
-                on.rates = [
-                    rate(on.sent, on.before[0]),
-                    rate(on.arrived, on.before[1]),
-                ];
+                on.rates = [rate(on.sent, on.before[0]), rate(on.arrived, on.before[1])];
                 on.before = [on.sent, on.arrived];
             }
             if !state.is_timed {
@@ -344,7 +342,9 @@ fn histogram(times: &Histogram) -> Value {
         };
         *classes.entry(class).or_default() += count;
     }
-    let classes = classes.into_iter().map(|(us, n)| (us.to_string(), n.into()));
+    let classes = classes
+        .into_iter()
+        .map(|(us, n)| (us.to_string(), n.into()));
     Value::Object(classes.collect())
 }
 
@@ -356,6 +356,8 @@ fn hdr(times: &Histogram) -> Option<String> {
         hdr.saturating_record_n((low + high) / 2 / 1000, count);
     }
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&hdr, &mut bytes).ok()?;
+    V2DeflateSerializer::new()
+        .serialize(&hdr, &mut bytes)
+        .ok()?;
     Some(base64::prelude::BASE64_STANDARD.encode(bytes))
 }

@@ -38,7 +38,8 @@ impl Load {
         }
     }
 
-    fn plus(self, other: Load, times: f64) -> Load {
+    /// With another, so many times.
+    pub fn plus(self, other: Load, times: f64) -> Load {
         Load {
             pps: self.pps + times * other.pps,
             layer_2: self.layer_2 + times * other.layer_2,
@@ -244,11 +245,7 @@ pub struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    pub fn new(
-        streams: &'a [&'a Stream],
-        pps: &'a [f64],
-        next: &'a [Option<usize>],
-    ) -> Course<'a> {
+    pub fn new(streams: &'a [&'a Stream], pps: &'a [f64], next: &'a [Option<usize>]) -> Course<'a> {
         Course { streams, pps, next }
     }
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+use fwdlab_lab::ports::counters::Counters;
 use serde_json::{Value, json};
 
 use crate::events::{Event, Events};
@@ -23,6 +24,9 @@ pub const PROFILE: &str = "_";
 /// All profiles.
 pub const ALL: &str = "*";
 
+/// Frames that are not ours are taken for the shortest there are, in bytes without FCS.
+const SHORTEST: u64 = 60;
+
 /// Rates and latencies of groups are those of so long.
 const WINDOW: Duration = Duration::from_millis(500);
 
@@ -30,6 +34,8 @@ const WINDOW: Duration = Duration::from_millis(500);
 pub struct Model {
     /// Our ports, by number.
     pub ports: Vec<TrexPort>,
+    /// Frames that were due and did not leave.
+    pub missed: u64,
     /// Streams that are counted together.
     pub groups: Registry,
     /// When a window of time ended last, see [`Model::tick`].
@@ -60,6 +66,10 @@ pub struct TrexPort {
     pub service: Service,
     pub attributes: Attributes,
     pub layers: Layers,
+    /// What its profiles have sent: frames, and their bytes without FCS.
+    pub sent: (u64, f64),
+    /// What the kernel had counted of it before.
+    began: Counters,
 }
 
 /// Does a port deliver what it receives to programs?
@@ -120,8 +130,11 @@ impl Profile {
 
 impl TrexPort {
     fn new(wire: Box<dyn Wire>) -> TrexPort {
-        let meter = Meter::new(wire.counters().unwrap_or_default(), Instant::now());
+        let began = wire.counters().unwrap_or_default();
+        let meter = Meter::new(began, Instant::now());
         TrexPort {
+            sent: (0, 0.0),
+            began,
             wire,
             meter,
             owner: None,
@@ -133,6 +146,20 @@ impl TrexPort {
             },
             layers: Layers::default(),
         }
+    }
+
+    /// What was counted on it. A veth counts some frames without their Ethernet header, so bytes that we sent are reckoned.
+    pub fn counters(&self) -> Result<Counters, Fault> {
+        let mut counters = self.wire.counters().map_err(Fault::execute)?;
+        if self.wire.kind() == Some("veth") {
+            let left = counters.tx_packets.saturating_sub(self.began.tx_packets);
+            // the port may have dropped some of ours, of all lengths alike
+            let ours = left.min(self.sent.0);
+            let mean = self.sent.1 / self.sent.0.max(1) as f64;
+            let bytes = (ours as f64 * mean).round() as u64 + (left - ours) * SHORTEST;
+            counters.tx_bytes = self.began.tx_bytes + bytes;
+        }
+        Ok(counters)
     }
 
     /// TRex's word for all profiles together.
@@ -152,6 +179,7 @@ impl Model {
         Ok(Model {
             ports: wires.into_iter().map(TrexPort::new).collect(),
             groups: Registry::default(),
+            missed: 0,
             window: Instant::now(),
             events: Events::default(),
             handle: handle()?,
@@ -247,7 +275,14 @@ impl Model {
     }
 
     /// A profile has changed its state; its port, perhaps, too.
-    pub fn tell_profile(&mut self, profile: Event, port: Event, at: usize, name: &str, before: &str) {
+    pub fn tell_profile(
+        &mut self,
+        profile: Event,
+        port: Event,
+        at: usize,
+        name: &str,
+        before: &str,
+    ) {
         let data = json!({"port_id": at, "profile_id": name});
         self.events.tell(profile, &data);
         if self.ports[at].state() != before {
@@ -270,8 +305,11 @@ impl Model {
 
     /// Counts for their groups what a run has sent.
     fn count(&mut self, at: usize, run: &mut Run) {
+        self.missed += run.missed();
         for (place, frames) in run.news().into_iter().enumerate() {
             let stream = &run.plan.streams[place];
+            let sent = &mut self.ports[at].sent;
+            *sent = (sent.0 + frames, sent.1 + frames as f64 * stream.mean_bytes);
             if let Some(group) = stream.group.filter(|_| frames > 0) {
                 let bytes = (frames as f64 * (stream.mean_bytes + FCS)).round() as u64;
                 self.groups.sent(group.id, at, frames, bytes);
@@ -279,11 +317,8 @@ impl Model {
         }
     }
 
-    /// Counts for all groups what was sent so far.
+    /// Counts what was sent so far.
     pub fn count_sent(&mut self) {
-        if self.groups.is_empty() {
-            return;
-        }
         for at in 0..self.ports.len() {
             let names: Vec<String> = self.ports[at].profiles.keys().cloned().collect();
             for name in names {
@@ -321,6 +356,11 @@ impl Model {
         if self.window.elapsed() >= WINDOW {
             self.window = Instant::now();
             self.count_sent();
+            for port in &mut self.ports {
+                // a port that is gone has no rates
+                let counters = port.counters().unwrap_or_default();
+                port.meter.end_window(counters, self.window);
+            }
             let _ = self.groups.end_window(&mut self.ports);
         }
     }

@@ -114,7 +114,12 @@ impl<'a> Params<'a> {
     /// A number that is finite.
     pub fn real(&self, name: &str) -> Result<f64, Fault> {
         let value = self.get(name)?;
-        let wrong = || Fault::params(format!("field '{name}' must be a number, not {}", shown(value)));
+        let wrong = || {
+            Fault::params(format!(
+                "field '{name}' must be a number, not {}",
+                shown(value)
+            ))
+        };
         value.as_f64().filter(|n| n.is_finite()).ok_or_else(wrong)
     }
 

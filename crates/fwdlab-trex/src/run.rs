@@ -7,6 +7,7 @@ use fwdlab_engine::traffic::player::own_load_pps;
 use fwdlab_engine::{EngineError, Frames, HoldUps, LoadPlan, Schedule, SendCounts};
 use fwdlab_lab::session::FOR_EVER;
 
+use crate::load::Load;
 use crate::rpc::Fault;
 use crate::stream::Mode;
 use crate::traffic::{Place, Plan, Setting};
@@ -30,6 +31,8 @@ pub struct Run {
     told: Vec<u64>,
     /// Those of senders before this one that were not told.
     untold: Vec<u64>,
+    /// Frames that were due and did not leave: told, and of senders before this one.
+    missed: (u64, u64),
     pub is_paused: bool,
 }
 
@@ -66,6 +69,7 @@ impl Run {
             sender: None,
             told: vec![0; streams],
             untold: vec![0; streams],
+            missed: (0, 0),
             is_paused: false,
         };
         run.send(wire, begin.at_ns)?;
@@ -110,7 +114,8 @@ impl Run {
     fn rates(&self) -> Vec<f64> {
         let rates = self.plan.rates(self.factor);
         let own = self.own.iter().zip(&self.plan.pps);
-        let rate = |(rate, (own, pps)): (f64, (&Option<f64>, &f64))| own.map_or(rate, |own| own * pps);
+        let rate =
+            |(rate, (own, pps)): (f64, (&Option<f64>, &f64))| own.map_or(rate, |own| own * pps);
         rates.into_iter().zip(own).map(rate).collect()
     }
 
@@ -123,7 +128,9 @@ impl Run {
         let rates = self.rates();
         // the engine that cannot steer streams one by one can scale them
         let scales = self.own.iter().all(Option::is_none) && self.plan.base.fixed.pps == 0.0;
-        let frames = self.plan.frames(&self.name, factor, &self.setting, |_| None);
+        let frames = self
+            .plan
+            .frames(&self.name, factor, &self.setting, |_| None);
         let Some(sender) = &mut self.sender else {
             return self.send(wire, None);
         };
@@ -144,7 +151,12 @@ impl Run {
     }
 
     /// Multipliers of their own for some streams; `None`: that of all again.
-    pub fn set_own(&mut self, wire: &dyn Wire, streams: &[usize], own: Option<f64>) -> Result<(), Fault> {
+    pub fn set_own(
+        &mut self,
+        wire: &dyn Wire,
+        streams: &[usize],
+        own: Option<f64>,
+    ) -> Result<(), Fault> {
         for &stream in streams {
             self.own[stream] = own;
         }
@@ -211,7 +223,24 @@ impl Run {
             self.untold[at] += frames - self.told[at];
         }
         self.told.fill(0);
+        self.missed.1 += counts.not_sent;
         Ok(())
+    }
+
+    /// Frames that were due and did not leave since this was last asked.
+    pub fn missed(&mut self) -> u64 {
+        let counts = self.sender.as_mut().and_then(|sender| sender.counts().ok());
+        let all = self.missed.1 + counts.map_or(0, |counts| counts.not_sent);
+        let before = std::mem::replace(&mut self.missed.0, all);
+        all.saturating_sub(before)
+    }
+
+    /// Frames and bits per second that are wanted now.
+    pub fn load(&self) -> Load {
+        match self.is_paused {
+            true => Load::default(),
+            false => self.plan.base.times(self.factor),
+        }
     }
 
     /// Ends it for good.

@@ -191,6 +191,14 @@ impl Groups {
         Ok(sum)
     }
 
+    /// All frames, of whatever group or none, since it was opened.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn all(&self) -> Result<Arrived, EngineError> {
+        self.counted(COUNTED)
+    }
+
     /// What is known of a group with a latency header.
     ///
     /// # Errors

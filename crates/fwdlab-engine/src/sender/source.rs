@@ -655,7 +655,9 @@ impl<W: Warp> Source for TrafficSource<W> {
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
         // what is held has no load
         if self.player.due().is_some() {
-            self.change(load_pps, now_ns, |player, now| player.set_load(load_pps, now));
+            self.change(load_pps, now_ns, |player, now| {
+                player.set_load(load_pps, now)
+            });
         }
     }
 

@@ -101,7 +101,11 @@ impl Armed {
             return true;
         };
         let own = frames.traffic.streams.iter().map(|s| s.timing.rate_pps);
-        let factors: Vec<f64> = rates.iter().zip(own).map(|(rate, own)| rate / own).collect();
+        let factors: Vec<f64> = rates
+            .iter()
+            .zip(own)
+            .map(|(rate, own)| rate / own)
+            .collect();
         let first = factors.first().copied().unwrap_or_default();
         factors.iter().all(|f| (f - first).abs() <= 1e-12 * first)
     }

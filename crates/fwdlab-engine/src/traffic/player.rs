@@ -582,8 +582,9 @@ impl Timeline {
 
     /// Do all streams send without end from the start?
     fn is_steady(&self) -> bool {
-        let steady =
-            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits && !track.held;
+        let steady = |track: &Track| {
+            track.mode == Emission::Continuous && track.delay == 0 && !track.waits && !track.held
+        };
         self.tracks.iter().all(steady)
     }
 

@@ -73,7 +73,8 @@ impl Program {
                 }
                 // where it ends depends on the frame
                 Instruction::Trailer { .. } => {
-                    let first = usize::from(MIN_TRIM).min(template.len()) - TRAILER_LEN.min(template.len());
+                    let first =
+                        usize::from(MIN_TRIM).min(template.len()) - TRAILER_LEN.min(template.len());
                     for (to, at) in field.clone().enumerate() {
                         if at >= first {
                             (low[to], high[to]) = (0, 0xff);

@@ -9,7 +9,8 @@ use super::fused::Fused;
 use super::grid::Lists;
 use super::variable::{State, Width, gcd, share};
 use super::{
-    Endian, Instruction, MIN_TRIM, ModifierError, Program, TRAILER_LEN, Transport, Variable, trailer,
+    Endian, Instruction, MIN_TRIM, ModifierError, Program, TRAILER_LEN, Transport, Variable,
+    trailer,
 };
 use crate::checksum::fold;
 use crate::header::{gre, icmp, icmpv6, tcp, udp};
@@ -594,7 +595,9 @@ impl Compiler<'_> {
             }
             Instruction::Trailer { group, generation } => {
                 if self.shortest < TRAILER_LEN {
-                    return wrong("the frame is shorter than the 16 bytes that are written at its end");
+                    return wrong(
+                        "the frame is shorter than the 16 bytes that are written at its end",
+                    );
                 }
                 self.write(Step::Trailer {
                     group: *group,

@@ -70,7 +70,10 @@ pub fn version(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn system(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
-    let groups = model.ports.iter_mut().map(|port| port.wire.groups().is_some());
+    let groups = model
+        .ports
+        .iter_mut()
+        .map(|port| port.wire.groups().is_some());
     let can_group: Vec<bool> = groups.collect();
     let ports: Vec<Value> = (model.ports.iter().enumerate())
         .map(|(at, port)| {

@@ -65,7 +65,10 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let destination = port.layers.destination.or(port.wire.peer());
     if !force {
         if !port.wire.is_up() {
-            return Err(Fault::execute(format!("port {at} ({}) has no link", port.wire.name())));
+            return Err(Fault::execute(format!(
+                "port {at} ({}) has no link",
+                port.wire.name()
+            )));
         }
         if destination.is_none() && plan.streams.iter().any(is_from_port) {
             return Err(Fault::execute(format!(
@@ -118,7 +121,9 @@ pub fn pause(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         let before = model.ports[at].state();
         let run = running(model, at, &name)?;
         if run.is_paused {
-            return Err(Fault::execute(format!("profile '{name}' is paused already")));
+            return Err(Fault::execute(format!(
+                "profile '{name}' is paused already"
+            )));
         }
         if !run.is_endless() {
             return Err(Fault::execute(
@@ -178,7 +183,9 @@ pub fn resume_streams(model: &mut Model, params: &Params<'_>) -> Result<Value, F
 pub fn update_streams(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let mul = Multiplier::parse(params)?;
     if !mul.is_absolute() {
-        return Err(Fault::params("streams are updated with the op 'abs' of 'mul'"));
+        return Err(Fault::params(
+            "streams are updated with the op 'abs' of 'mul'",
+        ));
     }
     let force = force(params)?;
     let factor = set_own(model, params, |plan, speed_bps| {
@@ -205,7 +212,11 @@ fn set_own(
     let run = port.profiles.get_mut(name).and_then(|p| p.run.as_mut());
     let run = run.ok_or_else(|| Fault::execute(format!("profile '{name}' does not send")))?;
     let place = |id: &u64| {
-        let found = run.plan.ids.iter().position(|known| u64::from(*known) == *id);
+        let found = run
+            .plan
+            .ids
+            .iter()
+            .position(|known| u64::from(*known) == *id);
         found.ok_or_else(|| Fault::execute(format!("stream {id} does not send")))
     };
     let streams = ids.iter().map(place).collect::<Result<Vec<_>, _>>()?;

@@ -70,7 +70,11 @@ pub fn keep_out(frame: &mut [u8]) {
     if let Some((at, 4)) = ip(frame) {
         change(frame, at, at + 4, |bytes| {
             let id = u16::from_be_bytes(bytes);
-            let below = if id >= FIRST_MARK { id - (groups::COUNTED + 1) } else { id };
+            let below = if id >= FIRST_MARK {
+                id - (groups::COUNTED + 1)
+            } else {
+                id
+            };
             below.to_be_bytes()
         });
     }

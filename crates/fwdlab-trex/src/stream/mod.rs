@@ -53,8 +53,14 @@ pub struct Stream {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     Continuous,
-    Burst { frames: u32 },
-    Bursts { frames: u32, count: u32, pause_us: f64 },
+    Burst {
+        frames: u32,
+    },
+    Bursts {
+        frames: u32,
+        count: u32,
+        pause_us: f64,
+    },
 }
 
 /// How much of it.

@@ -43,7 +43,9 @@ pub fn program(vm: &Params<'_>, seed: u64) -> Result<Program, Fault> {
             .as_object()
             .ok_or_else(|| wrong(Fault::params("it must be an object")))?;
         // two random variables of a stream are not the same
-        let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at as u64);
+        let seed = seed
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(at as u64);
         add(&mut program, &Params(object), seed).map_err(wrong)?;
     }
     Ok(program)
@@ -259,10 +261,14 @@ pub fn lengths(program: &Program, template: usize) -> Lengths {
     trims.last().map_or(whole, |name| {
         let variable = program.variables.iter().find(|v| v.name == *name);
         let (mean, least) = match variable.map(|v| &v.source) {
-            Some(Source::Counter { min, max, .. } | Source::Random { min, max, .. } | Source::RandomLimit { min, max, .. }) => {
-                ((*min as f64 + *max as f64) / 2.0, *min as f64)
-            }
-            Some(Source::List { values, .. } | Source::RandomList { values, .. }) if !values.is_empty() => {
+            Some(
+                Source::Counter { min, max, .. }
+                | Source::Random { min, max, .. }
+                | Source::RandomLimit { min, max, .. },
+            ) => ((*min as f64 + *max as f64) / 2.0, *min as f64),
+            Some(Source::List { values, .. } | Source::RandomList { values, .. })
+                if !values.is_empty() =>
+            {
                 let sum: f64 = values.iter().map(|value| clamp(*value as f64)).sum();
                 let least = values.iter().min().copied().unwrap_or_default();
                 (sum / values.len() as f64, least as f64)

@@ -136,7 +136,9 @@ impl Trex {
         }
         let beside = |at: usize| ports.get(at ^ 1).and_then(|port| port.facts.mac);
         let said = |at: usize| self.dst_mac.get(at).map(|mac| mac.0);
-        Ok((0..ports.len()).map(|at| said(at).or_else(|| beside(at))).collect())
+        Ok((0..ports.len())
+            .map(|at| said(at).or_else(|| beside(at)))
+            .collect())
     }
 }
 
