@@ -271,3 +271,196 @@ fn load() -> Result<Ebpf, aya::EbpfError> {
 fn missing() -> EngineError {
     EngineError::Frames("the object lacks a part".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use aya::programs::{TestRun, TestRunOptions};
+    use fwdlab_packet::Signature;
+    use fwdlab_packet::modifier::trailer;
+
+    use super::*;
+
+    const DROP: u32 = 1;
+    const PASS: u32 = 2;
+
+    /// `None`, and a skip that is counted, without the privileges.
+    fn groups() -> Option<Groups> {
+        let loaded = load().map_err(|e| e.to_string()).and_then(|mut programs| {
+            let program: &mut Xdp = programs
+                .program_mut("groups_at")
+                .unwrap()
+                .try_into()
+                .unwrap();
+            program.load().map_err(|e| e.to_string())?;
+            Ok(programs)
+        });
+        match loaded {
+            Ok(programs) => Some(Groups::of(programs).unwrap()),
+            Err(error) => {
+                let test = std::thread::current().name().unwrap_or("?").to_owned();
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {error}");
+                None
+            }
+        }
+    }
+
+    /// What the program says to a frame that arrives at a time.
+    fn arrive(groups: &mut Groups, frame: &[u8], now_ns: u64) -> u32 {
+        let data = [&now_ns.to_ne_bytes(), frame].concat();
+        let context: Vec<u8> = [8, data.len() as u32, 0, 0, 0, 0]
+            .iter()
+            .flat_map(|word: &u32| word.to_ne_bytes())
+            .collect();
+        let programs = &mut groups._attached;
+        let program: &mut Xdp = programs
+            .program_mut("groups_at")
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let options = TestRunOptions {
+            data_in: Some(&data),
+            ctx_in: Some(&context),
+            ..TestRunOptions::new()
+        };
+        program.test_run(options).unwrap().return_value
+    }
+
+    /// Ethernet, so many tags, an IP header with this mark and protocol, and 30 bytes.
+    fn frame(tags: usize, version: u8, mark: Option<u16>, protocol: u8) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        for _ in 0..tags {
+            frame.extend([0x81, 0, 0, 5]);
+        }
+        let class = u8::from(mark.is_some());
+        let mark = mark.unwrap_or(0xfc05).to_be_bytes();
+        match version {
+            4 => {
+                frame.extend([8, 0, 0x45, class, 0, 50]);
+                frame.extend(mark);
+                frame.extend([0, 0, 64, protocol, 0, 0, 16, 0, 0, 1, 48, 0, 0, 1]);
+            }
+            _ => {
+                frame.extend([0x86, 0xdd, 0x60, class << 4]);
+                frame.extend(mark);
+                frame.extend([0, 30, protocol, 64]);
+                frame.extend([0x20; 32]);
+            }
+        }
+        frame.extend([7; 30]);
+        frame
+    }
+
+    #[test]
+    fn marks_are_found_behind_tags_and_in_both_versions() {
+        let Some(mut groups) = groups() else { return };
+        for (tags, version) in [(0, 4), (1, 4), (2, 4), (0, 6), (1, 6), (2, 6)] {
+            groups.begin_count(7).unwrap();
+            let marked = frame(tags, version, Some(mark(7)), 17);
+            for _ in 0..3 {
+                assert_eq!(arrive(&mut groups, &marked, 0), DROP);
+            }
+            let wanted = Arrived {
+                frames: 3,
+                bytes: 3 * (marked.len() as u64 + 4),
+            };
+            assert_eq!(
+                groups.counted(7).unwrap(),
+                wanted,
+                "{tags} tags, IPv{version}"
+            );
+        }
+        // the number alone is no mark; traffic without one is taken away, and a host hears what it must
+        for (version, protocol, action) in
+            [(4, 17, DROP), (4, 1, PASS), (6, 6, DROP), (6, 58, PASS)]
+        {
+            let plain = frame(0, version, None, protocol);
+            assert_eq!(
+                arrive(&mut groups, &plain, 0),
+                action,
+                "IPv{version}, protocol {protocol}"
+            );
+        }
+        assert_eq!(groups.counted(5).unwrap(), Arrived::default());
+        let mut arp = vec![0xff; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        assert_eq!(arrive(&mut groups, &arp, 0), PASS);
+        assert_eq!(groups.all().unwrap().frames, 6 * 3 + 5);
+        groups.pass(true).unwrap();
+        assert_eq!(
+            arrive(&mut groups, &frame(0, 4, Some(mark(7)), 17), 0),
+            PASS
+        );
+        assert_eq!(groups.counted(7).unwrap().frames, 4);
+    }
+
+    #[test]
+    fn order_and_latency_are_those_of_trexs_documentation() {
+        let Some(mut groups) = groups() else { return };
+        groups.begin_timed(3, 1).unwrap();
+        let mut come = |groups: &mut Groups, sequence: u64, generation: u8, latency: u64| {
+            let signature = Signature {
+                sequence,
+                timestamp_ns: 1_000_000,
+                ..Signature::default()
+            };
+            let mut timed = frame(0, 4, Some(TIMED_MARK), 17);
+            let end = timed.len() - 16;
+            timed[end..].copy_from_slice(&trailer(3, generation, &signature));
+            assert_eq!(arrive(groups, &timed, 1_000_000 + latency), DROP);
+        };
+        // 0 1 2, then 5 (3 and 4 are missing), 5 again, and 3 after all; one of a generation before
+        for (number, latency) in [(0, 10), (1, 30), (2, 20), (5, 40), (5, 40), (3, 50)] {
+            come(&mut groups, number, 1, latency * 1000);
+        }
+        come(&mut groups, 6, 9, 1);
+        let order = groups.timed(3).unwrap();
+        assert_eq!((order.arrived.frames, order.other_generation), (6, 1));
+        assert_eq!(
+            (order.dropped, order.out_of_order, order.duplicates),
+            (1, 1, 1)
+        );
+        assert_eq!((order.too_high, order.too_low), (1, 2));
+        assert_eq!((order.least_ns, order.most_ns), (10_000, 50_000));
+        assert_eq!((order.latencies, order.sum_ns), (6, 190_000));
+        // RFC 3550: a sixteenth of each change, 20, 10, 20, 0 and 10 us
+        let mut jitter = 0.0_f64;
+        for change in [20.0, 10.0, 20.0, 0.0, 10.0] {
+            jitter += (change * 1000.0 - jitter) / 16.0;
+        }
+        assert!(
+            (order.jitter_ns as f64 - jitter).abs() < 20.0,
+            "{} {jitter}",
+            order.jitter_ns
+        );
+        assert_eq!(groups.times(3).unwrap().len(), 6);
+        // the largest of the window that ended, and of one in which nothing came
+        assert_eq!(order.window_most_ns, 0);
+        groups.end_window().unwrap();
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, 50_000);
+        come(&mut groups, 6, 1, 15_000);
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, 50_000);
+        groups.end_window().unwrap();
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, 15_000);
+        groups.end_window().unwrap();
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, 0);
+        // a new generation begins with its own first number, and what was counted stays
+        groups.restart_timed(3, 2).unwrap();
+        come(&mut groups, 0, 2, 20_000);
+        let order = groups.timed(3).unwrap();
+        assert_eq!(
+            (order.arrived.frames, order.dropped, order.too_low),
+            (8, 1, 2)
+        );
+        assert_eq!(order.least_ns, 10_000);
+        // nobody's: it is foreign
+        groups.begin_timed(3, 0).unwrap();
+        let signature = Signature::default();
+        let mut timed = frame(0, 4, Some(TIMED_MARK), 1);
+        let end = timed.len() - 16;
+        timed[end..].copy_from_slice(&trailer(3, 2, &signature));
+        assert_eq!(arrive(&mut groups, &timed, 0), PASS);
+        assert_eq!(groups.timed(3).unwrap(), Order::default());
+    }
+}

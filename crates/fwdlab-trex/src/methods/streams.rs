@@ -31,9 +31,9 @@ pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         return Err(Fault::params("field 'stream' must be an object"));
     }
     let bytes = stream.to_string().len();
-    let understood = Stream::parse(stream)?;
     let port = model.owned(params)?;
     still(port, name)?;
+    let understood = Stream::parse(stream)?;
     let all = || port.profiles.values();
     let streams: usize = all().map(|profile| profile.streams.len()).sum();
     let size: usize = all().map(|profile| profile.bytes).sum();
