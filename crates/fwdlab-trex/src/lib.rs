@@ -5,8 +5,10 @@
 //! connection), [`framing`] (zlib), [`rpc`] (JSON-RPC) and [`methods`] (one file for each kind of call) to [`model`] (what is known).
 //! A [`stream`] that is said there becomes [`traffic`], which a [`run`] sends.
 
+mod capture;
 mod error;
 mod events;
+mod expression;
 mod framing;
 mod groups;
 mod limits;

@@ -205,9 +205,10 @@ fn answer(shared: &Shared, stream: TcpStream) -> io::Result<()> {
                 let Some((request, envelope)) = parts.split_last() else {
                     continue;
                 };
+                let message = rpc::Message::read(request);
                 let (answer, to_publish) = {
                     let mut model = shared.model.lock().unwrap_or_else(PoisonError::into_inner);
-                    let answer = rpc::answer(&mut model, request);
+                    let answer = message.answer(&mut model);
                     let mut to_publish = std::mem::take(&mut model.to_publish);
                     if model.events.take_news() {
                         to_publish.push(b"{}".to_vec());

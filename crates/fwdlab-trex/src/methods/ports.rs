@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::capture;
 use crate::events::Event;
 use crate::model::{ALL, Model, Service};
 use crate::rpc::{Fault, Params};
@@ -38,7 +39,13 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
     let inactive = json!({"is_active": false});
     let (source, attributes) = (port.wire.mac(), port.attributes);
-    let destination = port.layers.destination.or(port.wire.peer());
+    let destination = port.destination();
+    let queue = port.queue.as_ref().map(|queue| capture::open(queue));
+    let queue = queue.map_or(inactive.clone(), |queue| {
+        json!({
+            "is_active": true, "size": queue.wanted.limit, "count": queue.frames.len(),
+        })
+    });
     let mut status = json!({
         "owner": port.owner.as_ref().map_or("", |owner| &owner.user),
         "state": port.state(),
@@ -53,7 +60,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "multicast": {"enabled": attributes.multicast},
             "link": {"up": port.wire.is_up()},
             "speed": port.wire.speed_bps() as f64 / 1e9,
-            "rx_filter_mode": "hw",
+            "rx_filter_mode": if port.service.on { "all" } else { "hw" },
             "vxlan_fs": [],
             "fc": {"mode": 0},
             "layer_cfg": {
@@ -68,7 +75,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "vlan": {"tags": port.layers.vlan},
         },
         "rx_info": {
-            "queue": inactive, "grat_arp": inactive, "latency": inactive,
+            "queue": queue, "grat_arp": inactive, "latency": inactive,
             "stack": {"is_active": true}, "capture_port": inactive, "capwap_proxy": inactive,
         },
     });
@@ -107,6 +114,9 @@ pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, F
             }
         }
     }
+    let wire = &mut model.ports[at].wire;
+    wire.take_in(attributes.promiscuous, attributes.multicast)
+        .map_err(Fault::execute)?;
     model.ports[at].attributes = attributes;
     let attr = json!({
         "promiscuous": {"enabled": attributes.promiscuous},
@@ -124,24 +134,21 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         Some(_) => params.truth("filtered")?,
         None => false,
     };
-    model.owned(params)?.service = Service {
+    if params.some("mask").is_some() {
+        // with a filter TRex lets some protocols through; here all of them are
+        params.number("mask")?;
+    }
+    let port = model.owned(params)?;
+    if !on && !filtered && port.ears.is_used() {
+        return Err(Fault::execute(
+            "the port has an active capture or queue; stop it before service mode is left",
+        ));
+    }
+    port.service = Service {
         on: on && !filtered,
         filtered,
     };
     Ok(json!({}))
-}
-
-pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let kind = params.text("type")?;
-    let on = params.truth("enabled")?;
-    model.port(params)?;
-    match (kind, on) {
-        // it never is on
-        ("queue", false) => Ok(json!({})),
-        _ => Err(Fault::execute(format!(
-            "fwdlab cannot switch the feature '{kind}' of a port on"
-        ))),
-    }
 }
 
 pub fn remove_filters(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -168,19 +175,6 @@ pub fn set_vlan(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     let tags = tags.filter(|tags| tags.len() <= 2).ok_or_else(wrong)?;
     model.port(params)?.layers.vlan = tags;
     Ok(json!({}))
-}
-
-/// There are no captures yet; clients ask for their list when they take a port.
-pub fn capture(_: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    match params.text("command")? {
-        "status" => Ok(json!([])),
-        "start" | "fetch" | "stop" | "remove" => {
-            Err(Fault::execute("fwdlab cannot capture for TRex clients yet"))
-        }
-        other => Err(Fault::params(format!(
-            "there is no command '{other}' of capture"
-        ))),
-    }
 }
 
 /// As TRex writes it.
