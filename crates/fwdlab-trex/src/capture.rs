@@ -65,6 +65,8 @@ pub struct Wanted {
 /// Frames of one capture or queue.
 pub struct Store {
     pub wanted: Wanted,
+    /// When it began, on the server's clock.
+    pub began_s: f64,
     pub is_stopped: bool,
     pub matched: u64,
     pub fetched: u64,
@@ -83,9 +85,10 @@ pub fn open(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 
 impl Store {
     /// An empty one.
-    pub fn new(wanted: Wanted) -> Store {
+    pub fn new(wanted: Wanted, began: Instant) -> Store {
         Store {
             wanted,
+            began_s: began.elapsed().as_secs_f64(),
             is_stopped: false,
             matched: 0,
             fetched: 0,
@@ -225,7 +228,7 @@ impl Captures {
         let used: Vec<usize> = (wanted.sent.iter().chain(&wanted.received))
             .copied()
             .collect();
-        let store = Arc::new(Mutex::new(Store::new(wanted)));
+        let store = Arc::new(Mutex::new(Store::new(wanted, began)));
         for (at, (wire, ears)) in ports.iter_mut().enumerate() {
             if used.contains(&at)
                 && let Err(fault) = ears.add(at, *wire, &store, began)
@@ -279,15 +282,18 @@ pub fn queue(
     ears: &mut Ears,
     began: Instant,
 ) -> Result<Shared, Fault> {
-    let store = Arc::new(Mutex::new(Store::new(Wanted {
-        filter: Program::everything(),
-        words: String::new(),
-        mode: Mode::Cyclic,
-        limit: size,
-        snap: usize::MAX,
-        sent: Vec::new(),
-        received: vec![at],
-    })));
+    let store = Arc::new(Mutex::new(Store::new(
+        Wanted {
+            filter: Program::everything(),
+            words: String::new(),
+            mode: Mode::Cyclic,
+            limit: size,
+            snap: usize::MAX,
+            sent: Vec::new(),
+            received: vec![at],
+        },
+        began,
+    )));
     ears.add(at, wire, &store, began)?;
     Ok(store)
 }

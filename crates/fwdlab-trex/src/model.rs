@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use fwdlab_lab::ports::counters::Counters;
@@ -101,6 +102,17 @@ pub struct Attributes {
 pub struct Layers {
     pub destination: Option<[u8; 6]>,
     pub vlan: Vec<u16>,
+    /// If the port has one: it is resolved when there is a destination.
+    pub ipv4: Option<Ipv4>,
+    /// If the port speaks it: its address, unless it makes one itself.
+    pub ipv6: Option<Option<Ipv6Addr>>,
+}
+
+/// IPv4 of a port.
+#[derive(Debug, Clone)]
+pub struct Ipv4 {
+    pub source: Ipv4Addr,
+    pub destination: Ipv4Addr,
 }
 
 /// Streams that are loaded, started and stopped together.

@@ -2,6 +2,7 @@
 //!
 //! To answer another call: a function in the file it belongs to, and its name in the table here.
 
+mod addresses;
 mod packets;
 mod ports;
 mod server;
@@ -24,6 +25,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("api_sync", server::api_sync),
     ("api_sync_v2", server::api_sync_v2),
     ("capture", packets::capture),
+    ("conf_ipv6", addresses::set_ipv6),
     ("get_active_pgids", statistics::active_groups),
     ("get_all_streams", streams::all),
     ("get_async_events", server::events),
@@ -56,10 +58,11 @@ pub const METHODS: &[(&str, Method)] = &[
     ("resume_streams", traffic::resume_streams),
     ("resume_traffic", traffic::resume),
     ("service", ports::service),
-    ("set_l2", ports::set_destination),
+    ("set_l2", addresses::set_l2),
+    ("set_l3", addresses::set_l3),
     ("set_port_attr", ports::set_attributes),
     ("set_rx_feature", packets::set_feature),
-    ("set_vlan", ports::set_vlan),
+    ("set_vlan", addresses::set_vlan),
     ("start_traffic", traffic::start),
     ("stop_traffic", traffic::stop),
     ("update_streams", traffic::update_streams),

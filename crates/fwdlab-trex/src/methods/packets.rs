@@ -266,7 +266,7 @@ fn fetch(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     store.fetched += frames.len() as u64;
     Ok(json!({
         "pending": store.frames.len(),
-        "start_ts": 0.0,
+        "start_ts": store.began_s,
         "pkts": frames,
     }))
 }

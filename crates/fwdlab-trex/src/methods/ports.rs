@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::addresses;
 use crate::capture;
 use crate::events::Event;
 use crate::model::{ALL, Model, Service};
@@ -39,7 +40,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
     let inactive = json!({"is_active": false});
     let (source, attributes) = (port.wire.mac(), port.attributes);
-    let destination = port.destination();
+    let layers = addresses::status(source, port.destination(), &port.layers);
     let queue = port.queue.as_ref().map(|queue| capture::open(queue));
     let queue = queue.map_or(inactive.clone(), |queue| {
         json!({
@@ -63,15 +64,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "rx_filter_mode": if port.service.on { "all" } else { "hw" },
             "vxlan_fs": [],
             "fc": {"mode": 0},
-            "layer_cfg": {
-                "ether": {
-                    "src": mac(source),
-                    "dst": mac(destination.unwrap_or_default()),
-                    "state": if destination.is_some() { "configured" } else { "unconfigured" },
-                },
-                "ipv4": {"state": "none"},
-                "ipv6": {"enabled": false},
-            },
+            "layer_cfg": layers,
             "vlan": {"tags": port.layers.vlan},
         },
         "rx_info": {
@@ -109,7 +102,7 @@ pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, F
             _ => {
                 let shown: String = name.chars().take(60).collect();
                 return Err(Fault::execute(format!(
-                    "fwdlab does not set '{shown}' of a port; ip link and ethtool do"
+                    "fwdlab does not set '{shown}' of a port; it sets promiscuous and multicast, and ip link and ethtool the rest"
                 )));
             }
         }
@@ -154,40 +147,4 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 pub fn remove_filters(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     model.owned(params)?;
     Ok(json!({}))
-}
-
-pub fn set_destination(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let text = params.text("dst_mac")?;
-    let address =
-        address(text).ok_or_else(|| Fault::params(format!("'{text}' is no Ethernet address")))?;
-    model.port(params)?.layers.destination = Some(address);
-    Ok(json!({}))
-}
-
-pub fn set_vlan(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let wrong = || Fault::params("field 'vlan' must have none, one or two numbers from 1 to 4095");
-    let tags = params.get("vlan")?.as_array().ok_or_else(wrong)?;
-    let tag = |tag: &Value| {
-        let tag = tag.as_u64().filter(|tag| (1..4096).contains(tag));
-        tag.and_then(|tag| u16::try_from(tag).ok())
-    };
-    let tags: Option<Vec<u16>> = tags.iter().map(tag).collect();
-    let tags = tags.filter(|tags| tags.len() <= 2).ok_or_else(wrong)?;
-    model.port(params)?.layers.vlan = tags;
-    Ok(json!({}))
-}
-
-/// As TRex writes it.
-pub fn mac(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-fn address(text: &str) -> Option<[u8; 6]> {
-    let mut address = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut address {
-        let part = parts.next().filter(|part| (1..=2).contains(&part.len()))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(address)
 }
