@@ -70,11 +70,13 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         frames.push(frame);
     }
     let count = frames.len();
+    // before they leave: clients take the time of an answer from it
+    let at_s = model.began.elapsed().as_secs_f64();
     if count > 0 {
         let pushed = model.ports[at].wire.push(frames, gap);
         pushed.map_err(Fault::execute)?;
     }
-    Ok(json!({"sent": count, "ts": model.began.elapsed().as_secs_f64()}))
+    Ok(json!({"sent": count, "ts": at_s}))
 }
 
 fn flag(params: &Params<'_>, name: &str) -> Result<bool, Fault> {

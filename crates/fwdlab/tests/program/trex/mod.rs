@@ -2,6 +2,8 @@
 //!
 //! What the client does stands in the Python files beside this one; what it found is judged here.
 
+mod packets;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
