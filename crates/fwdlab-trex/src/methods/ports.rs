@@ -137,6 +137,11 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "the port has an active capture or queue; stop it before service mode is left",
         ));
     }
+    // the programs that count frames take them away, unless somebody wants to see them
+    if let Some(groups) = port.wire.groups() {
+        let passed = groups.pass(on || filtered);
+        passed.map_err(|error| Fault::execute(error.to_string()))?;
+    }
     port.service = Service {
         on: on && !filtered,
         filtered,

@@ -44,7 +44,7 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
     let mac = |text: &str| text.replace(':', "");
     let cut = |n: u8| format!("{}{}0000{n:02x}{n:02x}", mac(MAC_B), mac(MAC_A));
     for (what, wanted) in [
-        ("service", json!("all")),
+        ("service", json!("fetch all")),
         ("counts", found["wanted"].clone()),
         ("byte for byte", json!(true)),
         ("times", json!(true)),
