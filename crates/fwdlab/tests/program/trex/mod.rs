@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, Started, root, skipped};
+use crate::support::{Lab, Started, list, root, skipped};
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// A Python that has the client.
@@ -123,7 +123,6 @@ fn frames_are_those_of_trexs_documentation() {
     });
     let options = format!("--ports pa --dst-mac {MAC_B}");
     let (server, ports) = serve(&lab, &wire.arguments(&options));
-    // the client goes through the file when it is done: the capture must have ended by then
     let found = found(python, "sends.py", &[&ports[0], &ports[1], file]);
     println!("{found}");
     assert_eq!(found["wrong"], json!([]), "{found}");
@@ -155,6 +154,8 @@ fn frames_are_those_of_trexs_documentation() {
     assert!(refused.contains("only continuous streams"), "{refused}");
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    capture.signal(Signal::INT);
+    capture.wait(Duration::from_secs(30));
     assert_eq!(wire.attached(), "");
 }
 
@@ -224,4 +225,54 @@ fn traffic_goes_through_a_dut_and_is_steered() {
     }
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// A profile of TRex's, through the user's TRex library, measured like any other; and why not.
+#[test]
+fn a_profile_of_trexs_is_measured() {
+    let name = "a_profile_of_trexs_is_measured";
+    let lab = Lab::new();
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
+    let trial = |more: &[&str]| {
+        let mut words = vec!["trial", "--for", "300ms", "--load", "10kpps"];
+        words.extend(["--trex-profile", profile]);
+        words.extend(more);
+        lab.run(&words)
+    };
+    trial(&["--trex-python", "/nonexistent/python"])
+        .code(2)
+        .says(&[
+            "cannot run /nonexistent/python",
+            "--trex-python names another",
+        ]);
+    trial(&["--tunable", "size"])
+        .code(2)
+        .says(&["NAME=VALUE is wanted"]);
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    trial(&["--trex-python", python, "-t", "sise=64"])
+        .code(2)
+        .says(&["does not take these tunables: sise"]);
+    if !root(name) {
+        return;
+    }
+    let ended = trial(&[
+        "--trex-python",
+        python,
+        "-t",
+        "scale=100",
+        "--both-directions",
+        "--json",
+    ]);
+    // what starts later than the rest is beyond the fastest engine, which is left out before anything is measured
+    ended.measured().says(&["not possible here: xdp-live"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let trial = &list(&document["trials"])[0];
+    assert_eq!(trial["variant"]["profile"], "mix", "{trial}");
+    let kept = lab.only_run().join("inputs/profile.json");
+    let text = std::fs::read_to_string(kept).unwrap();
+    let streams: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(streams[0]["1"]["mode"]["rate"]["value"], json!(2800));
+    assert_eq!(streams[1]["3"]["isg"], json!(200.0));
 }
