@@ -18,6 +18,7 @@ import zmq
 
 RPC, SERVER, END = int(sys.argv[1]), int(sys.argv[2]), time.time() + float(sys.argv[3])
 HEADERS = "000000010000000000020000080045 00002e0001000040117aaf1000000130000001 0401000c001a0000"
+CONTEXT = zmq.Context()
 FRAME = base64.b64encode(bytes.fromhex(HEADERS.replace(" ", "")) + b"x" * 18).decode()
 OFTEN = (
     ["add_stream"] * 8 + ["start_traffic"] * 6 + ["stop_traffic"] * 4 + ["update_traffic"] * 4
@@ -34,7 +35,7 @@ def ask(socket, method, params):
 
 
 def connect():
-    socket = zmq.Context.instance().socket(zmq.REQ)
+    socket = CONTEXT.socket(zmq.REQ)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.RCVTIMEO, 10000)
     socket.connect("tcp://127.0.0.1:%d" % RPC)
