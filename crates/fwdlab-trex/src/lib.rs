@@ -16,6 +16,7 @@ mod limits;
 mod load;
 mod methods;
 mod model;
+pub mod profile;
 mod publisher;
 mod rates;
 mod rpc;

@@ -399,7 +399,7 @@ mod tests {
     fn order_and_latency_are_those_of_trexs_documentation() {
         let Some(mut groups) = groups() else { return };
         groups.begin_timed(3, 1).unwrap();
-        let mut come = |groups: &mut Groups, sequence: u64, generation: u8, latency: u64| {
+        let come = |groups: &mut Groups, sequence: u64, generation: u8, latency: u64| {
             let signature = Signature {
                 sequence,
                 timestamp_ns: 1_000_000,

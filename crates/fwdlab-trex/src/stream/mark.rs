@@ -31,7 +31,35 @@ pub fn can_count(frame: &[u8]) -> bool {
 
 /// Bytes without FCS that a frame like this needs so that 16 of them are payload.
 pub fn smallest_timed(frame: &[u8]) -> usize {
-    let headers = match ip(frame) {
+    headers(frame) + fwdlab_packet::modifier::TRAILER_LEN
+}
+
+/// Is it UDP over IPv4 without options, or over IPv6 without extensions?
+pub fn is_plain_udp(frame: &[u8]) -> bool {
+    ip(frame).is_some_and(|(at, version)| match version {
+        4 => frame[at] == 0x45 && frame[at + 9] == UDP,
+        _ => frame[at + 6] == UDP,
+    })
+}
+
+/// Bytes before the IP header, bytes of it, and what it carries, where that has a checksum: TCP, or UDP that has one.
+pub fn summed(frame: &[u8]) -> Option<(usize, usize, u8)> {
+    let (at, version) = ip(frame)?;
+    let (length, protocol) = match version {
+        4 => (usize::from(frame[at] & 15) * 4, frame[at + 9]),
+        _ => (40, frame[at + 6]),
+    };
+    let has_sum = match protocol {
+        TCP => frame.len() >= at + length + 20,
+        UDP => frame.get(at + length + 6..at + length + 8)? != [0, 0],
+        _ => false,
+    };
+    has_sum.then_some((at, length, protocol))
+}
+
+/// Where the headers of a frame end, up to UDP or TCP.
+pub fn headers(frame: &[u8]) -> usize {
+    match ip(frame) {
         None => ETHERNET,
         Some((at, version)) => {
             let (ends, protocol) = match version {
@@ -44,8 +72,7 @@ pub fn smallest_timed(frame: &[u8]) -> usize {
                 _ => 0,
             }
         }
-    };
-    headers + fwdlab_packet::modifier::TRAILER_LEN
+    }
 }
 
 /// Marks a frame as one of the group with this mark.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, Started, root, skipped};
+use crate::support::{Lab, Started, list, root, skipped};
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// A Python that has the client.
@@ -125,7 +125,6 @@ fn frames_are_those_of_trexs_documentation() {
     });
     let options = format!("--ports pa --dst-mac {MAC_B}");
     let (server, ports) = serve(&lab, &wire.arguments(&options));
-    // the client goes through the file when it is done: the capture must have ended by then
     let found = found(python, "sends.py", &[&ports[0], &ports[1], file]);
     println!("{found}");
     assert_eq!(found["wrong"], json!([]), "{found}");
@@ -157,6 +156,8 @@ fn frames_are_those_of_trexs_documentation() {
     assert!(refused.contains("only continuous streams"), "{refused}");
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    capture.signal(Signal::INT);
+    capture.wait(Duration::from_secs(30));
     assert_eq!(wire.attached(), "");
 }
 
@@ -224,6 +225,86 @@ fn traffic_goes_through_a_dut_and_is_steered() {
             );
         }
     }
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// A profile of TRex's, through the user's TRex library, measured like any other; and why not.
+#[test]
+fn a_profile_of_trexs_is_measured() {
+    let name = "a_profile_of_trexs_is_measured";
+    let lab = Lab::new();
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
+    let trial = |more: &[&str]| {
+        let mut words = vec!["trial", "--for", "300ms", "--load", "10kpps"];
+        words.extend(["--trex-profile", profile]);
+        words.extend(more);
+        lab.run(&words)
+    };
+    trial(&["--trex-python", "/nonexistent/python"])
+        .code(2)
+        .says(&[
+            "cannot run /nonexistent/python",
+            "--trex-python names another",
+        ]);
+    trial(&["--tunable", "size"])
+        .code(2)
+        .says(&["NAME=VALUE is wanted"]);
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    trial(&["--trex-python", python, "-t", "sise=64"])
+        .code(2)
+        .says(&["does not take these tunables: sise"]);
+    if !root(name) {
+        return;
+    }
+    let ended = trial(&[
+        "--trex-python",
+        python,
+        "-t",
+        "scale=100",
+        "--both-directions",
+        "--json",
+    ]);
+    // what starts later than the rest is beyond the fastest engine, which is left out before anything is measured
+    ended.measured().says(&["not possible here: xdp-live"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let trial = &list(&document["trials"])[0];
+    assert_eq!(trial["variant"]["profile"], "mix", "{trial}");
+    let kept = lab.only_run().join("inputs/profile.json");
+    let text = std::fs::read_to_string(kept).unwrap();
+    let streams: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(streams[0]["1"]["mode"]["rate"]["value"], json!(2800));
+    assert_eq!(streams[1]["3"]["isg"].as_f64(), Some(200.0));
+}
+
+/// A day of random calls of one client, at one in a second, is 86,400; here are as many as fit into some seconds. `FWDLAB_FUZZ_S` is another time.
+#[test]
+fn any_calls_are_answered_and_leave_nothing() {
+    let name = "any_calls_are_answered_and_leave_nothing";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let seconds = std::env::var("FWDLAB_FUZZ_S").unwrap_or("5".into());
+    let pid = server.pid().to_string();
+    let found = found(python, "any_calls.py", &[&ports[0], &pid, &seconds]);
+    println!("{found}");
+    assert_eq!(found["unanswered"], json!(null));
+    assert_eq!(found["states"], json!(["IDLE", "IDLE"]));
+    assert_eq!(found["sent when stopped"], json!([0, 0]));
+    assert_eq!(found["groups"], json!({"flow_stats": [], "latency": []}));
+    assert!(found["calls"].as_u64().unwrap() > 100, "{found}");
+    let of = |when: &str, what: &str| found[when][what].as_i64().unwrap();
+    // threads of connections that have just ended, and memory that the allocator keeps
+    assert!(of("after", "threads") <= of("before", "threads") + 8, "{found}");
+    assert!(of("after", "files") <= of("before", "files") + 16, "{found}");
+    assert!(of("after", "kB") <= of("before", "kB") + 100_000, "{found}");
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
 }
