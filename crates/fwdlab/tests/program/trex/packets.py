@@ -120,16 +120,12 @@ found["pushed"] = push([binary(60)], ipg_usec=0)["data"]["sent"]
 c.set_port_attr(ports=[0], promiscuous=True, multicast=True)
 c.set_port_attr(ports=[1], promiscuous=False)
 found["attributes"] = [c.get_port_attr(port=p)["prom"] for p in (0, 1)]
-found["link"] = refused(lambda: c.set_port_attr(ports=[0], link_up=False))
-found["led"] = refused(lambda: c.set_port_attr(ports=[0], led_on=True))
+for what, attr in (("link", {"link_status": {"up": False}}), ("led", {"led_status": {"on": True}}), ("flow", {"flow_ctrl_mode": {"mode": 3}})):
+    found["refused"][what] = rpc("set_port_attr", port_id=0, attr=attr)
 c.set_vlan(ports=[0], vlan=[3, 4])
 found["vlan"] = c.get_port_attr(port=0)["vlan"]
 found["xstats"] = len(c.get_xstats(0))
 c.set_service_mode(ports=[0, 1], enabled=False)
 found["off"] = c.get_port_info(ports=[0])[0]["rx_filter_mode"]
-if len(sys.argv) > 4:
-    # as long as somebody looks at the port from outside
-    print("promiscuous", flush=True)
-    sys.stdin.readline()
 c.disconnect()
 print(json.dumps(found))

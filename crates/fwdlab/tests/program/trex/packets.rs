@@ -1,10 +1,13 @@
 //! Single packets of TRex's client: pushed, captured, queued; next hops that it finds by itself; and its console.
 
-use std::process::Command;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fwdlab_packet::pcap;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{found, python, serve};
 use crate::support::{Lab, root, skipped};
@@ -41,6 +44,16 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
         &[&ports[0], &ports[1], file.to_str().unwrap()],
     );
     println!("{found}");
+    // really set, and undone at the end
+    let takes = |port: &str| {
+        let text = wire.ip(&format!("-d -j link show dev {port}"));
+        let json: Value = serde_json::from_str(&text).unwrap();
+        (
+            json[0]["promiscuity"].as_u64().unwrap(),
+            json[0]["allmulti"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!([takes("pa"), takes("pb")], [(1, 1), (0, 0)]);
     let mac = |text: &str| text.replace(':', "");
     let cut = |n: u8| format!("{}{}0000{n:02x}{n:02x}", mac(MAC_B), mac(MAC_A));
     for (what, wanted) in [
@@ -49,7 +62,7 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
         ("byte for byte", json!(true)),
         ("times", json!(true)),
         ("gaps", json!(true)),
-        ("said", json!(["RX", 1, 0, 74])),
+        ("said", json!(["RX", 1, 0, 90])),
         ("going", json!(true)),
         ("the last", json!(true)),
         ("file", json!(true)),
@@ -59,6 +72,7 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
         ("matched", json!([9, 2, 1])),
         ("queue", json!(true)),
         ("pushed", json!(1)),
+        ("map without L3", json!([[0, 1]])),
         ("attributes", json!(["on", "off"])),
         ("vlan", json!("3/4 (QinQ)")),
     ] {
@@ -81,12 +95,16 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
         ("filter", "syntax error"),
         ("limit", "100000 packets"),
         ("port", "no port 7"),
+        ("link", "does not set 'link_status'"),
+        ("led", "does not set 'led_status'"),
+        ("flow", "does not set 'flow_ctrl_mode'"),
     ] {
         let said = found["refused"][what]["error"].to_string();
         assert!(said.contains(words), "{what}: {said}");
     }
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    assert_eq!([takes("pa"), takes("pb")], [(0, 0), (0, 0)]);
     assert_eq!(wire.attached(), "");
 }
 
@@ -119,4 +137,94 @@ fn next_hops_are_resolved_and_pinged_through_a_dut() {
     }
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// What users of TRex type, in its own console.
+#[test]
+fn trexs_console_does_what_is_typed() {
+    let Some(python) = tools("trexs_console_does_what_is_typed") else {
+        return;
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let batch = lab.path().join("batch");
+    let typed = "portattr -p 0 --prom on\nservice -p 0 1\nl3 -p 0 --src 198.18.0.2 --dst 198.18.0.1\narp -p 0\n\
+        ping -p 0 -d 198.19.0.1 -n 2\nstats -g\nstats -x\nstats --ps\n";
+    std::fs::write(&batch, typed).unwrap();
+    let file = lab.path().join("arp.pcap");
+    let mut console = Command::new(python)
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/program/trex/console.py"
+        ))
+        .args([
+            "-s",
+            "127.0.0.1",
+            "-p",
+            &ports[0],
+            "--async_port",
+            &ports[1],
+        ])
+        .arg("--batch")
+        .arg(&batch)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let more = format!(
+        "capture record start --rx 0 -l 9 -f arp\narp -p 0\ncapture show\nservice --off\ncapture record stop -i 5 -o {}\nstats -c\nservice --off\nquit\n",
+        file.display()
+    );
+    let mut input = console.stdin.take().unwrap();
+    input.write_all(more.as_bytes()).unwrap();
+    drop(input);
+    let ended = console.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    for words in [
+        "Server version:",
+        "Recieved ARP reply from: 198.18.0.1, hw: 02:00:01:d0:17:01",
+        "Reply from 198.19.0.1: bytes=64",
+        "rx_good_packets",
+        "02:00:01:d0:17:01",
+        "fetch all",
+        "[1/9]",
+        "the port has an active capture or queue",
+        "Cpu Util(%)",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // the one refusal is that of service mode while something is captured
+    assert_eq!(said.matches("FAILED").count(), 1, "{said}");
+    let captured = std::fs::read(&file).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(pcap::frames(&captured).count(), 1);
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// Who is not on the list is let go before anything is said.
+#[test]
+fn who_is_not_allowed_does_not_get_in() {
+    if !root("who_is_not_allowed_does_not_get_in") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    for (allow, is_in) in [("127.0.0.0/8", true), ("10.0.0.0/8,::1", false)] {
+        let options = format!("--ports pa --allow {allow}");
+        let (server, ports) = serve(&lab, &wire.arguments(&options));
+        for port in &ports {
+            let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
+            let mut greeting = [0; 10];
+            assert_eq!(stream.read_exact(&mut greeting).is_ok(), is_in, "{allow}");
+        }
+        server.signal(Signal::INT);
+        assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    }
+    let wrong = lab.run(&["serve", "--trex", "--allow", "10.0.0.0/99"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("no network such as"), "{}", wrong.err);
 }
