@@ -179,7 +179,11 @@ impl Ears {
     fn remove(&mut self, store: &Shared) {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         stores.retain(|one| !Arc::ptr_eq(one, store));
-        if stores.is_empty() {
+        let is_last = stores.is_empty();
+        drop(stores);
+        if is_last {
+            // a listener that has not ended yet must not fill the stores of the next one
+            self.stores = Arc::default();
             self.hearing = None;
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use fwdlab_engine::capture::Captured;
 use fwdlab_engine::groups::Groups;
 use fwdlab_engine::stamps::Kind;
@@ -701,7 +703,9 @@ fn values() -> impl Strategy<Value = Value> {
             .prop_map(|(value, kind, op)| json!({"type": kind, "value": value, "op": op})),
         2 => Just(stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 10}}))),
         1 => Just(stream(json!({"type": "single_burst", "total_pkts": 3, "rate": {"type": "percentage", "value": 10}}))),
-        1 => Just(json!([1]))
+        1 => Just(json!([1])),
+        3 => prop_oneof![Just("start"), Just("fetch"), Just("stop"), Just("remove"), Just("10.0.0.1")].prop_map(Value::from),
+        2 => (0usize..80).prop_map(|length| json!([{"binary": BASE64_STANDARD.encode(vec![7; length]), "use_port_src_mac": true}]))
     ]
 }
 
@@ -710,7 +714,19 @@ fn sequences() -> impl Strategy<Value = Vec<(usize, Vec<(usize, Value)>)>> {
     proptest::collection::vec((0..METHODS.len(), params), 1..60)
 }
 
-const FIELDS: [&str; 25] = [
+const FIELDS: [&str; 37] = [
+    "pkts",
+    "ipg_usec",
+    "tx",
+    "rx",
+    "limit",
+    "size",
+    "snaplen",
+    "capture_id",
+    "pkt_limit",
+    "src_addr",
+    "dst_addr",
+    "vlan",
     "mul",
     "duration",
     "core_mask",
@@ -748,6 +764,13 @@ proptest! {
             let name = METHODS[method].0;
             let mut params = json!({"port_id": 1, "handler": handler, "stream_id": 1, "profile_id": "_"});
             params["stream"] = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 10}}));
+            for (field, value) in [
+                ("mode", json!("cyclic")), ("limit", json!(2)), ("rx", json!([1])), ("tx", json!([0, 1])), ("enabled", json!(true)),
+                ("command", json!("start")), ("size", json!(3)), ("type", json!("queue")), ("filter", json!("")), ("pkt_limit", json!(1)),
+                ("pkts", json!([{"binary": BASE64_STANDARD.encode([7; 60])}])),
+            ] {
+                params[field] = value;
+            }
             params["mul"] = json!({"type": "raw", "value": 2.5, "op": "abs"});
             for (field, value) in fields {
                 params[FIELDS[field]] = value;
@@ -764,6 +787,14 @@ proptest! {
             }
             let owner = model.ports[0].owner.as_ref().map(|owner| owner.handler.as_str());
             prop_assert_eq!(owner, Some(handler.as_str()), "{}", name);
+            prop_assert!(model.captures.all.len() <= limits::CAPTURES);
+            let queues = model.ports.iter().filter_map(|port| port.queue.as_ref());
+            for store in model.captures.all.values().chain(queues) {
+                let store = crate::capture::open(store);
+                let bytes: usize = store.frames.iter().map(|frame| frame.bytes.len()).sum();
+                prop_assert_eq!(store.bytes, bytes);
+                prop_assert!(bytes <= limits::CAPTURE_BYTES && store.frames.len() <= store.wanted.limit);
+            }
             for port in &model.ports {
                 let any = port.profiles.values().any(|profile| !profile.streams.is_empty());
                 prop_assert_eq!(port.state() != "IDLE", any);
@@ -776,4 +807,72 @@ proptest! {
         }
         prop_assert!(METHODS.is_sorted_by_key(|(name, _)| *name));
     }
+}
+
+#[test]
+fn captures_keep_what_they_should_and_no_more() {
+    let mut model = model();
+    let handler = acquire(&mut model, "alice", 1, false).unwrap();
+    let push = |model: &mut Model, first: u8| {
+        let packet = |n: u8| json!({"binary": BASE64_STANDARD.encode([n; 60])});
+        let packets: Vec<Value> = (first..first + 10).map(packet).collect();
+        call(model, "push_pkts", json!({"port_id": 0, "pkts": packets})).unwrap()
+    };
+    let start = |mode: &str, tx: &[u8], rx: &[u8]| {
+        json!({
+            "command": "start", "mode": mode, "limit": 4, "tx": tx, "rx": rx, "filter": "",
+        })
+    };
+    let capture = |model: &mut Model, params: Value| call(model, "capture", params);
+    let refused = capture(&mut model, start("fixed", &[], &[0])).unwrap_err();
+    assert!(refused.1.contains("service mode"), "{}", refused.1);
+    let service = |on: bool| json!({"port_id": 0, "handler": handler, "enabled": on, "mask": 255});
+    call(&mut model, "service", service(true)).unwrap();
+    for mode in [start("fixed", &[], &[0]), start("cyclic", &[0], &[])] {
+        capture(&mut model, mode).unwrap();
+    }
+    assert_eq!(push(&mut model, 1)["sent"], 10);
+    for (id, origin, kept) in [(1, "RX", [1, 2, 3, 4]), (2, "TX", [7, 8, 9, 10])] {
+        let status = capture(&mut model, json!({"command": "status"})).unwrap();
+        let one = &status[id - 1];
+        assert_eq!((&one["matched"], &one["count"]), (&json!(10), &json!(4)));
+        let refused = call(&mut model, "service", service(false)).unwrap_err();
+        assert!(refused.1.contains("capture or queue"), "{}", refused.1);
+        let fetch = json!({"command": "fetch", "capture_id": id, "pkt_limit": 9, "snaplen": 1});
+        let fetched = capture(&mut model, fetch).unwrap();
+        for (packet, n) in fetched["pkts"].as_array().unwrap().iter().zip(kept) {
+            assert_eq!(packet["binary"], BASE64_STANDARD.encode([n]));
+            assert_eq!(
+                (&packet["origin"], &packet["wirelen"]),
+                (&json!(origin), &json!(60))
+            );
+        }
+        assert_eq!(fetched["pending"], 0);
+        let stop = json!({"command": "stop", "capture_id": id});
+        assert_eq!(capture(&mut model, stop).unwrap()["pkt_count"], 0);
+    }
+    push(&mut model, 1);
+    let status = capture(&mut model, json!({"command": "status"})).unwrap();
+    assert_eq!(
+        (&status[0]["matched"], &status[0]["state"]),
+        (&json!(10), &json!("STOPPED"))
+    );
+    call(&mut model, "service", service(false)).unwrap();
+    for id in [1, 2] {
+        capture(&mut model, json!({"command": "remove", "capture_id": id})).unwrap();
+        assert!(capture(&mut model, json!({"command": "stop", "capture_id": id})).is_err());
+    }
+    // the queue is the last ones that came, once
+    call(&mut model, "service", service(true)).unwrap();
+    let queue = json!({"port_id": 0, "type": "queue", "enabled": true, "size": 2});
+    call(&mut model, "set_rx_feature", queue).unwrap();
+    push(&mut model, 1);
+    let packets = |model: &mut Model| {
+        let queued = call(model, "get_rx_queue_pkts", json!({"port_id": 0})).unwrap();
+        queued["pkts"].as_array().unwrap().len()
+    };
+    assert_eq!([packets(&mut model), packets(&mut model)], [2, 0]);
+    // a batch with more answers than anybody may have is cut off, in words
+    let full = start("fixed", &[], &[0]);
+    assert!(capture(&mut model, full).is_ok());
 }

@@ -228,3 +228,28 @@ fn who_is_not_allowed_does_not_get_in() {
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("no network such as"), "{}", wrong.err);
 }
+
+/// Another client package, unmodified.
+#[test]
+fn pytrex_sends_and_captures() {
+    let name = "pytrex_sends_and_captures";
+    let Some(python) = tools(name) else {
+        return;
+    };
+    let asked = Command::new(python).args(["-c", "import pytrex"]).output();
+    if !asked.is_ok_and(|output| output.status.success()) {
+        return skipped(name, "no pytrex");
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let (server, ports) = serve(&lab, &wire.arguments("--ports pa,pb"));
+    let found = found(python, "others.py", &[&ports[0], &ports[1]]);
+    assert_eq!(
+        found,
+        json!({
+            "ports": 2, "state": "PortState.STREAMS", "sent": 50, "received": 50, "xstats": true, "captured": 20, "relative": true,
+        })
+    );
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
