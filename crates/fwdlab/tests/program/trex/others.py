@@ -1,14 +1,13 @@
 """The package pytrex, unmodified: it connects, takes ports, sends, captures and lets go. Arguments: ports of the RPC and the publisher."""
 
 import json
-import logging
 import sys
 
 from pytrex.trex_app import TrexApp
 from pytrex.trex_stream import TrexRateType, TrexTxType
 
 found = {}
-server = TrexApp(logging.getLogger("pytrex"), "me", "127.0.0.1", int(sys.argv[1]), int(sys.argv[2])).server
+server = TrexApp("me", "127.0.0.1", int(sys.argv[1]), int(sys.argv[2])).server
 server.connect()
 found["ports"] = server.get_system_info()["port_count"]
 ports = list(server.reserve_ports([0, 1], force=True, reset=True).values())
