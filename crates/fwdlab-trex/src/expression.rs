@@ -117,8 +117,11 @@ fn said(err: &str) -> String {
     let lines = err
         .lines()
         .filter_map(|line| line.strip_prefix("tcpdump: "));
-    let lines = lines.filter(|line| !line.starts_with("data link type"));
-    let text: String = lines.last().unwrap_or("tcpdump refuses the filter").into();
+    let mut lines = lines.filter(|line| !line.starts_with("data link type"));
+    let text: String = lines
+        .next_back()
+        .unwrap_or("tcpdump refuses the filter")
+        .into();
     text.chars().take(200).collect()
 }
 
