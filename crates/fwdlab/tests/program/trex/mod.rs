@@ -300,9 +300,34 @@ fn any_calls_are_answered_and_leave_nothing() {
     assert!(found["calls"].as_u64().unwrap() > 100, "{found}");
     let of = |when: &str, what: &str| found[when][what].as_i64().unwrap();
     // threads of connections that have just ended, and memory that the allocator keeps
-    assert!(of("after", "threads") <= of("before", "threads") + 8, "{found}");
-    assert!(of("after", "files") <= of("before", "files") + 16, "{found}");
+    assert!(
+        of("after", "threads") <= of("before", "threads") + 8,
+        "{found}"
+    );
+    assert!(
+        of("after", "files") <= of("before", "files") + 16,
+        "{found}"
+    );
     assert!(of("after", "kB") <= of("before", "kB") + 100_000, "{found}");
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// TRex's own console and its TUI, on a terminal.
+#[test]
+fn trexs_console_and_its_tui_steer_traffic() {
+    let name = "trexs_console_and_its_tui_steer_traffic";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
+    let found = found(python, "console.py", &[&ports[0], &ports[1], profile]);
+    assert_eq!(found, json!({"missed": [], "ended": 0}));
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
 }
