@@ -33,6 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod bpf;
 pub mod checksum;
 pub mod decode;
 pub mod flow;

@@ -5,8 +5,11 @@
 //! connection), [`framing`] (zlib), [`rpc`] (JSON-RPC) and [`methods`] (one file for each kind of call) to [`model`] (what is known).
 //! A [`stream`] that is said there becomes [`traffic`], which a [`run`] sends.
 
+mod allow;
+mod capture;
 mod error;
 mod events;
+mod expression;
 mod framing;
 mod groups;
 mod limits;
@@ -26,5 +29,6 @@ mod traffic;
 mod wire;
 mod zmtp;
 
+pub use allow::Source;
 pub use error::TrexError;
 pub use server::{Config, Server};

@@ -49,6 +49,27 @@ pub const PROFILES: usize = 256;
 /// Letters of a name: of a user, of a profile.
 pub const NAME: usize = 256;
 
+/// The answers of a batch: more requests of it are refused when there are so many bytes.
+pub const ANSWER: usize = 64 << 20;
+
+/// Captures of all clients together. TRex's.
+pub const CAPTURES: usize = 10;
+
+/// Packets of one capture.
+pub const CAPTURE_FRAMES: usize = 100_000;
+
+/// Bytes of the packets of one capture, or of a queue.
+pub const CAPTURE_BYTES: usize = 16 << 20;
+
+/// Packets of a port's queue.
+pub const QUEUE_FRAMES: usize = 16_384;
+
+/// Bytes of packets of one answer, which has a third more of them in base64.
+pub const FETCH_BYTES: usize = 2 << 20;
+
+/// Filters that one message brings.
+pub const FILTERS: usize = 4;
+
 /// Instructions of a stream's program.
 pub const INSTRUCTIONS: usize = 1024;
 

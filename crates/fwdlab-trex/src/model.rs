@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use fwdlab_lab::ports::counters::Counters;
+use fwdlab_packet::bpf::Program;
 use serde_json::{Value, json};
 
+use crate::capture::{self, Captures, Ears};
 use crate::events::{Event, Events};
 use crate::groups::Registry;
 use crate::limits;
@@ -38,6 +41,10 @@ pub struct Model {
     pub missed: u64,
     /// Streams that are counted together.
     pub groups: Registry,
+    /// What clients capture.
+    pub captures: Captures,
+    /// Filters that were compiled for the message that is being answered.
+    pub filters: BTreeMap<String, Result<Program, Fault>>,
     /// When a window of time ended last, see [`Model::tick`].
     pub window: Instant,
     /// What sessions have not heard yet.
@@ -66,6 +73,10 @@ pub struct TrexPort {
     pub service: Service,
     pub attributes: Attributes,
     pub layers: Layers,
+    /// Who listens to it.
+    pub ears: Ears,
+    /// The last frames that came, if a client wants them.
+    pub queue: Option<capture::Shared>,
     /// What its profiles have sent: frames, and their bytes without FCS.
     pub sent: (u64, f64),
     /// What the kernel had counted of it before.
@@ -91,6 +102,17 @@ pub struct Attributes {
 pub struct Layers {
     pub destination: Option<[u8; 6]>,
     pub vlan: Vec<u16>,
+    /// If the port has one: it is resolved when there is a destination.
+    pub ipv4: Option<Ipv4>,
+    /// If the port speaks it: its address, unless it makes one itself.
+    pub ipv6: Option<Option<Ipv6Addr>>,
+}
+
+/// IPv4 of a port.
+#[derive(Debug, Clone)]
+pub struct Ipv4 {
+    pub source: Ipv4Addr,
+    pub destination: Ipv4Addr,
 }
 
 /// Streams that are loaded, started and stopped together.
@@ -145,6 +167,8 @@ impl TrexPort {
                 multicast: false,
             },
             layers: Layers::default(),
+            ears: Ears::default(),
+            queue: None,
         }
     }
 
@@ -160,6 +184,11 @@ impl TrexPort {
             counters.tx_bytes = self.began.tx_bytes + bytes;
         }
         Ok(counters)
+    }
+
+    /// Where its frames go: as a client said, or as we know.
+    pub fn destination(&self) -> Option<[u8; 6]> {
+        self.layers.destination.or(self.wire.peer())
     }
 
     /// TRex's word for all profiles together.
@@ -179,6 +208,8 @@ impl Model {
         Ok(Model {
             ports: wires.into_iter().map(TrexPort::new).collect(),
             groups: Registry::default(),
+            captures: Captures::default(),
+            filters: BTreeMap::new(),
             missed: 0,
             window: Instant::now(),
             events: Events::default(),
@@ -186,6 +217,18 @@ impl Model {
             began: Instant::now(),
             to_publish: Vec::new(),
         })
+    }
+
+    /// The program of a filter: as it was compiled with the message.
+    pub fn filter(&mut self, words: &str) -> Result<Program, Fault> {
+        match self.filters.get(words) {
+            Some(known) => known.clone(),
+            None if words.trim().is_empty() => Ok(Program::everything()),
+            None => Err(Fault::execute(format!(
+                "one message may bring {} filters; send them one by one",
+                limits::FILTERS
+            ))),
+        }
     }
 
     /// The number of the port that a call is about.

@@ -1,7 +1,10 @@
 //! JSON-RPC 2.0 with TRex's codes: requests alone or in a batch, and what is answered. Which method does what is in `methods`.
 //!
-//! Start with [`answer`]; a method reads its parameters through [`Params`].
+//! Start with [`Message::read`] and [`Message::answer`]; a method reads its parameters through [`Params`].
 
+use std::collections::BTreeMap;
+
+use fwdlab_packet::bpf::Program;
 use serde_json::{Map, Value, json};
 
 use crate::framing::{self, Wrong};
@@ -174,50 +177,108 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The answer to a message, as it is sent.
-pub fn answer(model: &mut Model, message: &[u8]) -> Vec<u8> {
-    let unwrapped = match framing::unwrap(message) {
-        Ok(unwrapped) => unwrapped,
-        Err(Wrong::TooLarge) => return too_large(),
-        Err(Wrong::Damaged) => {
-            let fault = Fault {
-                code: Fault::PARSE,
-                text: "the message is said to be compressed, and cannot be decompressed".into(),
-            };
-            return bytes(&failed(&Value::Null, &fault));
-        }
-    };
-    let answer = match serde_json::from_slice(&unwrapped.text) {
-        Ok(Value::Array(batch)) if !batch.is_empty() => {
-            let mut answers: Vec<Value> = batch.iter().map(|one| call(model, one)).collect();
-            // TRex answers a batch of one like a request alone
-            match answers.len() {
-                1 => answers.remove(0),
-                _ => Value::Array(answers),
+/// A message as it was understood, before anybody is asked.
+pub struct Message {
+    said: Result<Value, Fault>,
+    compressed: bool,
+    filters: BTreeMap<String, Result<Program, Fault>>,
+}
+
+impl Message {
+    /// Reads a message. What takes time is done here, while others are answered: JSON, and the filters of captures.
+    pub fn read(bytes: &[u8]) -> Message {
+        let wrong = |code, text: String| Message {
+            said: Err(Fault { code, text }),
+            compressed: false,
+            filters: BTreeMap::new(),
+        };
+        let unwrapped = match framing::unwrap(bytes) {
+            Ok(unwrapped) => unwrapped,
+            Err(Wrong::TooLarge) => return wrong(Fault::INTERNAL, too_large_text()),
+            Err(Wrong::Damaged) => {
+                let text = "the message is said to be compressed, and cannot be decompressed";
+                return wrong(Fault::PARSE, text.into());
+            }
+        };
+        let said = serde_json::from_slice(&unwrapped.text).map_err(|error| Fault {
+            code: Fault::PARSE,
+            text: format!("this is no JSON: {error}"),
+        });
+        let mut filters = BTreeMap::new();
+        let requests = match &said {
+            Ok(Value::Array(batch)) => &batch[..],
+            Ok(one) => std::slice::from_ref(one),
+            Err(_) => &[],
+        };
+        for words in requests.iter().filter_map(methods::filter_of) {
+            if filters.len() < limits::FILTERS && !filters.contains_key(words) {
+                filters.insert(words.to_owned(), methods::compile(words));
             }
         }
-        Ok(one) => call(model, &one),
-        Err(error) => {
-            let fault = Fault {
-                code: Fault::PARSE,
-                text: format!("this is no JSON: {error}"),
-            };
-            failed(&Value::Null, &fault)
+        Message {
+            said,
+            compressed: unwrapped.compressed,
+            filters,
         }
-    };
-    framing::wrap(bytes(&answer), unwrapped.compressed)
+    }
+
+    /// The answer, as it is sent.
+    pub fn answer(mut self, model: &mut Model) -> Vec<u8> {
+        model.filters = std::mem::take(&mut self.filters);
+        let answer = match &self.said {
+            Ok(Value::Array(batch)) if !batch.is_empty() => batched(model, batch),
+            Ok(one) => bytes(&call(model, one)),
+            Err(fault) => bytes(&failed(&Value::Null, fault)),
+        };
+        model.filters.clear();
+        framing::wrap(answer, self.compressed)
+    }
+}
+
+/// The answers to some requests, in their order.
+fn batched(model: &mut Model, batch: &[Value]) -> Vec<u8> {
+    // TRex answers a batch of one like a request alone
+    if let [one] = batch {
+        return bytes(&call(model, one));
+    }
+    let mut answers = vec![b'['];
+    for request in batch {
+        if answers.len() > 1 {
+            answers.push(b',');
+        }
+        let answer = match answers.len() < limits::ANSWER {
+            true => call(model, request),
+            false => {
+                let fault = Fault {
+                    code: Fault::INTERNAL,
+                    text: format!(
+                        "the answers of this batch are larger than {} bytes; send a smaller batch",
+                        limits::ANSWER
+                    ),
+                };
+                failed(request.get("id").unwrap_or(&Value::Null), &fault)
+            }
+        };
+        answers.extend(bytes(&answer));
+    }
+    answers.push(b']');
+    answers
 }
 
 /// The answer to a message that is too large to be looked at.
 pub fn too_large() -> Vec<u8> {
     let fault = Fault {
         code: Fault::INTERNAL,
-        text: format!(
-            "the message is larger than {} bytes; send it in smaller chunks",
-            limits::MESSAGE
-        ),
+        text: too_large_text(),
     };
     bytes(&failed(&Value::Null, &fault))
+}
+
+fn too_large_text() -> String {
+    format!(
+        "the message is larger than {} bytes; send it in smaller chunks",
+        limits::MESSAGE
+    )
 }
 
 /// The answer to one request.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fwdlab_lab::ports::Port;
 
+use crate::allow::Source;
 use crate::error::TrexError;
 use crate::limits;
 use crate::model::Model;
@@ -28,6 +29,8 @@ pub struct Config {
     pub rpc: SocketAddr,
     /// Where clients subscribe.
     pub publisher: SocketAddr,
+    /// Where connections may come from; anywhere, if nothing is said.
+    pub allow: Vec<Source>,
     /// The ports, in the order of their numbers.
     pub ports: Vec<Port>,
     /// Speed that all of them are said to have, instead of their own.
@@ -43,6 +46,7 @@ pub struct Server {
     rpc: TcpListener,
     publisher: TcpListener,
     shared: Arc<Shared>,
+    allow: Vec<Source>,
     /// What users should know of the ports.
     pub notes: Vec<String>,
 }
@@ -74,6 +78,7 @@ impl Server {
         }
         let mut server = Server::of(wires, config.rpc, config.publisher)?;
         server.notes = notes;
+        server.allow = config.allow;
         Ok(server)
     }
 
@@ -95,6 +100,7 @@ impl Server {
             rpc: listen("RPC", rpc, "listen")?,
             publisher: listen("publisher", publisher, "publisher")?,
             shared,
+            allow: Vec::new(),
             notes: Vec::new(),
         })
     }
@@ -113,9 +119,11 @@ impl Server {
         while !is_enough() {
             self.shared.tick();
             let shared = self.shared.clone();
-            let came = take(&self.rpc, &requests, move |stream| answer(&shared, stream));
+            let came = take(&self.rpc, &self.allow, &requests, move |stream| {
+                answer(&shared, stream)
+            });
             let shared = self.shared.clone();
-            let subscribed = take(&self.publisher, &subscribers, move |stream| {
+            let subscribed = take(&self.publisher, &self.allow, &subscribers, move |stream| {
                 shared.publisher.serve(stream)
             });
             if !came && !subscribed {
@@ -157,15 +165,19 @@ fn listen(
 /// Takes a connection in, if there is one and room for it: it is worked on in a thread.
 fn take(
     listener: &TcpListener,
+    allow: &[Source],
     connections: &Arc<AtomicUsize>,
     work: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static,
 ) -> bool {
     if connections.load(Ordering::Relaxed) >= limits::CONNECTIONS {
         return false;
     }
-    let Ok((stream, _)) = listener.accept() else {
+    let Ok((stream, from)) = listener.accept() else {
         return false;
     };
+    if !allow.is_empty() && !allow.iter().any(|source| source.contains(from.ip())) {
+        return true;
+    }
     let place = Place(connections.clone());
     connections.fetch_add(1, Ordering::Relaxed);
     let set = stream
@@ -205,9 +217,10 @@ fn answer(shared: &Shared, stream: TcpStream) -> io::Result<()> {
                 let Some((request, envelope)) = parts.split_last() else {
                     continue;
                 };
+                let message = rpc::Message::read(request);
                 let (answer, to_publish) = {
                     let mut model = shared.model.lock().unwrap_or_else(PoisonError::into_inner);
-                    let answer = rpc::answer(&mut model, request);
+                    let answer = message.answer(&mut model);
                     let mut to_publish = std::mem::take(&mut model.to_publish);
                     if model.events.take_news() {
                         to_publish.push(b"{}".to_vec());

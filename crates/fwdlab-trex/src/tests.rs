@@ -1,9 +1,15 @@
 //! Calls as clients make them, on ports that are values: what is answered, to whom, and what is refused.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fwdlab_engine::capture::Captured;
 use fwdlab_engine::groups::Groups;
+use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::{self, Emission};
 use fwdlab_engine::{EngineError, Frames, Schedule, SendCounts};
 use fwdlab_lab::ports::counters::Counters;
+use fwdlab_lab::session::listening::Heard;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,10 +17,29 @@ use crate::framing;
 use crate::limits;
 use crate::methods::METHODS;
 use crate::model::Model;
-use crate::rpc::{self, Fault};
-use crate::wire::{Sending, Wire};
+use crate::rpc::{Fault, Message};
+use crate::wire::{Hearing, Sending, Wire};
 
-struct Still(&'static str);
+/// A port that hears what it sends.
+#[derive(Default)]
+struct Still {
+    name: &'static str,
+    heard: Arc<Mutex<Vec<Heard>>>,
+    takes: (bool, bool),
+}
+
+/// Ends with whoever listens.
+struct Ends(Arc<Mutex<Vec<Heard>>>);
+
+impl Hearing for Ends {
+    fn settle(&self, _at_most: Duration) {}
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().clear();
+    }
+}
 
 /// What a port without frames was asked for: rates of its streams; it is done when somebody says so.
 #[derive(Default)]
@@ -50,7 +75,7 @@ impl Sending for Fake {
 
 impl Wire for Still {
     fn name(&self) -> &str {
-        self.0
+        self.name
     }
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, 1]
@@ -82,6 +107,31 @@ impl Wire for Still {
     fn groups(&mut self) -> Option<&mut Groups> {
         None
     }
+    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String> {
+        self.heard.lock().unwrap().push(heard);
+        Ok(Box::new(Ends(self.heard.clone())))
+    }
+    /// What is sent comes back at once.
+    fn push(&mut self, frames: Vec<Vec<u8>>, _gap: Duration) -> Result<(), String> {
+        let mut heard = self.heard.lock().unwrap();
+        for frame in &frames {
+            for outgoing in [true, false] {
+                let captured = Captured {
+                    timestamp_ns: 0,
+                    stamped: Kind::User,
+                    original_len: frame.len() as u32,
+                    bytes: frame,
+                    outgoing,
+                };
+                heard.iter_mut().for_each(|heard| heard(&captured));
+            }
+        }
+        Ok(())
+    }
+    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
+        self.takes = (everything, multicast);
+        Ok(())
+    }
     fn speed_bps(&self) -> u64 {
         1_000_000_000
     }
@@ -103,11 +153,21 @@ impl Wire for Still {
 }
 
 fn model() -> Model {
-    Model::new(vec![Box::new(Still("pa")), Box::new(Still("pb"))]).unwrap()
+    let port = |name| -> Box<dyn Wire> {
+        Box::new(Still {
+            name,
+            ..Still::default()
+        })
+    };
+    Model::new(vec![port("pa"), port("pb")]).unwrap()
+}
+
+fn answered(model: &mut Model, message: &[u8]) -> Vec<u8> {
+    Message::read(message).answer(model)
 }
 
 fn ask(model: &mut Model, message: &Value) -> Value {
-    serde_json::from_slice(&rpc::answer(model, message.to_string().as_bytes())).unwrap()
+    serde_json::from_slice(&answered(model, message.to_string().as_bytes())).unwrap()
 }
 
 /// A request with the handle.
@@ -208,12 +268,11 @@ fn errors_have_trexs_codes_and_batches_their_order() {
         ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"no"}"#, Fault::METHOD),
     ] {
-        let answer: Value =
-            serde_json::from_slice(&rpc::answer(&mut model, text.as_bytes())).unwrap();
+        let answer: Value = serde_json::from_slice(&answered(&mut model, text.as_bytes())).unwrap();
         assert_eq!(answer["error"]["code"], code, "{text}");
     }
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let answer = rpc::answer(&mut model, deep.as_bytes());
+    let answer = answered(&mut model, deep.as_bytes());
     assert!(String::from_utf8(answer).unwrap().contains("-32700"));
 
     let ping = |id: Value| json!({"jsonrpc": "2.0", "id": id, "method": "ping", "params": null});
@@ -233,10 +292,10 @@ fn errors_have_trexs_codes_and_batches_their_order() {
     assert!(ask(&mut model, &json!([ping(json!(1))]))["result"].is_object());
 
     let packed = framing::wrap(ping(json!(1)).to_string().into_bytes(), true);
-    let answer = framing::unwrap(&rpc::answer(&mut model, &packed)).unwrap();
+    let answer = framing::unwrap(&answered(&mut model, &packed)).unwrap();
     assert!(answer.compressed);
     let large = vec![b' '; limits::MESSAGE + 1];
-    let answer: Value = serde_json::from_slice(&rpc::answer(&mut model, &large)).unwrap();
+    let answer: Value = serde_json::from_slice(&answered(&mut model, &large)).unwrap();
     assert_eq!(answer["error"]["code"], Fault::INTERNAL);
 }
 

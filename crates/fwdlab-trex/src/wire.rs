@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::af_packet::{Membership, Takes};
 use fwdlab_engine::groups::Groups;
 use fwdlab_engine::{EngineError, Frames, LoneSender, Mode, Schedule, SendCounts};
 use fwdlab_lab::ports::counters::{self, Counters};
 use fwdlab_lab::ports::{Port, state};
+use fwdlab_lab::session::listening::{Heard, Listening};
+use fwdlab_lab::session::pushing::Pusher;
 
 /// Speed that a port without one of its own is said to have: percentages need one.
 const SPEED_BPS: u64 = 10_000_000_000;
@@ -41,6 +44,24 @@ pub trait Wire: Send {
     ) -> Result<Box<dyn Sending>, EngineError>;
     /// What tells groups of frames apart that arrive; none without the privileges.
     fn groups(&mut self) -> Option<&mut Groups>;
+    /// Hands over every frame that passes from now on, until what is returned is dropped; why not.
+    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String>;
+    /// Sends these by hand, with so much time between them, while the caller goes on; why not.
+    fn push(&mut self, frames: Vec<Vec<u8>>, gap: Duration) -> Result<(), String>;
+    /// Takes frames to all addresses or not, and to all multicast addresses or not; why not.
+    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String>;
+}
+
+/// A port that is listened to.
+pub trait Hearing: Send {
+    /// Waits until what passed before this has been heard, or so long at most.
+    fn settle(&self, at_most: Duration);
+}
+
+impl Hearing for Listening {
+    fn settle(&self, at_most: Duration) {
+        Listening::settle(self, at_most);
+    }
 }
 
 /// A sender that has begun.
@@ -64,6 +85,9 @@ pub struct OfLab {
     peer: Option<[u8; 6]>,
     cpus: Vec<usize>,
     groups: Result<Groups, EngineError>,
+    pusher: Option<Pusher>,
+    everything: Option<Membership>,
+    multicast: Option<Membership>,
 }
 
 impl OfLab {
@@ -72,6 +96,9 @@ impl OfLab {
         let speed_bps = speed_bps.or(port.facts.speed_bps).unwrap_or(SPEED_BPS);
         OfLab {
             groups: Groups::open(&port.spec),
+            pusher: None,
+            everything: None,
+            multicast: None,
             port,
             speed_bps,
             peer,
@@ -153,6 +180,46 @@ impl Wire for OfLab {
 
     fn groups(&mut self) -> Option<&mut Groups> {
         self.groups.as_mut().ok()
+    }
+
+    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String> {
+        match Listening::open(&self.port.spec, heard) {
+            Ok(listening) => Ok(Box::new(listening)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn push(&mut self, frames: Vec<Vec<u8>>, gap: Duration) -> Result<(), String> {
+        let pusher = match &self.pusher {
+            Some(pusher) => pusher,
+            None => {
+                let pusher = Pusher::open(&self.port.spec).map_err(|error| error.to_string())?;
+                self.pusher.insert(pusher)
+            }
+        };
+        match pusher.push(frames, gap) {
+            true => Ok(()),
+            false => Err(format!(
+                "{} still sends what was pushed before; try again",
+                self.name()
+            )),
+        }
+    }
+
+    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
+        let spec = &self.port.spec;
+        for (member, wanted, takes) in [
+            (&mut self.everything, everything, Takes::Everything),
+            (&mut self.multicast, multicast, Takes::Multicast),
+        ] {
+            if member.is_some() != wanted {
+                *member = match wanted {
+                    true => Some(Membership::of(spec, takes).map_err(|e| e.to_string())?),
+                    false => None,
+                };
+            }
+        }
+        Ok(())
     }
 }
 

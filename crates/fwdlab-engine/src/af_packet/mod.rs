@@ -7,11 +7,13 @@
 mod analyse;
 mod filter;
 mod link_stats;
+mod membership;
 mod rx;
 mod single;
 mod sys;
 mod tx;
 
+pub use membership::{Membership, Takes};
 pub use rx::PacketCount;
 pub use single::SinglePort;
 pub use tx::sender;

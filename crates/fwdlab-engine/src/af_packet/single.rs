@@ -49,6 +49,28 @@ impl SinglePort {
         })
     }
 
+    /// Opens it to send alone: it receives nothing.
+    ///
+    /// # Errors
+    /// As of [`SinglePort::open`].
+    pub fn open_to_send(port: &PortSpec) -> Result<SinglePort, EngineError> {
+        let socket = within(&port.netns, || {
+            let index = interface_index(&port.interface)?;
+            let open = || {
+                let socket = sys::open()?;
+                sys::bind(&socket, index, 0)?;
+                Ok(socket)
+            };
+            open().map_err(|e: std::io::Error| {
+                EngineError::system(format!("open {}", port.interface), e)
+            })
+        })?;
+        Ok(SinglePort {
+            interface: port.interface.clone(),
+            socket,
+        })
+    }
+
     /// Sends a frame. `false`: there was no room for it.
     ///
     /// # Errors

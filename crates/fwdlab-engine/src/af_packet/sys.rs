@@ -52,6 +52,22 @@ pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
 }
 
+/// The interface takes in frames of this kind (`PACKET_MR_*`), until the socket is closed.
+pub(super) fn join(socket: &OwnedFd, interface: u32, kind: u16) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface as libc::c_int,
+        mr_type: kind,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(
+        socket,
+        libc::SOL_PACKET,
+        libc::PACKET_ADD_MEMBERSHIP,
+        &request,
+    )
+}
+
 /// Replaces the socket's filter; the next frame meets the new one.
 pub(super) fn attach_filter(socket: &OwnedFd, program: &[Instruction]) -> io::Result<()> {
     let program = libc::sock_fprog {

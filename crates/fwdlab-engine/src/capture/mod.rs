@@ -39,6 +39,8 @@ pub struct Options {
     pub outgoing: bool,
     /// Who takes the times: the socket, the kernel where frames enter, or the card, which must have been set to do so.
     pub stamps: Kind,
+    /// Frames are handed over when a block of them is full, or so many milliseconds after the first of them.
+    pub retire_ms: u32,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             promiscuous: true,
             outgoing: true,
             stamps: Kind::User,
+            retire_ms: RETIRE_MS,
         }
     }
 }
@@ -100,7 +103,7 @@ impl Capture {
             let index = interface_index(&port.interface)?;
             let blocks = (options.ring_bytes / BLOCK_BYTES).max(4);
             let open = || {
-                let ring = Ring::open(BLOCK_BYTES, blocks, RETIRE_MS)?;
+                let ring = Ring::open(BLOCK_BYTES, blocks, options.retire_ms)?;
                 ring.keep(options.snap)?;
                 if options.promiscuous {
                     ring.be_promiscuous(index)?;

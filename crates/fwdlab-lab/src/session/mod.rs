@@ -10,7 +10,9 @@ pub mod absorber;
 mod back_to_back;
 pub mod capture;
 pub mod figures;
+pub mod listening;
 pub mod one_by_one;
+pub mod pushing;
 pub mod stamping;
 mod watch;
 

@@ -2,12 +2,15 @@
 //!
 //! To answer another call: a function in the file it belongs to, and its name in the table here.
 
+mod addresses;
+mod packets;
 mod ports;
 mod server;
 mod statistics;
 mod streams;
 mod traffic;
 
+pub use packets::{compile, filter_of};
 use serde_json::Value;
 
 use crate::model::Model;
@@ -21,7 +24,8 @@ pub const METHODS: &[(&str, Method)] = &[
     ("add_stream", streams::add),
     ("api_sync", server::api_sync),
     ("api_sync_v2", server::api_sync_v2),
-    ("capture", ports::capture),
+    ("capture", packets::capture),
+    ("conf_ipv6", addresses::set_ipv6),
     ("get_active_pgids", statistics::active_groups),
     ("get_all_streams", streams::all),
     ("get_async_events", server::events),
@@ -34,6 +38,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("get_port_xstats_names", statistics::detail_names),
     ("get_port_xstats_values", statistics::detail_values),
     ("get_profile_list", streams::profiles),
+    ("get_rx_queue_pkts", packets::queued),
     ("get_stream", streams::one),
     ("get_stream_list", streams::list),
     ("get_supported_cmds", supported),
@@ -45,6 +50,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("pause_traffic", traffic::pause),
     ("ping", server::ping),
     ("publish_now", server::publish),
+    ("push_pkts", packets::push),
     ("release", ports::release),
     ("remove_all_streams", streams::remove_all),
     ("remove_rx_filters", ports::remove_filters),
@@ -52,10 +58,11 @@ pub const METHODS: &[(&str, Method)] = &[
     ("resume_streams", traffic::resume_streams),
     ("resume_traffic", traffic::resume),
     ("service", ports::service),
-    ("set_l2", ports::set_destination),
+    ("set_l2", addresses::set_l2),
+    ("set_l3", addresses::set_l3),
     ("set_port_attr", ports::set_attributes),
-    ("set_rx_feature", ports::set_feature),
-    ("set_vlan", ports::set_vlan),
+    ("set_rx_feature", packets::set_feature),
+    ("set_vlan", addresses::set_vlan),
     ("start_traffic", traffic::start),
     ("stop_traffic", traffic::stop),
     ("update_streams", traffic::update_streams),

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::addresses;
+use crate::capture;
 use crate::events::Event;
 use crate::model::{ALL, Model, Service};
 use crate::rpc::{Fault, Params};
@@ -38,7 +40,13 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
     let inactive = json!({"is_active": false});
     let (source, attributes) = (port.wire.mac(), port.attributes);
-    let destination = port.layers.destination.or(port.wire.peer());
+    let layers = addresses::status(source, port.destination(), &port.layers);
+    let queue = port.queue.as_ref().map(|queue| capture::open(queue));
+    let queue = queue.map_or(inactive.clone(), |queue| {
+        json!({
+            "is_active": true, "size": queue.wanted.limit, "count": queue.frames.len(),
+        })
+    });
     let mut status = json!({
         "owner": port.owner.as_ref().map_or("", |owner| &owner.user),
         "state": port.state(),
@@ -53,22 +61,14 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "multicast": {"enabled": attributes.multicast},
             "link": {"up": port.wire.is_up()},
             "speed": port.wire.speed_bps() as f64 / 1e9,
-            "rx_filter_mode": "hw",
+            "rx_filter_mode": if port.service.on { "all" } else { "hw" },
             "vxlan_fs": [],
             "fc": {"mode": 0},
-            "layer_cfg": {
-                "ether": {
-                    "src": mac(source),
-                    "dst": mac(destination.unwrap_or_default()),
-                    "state": if destination.is_some() { "configured" } else { "unconfigured" },
-                },
-                "ipv4": {"state": "none"},
-                "ipv6": {"enabled": false},
-            },
+            "layer_cfg": layers,
             "vlan": {"tags": port.layers.vlan},
         },
         "rx_info": {
-            "queue": inactive, "grat_arp": inactive, "latency": inactive,
+            "queue": queue, "grat_arp": inactive, "latency": inactive,
             "stack": {"is_active": true}, "capture_port": inactive, "capwap_proxy": inactive,
         },
     });
@@ -102,11 +102,14 @@ pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, F
             _ => {
                 let shown: String = name.chars().take(60).collect();
                 return Err(Fault::execute(format!(
-                    "fwdlab does not set '{shown}' of a port; ip link and ethtool do"
+                    "fwdlab does not set '{shown}' of a port; it sets promiscuous and multicast, and ip link and ethtool the rest"
                 )));
             }
         }
     }
+    let wire = &mut model.ports[at].wire;
+    wire.take_in(attributes.promiscuous, attributes.multicast)
+        .map_err(Fault::execute)?;
     model.ports[at].attributes = attributes;
     let attr = json!({
         "promiscuous": {"enabled": attributes.promiscuous},
@@ -124,76 +127,29 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         Some(_) => params.truth("filtered")?,
         None => false,
     };
-    model.owned(params)?.service = Service {
+    if params.some("mask").is_some() {
+        // with a filter TRex lets some protocols through; here all of them are
+        params.number("mask")?;
+    }
+    let port = model.owned(params)?;
+    if !on && !filtered && port.ears.is_used() {
+        return Err(Fault::execute(
+            "the port has an active capture or queue; stop it before service mode is left",
+        ));
+    }
+    // the programs that count frames take them away, unless somebody wants to see them
+    if let Some(groups) = port.wire.groups() {
+        let passed = groups.pass(on || filtered);
+        passed.map_err(|error| Fault::execute(error.to_string()))?;
+    }
+    port.service = Service {
         on: on && !filtered,
         filtered,
     };
     Ok(json!({}))
 }
 
-pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let kind = params.text("type")?;
-    let on = params.truth("enabled")?;
-    model.port(params)?;
-    match (kind, on) {
-        // it never is on
-        ("queue", false) => Ok(json!({})),
-        _ => Err(Fault::execute(format!(
-            "fwdlab cannot switch the feature '{kind}' of a port on"
-        ))),
-    }
-}
-
 pub fn remove_filters(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     model.owned(params)?;
     Ok(json!({}))
-}
-
-pub fn set_destination(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let text = params.text("dst_mac")?;
-    let address =
-        address(text).ok_or_else(|| Fault::params(format!("'{text}' is no Ethernet address")))?;
-    model.port(params)?.layers.destination = Some(address);
-    Ok(json!({}))
-}
-
-pub fn set_vlan(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let wrong = || Fault::params("field 'vlan' must have none, one or two numbers from 1 to 4095");
-    let tags = params.get("vlan")?.as_array().ok_or_else(wrong)?;
-    let tag = |tag: &Value| {
-        let tag = tag.as_u64().filter(|tag| (1..4096).contains(tag));
-        tag.and_then(|tag| u16::try_from(tag).ok())
-    };
-    let tags: Option<Vec<u16>> = tags.iter().map(tag).collect();
-    let tags = tags.filter(|tags| tags.len() <= 2).ok_or_else(wrong)?;
-    model.port(params)?.layers.vlan = tags;
-    Ok(json!({}))
-}
-
-/// There are no captures yet; clients ask for their list when they take a port.
-pub fn capture(_: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    match params.text("command")? {
-        "status" => Ok(json!([])),
-        "start" | "fetch" | "stop" | "remove" => {
-            Err(Fault::execute("fwdlab cannot capture for TRex clients yet"))
-        }
-        other => Err(Fault::params(format!(
-            "there is no command '{other}' of capture"
-        ))),
-    }
-}
-
-/// As TRex writes it.
-pub fn mac(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-fn address(text: &str) -> Option<[u8; 6]> {
-    let mut address = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut address {
-        let part = parts.next().filter(|part| (1..=2).contains(&part.len()))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(address)
 }

@@ -3,7 +3,7 @@
 use fwdlab_engine::groups::COUNTED;
 use serde_json::{Value, json};
 
-use super::ports::mac;
+use super::addresses::mac;
 use crate::model::Model;
 use crate::rpc::{Fault, Params};
 

@@ -13,7 +13,7 @@ use fwdlab_lab::placement::Placement;
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Mac;
-use fwdlab_trex::{Config, Server};
+use fwdlab_trex::{Config, Server, Source};
 
 use super::Global;
 use super::session::Signals;
@@ -37,6 +37,9 @@ pub struct Trex {
     /// Where clients subscribe to wake-ups [default: port 4500 beside --listen]
     #[arg(long, value_name = "ADDR", requires = "trex", help_heading = HEADING)]
     publisher: Option<SocketAddr>,
+    /// Let only these connect: addresses, or networks such as 10.0.0.0/8 [default: whoever reaches --listen, which is this machine]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
+    allow: Vec<Source>,
     /// Where frames of each port go, unless a client says: addresses of the next hops, in the order of the ports [default: of ports 0
     /// and 1, 2 and 3 ... each other's]
     #[arg(long, value_name = "MAC", value_delimiter = ',', requires = "ports", help_heading = HEADING)]
@@ -86,6 +89,7 @@ impl Trex {
         let server = Server::bind(Config {
             rpc,
             publisher: self.publisher.unwrap_or(beside),
+            allow: self.allow.clone(),
             ports,
             link_bps: self.link.map(|link| link.bps()),
             peers: peers.clone(),
@@ -111,9 +115,9 @@ impl Trex {
                 output::result(&format!("RPC        {rpc}\npublisher  {publisher}\n{ways}"));
             }
         }
-        if !rpc.ip().is_loopback() || !publisher.ip().is_loopback() {
+        if self.allow.is_empty() && !(rpc.ip().is_loopback() && publisher.ip().is_loopback()) {
             output::note(
-                "whoever reaches these addresses may use the ports: TRex's protocol knows no passwords",
+                "whoever reaches these addresses may use the ports: TRex's protocol knows no passwords, and --allow was not said",
             );
         }
         server.run(&|| signals.is_stopped());

@@ -2,6 +2,8 @@
 //!
 //! What the client does stands in the Python files beside this one; what it found is judged here.
 
+mod packets;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -326,7 +328,7 @@ fn trexs_console_and_its_tui_steer_traffic() {
     let lab = Lab::new();
     let (server, ports) = serve(&lab, &[]);
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
-    let found = found(python, "console.py", &[&ports[0], &ports[1], profile]);
+    let found = found(python, "tui.py", &[&ports[0], &ports[1], profile]);
     assert_eq!(found, json!({"missed": [], "ended": 0}));
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);

@@ -1,0 +1,61 @@
+//! Some frames sent out of a port by hand, at once or one after the other with a gap, while the caller goes on.
+//!
+//! They leave through the kernel's queues, so that captures see them leave. Start with [`Pusher::open`].
+
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::PortSpec;
+use fwdlab_engine::af_packet::SinglePort;
+
+use crate::error::LabError;
+
+/// Orders that wait.
+const WAITING: usize = 16;
+
+/// A port that sends what it is handed.
+pub struct Pusher {
+    orders: SyncSender<Order>,
+}
+
+struct Order {
+    frames: Vec<Vec<u8>>,
+    gap: Duration,
+}
+
+impl Pusher {
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// There is no such port, or no CAP_NET_RAW.
+    pub fn open(spec: &PortSpec) -> Result<Pusher, LabError> {
+        let port = SinglePort::open_to_send(spec)?;
+        let (orders, work) = sync_channel::<Order>(WAITING);
+        let thread = thread::Builder::new().name("push".into());
+        let work = move || {
+            for order in work {
+                let mut due = Instant::now();
+                for frame in &order.frames {
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    // a link that is down takes none: its counters say so
+                    let _ = port.send(frame);
+                    due += order.gap;
+                }
+            }
+        };
+        thread.spawn(work).map_err(|source| LabError::System {
+            what: format!("start a thread for {}", spec.interface),
+            source,
+        })?;
+        Ok(Pusher { orders })
+    }
+
+    /// Sends these, after those that were handed over before. `false`: too much waits already.
+    pub fn push(&self, frames: Vec<Vec<u8>>, gap: Duration) -> bool {
+        !matches!(
+            self.orders.try_send(Order { frames, gap }),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_))
+        )
+    }
+}

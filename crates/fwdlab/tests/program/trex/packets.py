@@ -1,0 +1,135 @@
+"""TRex's own client pushes packets over a wire and captures them. Arguments: ports of the RPC and the publisher, and a file for a capture."""
+
+import base64
+import json
+import sys
+import time
+
+import lbr_trex_client  # noqa: F401  it makes `trex` importable
+from trex.stl.api import STLClient, STLError
+from scapy.all import ARP, ICMP, IP, UDP, Dot1Q, Ether, rdpcap
+
+found = {}
+c = STLClient(server="127.0.0.1", sync_port=int(sys.argv[1]), async_port=int(sys.argv[2]), verbose_level="error")
+c.connect()
+c.reset(ports=[0, 1])
+
+
+def refused(work):
+    try:
+        work()
+    except STLError as error:
+        return str(error)
+    return None
+
+
+def rpc(method, **params):
+    rc = c._transmit(method, params)
+    return {"data": rc.data()} if rc else {"error": str(rc.err())}
+
+
+def fetched(capture_id):
+    packets = []
+    c.stop_capture(capture_id, output=packets)
+    return packets
+
+
+found["map without L3"] = c.map_ports(ports=[0, 1])["bi"]
+found["capture refused"] = refused(lambda: c.start_capture(rx_ports=[1], limit=10))
+
+c.set_service_mode(ports=[0, 1], enabled=True)
+found["service"] = c.get_port_info(ports=[0])[0]["rx_filter_mode"]
+frames = [
+    Ether(src="02:00:00:00:0a:01", dst="02:00:00:00:0b:01") / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1, dport=9) / ("u%03d" % n * 12)
+    for n in range(40)
+] + [
+    Ether(src="02:00:00:00:0a:02", dst="ff:ff:ff:ff:ff:ff") / ARP(pdst="10.0.0.9"),
+    Ether(src="02:00:00:00:0a:03", dst="02:00:00:00:0b:01") / Dot1Q(vlan=7) / IP(src="10.0.0.1", dst="10.0.0.3") / ICMP() / ("i" * 40),
+    Ether(src="02:00:00:00:0a:04", dst="02:00:00:00:0b:01") / Dot1Q(vlan=7) / Dot1Q(vlan=8) / IP(dst="10.0.0.3") / UDP(dport=9) / ("v" * 1300),
+]
+sent = [bytes(frame) for frame in frames]
+
+filters = {
+    "": len(sent),
+    "arp or (vlan and arp) or (vlan and arp)": 1,
+    "icmp or (vlan and icmp) or (vlan and icmp)": 1,
+    "vlan 7": 2,
+    "vlan and vlan 8": 1,
+    "udp port 9 && udp[8:4] = 0x75303037": 1,
+    "ether[6:4]=0x02000000 and greater 1000": 1,
+    "tcp": 0,
+}
+ids = {words: c.start_capture(rx_ports=[1], limit=1000, bpf_filter=words)["id"] for words in filters}
+going = c.start_capture(tx_ports=[0], rx_ports=[0], limit=1000)["id"]
+small = c.start_capture(rx_ports=[1], limit=5, mode="cyclic")["id"]
+found["eleventh"] = refused(lambda: c.start_capture(rx_ports=[1], limit=5))
+found["service refused"] = refused(lambda: c.set_service_mode(ports=[1], enabled=False))
+before = c.get_server_system_info() and rpc("ping")["data"]["ts"]
+c.push_packets(frames, ports=[0], ipg_usec=100)
+time.sleep(0.2)
+after = rpc("ping")["data"]["ts"]
+found["counts"] = {words: c.get_capture_status()[ids[words]]["count"] for words in filters}
+found["wanted"] = filters
+packets = fetched(ids.pop(""))
+found["byte for byte"] = [p["binary"] for p in packets] == sent
+found["times"] = before <= packets[0]["ts"] <= packets[-1]["ts"] <= after
+found["gaps"] = packets[-1]["ts"] - packets[0]["ts"] >= 0.0041
+found["said"] = [packets[0][key] for key in ("origin", "port", "index", "wirelen")]
+packets = fetched(going)
+found["going"] = [p["binary"] for p in packets if p["origin"] == "TX"] == sent
+packets = fetched(small)
+found["the last"] = [p["binary"] for p in packets] == sent[-5:]
+vlan = ids.pop("vlan 7")
+c.stop_capture(vlan, output=sys.argv[3])
+found["file"] = [bytes(packet) for packet in rdpcap(sys.argv[3])] == sent[-2:]
+c.remove_all_captures()
+found["left"] = c.get_capture_status()
+
+# fixed mode keeps the first; what is fetched is cut as asked; addresses of the port are put in
+fixed = c.start_capture(rx_ports=[1], limit=3, mode="fixed")["id"]
+c.push_packets([bytes(14) + bytes([n] * 50) for n in range(9)], ports=[0])
+time.sleep(0.1)
+cut = rpc("capture", command="fetch", capture_id=fixed, pkt_limit=2, snaplen=16)["data"]
+found["cut"] = [base64.b64decode(p["binary"]).hex() for p in cut["pkts"]]
+found["pending"] = cut["pending"]
+found["matched"] = [c.get_capture_status()[fixed][key] for key in ("matched", "fetched", "count")]
+c.remove_all_captures()
+
+# the queue of a port
+c.set_rx_queue(ports=[1], size=4)
+c.push_packets(frames[:6], ports=[0])
+time.sleep(0.1)
+found["queue"] = [p["binary"] for p in c.ports[1].get_rx_queue_pkts().data()] == sent[2:6]
+found["queue refused"] = refused(lambda: c.set_service_mode(ports=[1], enabled=False))
+c.remove_rx_queue(ports=[1])
+
+# what no client of good will sends
+push = lambda packets, **more: rpc("push_pkts", port_id=0, pkts=packets, force=True, **more)
+binary = lambda length: {"binary": base64.b64encode(bytes(length)).decode(), "use_port_dst_mac": False, "use_port_src_mac": False}
+found["refused"] = {
+    "13": push([binary(13)]),
+    "9239": push([binary(9239)]),
+    "no base64": push([{"binary": "?"}]),
+    "too long": push([binary(60)] * 11, ipg_usec=100_000),
+    "filter": rpc("capture", command="start", limit=1, mode="fixed", tx=[], rx=[0], filter="foo bar("),
+    "limit": rpc("capture", command="start", limit=10**12, mode="fixed", tx=[], rx=[0], filter=""),
+    "port": rpc("capture", command="start", limit=1, mode="fixed", tx=[], rx=[7], filter=""),
+}
+found["pushed"] = push([binary(60)], ipg_usec=0)["data"]["sent"]
+
+c.set_port_attr(ports=[0], promiscuous=True, multicast=True)
+c.set_port_attr(ports=[1], promiscuous=False)
+found["attributes"] = [c.get_port_attr(port=p)["prom"] for p in (0, 1)]
+found["link"] = refused(lambda: c.set_port_attr(ports=[0], link_up=False))
+found["led"] = refused(lambda: c.set_port_attr(ports=[0], led_on=True))
+c.set_vlan(ports=[0], vlan=[3, 4])
+found["vlan"] = c.get_port_attr(port=0)["vlan"]
+found["xstats"] = len(c.get_xstats(0))
+c.set_service_mode(ports=[0, 1], enabled=False)
+found["off"] = c.get_port_info(ports=[0])[0]["rx_filter_mode"]
+if len(sys.argv) > 4:
+    # as long as somebody looks at the port from outside
+    print("promiscuous", flush=True)
+    sys.stdin.readline()
+c.disconnect()
+print(json.dumps(found))
