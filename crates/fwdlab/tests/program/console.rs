@@ -2,6 +2,7 @@
 //! lines are edited, remembered and completed.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -294,4 +295,47 @@ fn a_console_that_is_ended_gives_the_terminal_back() {
     tty.hang_up();
     assert_eq!(wire.attached(), "");
     lab.assert_clean("a console whose terminal went");
+}
+
+/// Every command of the manual's table can be typed, in the order in which it stands there, and none complains.
+#[test]
+fn commands_of_the_manual_are_typed() {
+    if !root("commands_of_the_manual_are_typed") {
+        return;
+    }
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let table = manual.split("## Traffic by hand").nth(1).unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let commands: Vec<String> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2))
+        .filter(|command| !command.is_empty())
+        // less, and for less long
+        .map(|command| {
+            command
+                .replace("10mpps", "1kpps")
+                .replace("-d 30", "-d 10m")
+                .replace("wait 5", "wait 1")
+        })
+        .collect();
+    assert!(commands.len() >= 14, "{commands:?}");
+    let (lab, wire) = (Lab::new(), Wire::new());
+    let mut tty = on_terminal(&lab, &wire, (110, 60));
+    for command in &commands {
+        // a screen of its own for each
+        tty.keys("\x0c")
+            .until_it("an empty screen", |text| text.trim() == "fwdlab>");
+        tty.keys(&format!("{command}\r"));
+        match command.as_str() {
+            "tui" => drop(tty.until("back to the prompt").keys("q")),
+            "quit" => assert_eq!(tty.end(), 0),
+            _ => {}
+        }
+        if command != "quit" {
+            at_prompt(&mut tty, "fwdlab>");
+        }
+        let said = tty.text();
+        assert!(!said.contains("fwdlab: "), "{command}: {said}");
+    }
+    assert_eq!(commands.last().unwrap(), "quit");
 }
