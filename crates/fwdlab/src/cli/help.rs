@@ -644,17 +644,16 @@ mod tests {
         let typed = lines.filter_map(|line| {
             let line = line.strip_prefix("$ ").unwrap_or(line);
             let line = line.strip_prefix("sudo ").unwrap_or(line);
-            line.starts_with("fwdlab ").then_some(line)
+            (line.starts_with("fwdlab ") && !line.starts_with("fwdlab  ")).then_some(line)
         });
         typed
             .map(|line| {
-                let mut line = line.to_owned();
-                while let Some(begin) = line.find('\'') {
-                    let end = line[begin + 1..].find('\'').map(|at| begin + 1 + at);
-                    // a quoted word has blanks, and may go on below
-                    let end = end.map_or(line.len(), |at| at + 1);
-                    line.replace_range(begin..end, "nft=1");
-                }
+                // a quoted word has blanks, and may go on in the lines below
+                let words = line.split('\'').enumerate().map(|(at, part)| match at % 2 {
+                    0 => part.to_owned(),
+                    _ => part.split_whitespace().collect(),
+                });
+                let line = words.collect::<String>();
                 line.split("   ").next().unwrap_or_default().to_owned()
             })
             .collect()
