@@ -109,8 +109,8 @@ fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) 
         SIGN + longest.min(LEAST_NAME) + cells
     };
     while needs(&shown) > width {
-        let last = shown.iter().skip(1);
-        let Some(&out) = last.filter(|&&at| columns[at] != Column::Iterations).last() else {
+        let mut last = shown.iter().skip(1).rev();
+        let Some(&out) = last.find(|&&at| columns[at] != Column::Iterations) else {
             break;
         };
         shown.retain(|&at| at != out);
@@ -145,9 +145,9 @@ fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
             }
             _ => String::new(),
         },
-        Column::Smallest => ends.0.map_or(String::new(), |one| first(&one)),
-        Column::Largest => ends.1.map_or(String::new(), |one| first(&one)),
-        Column::Last => ended.last().map_or(String::new(), |last| first(&&last)),
+        Column::Smallest => ends.0.map_or(String::new(), |one| first(one)),
+        Column::Largest => ends.1.map_or(String::new(), |one| first(one)),
+        Column::Last => ended.last().map_or(String::new(), |last| first(&last)),
         Column::Failed => match ended.iter().filter(|one| one.failed).count() {
             0 => String::new(),
             failed => format!("{failed} failed"),
