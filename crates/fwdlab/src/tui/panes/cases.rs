@@ -145,8 +145,8 @@ fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
             }
             _ => String::new(),
         },
-        Column::Smallest => ends.0.map_or(String::new(), |one| first(one)),
-        Column::Largest => ends.1.map_or(String::new(), |one| first(one)),
+        Column::Smallest => ends.0.map_or(String::new(), &first),
+        Column::Largest => ends.1.map_or(String::new(), &first),
         Column::Last => ended.last().map_or(String::new(), |last| first(&last)),
         Column::Failed => match ended.iter().filter(|one| one.failed).count() {
             0 => String::new(),
