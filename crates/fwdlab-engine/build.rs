@@ -13,6 +13,7 @@ fn main() {
         "count",
         "analyse",
         "drops",
+        "groups",
         "histogram_test",
         "schedule_test",
         "sink",

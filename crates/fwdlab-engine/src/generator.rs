@@ -298,6 +298,17 @@ pub trait Sender: Send {
     /// The sender is not armed, still running, or the system refuses.
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError>;
 
+    /// The same, and the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC: for senders that begin together.
+    ///
+    /// # Errors
+    /// As [`Sender::start`]; [`EngineError::Unsupported`]: not this engine.
+    fn start_at(&mut self, _schedule: Schedule, _begin_ns: u64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "begin at a certain time".into(),
+        })
+    }
+
     /// Sends from now on into another path; takes effect within a batch.
     ///
     /// # Errors
@@ -320,6 +331,18 @@ pub trait Sender: Send {
     /// # Errors
     /// The sender does not run, was started flat out or with stretches, or cannot.
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
+
+    /// Sends each stream of the traffic, in its order, at another rate from now on, in frames per second at most; 0 holds it until
+    /// it gets another. For somebody who steers streams one by one; [`set_load`](Self::set_load) scales all of them alike.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]: not this engine, or not with such frames. The sender does not run at one load.
+    fn set_rates(&mut self, _rates: &[f64]) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "change the rate of a stream while it sends".into(),
+        })
+    }
 
     /// By how much frames left later than intended since the start: one value for each look at the clock that found frames
     /// due, that of the oldest. `None` when flat out.

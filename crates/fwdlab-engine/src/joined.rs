@@ -442,6 +442,7 @@ mod tests {
             cpus: Vec::new(),
             prove: None,
             way_back: None,
+            traffic: Vec::new(),
         };
         let addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let mut opener = Memories(paths.to_vec());

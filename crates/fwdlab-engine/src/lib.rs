@@ -14,6 +14,7 @@ pub mod drops;
 pub mod error;
 pub mod exact;
 pub mod generator;
+pub mod groups;
 pub mod histogram;
 pub mod joined;
 pub mod load;

@@ -165,7 +165,7 @@ impl Addresses {
 }
 
 /// What is wanted of the engines.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// This sender and no other; `None` is the fastest that works.
     pub mode: Option<Mode>,
@@ -175,6 +175,8 @@ pub struct Choice {
     pub prove: Option<Stream>,
     /// The second of two paths is the way back through the DUT of the first: addresses there.
     pub way_back: Option<Addresses>,
+    /// What will be sent besides test frames: an engine that cannot is not taken.
+    pub traffic: Vec<Arc<Traffic>>,
 }
 
 /// An engine that was tried and not taken.
@@ -269,7 +271,8 @@ impl Tester {
                         ports: opener.ports(),
                         only_counts: opener.only_counts(),
                     };
-                    match tester.prove_all(choice.prove.as_ref()) {
+                    let proven = tester.prove_all(choice.prove.as_ref());
+                    match proven.and_then(|()| tester.try_all(&choice.traffic)) {
                         Ok(()) => return Ok((tester, rejected)),
                         Err(reason) => {
                             (receivers, nonce) = (tester.receivers, tester.nonce);
@@ -291,6 +294,21 @@ impl Tester {
             .map(|rejected| format!("{}: {}", rejected.engine, rejected.reason))
             .collect();
         Err(EngineError::NoneWorks(reasons.join("; ")))
+    }
+
+    /// Can it send all of this?
+    fn try_all(&mut self, traffic: &[Arc<Traffic>]) -> Result<(), EngineError> {
+        traffic.iter().try_for_each(|traffic| {
+            let frames = Frames::Traffic(TrafficFrames {
+                traffic: traffic.clone(),
+                nonce: self.nonce,
+            });
+            match self.sender.arm(&frames) {
+                Err(reason @ EngineError::Unsupported { .. }) => Err(reason),
+                // what is wrong with the frames themselves is said when they are armed for a trial
+                _ => Ok(()),
+            }
+        })
     }
 
     fn prove_all(&mut self, stream: Option<&Stream>) -> Result<(), EngineError> {

@@ -186,6 +186,7 @@ fn timings() -> impl Strategy<Value = Vec<Timing>> {
             waits: waits && at > 0,
             next: next.filter(|&next| next < streams),
             runs,
+            held: false,
         };
         all.into_iter().enumerate().map(timing).collect()
     })
@@ -541,6 +542,55 @@ fn cycles_are_for_what_never_ends_and_repeats() {
 }
 
 const SECOND: u64 = 1_000_000_000 * UNIT;
+
+/// Times in units and streams of the frames up to a time.
+fn until(player: &mut Player, end: u64) -> Vec<(u64, usize)> {
+    let mut buffer = [0; 60];
+    let mut all = vec![];
+    while let Some(next) = player.upcoming().filter(|next| next.due <= end) {
+        player.take(&mut buffer, None, 0);
+        all.push((next.due, next.stream as usize));
+    }
+    all
+}
+
+#[test]
+fn streams_are_steered_one_by_one_and_held() {
+    let ms = |ms: u64| ms * 1_000_000 * UNIT;
+    let second = Timing::new(500.0, Emission::Continuous);
+    let frames = timed(&[Timing::new(1000.0, Emission::Continuous), second]);
+    let mut player = Player::new(&frames, None).unwrap();
+    let count = |all: &[(u64, usize)], stream| all.iter().filter(|one| one.1 == stream).count();
+    until(&mut player, ms(10) + ms(1) / 4);
+    // the first is held for a quarter of a millisecond after it sent, the second is four times as fast
+    player.set_rates(&[0.0, 2000.0], ms(10) + ms(1) / 4);
+    let held = until(&mut player, ms(20));
+    assert_eq!((count(&held, 0), count(&held, 1)), (0, 19));
+    // it goes on with as much time to its next frame as it had left
+    player.set_rates(&[1000.0, 500.0], ms(20));
+    let again = until(&mut player, ms(30));
+    let first = again.iter().find(|one| one.1 == 0).unwrap().0;
+    assert_eq!(first, ms(20) + ms(3) / 4);
+    assert_eq!((count(&again, 0), count(&again, 1)), (10, 5));
+    // all are held: nothing is due, and nothing is over
+    player.set_rates(&[0.0, 0.0], ms(30));
+    assert_eq!(player.upcoming(), None);
+    player.set_rates(&[1000.0, 500.0], ms(50));
+    let later = until(&mut player, ms(60));
+    assert_eq!((count(&later, 0), count(&later, 1)), (10, 5));
+    assert_eq!(later[0].0, ms(50) + ms(3) / 4);
+    assert_eq!(player.not_sent(), 0);
+
+    // one that begins held sends when it is told to
+    let held = Timing {
+        held: true,
+        ..second
+    };
+    let mut player = Player::new(&timed(&[held]), None).unwrap();
+    assert_eq!(player.upcoming(), None);
+    player.set_rates(&[500.0], ms(7));
+    assert_eq!(player.upcoming().unwrap().due, ms(7));
+}
 
 #[test]
 fn a_new_load_leaves_no_gap_and_no_debt() {

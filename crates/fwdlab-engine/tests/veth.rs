@@ -51,6 +51,7 @@ fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
         bed,
         Choice {
             way_back: None,
+            traffic: Vec::new(),
             mode,
             cpus: vec![],
             prove,
@@ -64,6 +65,7 @@ fn overloading(bed: &Bed, mode: Mode) -> Option<Tester> {
         bed,
         Choice {
             way_back: None,
+            traffic: Vec::new(),
             mode: Some(mode),
             cpus: vec![SENDER_CPU],
             prove: None,
@@ -636,6 +638,7 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
     bed.in_dut(0, "ethtool -K eth0 gro off").unwrap();
     let choice = Choice {
         way_back: None,
+        traffic: Vec::new(),
         mode: None,
         cpus: vec![],
         prove: Some(stream(IpVersion::Ipv4, 0)),

@@ -1055,3 +1055,91 @@ fn icmp_and_gre_are_put_right() {
         }
     }
 }
+
+#[test]
+fn trexs_latency_header_is_at_the_end_however_long_the_frame_is() {
+    use fwdlab_packet::modifier::{TRAILER_LEN, trailer};
+    let mut template = vec![0x55; 100];
+    template[12..14].copy_from_slice(&[8, 0]);
+    template[14..34].copy_from_slice(&[
+        0x45, 0, 0, 86, 0xff, 0xff, 0, 0, 64, 17, 0, 0, 16, 0, 0, 1, 48, 0, 0, 1,
+    ]);
+    template[38..40].copy_from_slice(&66_u16.to_be_bytes());
+    let program = Program {
+        variables: vec![Variable {
+            name: "length".into(),
+            width: Width::Two,
+            source: Source::List {
+                direction: Direction::Increment,
+                values: vec![100, 80, 64],
+                step: 1,
+            },
+            split: true,
+            next: None,
+        }],
+        instructions: vec![
+            Instruction::Trim {
+                variable: "length".into(),
+            },
+            Instruction::Trailer {
+                group: 0x0102,
+                generation: 3,
+            },
+        ],
+        cache: None,
+    };
+    let mut machine = program.machine(&template).unwrap();
+    assert_eq!(machine.period(), None, "numbers and times never repeat");
+    let mut buffer = vec![0; 100];
+    for (sequence, length) in [(0, 100), (1, 80), (2, 64), (3, 100)] {
+        let signature = Signature {
+            sequence,
+            timestamp_ns: 0x0807_0605_0403_0201,
+            ..Signature::default()
+        };
+        assert_eq!(machine.render(&mut buffer, &signature), length);
+        assert_eq!(
+            buffer[..length - TRAILER_LEN],
+            template[..length - TRAILER_LEN]
+        );
+        let number = (0xffff_fffe_u32)
+            .wrapping_add(sequence as u32)
+            .to_le_bytes();
+        let [a, b, c, d] = number;
+        let wanted = [0xab, 3, 2, 1, a, b, c, d, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(buffer[length - TRAILER_LEN..length], wanted);
+        assert_eq!(trailer(0x0102, 3, &signature), wanted);
+    }
+    // a checksum that covers it is right, whether the frame is written anew or changed
+    let mut whole = program.clone();
+    whole.instructions.remove(0);
+    whole.variables.clear();
+    whole.instructions.push(Instruction::FixTransport {
+        l2_len: 14,
+        l3_len: 20,
+        transport: Transport::Udp,
+    });
+    let mut machine = whole.machine(&template).unwrap();
+    for sequence in 0..4 {
+        let signature = Signature {
+            sequence,
+            timestamp_ns: 77 * sequence,
+            ..Signature::default()
+        };
+        match sequence {
+            0 => machine.render(&mut buffer, &signature),
+            _ => machine.patch(&mut buffer, &signature),
+        };
+        let parsed = etherparse::SlicedPacket::from_ethernet(&buffer).unwrap();
+        let Some(etherparse::TransportSlice::Udp(udp)) = parsed.transport else {
+            panic!("UDP is expected");
+        };
+        let Some(etherparse::NetSlice::Ipv4(ip)) = parsed.net else {
+            panic!("IPv4 is expected");
+        };
+        let right = udp
+            .to_header()
+            .calc_checksum_ipv4(&ip.header().to_header(), udp.payload());
+        assert_eq!(udp.checksum(), right.unwrap());
+    }
+}

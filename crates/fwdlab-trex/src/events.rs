@@ -12,12 +12,36 @@ use crate::limits;
 /// What happened, by TRex's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
+    /// A port sends.
+    Started = 0,
+    /// It does not any more, because somebody said so.
+    Stopped = 1,
+    /// It holds its traffic.
+    Paused = 2,
+    /// It sends again.
+    Resumed = 3,
+    /// It has sent everything.
+    Done = 4,
     /// A port has an owner.
     Acquired = 5,
     /// A port has none any more.
     Released = 6,
+    /// A port cannot send any more.
+    Failed = 7,
     /// A port was set to something else.
     Attributes = 8,
+    /// A profile sends.
+    ProfileStarted = 10,
+    /// It does not any more, because somebody said so.
+    ProfileStopped = 11,
+    /// It holds its traffic.
+    ProfilePaused = 12,
+    /// It sends again.
+    ProfileResumed = 13,
+    /// It has sent everything.
+    ProfileDone = 14,
+    /// It cannot send any more.
+    ProfileFailed = 17,
 }
 
 /// Events of one session.

@@ -48,3 +48,15 @@ pub const PROFILES: usize = 256;
 
 /// Letters of a name: of a user, of a profile.
 pub const NAME: usize = 256;
+
+/// Instructions of a stream's program.
+pub const INSTRUCTIONS: usize = 1024;
+
+/// The longest gap or pause, in microseconds: 30 days.
+pub const LONGEST_US: f64 = 30.0 * 86_400.0 * 1e6;
+
+/// Starts and ends of streams that are looked at to find the largest load of a profile.
+pub const STARTS: usize = 4096;
+
+/// Events of a dry run that a client is told.
+pub const DRY_RUN: usize = 1000;

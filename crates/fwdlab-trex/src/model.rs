@@ -5,14 +5,18 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use fwdlab_lab::ports::counters::Counters;
 use serde_json::{Value, json};
 
 use crate::events::{Event, Events};
+use crate::groups::Registry;
 use crate::limits;
 use crate::rates::Meter;
 use crate::rpc::{Fault, Params};
+use crate::run::Run;
+use crate::stream::{FCS, Stream};
 use crate::wire::Wire;
 
 /// The profile that is meant where none is named.
@@ -20,10 +24,22 @@ pub const PROFILE: &str = "_";
 /// All profiles.
 pub const ALL: &str = "*";
 
+/// Frames that are not ours are taken for the shortest there are, in bytes without FCS.
+const SHORTEST: u64 = 60;
+
+/// Rates and latencies of groups are those of so long.
+const WINDOW: Duration = Duration::from_millis(500);
+
 /// Everything.
 pub struct Model {
     /// Our ports, by number.
     pub ports: Vec<TrexPort>,
+    /// Frames that were due and did not leave.
+    pub missed: u64,
+    /// Streams that are counted together.
+    pub groups: Registry,
+    /// When a window of time ended last, see [`Model::tick`].
+    pub window: Instant,
     /// What sessions have not heard yet.
     pub events: Events,
     /// What a client must have asked for before anything else.
@@ -50,6 +66,10 @@ pub struct TrexPort {
     pub service: Service,
     pub attributes: Attributes,
     pub layers: Layers,
+    /// What its profiles have sent: frames, and their bytes without FCS.
+    pub sent: (u64, f64),
+    /// What the kernel had counted of it before.
+    began: Counters,
 }
 
 /// Does a port deliver what it receives to programs?
@@ -76,26 +96,45 @@ pub struct Layers {
 /// Streams that are loaded, started and stopped together.
 #[derive(Default)]
 pub struct Profile {
-    /// As the client said them, to be given back so.
-    pub streams: BTreeMap<u32, Value>,
+    pub streams: BTreeMap<u32, Loaded>,
     /// Their size as JSON.
     pub bytes: usize,
+    /// What they send, while they do.
+    pub run: Option<Run>,
+}
+
+/// A stream.
+pub struct Loaded {
+    /// As the client said it, to be given back so.
+    pub said: Value,
+    pub stream: Stream,
 }
 
 impl Profile {
     /// TRex's word for it.
     pub fn state(&self) -> &'static str {
-        match self.streams.is_empty() {
-            true => "IDLE",
-            false => "STREAMS",
+        match &self.run {
+            Some(run) if run.is_paused => "PAUSE",
+            Some(_) => "TX",
+            None if self.streams.is_empty() => "IDLE",
+            None => "STREAMS",
         }
+    }
+
+    /// The streams, understood.
+    pub fn understood(&self) -> BTreeMap<u32, Stream> {
+        let streams = self.streams.iter();
+        streams.map(|(id, one)| (*id, one.stream.clone())).collect()
     }
 }
 
 impl TrexPort {
     fn new(wire: Box<dyn Wire>) -> TrexPort {
-        let meter = Meter::new(wire.counters().unwrap_or_default(), Instant::now());
+        let began = wire.counters().unwrap_or_default();
+        let meter = Meter::new(began, Instant::now());
         TrexPort {
+            sent: (0, 0.0),
+            began,
             wire,
             meter,
             owner: None,
@@ -107,6 +146,20 @@ impl TrexPort {
             },
             layers: Layers::default(),
         }
+    }
+
+    /// What was counted on it. A veth counts some frames without their Ethernet header, so bytes that we sent are reckoned.
+    pub fn counters(&self) -> Result<Counters, Fault> {
+        let mut counters = self.wire.counters().map_err(Fault::execute)?;
+        if self.wire.kind() == Some("veth") {
+            let left = counters.tx_packets.saturating_sub(self.began.tx_packets);
+            // the port may have dropped some of ours, of all lengths alike
+            let ours = left.min(self.sent.0);
+            let mean = self.sent.1 / self.sent.0.max(1) as f64;
+            let bytes = (ours as f64 * mean).round() as u64 + (left - ours) * SHORTEST;
+            counters.tx_bytes = self.began.tx_bytes + bytes;
+        }
+        Ok(counters)
     }
 
     /// TRex's word for all profiles together.
@@ -125,6 +178,9 @@ impl Model {
     pub fn new(wires: Vec<Box<dyn Wire>>) -> io::Result<Model> {
         Ok(Model {
             ports: wires.into_iter().map(TrexPort::new).collect(),
+            groups: Registry::default(),
+            missed: 0,
+            window: Instant::now(),
             events: Events::default(),
             handle: handle()?,
             began: Instant::now(),
@@ -216,6 +272,97 @@ impl Model {
         };
         let data = json!({"port_id": at, "who": owner.user, "session_id": owner.session});
         self.events.tell(Event::Released, &data);
+    }
+
+    /// A profile has changed its state; its port, perhaps, too.
+    pub fn tell_profile(
+        &mut self,
+        profile: Event,
+        port: Event,
+        at: usize,
+        name: &str,
+        before: &str,
+    ) {
+        let data = json!({"port_id": at, "profile_id": name});
+        self.events.tell(profile, &data);
+        if self.ports[at].state() != before {
+            self.events.tell(port, &json!({"port_id": at}));
+        }
+    }
+
+    /// Ends what a profile sends, if it does, and tells so by these events of the profile and of the port.
+    pub fn stop(&mut self, at: usize, name: &str, events: [Event; 2]) -> Result<(), Fault> {
+        let before = self.ports[at].state();
+        let run = |model: &mut Model| model.ports[at].profiles.get_mut(name)?.run.take();
+        let Some(mut run) = run(self) else {
+            return Ok(());
+        };
+        let stopped = run.stop();
+        self.count(at, &mut run);
+        self.tell_profile(events[0], events[1], at, name, before);
+        stopped
+    }
+
+    /// Counts for their groups what a run has sent.
+    fn count(&mut self, at: usize, run: &mut Run) {
+        self.missed += run.missed();
+        for (place, frames) in run.news().into_iter().enumerate() {
+            let stream = &run.plan.streams[place];
+            let sent = &mut self.ports[at].sent;
+            *sent = (sent.0 + frames, sent.1 + frames as f64 * stream.mean_bytes);
+            if let Some(group) = stream.group.filter(|_| frames > 0) {
+                let bytes = (frames as f64 * (stream.mean_bytes + FCS)).round() as u64;
+                self.groups.sent(group.id, at, frames, bytes);
+            }
+        }
+    }
+
+    /// Counts what was sent so far.
+    pub fn count_sent(&mut self) {
+        for at in 0..self.ports.len() {
+            let names: Vec<String> = self.ports[at].profiles.keys().cloned().collect();
+            for name in names {
+                let take = |model: &mut Model| model.ports[at].profiles.get_mut(&name)?.run.take();
+                if let Some(mut run) = take(self) {
+                    self.count(at, &mut run);
+                    if let Some(profile) = self.ports[at].profiles.get_mut(&name) {
+                        profile.run = Some(run);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks after what goes on by itself: traffic that ends, and windows of time. To be called a hundred times a second.
+    pub fn tick(&mut self) {
+        let mut ended = Vec::new();
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            for (name, profile) in &mut port.profiles {
+                match profile.run.as_mut().map(Run::is_done) {
+                    None | Some(Ok(false)) => {}
+                    Some(Ok(true)) => {
+                        ended.push((at, name.clone(), [Event::ProfileDone, Event::Done]));
+                    }
+                    Some(Err(_)) => {
+                        ended.push((at, name.clone(), [Event::ProfileFailed, Event::Failed]));
+                    }
+                }
+            }
+        }
+        for (at, name, events) in ended {
+            // who asks for its state learns that it is over; why a sender failed is told by the next start
+            let _ = self.stop(at, &name, events);
+        }
+        if self.window.elapsed() >= WINDOW {
+            self.window = Instant::now();
+            self.count_sent();
+            for port in &mut self.ports {
+                // a port that is gone has no rates
+                let counters = port.counters().unwrap_or_default();
+                port.meter.end_window(counters, self.window);
+            }
+            let _ = self.groups.end_window(&mut self.ports);
+        }
     }
 }
 

@@ -1,11 +1,8 @@
-//! Counters of a port and what they do per second. A rate is that of the last half second or more between two questions.
+//! Counters of a port and what they do per second. A rate is that of the last [window](crate::model::Model::tick) of half a second.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fwdlab_lab::ports::counters::Counters;
-
-/// A shorter time says too little.
-const SHORTEST: Duration = Duration::from_millis(500);
 
 /// Frames of a port carry four bytes that the kernel does not count, and TRex does.
 const FCS: u64 = 4;
@@ -40,20 +37,25 @@ impl Meter {
         }
     }
 
-    /// The rates, with what the port has counted now.
-    pub fn rates(&mut self, counters: Counters, now: Instant) -> Rates {
+    /// A window of time ends, with what the port has counted now.
+    pub fn end_window(&mut self, counters: Counters, now: Instant) {
         let time = now.saturating_duration_since(self.at);
-        if time >= SHORTEST {
-            let since = counters.since(self.before);
-            let per_second = |count: u64| count as f64 / time.as_secs_f64();
-            self.rates = Rates {
-                tx_pps: per_second(since.tx_packets),
-                tx_bps: per_second(tx_bytes(&since)) * 8.0,
-                rx_pps: per_second(since.rx_packets),
-                rx_bps: per_second(rx_bytes(&since)) * 8.0,
-            };
-            (self.before, self.at) = (counters, now);
+        if time.is_zero() {
+            return;
         }
+        let since = counters.since(self.before);
+        let per_second = |count: u64| count as f64 / time.as_secs_f64();
+        self.rates = Rates {
+            tx_pps: per_second(since.tx_packets),
+            tx_bps: per_second(tx_bytes(&since)) * 8.0,
+            rx_pps: per_second(since.rx_packets),
+            rx_bps: per_second(rx_bytes(&since)) * 8.0,
+        };
+        (self.before, self.at) = (counters, now);
+    }
+
+    /// The rates of the last window.
+    pub fn rates(&self) -> Rates {
         self.rates
     }
 }
@@ -74,10 +76,12 @@ pub fn rx_bytes(counters: &Counters) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn a_frame_of_60_bytes_is_64_on_the_wire_and_a_short_look_changes_nothing() {
+    fn a_frame_of_60_bytes_is_64_on_the_wire_and_rates_are_those_of_the_last_window() {
         let begin = Instant::now();
         let mut meter = Meter::new(Counters::default(), begin);
         let counters = Counters {
@@ -87,18 +91,17 @@ mod tests {
             rx_bytes: 600,
             ..Counters::default()
         };
-        let soon = meter.rates(counters, begin + SHORTEST / 2);
-        assert_eq!(soon, Rates::default());
+        assert_eq!(meter.rates(), Rates::default());
+        meter.end_window(counters, begin + Duration::from_secs(2));
         let wanted = Rates {
             tx_pps: 500.0,
             tx_bps: 500.0 * 64.0 * 8.0,
             rx_pps: 5.0,
             rx_bps: 5.0 * 64.0 * 8.0,
         };
-        let later = begin + Duration::from_secs(2);
-        assert_eq!(meter.rates(counters, later), wanted);
-        assert_eq!(meter.rates(counters, later + SHORTEST / 2), wanted);
+        assert_eq!(meter.rates(), wanted);
         // nothing moves any more
-        assert_eq!(meter.rates(counters, later + SHORTEST), Rates::default());
+        meter.end_window(counters, begin + Duration::from_secs(3));
+        assert_eq!(meter.rates(), Rates::default());
     }
 }

@@ -111,6 +111,30 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// A number that is finite.
+    pub fn real(&self, name: &str) -> Result<f64, Fault> {
+        let value = self.get(name)?;
+        let wrong = || {
+            Fault::params(format!(
+                "field '{name}' must be a number, not {}",
+                shown(value)
+            ))
+        };
+        value.as_f64().filter(|n| n.is_finite()).ok_or_else(wrong)
+    }
+
+    /// A time in microseconds: not negative, and not so long that clocks end.
+    pub fn time(&self, name: &str) -> Result<f64, Fault> {
+        let time = self.real(name)?;
+        match (0.0..=limits::LONGEST_US).contains(&time) {
+            true => Ok(time),
+            false => Err(Fault::params(format!(
+                "field '{name}' is {time} us; it must be from 0 to {}",
+                limits::LONGEST_US
+            ))),
+        }
+    }
+
     /// Yes or no.
     pub fn truth(&self, name: &str) -> Result<bool, Fault> {
         let value = self.get(name)?;
@@ -134,6 +158,11 @@ impl<'a> Params<'a> {
         };
         value.as_object().map(Params).ok_or_else(wrong)
     }
+}
+
+/// Words of a client in an error, not all of them if they are many.
+pub fn short(text: &str) -> String {
+    text.chars().take(60).collect()
 }
 
 /// A value in an error, not all of it if it is long.

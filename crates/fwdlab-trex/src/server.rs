@@ -32,6 +32,10 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Speed that all of them are said to have, instead of their own.
     pub link_bps: Option<u64>,
+    /// Where frames of each port go, unless a client says.
+    pub peers: Vec<Option<[u8; 6]>>,
+    /// CPUs that senders may use; any, if there are none.
+    pub cpus: Vec<usize>,
 }
 
 /// A server that listens.
@@ -39,6 +43,8 @@ pub struct Server {
     rpc: TcpListener,
     publisher: TcpListener,
     shared: Arc<Shared>,
+    /// What users should know of the ports.
+    pub notes: Vec<String>,
 }
 
 /// What all connections share.
@@ -53,9 +59,22 @@ impl Server {
     /// # Errors
     /// See [`TrexError`].
     pub fn bind(config: Config) -> Result<Server, TrexError> {
-        let wire = |port| -> Box<dyn Wire> { Box::new(OfLab::new(port, config.link_bps)) };
-        let wires = config.ports.into_iter().map(wire).collect();
-        Server::of(wires, config.rpc, config.publisher)
+        let peers = config.peers.into_iter().chain(std::iter::repeat(None));
+        let mut notes = Vec::new();
+        let mut wires: Vec<Box<dyn Wire>> = Vec::new();
+        for (port, peer) in config.ports.into_iter().zip(peers) {
+            let wire = OfLab::new(port, config.link_bps, peer, &config.cpus);
+            if let Some(why) = wire.without_groups() {
+                notes.push(format!(
+                    "{}: flow statistics and latency are not offered: {why}",
+                    wire.name()
+                ));
+            }
+            wires.push(Box::new(wire));
+        }
+        let mut server = Server::of(wires, config.rpc, config.publisher)?;
+        server.notes = notes;
+        Ok(server)
     }
 
     /// The same, of any ports.
@@ -76,6 +95,7 @@ impl Server {
             rpc: listen("RPC", rpc, "listen")?,
             publisher: listen("publisher", publisher, "publisher")?,
             shared,
+            notes: Vec::new(),
         })
     }
 
@@ -91,6 +111,7 @@ impl Server {
     pub fn run(self, is_enough: &dyn Fn() -> bool) {
         let (requests, subscribers) = (Arc::default(), Arc::default());
         while !is_enough() {
+            self.shared.tick();
             let shared = self.shared.clone();
             let came = take(&self.rpc, &requests, move |stream| answer(&shared, stream));
             let shared = self.shared.clone();
@@ -100,6 +121,20 @@ impl Server {
             if !came && !subscribed {
                 thread::sleep(LOOK);
             }
+        }
+    }
+}
+
+impl Shared {
+    /// What goes on by itself goes on, and who follows hears of it.
+    fn tick(&self) {
+        let is_news = {
+            let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+            model.tick();
+            model.events.take_news()
+        };
+        if is_news {
+            self.publisher.publish(b"{}");
         }
     }
 }

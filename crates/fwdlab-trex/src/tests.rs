@@ -1,5 +1,8 @@
 //! Calls as clients make them, on ports that are values: what is answered, to whom, and what is refused.
 
+use fwdlab_engine::groups::Groups;
+use fwdlab_engine::traffic::{self, Emission};
+use fwdlab_engine::{EngineError, Frames, Schedule, SendCounts};
 use fwdlab_lab::ports::counters::Counters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,9 +12,41 @@ use crate::limits;
 use crate::methods::METHODS;
 use crate::model::Model;
 use crate::rpc::{self, Fault};
-use crate::wire::Wire;
+use crate::wire::{Sending, Wire};
 
 struct Still(&'static str);
+
+/// What a port without frames was asked for: rates of its streams; it is done when somebody says so.
+#[derive(Default)]
+struct Fake {
+    rates: Vec<f64>,
+    sent: Vec<u64>,
+}
+
+/// How often each stream of the fake has sent by now, whoever asks.
+const SENT: u64 = 100;
+
+impl Sending for Fake {
+    fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
+        self.rates = rates.to_vec();
+        Ok(())
+    }
+    fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
+        Ok(())
+    }
+    fn counts(&mut self) -> Result<SendCounts, EngineError> {
+        Ok(SendCounts {
+            streams: self.sent.clone(),
+            ..SendCounts::default()
+        })
+    }
+    fn is_done(&mut self) -> Result<bool, EngineError> {
+        Ok(self.rates.is_empty())
+    }
+    fn stop(&mut self) -> Result<SendCounts, EngineError> {
+        self.counts()
+    }
+}
 
 impl Wire for Still {
     fn name(&self) -> &str {
@@ -19,6 +54,33 @@ impl Wire for Still {
     }
     fn mac(&self) -> [u8; 6] {
         [2, 0, 0, 0, 0, 1]
+    }
+    fn peer(&self) -> Option<[u8; 6]> {
+        Some([2, 0, 0, 0, 0, 2])
+    }
+    /// Traffic that never ends is not done before it is steered.
+    fn send(
+        &self,
+        frames: Frames,
+        _schedule: Schedule,
+        _begin_ns: Option<u64>,
+    ) -> Result<Box<dyn Sending>, EngineError> {
+        let Frames::Traffic(traffic) = &frames else {
+            panic!("traffic is expected");
+        };
+        let streams = &traffic.traffic.streams;
+        let endless = |stream: &&traffic::Stream| stream.timing.mode == Emission::Continuous;
+        Ok(Box::new(Fake {
+            rates: streams
+                .iter()
+                .filter(endless)
+                .map(|s| s.timing.rate_pps)
+                .collect(),
+            sent: vec![SENT; streams.len()],
+        }))
+    }
+    fn groups(&mut self) -> Option<&mut Groups> {
+        None
     }
     fn speed_bps(&self) -> u64 {
         1_000_000_000
@@ -222,6 +284,247 @@ fn a_port_has_one_owner_and_force_takes_it_away() {
     );
 }
 
+/// A stream of the smallest frames, as TRex's client says it.
+fn stream(mode: Value) -> Value {
+    let frame = format!(
+        "{}CABFAAAuAAAAAEARAAAQAAABMAAAAQQBAAwAGgAA{}",
+        "A".repeat(16),
+        "eHh4".repeat(6)
+    );
+    json!({
+        "name": "S0", "isg": 0.5, "flags": 0, "action_count": 0, "enabled": true, "self_start": true,
+        "next_stream_id": -1, "mode": mode, "packet": {"binary": frame, "meta": ""},
+        "vm": {"instructions": []}, "flow_stats": {"enabled": false},
+    })
+}
+
+/// Traffic in all its states, and what may be asked in which.
+#[test]
+fn traffic_goes_through_its_states_and_tells_so() {
+    let mut model = model();
+    model.events.take(99);
+    let handler = acquire(&mut model, "alice", 1, false).unwrap();
+    let with = |more: Value| {
+        let mut params = json!({"port_id": 0, "handler": handler});
+        let all = params.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        params
+    };
+    let mul = |kind: &str, value: f64, op: &str| {
+        with(
+            json!({"mul": {"type": kind, "value": value, "op": op}, "force": false, "duration": -1}),
+        )
+    };
+    let refused = |model: &mut Model, method: &str, params: Value, why: &str| {
+        let (code, text) = call(model, method, params).unwrap_err();
+        assert_eq!(code, Fault::EXECUTE, "{text}");
+        assert!(text.contains(why), "{method}: {text}");
+    };
+    let state = |model: &Model| model.ports[0].state();
+    let endless = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 1000}}));
+    refused(
+        &mut model,
+        "start_traffic",
+        mul("raw", 1.0, "abs"),
+        "has no streams",
+    );
+    let add = |id: u32, stream: &Value| with(json!({"stream_id": id, "stream": stream}));
+    call(&mut model, "add_stream", add(1, &endless)).unwrap();
+
+    // 64 bytes are 84 on the wire: 100 % of 1 Gbit/s are 1,488,095 frames/s
+    let started = call(&mut model, "start_traffic", mul("percentage", 100.0, "abs")).unwrap();
+    let multiplier = started["multiplier"].as_f64().unwrap();
+    assert!((multiplier - 1488.095).abs() < 0.001, "{multiplier}");
+    assert_eq!(state(&model), "TX");
+    refused(
+        &mut model,
+        "start_traffic",
+        mul("raw", 1.0, "abs"),
+        "sends already",
+    );
+    refused(&mut model, "add_stream", add(2, &endless), "sends; stop it");
+    refused(
+        &mut model,
+        "remove_all_streams",
+        with(json!({})),
+        "sends; stop it",
+    );
+    refused(
+        &mut model,
+        "resume_traffic",
+        with(json!({})),
+        "is not paused",
+    );
+    refused(
+        &mut model,
+        "update_traffic",
+        mul("pps", 2e6, "abs"),
+        "Gbit/s on layer 1",
+    );
+    let updated = |model: &mut Model, mul: Value| {
+        call(model, "update_traffic", mul).unwrap()["multiplier"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(updated(&mut model, mul("pps", 5000.0, "abs")), 5.0);
+    assert_eq!(updated(&mut model, mul("percentage", 20.0, "sub")), 4.0);
+    assert_eq!(updated(&mut model, mul("pps", 1000.0, "add")), 5.0);
+    assert_eq!(updated(&mut model, mul("bps", 512_000.0, "abs")), 1.0);
+    refused(
+        &mut model,
+        "update_traffic",
+        mul("raw", 9.0, "sub"),
+        "nothing to send",
+    );
+    call(&mut model, "pause_traffic", with(json!({}))).unwrap();
+    assert_eq!(state(&model), "PAUSE");
+    call(&mut model, "resume_traffic", with(json!({}))).unwrap();
+    let one = with(json!({"stream_ids": [1]}));
+    call(&mut model, "pause_streams", one.clone()).unwrap();
+    call(&mut model, "resume_streams", one).unwrap();
+    let none = call(&mut model, "pause_streams", with(json!({"stream_ids": []}))).unwrap_err();
+    assert_eq!(none.0, Fault::PARAMS);
+    refused(
+        &mut model,
+        "pause_streams",
+        with(json!({"stream_ids": [7]})),
+        "stream 7 does not send",
+    );
+    call(&mut model, "stop_traffic", with(json!({}))).unwrap();
+    call(&mut model, "stop_traffic", with(json!({}))).unwrap();
+    assert_eq!(state(&model), "STREAMS");
+
+    // a burst ends by itself, cannot be paused, and is counted when its end is told
+    call(&mut model, "remove_all_streams", with(json!({}))).unwrap();
+    let burst = stream(
+        json!({"type": "single_burst", "total_pkts": 100, "rate": {"type": "pps", "value": 1000}}),
+    );
+    call(&mut model, "add_stream", add(1, &burst)).unwrap();
+    call(&mut model, "start_traffic", mul("raw", 1.0, "abs")).unwrap();
+    refused(
+        &mut model,
+        "pause_traffic",
+        with(json!({})),
+        "only continuous streams",
+    );
+    model.tick();
+    assert_eq!(state(&model), "STREAMS");
+    assert_eq!(model.ports[0].sent, (2 * SENT, 2.0 * SENT as f64 * 60.0));
+    let told = call(&mut model, "get_async_events", json!({"session_id": 99})).unwrap();
+    let told = told["data"].as_array().unwrap().iter();
+    let numbers: Vec<u64> = told.map(|event| event["type"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [5, 10, 0, 12, 2, 13, 3, 11, 1, 10, 0, 14, 4]);
+
+    // what cannot be sent is said when it is added, or when it is started
+    for (change, why) in [
+        (
+            json!({"mode": {"type": "continuous", "rate": {"type": "pps", "value": 0}}}),
+            "above 0",
+        ),
+        (
+            json!({"mode": {"type": "sometimes", "rate": {"type": "pps", "value": 1}}}),
+            "no mode 'sometimes'",
+        ),
+        (json!({"packet": {"binary": "AAAA"}}), "14 to 9238 bytes"),
+        (json!({"packet": {"binary": "?"}}), "no base64"),
+        (
+            json!({"vm": {"instructions": [{"type": "write_flow_var", "name": "x", "pkt_offset": 4}]}}),
+            "no variable x",
+        ),
+        (
+            json!({"vm": {"instructions": [{"type": "jump"}]}}),
+            "no instruction 'jump'",
+        ),
+        (
+            json!({"vm": {"instructions": [{"type": "fix_checksum_ipv4", "pkt_offset": 58}]}}),
+            "beyond the template",
+        ),
+        (json!({"isg": -1.0}), "it must be from 0"),
+        (json!({"next_stream_id": 3}), "never ends"),
+    ] {
+        let mut wrong = endless.clone();
+        let all = wrong.as_object_mut().unwrap();
+        all.extend(change.as_object().unwrap().clone());
+        let (code, text) = call(&mut model, "add_stream", add(9, &wrong)).unwrap_err();
+        assert_eq!(code, Fault::PARAMS, "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+    let mut chained = burst.clone();
+    chained["next_stream_id"] = json!(44);
+    call(&mut model, "add_stream", add(2, &chained)).unwrap();
+    refused(
+        &mut model,
+        "start_traffic",
+        mul("raw", 1.0, "abs"),
+        "stream 44, which is not there",
+    );
+}
+
+/// The largest load of streams that follow each other, and a dry run of them.
+#[test]
+fn the_load_of_a_profile_is_the_largest_sum() {
+    let mut model = model();
+    let handler = acquire(&mut model, "alice", 1, false).unwrap();
+    let mut add = |id: u32, change: Value, mode: Value| {
+        let mut one = stream(mode);
+        one.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        let params = json!({"port_id": 0, "handler": handler, "stream_id": id, "stream": one});
+        call(&mut model, "add_stream", params).unwrap();
+    };
+    let burst = |frames: u32, pps: u32| json!({"type": "single_burst", "total_pkts": frames, "rate": {"type": "pps", "value": pps}});
+    // 2 s at 1000, then 1 s at 3000; beside them 500 all the time
+    add(
+        1,
+        json!({"isg": 0.0, "next_stream_id": 2}),
+        burst(2001, 1000),
+    );
+    add(
+        2,
+        json!({"isg": 1_000_000.0, "self_start": false}),
+        burst(3001, 3000),
+    );
+    add(
+        3,
+        json!({"isg": 0.0}),
+        json!({"type": "continuous", "rate": {"type": "pps", "value": 500}}),
+    );
+    // too short to be a load
+    add(4, json!({"isg": 0.0}), burst(10, 100_000));
+    let said = call(
+        &mut model,
+        "validate",
+        json!({"port_id": 0, "handler": handler}),
+    )
+    .unwrap();
+    assert_eq!(said["rate"]["max_pps"], json!(3500.0));
+    assert_eq!(said["rate"]["max_bps_l1"], json!(3500.0 * 84.0 * 8.0));
+    assert_eq!(said["graph"]["expected_duration"], json!(-1.0));
+    let events = said["graph"]["events"].as_array().unwrap().iter();
+    let events: Vec<(f64, f64, u64)> = events
+        .map(|e| {
+            (
+                e["time_usec"].as_f64().unwrap(),
+                e["diff_pps"].as_f64().unwrap(),
+                e["stream_id"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        events,
+        [
+            (0.0, 1000.0, 1),
+            (0.0, 500.0, 3),
+            (0.0, 1.0, 4),
+            (90.0, -1.0, 4),
+            (2e6, -1000.0, 1),
+            (3e6, 3000.0, 2),
+            (4e6, -3000.0, 2)
+        ]
+    );
+}
+
 #[test]
 fn streams_come_back_as_they_were_said_and_move_the_state() {
     let mut model = model();
@@ -234,7 +537,8 @@ fn streams_come_back_as_they_were_said_and_move_the_state() {
             .extend(more.as_object().unwrap().clone());
         params
     };
-    let stream = json!({"name": "S0", "isg": 0.5, "packet": {"binary": "AAAA"}, "odd": [null]});
+    let mut stream = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 28}}));
+    stream["odd"] = json!([null]);
     let add = |id: u32, profile: &str| {
         with(json!({"stream_id": id, "stream": stream, "profile_id": profile}))
     };
@@ -334,6 +638,11 @@ fn values() -> impl Strategy<Value = Value> {
         1 => Just(json!({"promiscuous": {"enabled": true}})),
         1 => Just(json!([1, 2])),
         1 => Just("x".repeat(10_000).into()),
+        2 => (0u64..4, prop_oneof![Just("pps"), Just("raw"), Just("percentage"), Just("bps")], prop_oneof![Just("abs"), Just("add"), Just("sub")])
+            .prop_map(|(value, kind, op)| json!({"type": kind, "value": value, "op": op})),
+        2 => Just(stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 10}}))),
+        1 => Just(stream(json!({"type": "single_burst", "total_pkts": 3, "rate": {"type": "percentage", "value": 10}}))),
+        1 => Just(json!([1]))
     ]
 }
 
@@ -342,7 +651,12 @@ fn sequences() -> impl Strategy<Value = Vec<(usize, Vec<(usize, Value)>)>> {
     proptest::collection::vec((0..METHODS.len(), params), 1..60)
 }
 
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 25] = [
+    "mul",
+    "duration",
+    "core_mask",
+    "start_at_ts",
+    "stream_ids",
     "port_id",
     "user",
     "session_id",
@@ -373,15 +687,19 @@ proptest! {
         let handler = acquire(&mut model, "owner", 77, false).unwrap();
         for (method, fields) in calls {
             let name = METHODS[method].0;
-            let mut params = json!({"port_id": 1, "handler": handler, "stream_id": 1, "stream": {}});
+            let mut params = json!({"port_id": 1, "handler": handler, "stream_id": 1, "profile_id": "_"});
+            params["stream"] = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 10}}));
+            params["mul"] = json!({"type": "raw", "value": 2.5, "op": "abs"});
             for (field, value) in fields {
                 params[FIELDS[field]] = value;
             }
+            params["stream_ids"] = params.get("stream_ids").cloned().unwrap_or(json!([1]));
             let taken = name == "release" || params["force"] == json!(true);
             if let Err((code, text)) = call(&mut model, name, params) {
                 prop_assert!([Fault::PARAMS, Fault::EXECUTE].contains(&code), "{name}: {code} {text}");
                 prop_assert!(!text.is_empty() && text.len() < 1000, "{name}: {text}");
             }
+            model.tick();
             if taken {
                 break;
             }
@@ -389,9 +707,10 @@ proptest! {
             prop_assert_eq!(owner, Some(handler.as_str()), "{}", name);
             for port in &model.ports {
                 let any = port.profiles.values().any(|profile| !profile.streams.is_empty());
-                prop_assert_eq!(port.state() == "STREAMS", any);
+                prop_assert_eq!(port.state() != "IDLE", any);
                 for profile in port.profiles.values() {
-                    let bytes: usize = profile.streams.values().map(|one| one.to_string().len()).sum();
+                    prop_assert!(profile.run.is_none() || !profile.streams.is_empty());
+                    let bytes: usize = profile.streams.values().map(|one| one.said.to_string().len()).sum();
                     prop_assert_eq!(profile.bytes, bytes);
                 }
             }

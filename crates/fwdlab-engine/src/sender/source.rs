@@ -70,6 +70,9 @@ pub(crate) trait Source {
 
     /// Another load from `now_ns` on.
     fn set_load(&mut self, load_pps: f64, now_ns: u64);
+
+    /// Another rate for each stream from `now_ns` on; test frames have no streams.
+    fn set_rates(&mut self, _rates: &[f64], _now_ns: u64) {}
 }
 
 /// Buffers for frames, one after another.
@@ -493,6 +496,35 @@ impl<W: Warp> TrafficSource<W> {
         self.give_up_while(|source, _| source.lag.excess() > 0);
     }
 
+    /// The player changes its load to this one.
+    fn change(&mut self, load_pps: f64, now_ns: u64, player: impl FnOnce(&mut Player, u64)) {
+        let (Some(before), Some(_)) = (self.load_pps, self.warp.moved()) else {
+            return;
+        };
+        let now = self.units(now_ns);
+        let due = self.player.due();
+        if let Some(due) = due
+            && let Some(late) = now.checked_sub(self.slot(due))
+            && self.lag.makes_up()
+        {
+            self.miss(late, now);
+        }
+        // what is owed leaves as it would, and the others after it
+        let planned = due.map(|due| self.warp.planned(due));
+        let of_player = self.warp.of_player(now.wrapping_sub(self.lag.time()));
+        player(&mut self.player, of_player);
+        (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
+        let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
+        self.lag.change(relief, gap(before), gap(load_pps));
+        if let Some(moved) = self.warp.moved() {
+            *moved += lag as i64 - self.lag.time() as i64;
+        }
+        if let (Some(planned), Some(due)) = (planned, self.player.due()) {
+            self.lag.replan(planned, self.warp.planned(due));
+        }
+        self.give_up_while(|source, _| source.lag.excess() > 0);
+    }
+
     /// Lets go of the next frame, and the next, as long as this holds of it and the time for which it is planned.
     fn give_up_while(&mut self, holds: impl Fn(&Self, u64) -> bool) {
         // streams that start each other without taking any time are always due
@@ -582,7 +614,7 @@ impl<W: Warp> Source for TrafficSource<W> {
     }
 
     fn has_ended(&self) -> bool {
-        self.left == 0 || self.player.due().is_none()
+        self.left == 0 || self.player.due().is_none() && !self.player.is_held()
     }
 
     fn goes_on(&mut self, now_ns: u64) -> bool {
@@ -621,31 +653,19 @@ impl<W: Warp> Source for TrafficSource<W> {
     }
 
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
-        let (Some(before), Some(due), Some(_)) =
-            (self.load_pps, self.player.due(), self.warp.moved())
-        else {
-            return;
-        };
-        let now = self.units(now_ns);
-        if let Some(late) = now.checked_sub(self.slot(due))
-            && self.lag.makes_up()
-        {
-            self.miss(late, now);
+        // what is held has no load
+        if self.player.due().is_some() {
+            self.change(load_pps, now_ns, |player, now| {
+                player.set_load(load_pps, now)
+            });
         }
-        // what is owed leaves as it would, and the others after it
-        let planned = self.warp.planned(due);
-        let of_player = self.warp.of_player(now.wrapping_sub(self.lag.time()));
-        self.player.set_load(load_pps, of_player);
-        (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
-        let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
-        self.lag.change(relief, gap(before), gap(load_pps));
-        if let Some(moved) = self.warp.moved() {
-            *moved += lag as i64 - self.lag.time() as i64;
+    }
+
+    fn set_rates(&mut self, rates: &[f64], now_ns: u64) {
+        let load_pps = Some(rates.iter().sum()).filter(|sum: &f64| *sum > 0.0);
+        if let Some(load_pps) = load_pps.or(self.load_pps) {
+            self.change(load_pps, now_ns, |player, now| player.set_rates(rates, now));
         }
-        if let Some(due) = self.player.due() {
-            self.lag.replan(planned, self.warp.planned(due));
-        }
-        self.give_up_while(|source, _| source.lag.excess() > 0);
     }
 }
 

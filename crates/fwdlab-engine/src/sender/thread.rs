@@ -3,8 +3,8 @@
 //! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. What is due, and what it looks
 //! like, is the business of a [`Source`]. Nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -90,6 +90,25 @@ pub(crate) struct SocketSender<T> {
 struct Armed {
     frames: Frames,
     streams: usize,
+    /// Its frames were written beforehand, in the order of their times.
+    in_order: bool,
+}
+
+impl Armed {
+    /// Do streams follow each other at these rates as they did before?
+    fn keeps_order(&self, rates: &[f64]) -> bool {
+        let Frames::Traffic(frames) = &self.frames else {
+            return true;
+        };
+        let own = frames.traffic.streams.iter().map(|s| s.timing.rate_pps);
+        let factors: Vec<f64> = rates
+            .iter()
+            .zip(own)
+            .map(|(rate, own)| rate / own)
+            .collect();
+        let first = factors.first().copied().unwrap_or_default();
+        factors.iter().all(|f| (f - first).abs() <= 1e-12 * first)
+    }
 }
 
 struct Shared {
@@ -105,6 +124,9 @@ struct Orders {
     path: AtomicUsize,
     /// A new load, as bits; [`NO_LOAD`] when it has been taken.
     load_pps: AtomicU64,
+    /// New rates of the streams, and whether there are any.
+    rates: Mutex<Vec<f64>>,
+    has_rates: AtomicBool,
 }
 
 /// Bits of no positive number.
@@ -137,35 +159,16 @@ impl<T: Transmit> SocketSender<T> {
     fn no_path(path: usize) -> EngineError {
         EngineError::Frames(format!("there is no path {path}"))
     }
-}
 
-impl<T: Transmit> Sender for SocketSender<T> {
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
-        let Some(transmit) = &mut self.transmit else {
-            return Err(EngineError::Frames("the sender is still running".into()));
-        };
-        let outline = Outline::of(frames)?;
-        if outline.paths > self.paths {
-            return Err(Self::no_path(outline.paths - 1));
-        }
-        self.armed = None;
-        transmit.arm(&outline)?;
-        self.armed = Some(Armed {
-            frames: frames.clone(),
-            streams: outline.streams,
-        });
-        Ok(())
-    }
-
-    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+    /// Starts the thread, which waits until it is `begin_ns`.
+    fn begin(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
         if schedule.path >= self.paths {
             return Err(Self::no_path(schedule.path));
         }
-        let Some(Armed { frames, streams }) = &self.armed else {
+        let Some(Armed {
+            frames, streams, ..
+        }) = &self.armed
+        else {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
         schedule.load.check()?;
@@ -188,7 +191,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
                 become_preferred();
                 let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
                     // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
-                    let start_ns = monotonic_ns();
+                    let start_ns = wait_until(begin_ns, &shared.orders.0.stop);
                     let job = Job {
                         transmit: &mut transmit,
                         schedule: &schedule,
@@ -209,6 +212,57 @@ impl<T: Transmit> Sender for SocketSender<T> {
             .map_err(|e| EngineError::system("start the sender thread", e))?;
         self.thread = Some(thread);
         Ok(())
+    }
+}
+
+/// Sleeps until shortly before that time, and looks at the clock from then on; returns the time it has become, or that it was to be.
+fn wait_until(begin_ns: u64, stop: &AtomicBool) -> u64 {
+    const SHORTLY_NS: u64 = 2_000_000;
+    loop {
+        let now_ns = monotonic_ns();
+        if now_ns >= begin_ns || stop.load(Ordering::Relaxed) {
+            // a little late is on time: what is due since then leaves at once
+            return match now_ns.saturating_sub(begin_ns) < SHORTLY_NS {
+                true => begin_ns,
+                false => now_ns,
+            };
+        }
+        match (begin_ns - now_ns).checked_sub(SHORTLY_NS) {
+            Some(0) | None => std::hint::spin_loop(),
+            Some(left) => thread::sleep(Duration::from_nanos(left.min(SHORTLY_NS * 5))),
+        }
+    }
+}
+
+impl<T: Transmit> Sender for SocketSender<T> {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        let Some(transmit) = &mut self.transmit else {
+            return Err(EngineError::Frames("the sender is still running".into()));
+        };
+        let outline = Outline::of(frames)?;
+        if outline.paths > self.paths {
+            return Err(Self::no_path(outline.paths - 1));
+        }
+        self.armed = None;
+        transmit.arm(&outline)?;
+        self.armed = Some(Armed {
+            frames: frames.clone(),
+            streams: outline.streams,
+            in_order: outline.cycle.is_some(),
+        });
+        Ok(())
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+        self.begin(schedule, 0)
+    }
+
+    fn start_at(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
+        self.begin(schedule, begin_ns)
     }
 
     fn select(&mut self, path: usize) -> Result<(), EngineError> {
@@ -235,6 +289,37 @@ impl<T: Transmit> Sender for SocketSender<T> {
         }
         let orders = &self.shared.orders.0;
         orders.load_pps.store(load_pps.to_bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
+        let wrong = |what: String| Err(EngineError::Frames(what));
+        let Some(armed) = self.armed.as_ref().filter(|_| self.thread.is_some()) else {
+            return wrong("the sender is not running; start it with these rates".into());
+        };
+        if !matches!(self.load, LoadPlan::Constant(_)) {
+            return Err(self.load.unchangeable());
+        }
+        if rates.len() != armed.streams {
+            return wrong(format!(
+                "{} rates, and the traffic has {} streams",
+                rates.len(),
+                armed.streams
+            ));
+        }
+        if let Some(rate) = (rates.iter()).find(|rate| !(**rate >= 0.0 && rate.is_finite())) {
+            return wrong(format!("{rate} frames/s is no rate; it must be 0 or more"));
+        }
+        if armed.in_order && !armed.keeps_order(rates) {
+            return Err(EngineError::Unsupported {
+                engine: self.capabilities.mode.name(),
+                what: "change the rates of streams against each other where it has written their frames beforehand".into(),
+            });
+        }
+        let orders = &self.shared.orders.0;
+        let mut new = orders.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        *new = rates.to_vec();
+        orders.has_rates.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -367,6 +452,11 @@ fn send<T: Transmit, S: Source>(
         if orders.load_pps.load(Ordering::Relaxed) != NO_LOAD {
             let bits = orders.load_pps.swap(NO_LOAD, Ordering::Relaxed);
             frames.set_load(f64::from_bits(bits), now_ns);
+        }
+        if orders.has_rates.load(Ordering::Relaxed) {
+            orders.has_rates.store(false, Ordering::Relaxed);
+            let rates = orders.rates.lock();
+            frames.set_rates(&rates.unwrap_or_else(PoisonError::into_inner), now_ns);
         }
         match frames.look(now_ns) {
             Some(late_ns) if paced => counters.is_late(late_ns),

@@ -121,6 +121,9 @@ pub struct Timing {
     pub next: Option<usize>,
     /// How often it may run before the chain ends here; `None`: without end.
     pub runs: Option<u32>,
+    /// Does it send nothing until it is given a rate while the others send?
+    #[serde(default)]
+    pub held: bool,
 }
 
 impl Timing {
@@ -133,6 +136,7 @@ impl Timing {
             waits: false,
             next: None,
             runs: None,
+            held: false,
         }
     }
 }

@@ -137,7 +137,8 @@ impl Player {
             });
         }
         let timeline = Timeline::new(traffic, load_pps);
-        if timeline.first.is_none() {
+        let is_held = |track: &Track| track.sends && track.held;
+        if timeline.first.is_none() && !timeline.tracks.iter().any(is_held) {
             return Err(EngineError::Frames(format!(
                 "in {} every stream waits for another; at least one must start by itself",
                 traffic.name
@@ -319,6 +320,19 @@ impl Player {
     pub fn set_load(&mut self, load_pps: f64, now: u64) {
         self.timeline.set_load(load_pps, now);
         self.find_next();
+    }
+
+    /// Another rate for each stream from `now` on, in frames per second; 0 holds it until it gets another. As with
+    /// [`set_load`](Self::set_load); a stream that was held goes on with as much time to its next frame as it had left.
+    pub fn set_rates(&mut self, rates: &[f64], now: u64) {
+        self.timeline.set_rates(rates, now);
+        self.find_next();
+    }
+
+    /// Is a stream held that would send?
+    pub(crate) fn is_held(&self) -> bool {
+        let mut tracks = self.timeline.tracks.iter();
+        tracks.any(|track| track.sends && track.held)
     }
 
     /// Bytes that a buffer must have for any frame.
@@ -528,6 +542,8 @@ struct Track {
     /// How often it may still end before it starts no other.
     runs: u64,
     sends: bool,
+    /// Nothing leaves; `next` is the time that is left to the next frame.
+    held: bool,
 }
 
 impl Timeline {
@@ -566,8 +582,9 @@ impl Timeline {
 
     /// Do all streams send without end from the start?
     fn is_steady(&self) -> bool {
-        let steady =
-            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+        let steady = |track: &Track| {
+            track.mode == Emission::Continuous && track.delay == 0 && !track.waits && !track.held
+        };
         self.tracks.iter().all(steady)
     }
 
@@ -586,9 +603,11 @@ impl Timeline {
     fn start(&mut self, stream: u32, at: u128) {
         let track = &mut self.tracks[stream as usize];
         if !track.sends {
-            track.start(at);
-            let due = track.due();
-            self.insert((due, stream));
+            track.start(if track.held { 0 } else { at });
+            if !track.held {
+                let due = track.due();
+                self.insert((due, stream));
+            }
         }
     }
 
@@ -639,7 +658,7 @@ impl Timeline {
 
     #[cold]
     fn forgive(&mut self, now: u64, patience: u64) {
-        for track in self.tracks.iter_mut().filter(|track| track.sends) {
+        for track in self.tracks.iter_mut().filter(|t| t.sends && !t.held) {
             let behind = now.saturating_sub(track.due());
             if behind <= patience {
                 continue;
@@ -658,22 +677,29 @@ impl Timeline {
     fn set_load(&mut self, load_pps: f64, now: u64) {
         let factor = self.own_load_pps / load_pps;
         for track in &mut self.tracks {
-            if track.sends && track.next < at(now) {
-                match track.mode {
-                    Emission::Continuous => self.not_sent += track.catch_up(now),
-                    _ => {
-                        track.waited = track.waited.saturating_add(now.saturating_sub(track.due()))
-                    }
+            self.not_sent += track.let_go(now);
+            track.set_gap(scaled(track.own_gap, factor), now);
+        }
+        self.requeue();
+    }
+
+    fn set_rates(&mut self, rates: &[f64], now: u64) {
+        for (track, &rate) in self.tracks.iter_mut().zip(rates) {
+            self.not_sent += track.let_go(now);
+            match (rate > 0.0, track.held) {
+                (false, false) => {
+                    track.next = track.next.saturating_sub(at(now));
+                    track.held = true;
                 }
-                track.next = at(now);
+                (false, true) => {}
+                (true, held) => {
+                    if held {
+                        track.next = at(now).saturating_add(track.next);
+                        track.held = false;
+                    }
+                    track.set_gap(scaled(track.own_gap, track.rate_pps / rate), now);
+                }
             }
-            let gap = scaled(track.own_gap, factor);
-            // neither a delay nor a pause
-            if track.sends && track.frames < track.group {
-                let left = scaled(track.next - at(now), gap as f64 / track.gap as f64);
-                track.next = at(now).saturating_add(left);
-            }
-            track.gap = gap;
         }
         self.requeue();
     }
@@ -683,7 +709,7 @@ impl Timeline {
         self.first = None;
         for stream in 0..self.tracks.len() {
             let track = &self.tracks[stream];
-            if track.sends {
+            if track.sends && !track.held {
                 self.insert((track.due(), stream as u32));
             }
         }
@@ -725,6 +751,7 @@ impl Track {
             groups,
             runs: timing.runs.map_or(u64::MAX, u64::from).max(1),
             sends: false,
+            held: timing.held,
         }
     }
 
@@ -767,6 +794,37 @@ impl Track {
         if self.waited > 0 {
             self.waited = self.waited.saturating_sub((step >> FINE) as u64);
         }
+    }
+
+    /// What is late for another rate that begins now: of an endless stream one frame stays, which is due now; returns how many
+    /// will never leave.
+    fn let_go(&mut self, now: u64) -> u64 {
+        if !self.sends || self.held || self.next >= at(now) {
+            return 0;
+        }
+        let mut missed = 0;
+        match self.mode {
+            Emission::Continuous => missed = self.catch_up(now),
+            _ => self.waited = self.waited.saturating_add(now.saturating_sub(self.due())),
+        }
+        self.next = at(now);
+        missed
+    }
+
+    /// Another gap from now on, of which as much is left as of the one before. Neither a delay nor a pause.
+    fn set_gap(&mut self, gap: u128, now: u64) {
+        if self.sends && self.frames < self.group {
+            let left = match self.held {
+                true => self.next,
+                false => self.next - at(now),
+            };
+            let left = scaled(left, gap as f64 / self.gap as f64);
+            self.next = match self.held {
+                true => left,
+                false => at(now).saturating_add(left),
+            };
+        }
+        self.gap = gap;
     }
 
     /// Leaves out all due frames but the newest; returns how many.

@@ -196,6 +196,7 @@ pub(crate) struct ChoiceWords {
     cpus: Vec<usize>,
     prove: Option<Stream>,
     way_back: Option<AddressWords>,
+    traffic: Vec<Traffic>,
 }
 
 impl From<&Choice> for ChoiceWords {
@@ -205,6 +206,7 @@ impl From<&Choice> for ChoiceWords {
             cpus: of.cpus.clone(),
             prove: of.prove.clone(),
             way_back: of.way_back.map(Into::into),
+            traffic: of.traffic.iter().map(|one| one.as_ref().clone()).collect(),
         }
     }
 }
@@ -233,6 +235,7 @@ impl TryFrom<ChoiceWords> for Choice {
             cpus: of.cpus,
             prove: of.prove,
             way_back: of.way_back.map(Into::into),
+            traffic: of.traffic.into_iter().map(Arc::new).collect(),
         })
     }
 }

@@ -206,6 +206,7 @@ fn carried(bed: &TestBed, program: &Path) -> Result<String, LabError> {
         cpus: placement.generator_cpus.clone(),
         prove: Some(stream.clone()),
         way_back: None,
+        traffic: Vec::new(),
     };
     let (mut rig, chosen) = site.open(&built, &choice)?;
     rig.arm(Frames::Stream(&stream), None)?;
@@ -501,6 +502,7 @@ fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
         cpus: placement.generator_cpus.clone(),
         prove: Some(stream(IpVersion::Ipv4)),
         way_back: None,
+        traffic: Vec::new(),
     };
     let (mut rig, chosen) = match site.open(&bed, &choice) {
         Ok(opened) => opened,

@@ -143,6 +143,7 @@ fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
     let addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let choice = Choice {
         way_back: None,
+        traffic: Vec::new(),
         mode: Some(Mode::XdpLive),
         cpus: Vec::new(),
         prove: Some(Stream {

@@ -585,7 +585,14 @@ fn inputs_of(
 
 /// Opens the tester on a bed that is still plain and says in words why it is this engine.
 fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+    let mut traffic = Vec::new();
+    if let (Some(_), Some(stream)) = (&parameters.traffic.profile, parameters.streams.first()) {
+        for variant in &parameters.traffic.variants {
+            traffic.extend(parameters.traffic.frames(stream, variant)?);
+        }
+    }
     let choice = fwdlab_engine::Choice {
+        traffic,
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
         prove: match parameters.traffic.profile {

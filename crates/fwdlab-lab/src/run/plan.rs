@@ -530,7 +530,7 @@ impl Plan {
         }
         let common = self.suite().map(|suite| &suite.common);
         if let Some(profile) = common.and_then(|common| common.traffic.profile.as_ref()) {
-            add("profile.toml".into(), &profile.text);
+            add(format!("profile.{}", profile.ending), &profile.text);
         }
         for (name, configuration) in &self.configurations {
             let folder = match self.is_command() {

@@ -54,8 +54,9 @@ pub struct Traffic {
 pub struct ProfileFrames {
     /// The profile's name.
     pub name: String,
-    /// Its text, to be kept with the run.
+    /// Its text, to be kept with the run, and the ending of a file of such text.
     pub text: String,
+    pub(super) ending: &'static str,
     /// Mean size of what goes forward.
     pub mean: MeanSize,
     /// What readers of the results should know.
@@ -104,30 +105,43 @@ impl ProfileFrames {
             true => Some(compiled(Direction::Reverse, networks.reverse())?.traffic),
             false => None,
         };
-        for traffic in [Some(&forward.traffic), reverse.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let text = ("toml", profile.origin.text.to_string());
+        let name = profile.name.clone();
+        let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
+        frames.notes = forward.notes;
+        Ok(frames)
+    }
+
+    /// The same of traffic that somebody else compiled; `text`: an ending and what stands in the file.
+    ///
+    /// # Errors
+    /// As [`ProfileFrames::new`].
+    pub fn of(
+        name: String,
+        (ending, text): (&'static str, String),
+        forward: fwdlab_engine::Traffic,
+        reverse: Option<fwdlab_engine::Traffic>,
+    ) -> Result<ProfileFrames, String> {
+        for traffic in [Some(&forward), reverse.as_ref()].into_iter().flatten() {
             if let Some(stream) = traffic.unknown().first() {
                 return Err(format!(
-                    "profile {}, stream {stream}: frames without a signature could not be recognised when they come back, and \
-                     all would count as lost; give them room for one (a larger size), or signature = true",
-                    profile.name
+                    "profile {name}, stream {stream}: frames without a signature could not be recognised when they come back, and \
+                     all would count as lost; give them room for one (a larger size), or signature = true"
                 ));
             }
             if Beside::of(traffic).share(traffic) >= 1.0 {
                 return Err(format!(
-                    "profile {}: a router forwards none of its frames",
-                    profile.name
+                    "profile {name}: a router forwards none of its frames"
                 ));
             }
         }
         Ok(ProfileFrames {
-            name: profile.name.clone(),
-            text: profile.origin.text.to_string(),
-            mean: mean(&forward.traffic)?,
-            notes: forward.notes,
-            forward: forward.traffic,
+            name,
+            text,
+            ending,
+            mean: mean(&forward)?,
+            notes: Vec::new(),
+            forward,
             reverse,
         })
     }

@@ -341,6 +341,7 @@ mod tests {
             cpus: Vec::new(),
             prove: Some(stream()),
             way_back: None,
+            traffic: Vec::new(),
         };
         let (mut rig, chosen) = local::open(bed.paths(), &addresses, &choice).unwrap();
         let here = trials(rig.as_mut());
@@ -416,6 +417,7 @@ mod tests {
             cpus: Vec::new(),
             prove: None,
             way_back: None,
+            traffic: Vec::new(),
         };
         let addresses = bed.networks().forward();
         let (mut rig, _) = open(&host, std::slice::from_ref(&path), &addresses, &choice).unwrap();

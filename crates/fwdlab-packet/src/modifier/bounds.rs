@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::variable::{Direction, Source, Values, Width};
-use super::{Endian, Instruction, Program};
+use super::{Endian, Instruction, MIN_TRIM, Program, TRAILER_LEN};
 
 impl Program {
     /// The smallest and the largest contents, read in network order, that a field of the frames may have: all of them are
@@ -67,6 +67,16 @@ impl Program {
                 Instruction::Signature { offset } => {
                     for byte in 0..crate::signature::LEN {
                         if let Some(to) = place(&field, usize::from(*offset) + byte) {
+                            (low[to], high[to]) = (0, 0xff);
+                        }
+                    }
+                }
+                // where it ends depends on the frame
+                Instruction::Trailer { .. } => {
+                    let first =
+                        usize::from(MIN_TRIM).min(template.len()) - TRAILER_LEN.min(template.len());
+                    for (to, at) in field.clone().enumerate() {
+                        if at >= first {
                             (low[to], high[to]) = (0, 0xff);
                         }
                     }

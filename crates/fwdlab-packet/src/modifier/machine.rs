@@ -8,7 +8,10 @@ use super::fix::Fix;
 use super::fused::Fused;
 use super::grid::Lists;
 use super::variable::{State, Width, gcd, share};
-use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport, Variable};
+use super::{
+    Endian, Instruction, MIN_TRIM, ModifierError, Program, TRAILER_LEN, Transport, Variable,
+    trailer,
+};
 use crate::checksum::fold;
 use crate::header::{gre, icmp, icmpv6, tcp, udp};
 use crate::signature::{self, Signature};
@@ -70,6 +73,10 @@ pub(super) enum Step {
     },
     Signature {
         at: usize,
+    },
+    Trailer {
+        group: u16,
+        generation: u8,
     },
     /// A checksum from the partial sum and what these steps wrote, each shifted by 0 or 8 bits.
     Sum {
@@ -167,7 +174,7 @@ impl Machine {
         if self
             .steps
             .iter()
-            .any(|step| matches!(step, Step::Signature { .. }))
+            .any(|step| matches!(step, Step::Signature { .. } | Step::Trailer { .. }))
         {
             return None;
         }
@@ -299,6 +306,13 @@ impl Machine {
                 Step::Signature { at: to } => {
                     signature.write(&mut frame[*to..]);
                     self.written[at] = signature.wide_sum();
+                }
+                Step::Trailer { group, generation } => {
+                    frame[len - TRAILER_LEN..len].copy_from_slice(&trailer(
+                        *group,
+                        *generation,
+                        signature,
+                    ));
                 }
                 Step::Sum {
                     fix,
@@ -579,6 +593,17 @@ impl Compiler<'_> {
                 }
                 self.write(Step::Signature { at: to });
             }
+            Instruction::Trailer { group, generation } => {
+                if self.shortest < TRAILER_LEN {
+                    return wrong(
+                        "the frame is shorter than the 16 bytes that are written at its end",
+                    );
+                }
+                self.write(Step::Trailer {
+                    group: *group,
+                    generation: *generation,
+                });
+            }
             Instruction::FixIpv4 { offset } => {
                 let ip = self.room(at, *offset, 20)?;
                 if self.template[ip] >> 4 != 4 {
@@ -682,7 +707,13 @@ impl Compiler<'_> {
     fn sum(&self, fix: Fix) -> Option<Step> {
         let covered = fix.covered(self.template)?;
         let last_byte = covered.ranges[1].end.max(covered.ranges[0].end);
-        if last_byte > self.shortest {
+        // where a trailer comes to lie is known when the frame's length is
+        let is_trailer = |step: &Step| matches!(step, Step::Trailer { .. });
+        let trailer = match self.steps.iter().any(is_trailer) {
+            true => TRAILER_LEN,
+            false => 0,
+        };
+        if last_byte + trailer > self.shortest {
             return None;
         }
         let decisive = fix.decisive(self.template);
@@ -730,7 +761,7 @@ impl Step {
             Step::Put(field) => Some(field.at..field.at + field.width.bytes()),
             Step::Signature { at } => Some(*at..*at + signature::LEN),
             Step::Sum { fix, .. } | Step::Compute(fix) => Some(fix.field()),
-            Step::Trim { .. } => None,
+            Step::Trim { .. } | Step::Trailer { .. } => None,
         }
     }
 }

@@ -129,6 +129,35 @@ pub enum Instruction {
         /// Where.
         offset: u16,
     },
+    /// Writes TRex's latency header into the last [`TRAILER_LEN`] bytes of the frame, wherever it ends: see [`trailer`]. Its number
+    /// and time are those of the frame's [`Signature`](crate::Signature).
+    Trailer {
+        /// Of which group of frames.
+        group: u16,
+        /// How often this group was made anew.
+        generation: u8,
+    },
+}
+
+/// Length of TRex's latency header.
+pub const TRAILER_LEN: usize = 16;
+
+/// The first byte of TRex's latency header.
+pub const TRAILER_MAGIC: u8 = 0xab;
+
+/// The number of the first frame of a group.
+pub const TRAILER_FIRST: u32 = 0xffff_fffe;
+
+/// TRex's latency header of a frame, little endian: magic, generation, group, number, time of departure in nanoseconds.
+#[inline]
+pub fn trailer(group: u16, generation: u8, signature: &crate::Signature) -> [u8; TRAILER_LEN] {
+    let mut bytes = [0; TRAILER_LEN];
+    (bytes[0], bytes[1]) = (TRAILER_MAGIC, generation);
+    bytes[2..4].copy_from_slice(&group.to_le_bytes());
+    let number = TRAILER_FIRST.wrapping_add(signature.sequence as u32);
+    bytes[4..8].copy_from_slice(&number.to_le_bytes());
+    bytes[8..].copy_from_slice(&signature.timestamp_ns.to_le_bytes());
+    bytes
 }
 
 /// Why a program cannot run.

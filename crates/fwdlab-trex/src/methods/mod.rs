@@ -6,6 +6,7 @@ mod ports;
 mod server;
 mod statistics;
 mod streams;
+mod traffic;
 
 use serde_json::Value;
 
@@ -40,18 +41,26 @@ pub const METHODS: &[(&str, Method)] = &[
     ("get_tpg_status", server::tagged_groups),
     ("get_utilization", statistics::utilisation),
     ("get_version", server::version),
+    ("pause_streams", traffic::pause_streams),
+    ("pause_traffic", traffic::pause),
     ("ping", server::ping),
     ("publish_now", server::publish),
     ("release", ports::release),
     ("remove_all_streams", streams::remove_all),
     ("remove_rx_filters", ports::remove_filters),
     ("remove_stream", streams::remove),
+    ("resume_streams", traffic::resume_streams),
+    ("resume_traffic", traffic::resume),
     ("service", ports::service),
     ("set_l2", ports::set_destination),
     ("set_port_attr", ports::set_attributes),
     ("set_rx_feature", ports::set_feature),
     ("set_vlan", ports::set_vlan),
-    ("stop_traffic", streams::stop),
+    ("start_traffic", traffic::start),
+    ("stop_traffic", traffic::stop),
+    ("update_streams", traffic::update_streams),
+    ("update_traffic", traffic::update),
+    ("validate", traffic::validate),
 ];
 
 /// These need no handle.

@@ -38,7 +38,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
     let inactive = json!({"is_active": false});
     let (source, attributes) = (port.wire.mac(), port.attributes);
-    let destination = port.layers.destination;
+    let destination = port.layers.destination.or(port.wire.peer());
     let mut status = json!({
         "owner": port.owner.as_ref().map_or("", |owner| &owner.user),
         "state": port.state(),

@@ -1,5 +1,6 @@
 //! Calls about the server: versions, what it is, sessions and their events.
 
+use fwdlab_engine::groups::COUNTED;
 use serde_json::{Value, json};
 
 use super::ports::mac;
@@ -69,6 +70,11 @@ pub fn version(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn system(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    let groups = model
+        .ports
+        .iter_mut()
+        .map(|port| port.wire.groups().is_some());
+    let can_group: Vec<bool> = groups.collect();
     let ports: Vec<Value> = (model.ports.iter().enumerate())
         .map(|(at, port)| {
             let wire = &port.wire;
@@ -81,7 +87,10 @@ pub fn system(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
                 "numa": 0,
                 "hw_mac": mac(wire.mac()),
                 "stack": "legacy",
-                "rx": {"caps": [], "counters": 0},
+                "rx": {
+                    "caps": if can_group[at] { &["flow_stats", "latency", "rx_bytes"][..] } else { &[] },
+                    "counters": if can_group[at] { COUNTED } else { 0 },
+                },
                 "is_prom_supported": true,
                 "is_link_supported": false,
                 "is_fc_supported": false,

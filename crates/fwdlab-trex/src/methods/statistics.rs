@@ -2,11 +2,10 @@
 //!
 //! Counters are numbers without a fraction, rates are numbers with one, even when that is zero: programs of users rely on it.
 
-use std::time::Instant;
+use serde_json::{Value, json};
 
-use serde_json::{Map, Value, json};
-
-use crate::model::{Model, TrexPort};
+use crate::load::Load;
+use crate::model::Model;
 use crate::rates::{Rates, rx_bytes, tx_bytes};
 use crate::rpc::{Fault, Params};
 
@@ -20,19 +19,10 @@ const DETAILS: [&str; 6] = [
     "rx_missed_errors",
 ];
 
-fn read(port: &TrexPort) -> Result<fwdlab_lab::ports::counters::Counters, Fault> {
-    port.wire.counters().map_err(Fault::execute)
-}
-
-fn rates(port: &mut TrexPort) -> Result<Rates, Fault> {
-    let counters = read(port)?;
-    Ok(port.meter.rates(counters, Instant::now()))
-}
-
 pub fn port(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    model.count_sent();
     let port = model.port(params)?;
-    let counters = read(port)?;
-    let rates = port.meter.rates(counters, Instant::now());
+    let (counters, rates) = (port.counters()?, port.meter.rates());
     Ok(json!({
         "opackets": counters.tx_packets,
         "obytes": tx_bytes(&counters),
@@ -51,18 +41,22 @@ pub fn port(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     let mut sum = Rates::default();
     let (mut sent, mut received) = ((0u64, 0u64), (0u64, 0u64));
-    for port in &mut model.ports {
-        let rates = rates(port)?;
+    model.count_sent();
+    for port in &model.ports {
+        let rates = port.meter.rates();
         sum.tx_pps += rates.tx_pps;
         sum.tx_bps += rates.tx_bps;
         sum.rx_pps += rates.rx_pps;
         sum.rx_bps += rates.rx_bps;
-        let counters = read(port)?;
+        let counters = port.counters()?;
         sent.0 = sent.0.wrapping_add(counters.tx_packets);
         sent.1 = sent.1.wrapping_add(tx_bytes(&counters));
         received.0 = received.0.wrapping_add(counters.rx_packets);
         received.1 = received.1.wrapping_add(rx_bytes(&counters));
     }
+    let runs = model.ports.iter().flat_map(|port| port.profiles.values());
+    let runs = runs.filter_map(|profile| profile.run.as_ref());
+    let expected = runs.fold(Load::default(), |sum, run| sum.plus(run.load(), 1.0));
     let missing = sum.tx_bps - sum.rx_bps;
     let dropped = if missing > sum.tx_bps * 0.1 {
         missing
@@ -74,6 +68,8 @@ pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
         "m_rx_bps": sum.rx_bps, "m_rx_pps": sum.rx_pps,
         "m_rx_drop_bps": dropped,
         "m_platform_factor": 1.0,
+        "m_tx_expected_pps": expected.pps, "m_tx_expected_bps": expected.layer_2,
+        "m_total_queue_full": model.missed,
         "m_total_tx_pkts": sent.0, "m_total_tx_bytes": sent.1,
         "m_total_rx_pkts": received.0, "m_total_rx_bytes": received.1,
     });
@@ -86,8 +82,6 @@ pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
         "rx_core_pps",
         "tx_cps",
         "tx_expected_cps",
-        "tx_expected_pps",
-        "tx_expected_bps",
         "active_flows",
         "open_flows",
         "socket_util",
@@ -96,7 +90,6 @@ pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     }
     for count in [
         "total_alloc_error",
-        "total_queue_full",
         "total_queue_drop",
         "total_clients",
         "total_servers",
@@ -121,7 +114,7 @@ pub fn detail_names(model: &mut Model, params: &Params<'_>) -> Result<Value, Fau
 
 pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
-    let counters = read(port)?;
+    let counters = port.counters()?;
     let values: [u64; DETAILS.len()] = [
         counters.tx_packets,
         tx_bytes(&counters),
@@ -133,15 +126,21 @@ pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fa
     Ok(json!({"xstats_values": values}))
 }
 
-/// No stream has counters of its own yet.
-pub fn active_groups(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
-    Ok(json!({"ids": {"flow_stats": [], "latency": []}}))
+pub fn active_groups(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+    Ok(model.groups.active())
 }
 
-pub fn groups(_: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    params.get("pgids")?;
-    let none = Map::new();
-    Ok(json!({"flow_stats": none, "latency": none, "ver_id": none}))
+pub fn groups(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let wrong = || Fault::params("field 'pgids' must be an array of numbers of groups");
+    let ids = params.get("pgids")?.as_array().ok_or_else(wrong)?;
+    let number = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok());
+    let ids: Vec<u32> = ids
+        .iter()
+        .map(number)
+        .collect::<Option<_>>()
+        .ok_or_else(wrong)?;
+    model.count_sent();
+    model.groups.statistics(&mut model.ports, &ids)
 }
 
 pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {

@@ -3,11 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::limits;
-use crate::model::{ALL, Model, PROFILE, Profile, TrexPort};
+use crate::model::{ALL, Loaded, Model, PROFILE, Profile, TrexPort};
 use crate::rpc::{Fault, Params};
+use crate::stream::Stream;
 
 /// The profile that a call is about.
-fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
+pub fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
     match params.some("profile_id") {
         Some(_) => params.text("profile_id"),
         None => Ok(PROFILE),
@@ -15,7 +16,7 @@ fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
 }
 
 /// The profile that a call is about, which is one alone.
-fn one_profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
+pub fn one_profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
     match profile(params)? {
         ALL => Err(Fault::params("field 'profile_id' must name one profile")),
         name => Ok(name),
@@ -31,6 +32,8 @@ pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     }
     let bytes = stream.to_string().len();
     let port = model.owned(params)?;
+    still(port, name)?;
+    let understood = Stream::parse(stream)?;
     let all = || port.profiles.values();
     let streams: usize = all().map(|profile| profile.streams.len()).sum();
     let size: usize = all().map(|profile| profile.bytes).sum();
@@ -47,13 +50,23 @@ pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             limits::PROFILES
         )));
     }
-    let profile = port.profiles.entry(name.to_owned()).or_default();
-    if profile.streams.contains_key(&id) {
+    let is_there = |profile: &Profile| profile.streams.contains_key(&id);
+    if port.profiles.get(name).is_some_and(is_there) {
         return Err(Fault::execute(format!(
             "stream {id} is there already; remove it first"
         )));
     }
-    profile.streams.insert(id, stream.clone());
+    if let Some(group) = understood.group {
+        let member = (model.number(params)?, name.to_owned(), id);
+        model.groups.join(&mut model.ports, group, member)?;
+    }
+    let port = model.port(params)?;
+    let profile = port.profiles.entry(name.to_owned()).or_default();
+    let loaded = Loaded {
+        said: stream.clone(),
+        stream: understood,
+    };
+    profile.streams.insert(id, loaded);
     profile.bytes += bytes;
     Ok(json!({}))
 }
@@ -62,39 +75,59 @@ pub fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let name = one_profile(params)?;
     let id = params.number32("stream_id")?;
     let port = model.owned(params)?;
+    still(port, name)?;
     let removed = port.profiles.get_mut(name).and_then(|profile| {
-        let stream = profile.streams.remove(&id)?;
-        profile.bytes -= stream.to_string().len();
-        Some(stream)
+        let loaded = profile.streams.remove(&id)?;
+        profile.bytes -= loaded.said.to_string().len();
+        Some(loaded)
     });
-    if removed.is_none() {
+    let Some(removed) = removed else {
         return Err(Fault::execute(format!("there is no stream {id}")));
-    }
+    };
     forget_empty(port);
+    let at = model.number(params)?;
+    if let Some(group) = removed.stream.group {
+        let member = (at, name.to_owned(), id);
+        model.groups.leave(&mut model.ports, group.id, &member);
+    }
     Ok(json!({}))
 }
 
 pub fn remove_all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let name = profile(params)?;
     let port = model.owned(params)?;
-    for (known, profile) in &mut port.profiles {
-        if name == ALL || name == known {
-            *profile = Profile::default();
+    let meant = |known: &String| name == ALL || name == known;
+    let names: Vec<String> = port.profiles.keys().filter(|n| meant(n)).cloned().collect();
+    for name in &names {
+        still(port, name)?;
+    }
+    let at = model.number(params)?;
+    for name in names {
+        let profile = model.ports[at].profiles.get_mut(&name).map(std::mem::take);
+        for (id, loaded) in profile.unwrap_or_default().streams {
+            if let Some(group) = loaded.stream.group {
+                let member = (at, name.clone(), id);
+                model.groups.leave(&mut model.ports, group.id, &member);
+            }
         }
     }
-    forget_empty(port);
+    forget_empty(&mut model.ports[at]);
     Ok(json!({}))
+}
+
+/// Streams of a profile that sends stay as they are.
+fn still(port: &TrexPort, name: &str) -> Result<(), Fault> {
+    match port.profiles.get(name).and_then(|p| p.run.as_ref()) {
+        None => Ok(()),
+        Some(_) => Err(Fault::execute(format!(
+            "profile '{name}' sends; stop it before its streams are changed"
+        ))),
+    }
 }
 
 /// A profile without streams is none, except the one that is always there.
 fn forget_empty(port: &mut TrexPort) {
     (port.profiles).retain(|name, profile| name == PROFILE || !profile.streams.is_empty());
-}
-
-/// Nothing sends yet: there is nothing to stop.
-pub fn stop(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    model.owned(params)?;
-    Ok(json!({}))
 }
 
 pub fn all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -103,7 +136,7 @@ pub fn all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let of = |profile: &Profile| -> Map<String, Value> {
         let streams = profile.streams.iter();
         streams
-            .map(|(id, stream)| (id.to_string(), stream.clone()))
+            .map(|(id, loaded)| (id.to_string(), loaded.said.clone()))
             .collect()
     };
     if name == ALL {
@@ -145,7 +178,7 @@ pub fn one(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         .get(name)
         .and_then(|profile| profile.streams.get(&id))
         .ok_or_else(|| Fault::execute(format!("there is no stream {id}")))?;
-    let mut stream = stream.clone();
+    let mut stream = stream.said.clone();
     if let (false, Some(fields)) = (with_frame, stream.as_object_mut()) {
         fields.remove("packet");
     }

@@ -51,6 +51,7 @@ mod test_bed;
 mod throughput;
 mod top;
 mod traffic;
+mod trex_profile;
 mod trial;
 
 use std::ffi::OsString;

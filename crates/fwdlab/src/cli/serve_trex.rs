@@ -7,9 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use fwdlab_lab::bed::Bed;
+use fwdlab_lab::bed::networks::End;
+use fwdlab_lab::dut::Route;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_model::link::LinkSpeed;
+use fwdlab_model::profile::Mac;
 use fwdlab_trex::{Config, Server};
 
 use super::Global;
@@ -34,6 +37,10 @@ pub struct Trex {
     /// Where clients subscribe to wake-ups [default: port 4500 beside --listen]
     #[arg(long, value_name = "ADDR", requires = "trex", help_heading = HEADING)]
     publisher: Option<SocketAddr>,
+    /// Where frames of each port go, unless a client says: addresses of the next hops, in the order of the ports [default: of ports 0
+    /// and 1, 2 and 3 ... each other's]
+    #[arg(long, value_name = "MAC", value_delimiter = ',', requires = "ports", help_heading = HEADING)]
+    dst_mac: Vec<Mac>,
     /// Speed that the ports are said to have, such as 1G [default: their own, 10G without one]
     #[arg(long, value_name = "SPEED", requires = "trex", help_heading = HEADING)]
     link: Option<LinkSpeed>,
@@ -53,9 +60,15 @@ impl Trex {
         let beside = SocketAddr::new(rpc.ip(), PUBLISHER);
         let signals = Signals::catch()?;
         // the bed is taken down when it is dropped, after the server
-        let bed = match self.ports.is_empty() {
-            true => Some(Bed::up_both_ways(&Placement::choose(&[])?)?),
-            false => None,
+        let (bed, cpus) = match self.ports.is_empty() {
+            true => {
+                let placement = Placement::choose(&[])?;
+                let bed = Bed::up_both_ways(&placement)?;
+                // what TRex's own profiles send goes through it, too
+                bed.dut(0).route(&of_trexs_profiles())?;
+                (Some(bed), placement.generator_cpus)
+            }
+            false => (None, Vec::new()),
         };
         let ports = match &bed {
             Some(bed) => {
@@ -68,23 +81,35 @@ impl Trex {
                 self.ports.iter().map(take).collect::<Result<_, _>>()?
             }
         };
+        let peers = self.peers(bed.as_ref(), &ports)?;
         let names: Vec<String> = ports.iter().map(|p| p.spec.interface.clone()).collect();
         let server = Server::bind(Config {
             rpc,
             publisher: self.publisher.unwrap_or(beside),
             ports,
             link_bps: self.link.map(|link| link.bps()),
+            peers: peers.clone(),
+            cpus,
         })
         .map_err(|error| Usage(error.to_string()))?;
+        for note in &server.notes {
+            output::note(note);
+        }
         let (rpc, publisher) = server.addresses()?;
         match global.json || global.json_stream {
             true => output::json(&serde_json::json!({
                 "rpc": rpc.to_string(), "publisher": publisher.to_string(), "ports": names,
             }))?,
-            false => output::result(&format!(
-                "RPC        {rpc}\npublisher  {publisher}\nports      {}",
-                names.join(", ")
-            )),
+            false => {
+                let ways = names.iter().zip(&peers).enumerate();
+                let ways = ways.map(|(at, (name, peer))| match peer {
+                    Some(peer) => format!("port {at}     {name}, frames to {}\n", text(*peer)),
+                    None => format!("port {at}     {name}\n"),
+                });
+                let ways: String = ways.collect();
+                let ways = ways.trim_end();
+                output::result(&format!("RPC        {rpc}\npublisher  {publisher}\n{ways}"));
+            }
         }
         if !rpc.ip().is_loopback() || !publisher.ip().is_loopback() {
             output::note(
@@ -94,4 +119,38 @@ impl Trex {
         server.run(&|| signals.is_stopped());
         Ok(signals.code(true))
     }
+
+    /// Where frames of each port go.
+    fn peers(&self, bed: Option<&Bed>, ports: &[Port]) -> Result<Vec<Option<[u8; 6]>>, Usage> {
+        if let Some(bed) = bed {
+            let networks = bed.networks();
+            let sides = [networks.forward(), networks.reverse()];
+            return Ok(sides.map(|side| Some(side.destination_mac)).into());
+        }
+        if !self.dst_mac.is_empty() && self.dst_mac.len() != ports.len() {
+            return Err(Usage(format!(
+                "--dst-mac has {} addresses, and there are {} ports",
+                self.dst_mac.len(),
+                ports.len()
+            )));
+        }
+        let beside = |at: usize| ports.get(at ^ 1).and_then(|port| port.facts.mac);
+        let said = |at: usize| self.dst_mac.get(at).map(|mac| mac.0);
+        Ok((0..ports.len())
+            .map(|at| said(at).or_else(|| beside(at)))
+            .collect())
+    }
+}
+
+/// The networks of TRex's stock profiles: clients behind port 0, servers behind port 1.
+fn of_trexs_profiles() -> [Route; 2] {
+    let route = |first: u8, out| Route {
+        network: (Ipv4Addr::new(first, 0, 0, 0).into(), 8),
+        out,
+    };
+    [route(16, End::Input), route(48, End::Output)]
+}
+
+fn text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -10,6 +10,7 @@ use fwdlab_lab::run::traffic::{ProfileFrames, Traffic};
 use fwdlab_model::link::Line;
 use fwdlab_model::variant::{Destinations, Modifier, Modifiers, Variant};
 
+use super::trex_profile::TrexProfile;
 use crate::exit_code::Usage;
 use crate::profiles;
 
@@ -19,8 +20,10 @@ pub struct TrafficOptions {
     /// Offer the frames of a traffic profile (name or file) instead of one size; the load is the sum of all its streams
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["flows", "ipv6"])]
     profile: Option<String>,
+    #[command(flatten)]
+    trex: TrexProfile,
     /// Destinations: one address pair, random over 256 networks, or a series with each (RFC 2544 §12) [default: --flows]
-    #[arg(long, value_name = "WHICH", value_parser = ["single", "random", "both"], conflicts_with_all = ["flows", "profile"])]
+    #[arg(long, value_name = "WHICH", value_parser = ["single", "random", "both"], conflicts_with_all = ["flows", "profile", "trex_profile"])]
     destinations: Option<String>,
     /// Offer the load in both directions at once, and judge each direction separately (RFC 2544 §14); loads are per direction
     #[arg(long)]
@@ -34,7 +37,7 @@ pub struct TrafficOptions {
 impl TrafficOptions {
     /// Is a profile offered?
     pub fn has_profile(&self) -> bool {
-        self.profile.is_some()
+        self.profile.is_some() || self.trex.is_some()
     }
 
     /// Is the same load offered both ways?
@@ -50,7 +53,13 @@ impl TrafficOptions {
     /// The series, each with its frames compiled: whatever is wrong with them is told here.
     pub fn traffic(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
         let profile = match &self.profile {
-            None => None,
+            None => {
+                let link = line.map(|line| line.speed);
+                let frames = self
+                    .trex
+                    .frames(self.both_directions, link, &Networks::EMBEDDED)?;
+                frames.map(Arc::new)
+            }
             Some(name) => {
                 let loaded = profiles::load(name)?;
                 let read = |name: &str| loaded.open_capture(name);

@@ -209,6 +209,7 @@ mod in_guests {
             // at the pace of an emulator
             prove: None,
             way_back: None,
+            traffic: Vec::new(),
         };
         let (mut rig, _) = remote::open(&far, &paths, &networks.forward(), &choice).unwrap();
         let rig = rig.as_mut();

@@ -130,6 +130,7 @@ impl Guest {
             cpus: Vec::new(),
             prove: None,
             way_back: None,
+            traffic: Vec::new(),
         };
         let addresses = Networks::EMBEDDED.forward();
         let host = self.machine.host();

@@ -459,6 +459,7 @@ fn timing(
         waits: profile.waits(stream),
         next,
         runs: text.runs,
+        held: false,
     })
 }
 

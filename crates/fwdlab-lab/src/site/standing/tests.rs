@@ -112,6 +112,7 @@ fn forwards(site: &Site, rack: &Rack) {
         cpus: Vec::new(),
         prove: None,
         way_back: None,
+        traffic: Vec::new(),
     };
     let (mut rig, _) = site.open(&bed, &choice).unwrap();
     for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
@@ -347,6 +348,7 @@ fn by_packets() -> Choice {
         cpus: Vec::new(),
         prove: None,
         way_back: None,
+        traffic: Vec::new(),
     }
 }
 
@@ -419,6 +421,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     let bed = site.build(&both).unwrap();
     let choice = Choice {
         way_back: Some(bed.networks().reverse()),
+        traffic: Vec::new(),
         ..by_packets()
     };
     let (mut rig, _) = site.open(&bed, &choice).unwrap();

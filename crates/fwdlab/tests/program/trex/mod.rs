@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, Started, root, skipped};
-use crate::wire::Wire;
+use crate::support::{Lab, Started, list, root, skipped};
+use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// A Python that has the client.
 fn python() -> Option<&'static str> {
@@ -24,10 +24,12 @@ fn python() -> Option<&'static str> {
     [venv, "python3"].into_iter().find(has_client)
 }
 
-/// A server of the ports of a wire, and where it listens.
-fn serve(lab: &Lab, wire: &Wire) -> (Started, [String; 2]) {
-    let words = "serve --trex --json --ports pa,pb --listen 127.0.0.1:0 --publisher 127.0.0.1:0";
-    let mut server = lab.start(&wire.arguments(words));
+/// A server with these options, and where it listens.
+fn serve(lab: &Lab, options: &[&str]) -> (Started, [String; 2]) {
+    let mut words = vec!["serve", "--trex", "--json"];
+    words.extend(["--listen", "127.0.0.1:0", "--publisher", "127.0.0.1:0"]);
+    words.extend(options);
+    let mut server = lab.start(&words);
     let mut ports = [String::new(), String::new()];
     server.wait_until("addresses", |this| {
         let Ok(said) = serde_json::from_str::<Value>(&this.out()) else {
@@ -72,7 +74,7 @@ fn trexs_client_connects_takes_ports_and_lets_go() {
     };
     let lab = Lab::new();
     let wire = Wire::new();
-    let (server, ports) = serve(&lab, &wire);
+    let (server, ports) = serve(&lab, &wire.arguments("--ports pa,pb"));
     // longer than between two PINGs of libzmq
     let found = found(python, "connects.py", &[&ports[0], &ports[1], "6"]);
     println!("{found}");
@@ -98,4 +100,179 @@ fn trexs_client_connects_takes_ports_and_lets_go() {
     );
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// Every instruction of TRex's field engine, its marks of groups, its chains and its addresses: frames as they leave the port, against
+/// what its documentation says, which the Python file works out by itself.
+#[test]
+fn frames_are_those_of_trexs_documentation() {
+    let name = "frames_are_those_of_trexs_documentation";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let file = lab.path().join("sent.pcap");
+    let file = file.to_str().unwrap();
+    let mut capture = wire.start(&lab, &format!("capture --port pb --for 60s -o {file}"));
+    capture.wait_until("that it captures", |this| {
+        this.err().contains("capture   pb")
+    });
+    let options = format!("--ports pa --dst-mac {MAC_B}");
+    let (server, ports) = serve(&lab, &wire.arguments(&options));
+    let found = found(python, "sends.py", &[&ports[0], &ports[1], file]);
+    println!("{found}");
+    assert_eq!(found["wrong"], json!([]), "{found}");
+    assert_eq!(found["cases"], json!(13));
+    assert_eq!(found["groups"], json!([10, 10]));
+    assert_eq!(found["addresses"], json!([[MAC_B, MAC_A], [MAC_B, MAC_A]]));
+    assert_eq!(found["chain"], json!([0, 1, 1, 2, 2, 2, 0, 1, 1, 2, 2, 2]));
+    let times = |key: &str| -> Vec<i64> {
+        let list = found[key].as_array().unwrap().iter();
+        list.map(|at| at.as_i64().unwrap()).collect()
+    };
+    let near = |is: Vec<i64>, wanted: &[i64]| {
+        assert_eq!(is.len(), wanted.len(), "{is:?}");
+        for (is, wanted) in is.iter().zip(wanted) {
+            // a busy host lets frames leave late, never early
+            assert!(
+                (-2_000..60_000).contains(&(is - wanted)),
+                "{is} us, not {wanted}"
+            );
+        }
+    };
+    let tenths = [0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 6].map(|tenth| tenth * 100_000);
+    near(times("chain us"), &tenths);
+    near(
+        times("burst us"),
+        &[0, 10, 20, 70, 80, 90].map(|ms| ms * 1000),
+    );
+    let refused = found["refused"]["pause"].to_string();
+    assert!(refused.contains("only continuous streams"), "{refused}");
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    capture.signal(Signal::INT);
+    capture.wait(Duration::from_secs(30));
+    assert_eq!(wire.attached(), "");
+}
+
+/// Through a DUT, both ways: every frame is counted where it should be, and the load is what was asked for.
+#[test]
+fn traffic_goes_through_a_dut_and_is_steered() {
+    let name = "traffic_goes_through_a_dut_and_is_steered";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let found = found(python, "forwards.py", &[&ports[0], &ports[1]]);
+    println!("{found}");
+    for (what, wanted) in [
+        ("active", json!([0, 1])),
+        ("over", json!(true)),
+        ("packets", json!([2900, 1000, 1000, 2900])),
+        (
+            "bytes",
+            json!([
+                2000 * 64 + 600 * 204 + 300 * 1004,
+                64_000,
+                64_000,
+                2000 * 64 + 600 * 204 + 300 * 1004
+            ]),
+        ),
+        ("group 7", json!([2000, 1000, 1000, 2000])),
+        ("group 7 bytes", json!([128_000, 64_000, 64_000, 128_000])),
+        ("group 8", json!([600, 0, 0, 600])),
+        (
+            "errors",
+            json!({"dropped": 0, "out_of_order": 0, "dup": 0, "seq_too_high": 0, "seq_too_low": 0}),
+        ),
+        ("times", json!(600)),
+        ("order", json!(true)),
+        ("hdrh", json!("HIST")),
+        ("twice", json!([2000, 600, 0])),
+        ("paused", json!([0, 0])),
+        ("after", json!([0, 0])),
+        ("paused state", json!("PAUSE")),
+        ("watching saw", json!("IDLE")),
+    ] {
+        assert_eq!(found[what], wanted, "{what} in {found}");
+    }
+    let too_much = found["too much"].as_str().unwrap();
+    assert!(too_much.contains("Gbit/s on layer 1"), "{too_much}");
+    // the load is made up for on a busy host, so it holds to some percent; what was held for a while is not
+    for (what, [plain, timed]) in [
+        ("2100pps", [2000.0, 100.0]),
+        ("times 4", [4000.0, 100.0]),
+        ("half", [2000.0, 100.0]),
+        ("resumed", [2000.0, 100.0]),
+        ("one held", [0.0, 100.0]),
+        ("not held", [2000.0, 100.0]),
+    ] {
+        for (at, wanted) in [plain, timed].into_iter().enumerate() {
+            let is = found[what][at].as_f64().unwrap();
+            assert!(
+                (is - wanted).abs() <= wanted * 0.3,
+                "{what}: {is}, not {wanted}: {found}"
+            );
+        }
+    }
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}
+
+/// A profile of TRex's, through the user's TRex library, measured like any other; and why not.
+#[test]
+fn a_profile_of_trexs_is_measured() {
+    let name = "a_profile_of_trexs_is_measured";
+    let lab = Lab::new();
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
+    let trial = |more: &[&str]| {
+        let mut words = vec!["trial", "--for", "300ms", "--load", "10kpps"];
+        words.extend(["--trex-profile", profile]);
+        words.extend(more);
+        lab.run(&words)
+    };
+    trial(&["--trex-python", "/nonexistent/python"])
+        .code(2)
+        .says(&[
+            "cannot run /nonexistent/python",
+            "--trex-python names another",
+        ]);
+    trial(&["--tunable", "size"])
+        .code(2)
+        .says(&["NAME=VALUE is wanted"]);
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    trial(&["--trex-python", python, "-t", "sise=64"])
+        .code(2)
+        .says(&["does not take these tunables: sise"]);
+    if !root(name) {
+        return;
+    }
+    let ended = trial(&[
+        "--trex-python",
+        python,
+        "-t",
+        "scale=100",
+        "--both-directions",
+        "--json",
+    ]);
+    // what starts later than the rest is beyond the fastest engine, which is left out before anything is measured
+    ended.measured().says(&["not possible here: xdp-live"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let trial = &list(&document["trials"])[0];
+    assert_eq!(trial["variant"]["profile"], "mix", "{trial}");
+    let kept = lab.only_run().join("inputs/profile.json");
+    let text = std::fs::read_to_string(kept).unwrap();
+    let streams: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(streams[0]["1"]["mode"]["rate"]["value"], json!(2800));
+    assert_eq!(streams[1]["3"]["isg"], json!(200.0));
 }

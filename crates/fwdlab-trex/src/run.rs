@@ -1,0 +1,263 @@
+//! A profile that sends: started, steered, paused and ended. What clients may ask of it when is in `methods/traffic.rs`. Start with
+//! [`Run::start`].
+
+use std::time::Duration;
+
+use fwdlab_engine::traffic::player::own_load_pps;
+use fwdlab_engine::{EngineError, Frames, HoldUps, LoadPlan, Schedule, SendCounts};
+use fwdlab_lab::session::FOR_EVER;
+
+use crate::load::Load;
+use crate::rpc::Fault;
+use crate::stream::Mode;
+use crate::traffic::{Place, Plan, Setting};
+use crate::wire::{Sending, Wire};
+
+/// A profile that sends or is paused.
+pub struct Run {
+    pub plan: Plan,
+    /// The multiplier in force.
+    pub factor: f64,
+    /// Of each stream, where it has one of its own; 0: it is held.
+    own: Vec<Option<f64>>,
+    setting: Setting,
+    name: String,
+    /// Where the groups of its streams are counted.
+    places: Vec<Option<Place>>,
+    at_most: Option<Duration>,
+    /// None while it is paused with an engine that cannot hold.
+    sender: Option<Box<dyn Sending>>,
+    /// Frames of each stream that were told already.
+    told: Vec<u64>,
+    /// Those of senders before this one that were not told.
+    untold: Vec<u64>,
+    /// Frames that were due and did not leave: told, and of senders before this one.
+    missed: (u64, u64),
+    pub is_paused: bool,
+}
+
+/// How a run begins.
+pub struct Begin {
+    pub factor: f64,
+    pub at_most: Option<Duration>,
+    /// A time of CLOCK_MONOTONIC.
+    pub at_ns: Option<u64>,
+}
+
+impl Run {
+    /// Sends.
+    pub fn start(
+        wire: &dyn Wire,
+        name: &str,
+        plan: Plan,
+        setting: Setting,
+        places: Vec<Option<Place>>,
+        begin: Begin,
+    ) -> Result<Run, Fault> {
+        let own = (plan.streams.iter())
+            .map(|stream| stream.start_paused.then_some(0.0))
+            .collect();
+        let streams = plan.streams.len();
+        let mut run = Run {
+            plan,
+            factor: begin.factor,
+            own,
+            setting,
+            name: name.into(),
+            places,
+            at_most: begin.at_most,
+            sender: None,
+            told: vec![0; streams],
+            untold: vec![0; streams],
+            missed: (0, 0),
+            is_paused: false,
+        };
+        run.send(wire, begin.at_ns)?;
+        Ok(run)
+    }
+
+    fn send(&mut self, wire: &dyn Wire, at_ns: Option<u64>) -> Result<(), Fault> {
+        let frames = self
+            .plan
+            .frames(&self.name, self.factor, &self.setting, |at| self.places[at]);
+        let Frames::Traffic(traffic) = &frames else {
+            return Ok(());
+        };
+        let schedule = Schedule {
+            load: LoadPlan::Constant(own_load_pps(&traffic.traffic)),
+            frames: None,
+            at_most: self.at_most.unwrap_or(FOR_EVER),
+            hold_ups: HoldUps::MakeUp { most_pps: None },
+            path: 0,
+        };
+        let sender = wire.send(frames, schedule, at_ns);
+        self.sender = Some(sender.map_err(|error| Fault::execute(error.to_string()))?);
+        self.told.fill(0);
+        Ok(())
+    }
+
+    /// Is everything sent?
+    pub fn is_done(&mut self) -> Result<bool, EngineError> {
+        match &mut self.sender {
+            Some(sender) => sender.is_done(),
+            None => Ok(false),
+        }
+    }
+
+    /// Has it no end, so that it can be paused?
+    pub fn is_endless(&self) -> bool {
+        let endless = |stream: &crate::stream::Stream| stream.mode == Mode::Continuous;
+        self.at_most.is_none() && self.plan.streams.iter().all(endless)
+    }
+
+    /// The rate of each stream that is in force while it is not paused.
+    fn rates(&self) -> Vec<f64> {
+        let rates = self.plan.rates(self.factor);
+        let own = self.own.iter().zip(&self.plan.pps);
+        let rate =
+            |(rate, (own, pps)): (f64, (&Option<f64>, &f64))| own.map_or(rate, |own| own * pps);
+        rates.into_iter().zip(own).map(rate).collect()
+    }
+
+    /// Another multiplier.
+    pub fn set_factor(&mut self, wire: &dyn Wire, factor: f64) -> Result<(), Fault> {
+        let before = std::mem::replace(&mut self.factor, factor);
+        if self.is_paused {
+            return Ok(());
+        }
+        let rates = self.rates();
+        // the engine that cannot steer streams one by one can scale them
+        let scales = self.own.iter().all(Option::is_none) && self.plan.base.fixed.pps == 0.0;
+        let frames = self
+            .plan
+            .frames(&self.name, factor, &self.setting, |_| None);
+        let Some(sender) = &mut self.sender else {
+            return self.send(wire, None);
+        };
+        let done = match (sender.set_rates(&rates), &frames) {
+            (Err(EngineError::Unsupported { .. }), Frames::Traffic(traffic)) if scales => {
+                sender.set_load(own_load_pps(&traffic.traffic))
+            }
+            (done, _) => done,
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(EngineError::Unsupported { .. }) => self.again(wire),
+            Err(error) => {
+                self.factor = before;
+                Err(Fault::execute(error.to_string()))
+            }
+        }
+    }
+
+    /// Multipliers of their own for some streams; `None`: that of all again.
+    pub fn set_own(
+        &mut self,
+        wire: &dyn Wire,
+        streams: &[usize],
+        own: Option<f64>,
+    ) -> Result<(), Fault> {
+        for &stream in streams {
+            self.own[stream] = own;
+        }
+        match self.is_paused {
+            true => Ok(()),
+            false => self.steer(wire),
+        }
+    }
+
+    fn steer(&mut self, wire: &dyn Wire) -> Result<(), Fault> {
+        let rates = self.rates();
+        let Some(sender) = &mut self.sender else {
+            return self.send(wire, None);
+        };
+        match sender.set_rates(&rates) {
+            Ok(()) => Ok(()),
+            Err(EngineError::Unsupported { .. }) => self.again(wire),
+            Err(error) => Err(Fault::execute(error.to_string())),
+        }
+    }
+
+    /// Ends the sender and begins anew at the rates that are in force: for engines that cannot be steered.
+    fn again(&mut self, wire: &dyn Wire) -> Result<(), Fault> {
+        self.end()?;
+        self.send(wire, None)?;
+        if self.own.iter().any(Option::is_some) {
+            let rates = self.rates();
+            if let Some(sender) = &mut self.sender {
+                (sender.set_rates(&rates)).map_err(|error| Fault::execute(error.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds all streams.
+    pub fn pause(&mut self) -> Result<(), Fault> {
+        if self.is_paused {
+            return Ok(());
+        }
+        self.is_paused = true;
+        let none = vec![0.0; self.plan.streams.len()];
+        let held = self.sender.as_mut().map(|sender| sender.set_rates(&none));
+        match held {
+            Some(Err(EngineError::Unsupported { .. })) => self.end(),
+            Some(Err(error)) => Err(Fault::execute(error.to_string())),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
+    /// Lets them go on.
+    pub fn resume(&mut self, wire: &dyn Wire) -> Result<(), Fault> {
+        self.is_paused = false;
+        self.steer(wire)
+    }
+
+    /// Ends the sender; its counts are kept.
+    fn end(&mut self) -> Result<(), Fault> {
+        let Some(mut sender) = self.sender.take() else {
+            return Ok(());
+        };
+        let counts = sender.stop();
+        let counts = counts.map_err(|error| Fault::execute(error.to_string()))?;
+        for (at, frames) in counts.streams.iter().enumerate() {
+            self.untold[at] += frames - self.told[at];
+        }
+        self.told.fill(0);
+        self.missed.1 += counts.not_sent;
+        Ok(())
+    }
+
+    /// Frames that were due and did not leave since this was last asked.
+    pub fn missed(&mut self) -> u64 {
+        let counts = self.sender.as_mut().and_then(|sender| sender.counts().ok());
+        let all = self.missed.1 + counts.map_or(0, |counts| counts.not_sent);
+        let before = std::mem::replace(&mut self.missed.0, all);
+        all.saturating_sub(before)
+    }
+
+    /// Frames and bits per second that are wanted now.
+    pub fn load(&self) -> Load {
+        match self.is_paused {
+            true => Load::default(),
+            false => self.plan.base.times(self.factor),
+        }
+    }
+
+    /// Ends it for good.
+    pub fn stop(&mut self) -> Result<(), Fault> {
+        self.end()
+    }
+
+    /// Frames of each stream that were sent since this was last asked.
+    pub fn news(&mut self) -> Vec<u64> {
+        let mut news = std::mem::replace(&mut self.untold, vec![0; self.plan.streams.len()]);
+        let counts = self.sender.as_mut().map(|sender| sender.counts());
+        if let Some(Ok(SendCounts { streams, .. })) = counts {
+            for (at, frames) in streams.into_iter().enumerate() {
+                news[at] += frames.saturating_sub(self.told[at]);
+                self.told[at] = self.told[at].max(frames);
+            }
+        }
+        news
+    }
+}

@@ -1,0 +1,162 @@
+//! How frames of a group are marked: a bit of the traffic class, and a number in the identification of IPv4 or the flow label of IPv6.
+//! Start with [`put`].
+
+use fwdlab_engine::groups::{self, FIRST_MARK};
+use fwdlab_packet::checksum::update;
+
+/// Ethernet, and a tag.
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+const UDP: u8 = 17;
+const TCP: u8 = 6;
+
+/// Where the IP header of a frame begins, and its version; behind two tags at the most.
+fn ip(frame: &[u8]) -> Option<(usize, u8)> {
+    let mut at = ETHERNET;
+    loop {
+        let ethertype = u16::from_be_bytes([*frame.get(at - 2)?, *frame.get(at - 1)?]);
+        match ethertype {
+            0x0800 if frame.len() >= at + 20 => return Some((at, 4)),
+            0x86dd if frame.len() >= at + 40 => return Some((at, 6)),
+            0x8100 | 0x88a8 | 0x9100 if at < ETHERNET + 2 * TAG => at += TAG,
+            _ => return None,
+        }
+    }
+}
+
+/// Can frames like this be told by their header?
+pub fn can_count(frame: &[u8]) -> bool {
+    ip(frame).is_some()
+}
+
+/// Bytes without FCS that a frame like this needs so that 16 of them are payload.
+pub fn smallest_timed(frame: &[u8]) -> usize {
+    headers(frame) + fwdlab_packet::modifier::TRAILER_LEN
+}
+
+/// Is it UDP over IPv4 without options, or over IPv6 without extensions?
+pub fn is_plain_udp(frame: &[u8]) -> bool {
+    ip(frame).is_some_and(|(at, version)| match version {
+        4 => frame[at] == 0x45 && frame[at + 9] == UDP,
+        _ => frame[at + 6] == UDP,
+    })
+}
+
+/// Bytes before the IP header, bytes of it, and what it carries, where that has a checksum: TCP, or UDP that has one.
+pub fn summed(frame: &[u8]) -> Option<(usize, usize, u8)> {
+    let (at, version) = ip(frame)?;
+    let (length, protocol) = match version {
+        4 => (usize::from(frame[at] & 15) * 4, frame[at + 9]),
+        _ => (40, frame[at + 6]),
+    };
+    let has_sum = match protocol {
+        TCP => frame.len() >= at + length + 20,
+        UDP => frame.get(at + length + 6..at + length + 8)? != [0, 0],
+        _ => false,
+    };
+    has_sum.then_some((at, length, protocol))
+}
+
+/// Where the headers of a frame end, up to UDP or TCP.
+pub fn headers(frame: &[u8]) -> usize {
+    match ip(frame) {
+        None => ETHERNET,
+        Some((at, version)) => {
+            let (ends, protocol) = match version {
+                4 => (at + usize::from(frame[at] & 15) * 4, frame[at + 9]),
+                _ => (at + 40, frame[at + 6]),
+            };
+            ends + match protocol {
+                UDP => 8,
+                TCP => frame.get(ends + 12).map_or(20, |b| usize::from(b >> 4) * 4),
+                _ => 0,
+            }
+        }
+    }
+}
+
+/// Marks a frame as one of the group with this mark.
+pub fn put(frame: &mut [u8], mark: u16) {
+    let Some((at, version)) = ip(frame) else {
+        return;
+    };
+    match version {
+        4 => {
+            change(frame, at, at, |[version, class]| [version, class | 1]);
+            change(frame, at, at + 4, |_| mark.to_be_bytes());
+        }
+        _ => {
+            frame[at + 1] = frame[at + 1] & 0xf0 | 0x10;
+            frame[at + 2..at + 4].copy_from_slice(&mark.to_be_bytes());
+        }
+    }
+}
+
+/// A frame that belongs to no group must not look as if it did.
+pub fn keep_out(frame: &mut [u8]) {
+    if let Some((at, 4)) = ip(frame) {
+        change(frame, at, at + 4, |bytes| {
+            let id = u16::from_be_bytes(bytes);
+            let below = if id >= FIRST_MARK {
+                id - (groups::COUNTED + 1)
+            } else {
+                id
+            };
+            below.to_be_bytes()
+        });
+    }
+}
+
+/// Changes two bytes of an IPv4 header, and its checksum as much (RFC 1624).
+fn change(frame: &mut [u8], header: usize, at: usize, to: impl FnOnce([u8; 2]) -> [u8; 2]) {
+    let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let before = word(frame, at);
+    let after = to(before.to_be_bytes());
+    frame[at..at + 2].copy_from_slice(&after);
+    let checksum = update(word(frame, header + 10), before, word(frame, at));
+    frame[header + 10..header + 12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fwdlab_packet::checksum::sum;
+
+    /// Ethernet, tags, IPv4 with a right checksum, UDP.
+    fn frame(tags: usize, identification: u16) -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        for _ in 0..tags {
+            frame.extend([0x81, 0, 0, 5]);
+        }
+        frame.extend([8, 0, 0x45, 0, 0, 46]);
+        frame.extend(identification.to_be_bytes());
+        frame.extend([0, 0, 64, 17, 0, 0, 16, 0, 0, 1, 48, 0, 0, 1]);
+        frame.resize(60 + 4 * tags, 0);
+        let at = ETHERNET + tags * TAG;
+        let whole = !sum(&frame[at..at + 20]);
+        frame[at + 10..at + 12].copy_from_slice(&whole.to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn marks_keep_the_checksum_right_and_others_stay_out() {
+        for tags in 0..3 {
+            for id in [0, 1, 0x1234, 0xfbff, 0xfc00, 0xffff] {
+                let at = ETHERNET + tags * TAG;
+                let mut marked = frame(tags, id);
+                put(&mut marked, groups::mark(7));
+                assert_eq!(marked[at + 1], 1);
+                assert_eq!(marked[at + 4..at + 6], [0xfc, 7]);
+                assert_eq!(sum(&marked[at..at + 20]), 0xffff);
+                let mut out = frame(tags, id);
+                keep_out(&mut out);
+                assert!(u16::from_be_bytes([out[at + 4], out[at + 5]]) < FIRST_MARK);
+                assert_eq!(out == frame(tags, id), id < FIRST_MARK);
+                assert_eq!(sum(&out[at..at + 20]), 0xffff);
+            }
+        }
+        assert!(!can_count(&frame(3, 0)), "three tags are too many");
+        assert_eq!(smallest_timed(&frame(1, 0)), 14 + 4 + 20 + 8 + 16);
+        assert_eq!(smallest_timed(&[0; 60]), 14 + 16);
+    }
+}

@@ -1,0 +1,142 @@
+//! Profiles of TRex's (`.py`, `.yaml`): asked of the user's own TRex client library, which runs them, and measured like any other.
+//!
+//! Start with [`TrexProfile::frames`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_lab::bed::Networks;
+use fwdlab_lab::run::traffic::ProfileFrames;
+use fwdlab_model::link::LinkSpeed;
+use fwdlab_trex::profile::{Port, traffic};
+use serde_json::{Map, Value};
+
+use crate::exit_code::Usage;
+
+const ASK: &str = include_str!("trex_profile.py");
+
+/// Speed of the link for rates that are shares of one, where none is said.
+const SPEED_BPS: u64 = 10_000_000_000;
+
+/// Options for profiles of TRex's.
+#[derive(Debug, Args)]
+pub struct TrexProfile {
+    /// Offer the frames of a TRex profile (.py or .yaml), as the installed TRex client library makes them; the load is the sum
+    /// of all its streams
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["flows", "ipv6", "profile"])]
+    trex_profile: Option<String>,
+    /// A tunable of the TRex profile; may be repeated
+    #[arg(
+        short = 't',
+        long,
+        value_name = "NAME=VALUE",
+        value_delimiter = ',',
+        requires = "trex_profile"
+    )]
+    tunable: Vec<String>,
+    /// The Python that has the TRex client library (lbr-trex-client needs 3.11 or older)
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "python3",
+        requires = "trex_profile"
+    )]
+    trex_python: String,
+}
+
+impl TrexProfile {
+    /// Is there one?
+    pub fn is_some(&self) -> bool {
+        self.trex_profile.is_some()
+    }
+
+    /// Its frames; `None` if none is asked for.
+    pub fn frames(
+        &self,
+        both_ways: bool,
+        link: Option<LinkSpeed>,
+        networks: &Networks,
+    ) -> anyhow::Result<Option<ProfileFrames>> {
+        let Some(file) = &self.trex_profile else {
+            return Ok(None);
+        };
+        let streams = self.ask(file)?;
+        let name = Path::new(file).file_stem().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        let speed_bps = link.map_or(SPEED_BPS, |link| link.bps());
+        let of = |direction: usize| {
+            let addresses = match direction {
+                0 => networks.forward(),
+                _ => networks.reverse(),
+            };
+            let port = Port {
+                source: addresses.source_mac,
+                destination: addresses.destination_mac,
+                speed_bps,
+                is_back: direction == 1,
+            };
+            let traffic = traffic(&name, &streams[direction], port);
+            traffic.map_err(|why| Usage(format!("{file}, direction {direction}: {why}")))
+        };
+        let reverse = match both_ways {
+            true => Some(of(1)?),
+            false => None,
+        };
+        let text = serde_json::to_string_pretty(&streams)?;
+        let frames = ProfileFrames::of(name.clone(), ("json", text), of(0)?, reverse);
+        Ok(Some(frames.map_err(Usage)?))
+    }
+
+    /// The streams of both directions.
+    fn ask(&self, file: &str) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
+        let mut tunables = Map::new();
+        for tunable in &self.tunable {
+            let Some((name, value)) = tunable.split_once('=') else {
+                return Err(Usage(format!("--tunable {tunable}: NAME=VALUE is wanted")).into());
+            };
+            // a number is one
+            let value = serde_json::from_str(value).ok().filter(Value::is_number);
+            let text = || tunable[name.len() + 1..].into();
+            tunables.insert(name.to_owned(), value.unwrap_or_else(text));
+        }
+        if !Path::new(file).is_file() {
+            return Err(Usage(format!("--trex-profile: there is no file {file}")).into());
+        }
+        let python = &self.trex_python;
+        let output = Command::new(python)
+            .args(["-c", ASK, file, &Value::Object(tunables).to_string()])
+            .output()
+            .map_err(|error| {
+                Usage(format!(
+                    "cannot run {python}: {error}; --trex-python names another"
+                ))
+            })?;
+        let out = String::from_utf8_lossy(&output.stdout);
+        let last = out.lines().last().unwrap_or_default();
+        let mut answer: Value = match serde_json::from_str(last) {
+            Ok(answer) => answer,
+            Err(_) => {
+                let err = String::from_utf8_lossy(&output.stderr);
+                let why = err.lines().last().unwrap_or("it said nothing");
+                return Err(
+                    Usage(format!("{file} cannot be loaded as a TRex profile: {why}")).into(),
+                );
+            }
+        };
+        if let Some(why) = answer["absent"].as_str() {
+            return Err(Usage(format!(
+                "{python} has no TRex client library ({why}), which makes the streams of {file}. Install it with: pip install \
+                 lbr-trex-client (Python 3.11 or older), or name the Python that has it with --trex-python"
+            ))
+            .into());
+        }
+        if let Some(why) = answer["wrong"].as_str() {
+            return Err(Usage(format!("{file}: {why}")).into());
+        }
+        serde_json::from_value(answer["streams"].take())
+            .context("the TRex library answered otherwise than expected")
+    }
+}
