@@ -329,7 +329,8 @@ fn commands_of_the_manual_are_typed() {
         match command.as_str() {
             "tui" => drop(tty.until("back to the prompt").keys("q")),
             "quit" => assert_eq!(tty.end(), 0),
-            _ => {}
+            // it has been read when it stands there
+            _ => drop(tty.until(&format!("fwdlab> {command}"))),
         }
         if command != "quit" {
             at_prompt(&mut tty, "fwdlab>");
