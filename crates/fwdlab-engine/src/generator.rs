@@ -298,7 +298,11 @@ pub trait Sender: Send {
     /// The sender is not armed, still running, or the system refuses.
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError>;
 
-    /// The same, and the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC: for senders that begin together.
+    /// From the next [`start`](Self::start) on it leaves its CPU to others while nothing is due for long: for senders that share one. Frames leave
+    /// some microseconds less exactly.
+    fn share_cpu(&mut self) {}
+
+    /// As [`Sender::start`], and the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC: for senders that begin together.
     ///
     /// # Errors
     /// As [`Sender::start`]; [`EngineError::Unsupported`]: not this engine.

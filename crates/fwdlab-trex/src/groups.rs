@@ -303,12 +303,14 @@ impl State {
         }
         let us = |ns: f64| ns / 1e3;
         let sum = |of: fn(&Order) -> u64| orders.iter().map(of).sum::<u64>();
+        // before the first window has ended
+        let mean = sum(|o| o.sum_ns) as f64 / sum(|o| o.latencies).max(1) as f64;
         let timed = || orders.iter().filter(|o| o.latencies > 0);
         let least = timed().map(|o| o.least_ns).min().unwrap_or(0);
         let most = timed().map(|o| o.most_ns).max().unwrap_or(0);
         let jitter = timed().map(|o| o.jitter_ns).max().unwrap_or(0);
         let mut of = json!({
-            "average": us(self.mean_ns.unwrap_or_default()),
+            "average": us(self.mean_ns.unwrap_or(mean)),
             "total_max": us(most as f64),
             "total_min": us(least as f64),
             "last_max": us(self.window_most_ns as f64),

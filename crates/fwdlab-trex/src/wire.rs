@@ -10,6 +10,9 @@ use fwdlab_lab::ports::{Port, state};
 /// Speed that a port without one of its own is said to have: percentages need one.
 const SPEED_BPS: u64 = 10_000_000_000;
 
+/// Loads from which on the fastest engine is worth a CPU.
+const FAST_PPS: f64 = 100_000.0;
+
 /// Frames that were handed over show in the port's counters by then.
 const SHOWN: Duration = Duration::from_millis(20);
 
@@ -123,13 +126,15 @@ impl Wire for OfLab {
         schedule: Schedule,
         begin_ns: Option<u64>,
     ) -> Result<Box<dyn Sending>, EngineError> {
-        // the fastest engine cannot wait for a time
-        let modes = match begin_ns {
-            Some(_) => &Mode::ALL[1..],
-            None => &Mode::ALL[..],
+        // the fastest engine cannot wait for a time, and leaves nothing of its CPU to others
+        let is_slow = (schedule.load.peak_pps()).is_some_and(|pps| pps < FAST_PPS);
+        let modes = match begin_ns.is_some() || is_slow {
+            true => &Mode::ALL[1..],
+            false => &Mode::ALL[..],
         };
         let mut lone = LoneSender::open_among(&self.port.spec, modes, &self.cpus)?;
         lone.arm(&frames)?;
+        lone.sender()?.share_cpu();
         let before = counters::read(&self.port.spec).unwrap_or_default();
         match begin_ns {
             Some(begin_ns) => lone.sender()?.start_at(schedule.clone(), begin_ns)?,

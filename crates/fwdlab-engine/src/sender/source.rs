@@ -53,6 +53,11 @@ pub(crate) trait Source {
     /// Goes on to the frame after the next: the sender has it cached.
     fn skip(&mut self);
 
+    /// For how long nothing is due, at the least.
+    fn idle_ns(&self, _now_ns: u64) -> u64 {
+        0
+    }
+
     /// Is there nothing more to come?
     fn has_ended(&self) -> bool;
 
@@ -496,8 +501,14 @@ impl<W: Warp> TrafficSource<W> {
         self.give_up_while(|source, _| source.lag.excess() > 0);
     }
 
-    /// The player changes its load to this one.
-    fn change(&mut self, load_pps: f64, now_ns: u64, player: impl FnOnce(&mut Player, u64)) {
+    /// The player changes its load to this one; what is owed is owed with this gap between frames.
+    fn change(
+        &mut self,
+        load_pps: f64,
+        owed: u128,
+        now_ns: u64,
+        player: impl FnOnce(&mut Player, u64),
+    ) {
         let (Some(before), Some(_)) = (self.load_pps, self.warp.moved()) else {
             return;
         };
@@ -515,7 +526,7 @@ impl<W: Warp> TrafficSource<W> {
         player(&mut self.player, of_player);
         (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
         let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
-        self.lag.change(relief, gap(before), gap(load_pps));
+        self.lag.change(relief, gap(before), owed);
         if let Some(moved) = self.warp.moved() {
             *moved += lag as i64 - self.lag.time() as i64;
         }
@@ -613,6 +624,12 @@ impl<W: Warp> Source for TrafficSource<W> {
         }
     }
 
+    fn idle_ns(&self, now_ns: u64) -> u64 {
+        // what is held waits for an order
+        let due = self.player.due().map_or(u64::MAX, |due| self.slot(due));
+        due.saturating_sub(self.units(now_ns)) >> FRACTION
+    }
+
     fn has_ended(&self) -> bool {
         self.left == 0 || self.player.due().is_none() && !self.player.is_held()
     }
@@ -655,17 +672,19 @@ impl<W: Warp> Source for TrafficSource<W> {
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
         // what is held has no load
         if self.player.due().is_some() {
-            self.change(load_pps, now_ns, |player, now| {
-                player.set_load(load_pps, now)
-            });
+            let player = |player: &mut Player, now| player.set_load(load_pps, now);
+            self.change(load_pps, gap(load_pps), now_ns, player);
         }
     }
 
     fn set_rates(&mut self, rates: &[f64], now_ns: u64) {
-        let load_pps = Some(rates.iter().sum()).filter(|sum: &f64| *sum > 0.0);
-        if let Some(load_pps) = load_pps.or(self.load_pps) {
-            self.change(load_pps, now_ns, |player, now| player.set_rates(rates, now));
-        }
+        let Some(before) = self.load_pps else { return };
+        let sum: f64 = rates.iter().sum();
+        let load_pps = if sum > 0.0 { sum } else { before };
+        // who sends less from now on does not make up frames of those who are held
+        let owed = gap(load_pps).min(gap(before));
+        let player = |player: &mut Player, now| player.set_rates(rates, now);
+        self.change(load_pps, owed, now_ns, player);
     }
 }
 

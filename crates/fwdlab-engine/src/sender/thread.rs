@@ -83,6 +83,7 @@ pub(crate) struct SocketSender<T> {
     /// Absent while the thread has it, and after the thread has died.
     transmit: Option<T>,
     load: LoadPlan,
+    shares_cpu: bool,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<(T, Result<(), EngineError>)>>,
 }
@@ -151,6 +152,7 @@ impl<T: Transmit> SocketSender<T> {
             armed: None,
             transmit: Some(transmit),
             load: LoadPlan::FlatOut,
+            shares_cpu: false,
             shared: Arc::new(Shared::new(paths, 0)),
             thread: None,
         }
@@ -184,6 +186,7 @@ impl<T: Transmit> SocketSender<T> {
         self.shared = shared.clone();
         self.load = schedule.load.clone();
         let cpus = self.cpus.clone();
+        let shares_cpu = self.shares_cpu;
         let thread = thread::Builder::new()
             .name("fwdlab-send".into())
             .spawn(move || {
@@ -196,6 +199,7 @@ impl<T: Transmit> SocketSender<T> {
                         transmit: &mut transmit,
                         schedule: &schedule,
                         start_ns,
+                        shares_cpu,
                         shared: &shared,
                     };
                     match source {
@@ -212,6 +216,18 @@ impl<T: Transmit> SocketSender<T> {
             .map_err(|e| EngineError::system("start the sender thread", e))?;
         self.thread = Some(thread);
         Ok(())
+    }
+}
+
+/// Leaves the CPU to others while nothing is due for so long.
+fn let_others(idle_ns: u64) {
+    /// A thread that slept is back by then.
+    const BACK_NS: u64 = 80_000;
+    /// Orders are looked at once in so long.
+    const LONGEST_NS: u64 = 1_000_000;
+    match idle_ns.checked_sub(BACK_NS) {
+        Some(sleep) if sleep > 0 => thread::sleep(Duration::from_nanos(sleep.min(LONGEST_NS))),
+        _ => thread::yield_now(),
     }
 }
 
@@ -259,6 +275,10 @@ impl<T: Transmit> Sender for SocketSender<T> {
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
         self.begin(schedule, 0)
+    }
+
+    fn share_cpu(&mut self) {
+        self.shares_cpu = true;
     }
 
     fn start_at(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
@@ -412,29 +432,25 @@ struct Job<'a, T> {
     transmit: &'a mut T,
     schedule: &'a Schedule,
     start_ns: u64,
+    shares_cpu: bool,
     shared: &'a Shared,
 }
 
 impl<T: Transmit> Job<'_, T> {
     fn run<S: Source>(self, frames: S) -> Result<(), EngineError> {
-        send(
-            self.transmit,
-            frames,
-            self.schedule,
-            self.start_ns,
-            self.shared,
-        )
+        send(self, frames)
     }
 }
 
 /// The loop of the sender thread: until it is told to stop, everything is sent, or the time has run out.
-fn send<T: Transmit, S: Source>(
-    transmit: &mut T,
-    mut frames: S,
-    schedule: &Schedule,
-    start_ns: u64,
-    shared: &Shared,
-) -> Result<(), EngineError> {
+fn send<T: Transmit, S: Source>(job: Job<'_, T>, mut frames: S) -> Result<(), EngineError> {
+    let Job {
+        transmit,
+        schedule,
+        start_ns,
+        shares_cpu,
+        shared,
+    } = job;
     let at_most_ns = (schedule.at_most.as_nanos()).min(LONGEST_NS.into()) as u64;
     let end_ns = start_ns.saturating_add(at_most_ns);
     let (orders, counters) = (&shared.orders.0, &shared.counters);
@@ -463,7 +479,10 @@ fn send<T: Transmit, S: Source>(
             Some(_) => {}
             None if holds => {}
             None => {
-                std::hint::spin_loop();
+                match shares_cpu {
+                    true => let_others(frames.idle_ns(now_ns)),
+                    false => std::hint::spin_loop(),
+                }
                 continue;
             }
         }

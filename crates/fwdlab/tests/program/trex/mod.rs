@@ -274,5 +274,35 @@ fn a_profile_of_trexs_is_measured() {
     let text = std::fs::read_to_string(kept).unwrap();
     let streams: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(streams[0]["1"]["mode"]["rate"]["value"], json!(2800));
-    assert_eq!(streams[1]["3"]["isg"], json!(200.0));
+    assert_eq!(streams[1]["3"]["isg"].as_f64(), Some(200.0));
+}
+
+/// A day of random calls of one client, at one in a second, is 86,400; here are as many as fit into some seconds. `FWDLAB_FUZZ_S` is another time.
+#[test]
+fn any_calls_are_answered_and_leave_nothing() {
+    let name = "any_calls_are_answered_and_leave_nothing";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let seconds = std::env::var("FWDLAB_FUZZ_S").unwrap_or("5".into());
+    let pid = server.pid().to_string();
+    let found = found(python, "any_calls.py", &[&ports[0], &pid, &seconds]);
+    println!("{found}");
+    assert_eq!(found["unanswered"], json!(null));
+    assert_eq!(found["states"], json!(["IDLE", "IDLE"]));
+    assert_eq!(found["sent when stopped"], json!([0, 0]));
+    assert_eq!(found["groups"], json!({"flow_stats": [], "latency": []}));
+    assert!(found["calls"].as_u64().unwrap() > 100, "{found}");
+    let of = |when: &str, what: &str| found[when][what].as_i64().unwrap();
+    // threads of connections that have just ended, and memory that the allocator keeps
+    assert!(of("after", "threads") <= of("before", "threads") + 8, "{found}");
+    assert!(of("after", "files") <= of("before", "files") + 16, "{found}");
+    assert!(of("after", "kB") <= of("before", "kB") + 100_000, "{found}");
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
 }
