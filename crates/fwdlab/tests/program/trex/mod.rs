@@ -300,8 +300,14 @@ fn any_calls_are_answered_and_leave_nothing() {
     assert!(found["calls"].as_u64().unwrap() > 100, "{found}");
     let of = |when: &str, what: &str| found[when][what].as_i64().unwrap();
     // threads of connections that have just ended, and memory that the allocator keeps
-    assert!(of("after", "threads") <= of("before", "threads") + 8, "{found}");
-    assert!(of("after", "files") <= of("before", "files") + 16, "{found}");
+    assert!(
+        of("after", "threads") <= of("before", "threads") + 8,
+        "{found}"
+    );
+    assert!(
+        of("after", "files") <= of("before", "files") + 16,
+        "{found}"
+    );
     assert!(of("after", "kB") <= of("before", "kB") + 100_000, "{found}");
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
