@@ -146,5 +146,5 @@ pub fn groups(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     let cpu = |at: usize| json!({"history": vec![0; 20], "ports": [at, -1]});
     let cpus: Vec<Value> = (0..model.ports.len()).map(cpu).collect();
-    Ok(json!({"cpu": cpus, "mbuf_stats": {}}))
+    Ok(json!({"cpu": cpus, "mbuf_stats": {"cpu-socket-0": {"2048b": [1, 1]}}}))
 }

@@ -2,7 +2,8 @@
 //!
 //! A key is the long name of an option, in a table with the name of its command; options of all commands stand in the table `all`. What the
 //! command line or the environment says goes before what a file says. The files say nothing that could not be typed, so they are read
-//! against the same declarations. Start with [`with_those_of_files`].
+//! against the same declarations; but for the table `screen`, of which [`crate::tui::settings`] knows what it says. Start with
+//! [`with_those_of_files`].
 
 use std::env;
 use std::fs;
@@ -15,16 +16,19 @@ use clap::{Arg, ArgAction, Command};
 use fwdlab_model::file::{Origin, Step, or_which};
 use toml::{Table, Value};
 
+use crate::tui::settings::{self, Settings};
+
 /// The name of both files.
 const FILE: &str = "fwdlab.toml";
 /// Names another file in place of both; empty: none is read.
 const NAMED: &str = "FWDLAB_CONFIG";
 
-/// The command line with the defaults of files.
+/// The command line with the defaults of files, and what they say of the screen.
 ///
 /// # Errors
 /// A file cannot be read, or says what could not be typed: with its line and column.
-pub fn with_those_of_files(mut program: Command) -> anyhow::Result<Command> {
+pub fn with_those_of_files(mut program: Command) -> anyhow::Result<(Command, Settings)> {
+    let mut screen = Settings::default();
     for path in files() {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -37,9 +41,9 @@ pub fn with_those_of_files(mut program: Command) -> anyhow::Result<Command> {
                 });
             }
         };
-        program = apply(program, &path.display().to_string(), &text)?;
+        program = apply(program, &mut screen, &path.display().to_string(), &text)?;
     }
-    Ok(program)
+    Ok((program, screen))
 }
 
 /// The table of options of all commands: the one about the runs has the name of a command.
@@ -58,12 +62,20 @@ fn files() -> Vec<PathBuf> {
     of_user.into_iter().chain([FILE.into()]).collect()
 }
 
-fn apply(program: Command, file: &str, text: &str) -> anyhow::Result<Command> {
+fn apply(
+    program: Command,
+    screen: &mut Settings,
+    file: &str,
+    text: &str,
+) -> anyhow::Result<Command> {
     let origin = Origin {
         file: Arc::from(file),
         text: Arc::from(text),
     };
     let mut table: Table = toml::from_str(text).map_err(|error| origin.reading(&error))?;
+    if let Some(of_screen) = table.remove(settings::TABLE) {
+        screen.read(&of_screen, &origin)?;
+    }
     let all = table.remove(ALL);
     for (key, value) in &table {
         if !value.is_table() {
@@ -204,7 +216,13 @@ mod tests {
     use super::*;
 
     fn read(text: &str, line: &[&str]) -> String {
-        let program = apply(help::program(), "fwdlab.toml", text).unwrap();
+        let program = apply(
+            help::program(),
+            &mut Settings::default(),
+            "fwdlab.toml",
+            text,
+        )
+        .unwrap();
         let matches = program.try_get_matches_from(line).unwrap();
         format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
     }
@@ -276,7 +294,13 @@ mod tests {
             ("json = true", "fwdlab.toml:1:8: `json` stands in no table"),
             ("a = ", "fwdlab.toml:1:"),
         ] {
-            let error = apply(help::program(), "fwdlab.toml", text).unwrap_err();
+            let error = apply(
+                help::program(),
+                &mut Settings::default(),
+                "fwdlab.toml",
+                text,
+            )
+            .unwrap_err();
             let error = error.to_string();
             assert!(error.contains(told), "{text}: {error}");
         }

@@ -70,7 +70,14 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
     };
     let dir = fwdlab_store::resolve(&global.runs_root()?, &id)?;
     let theme = Theme::choose(symbols, &Environment::of_process());
-    let left = watch(&dir, Mode::Own, 1.0, theme, Some(&mut child));
+    let left = watch(
+        &dir,
+        Mode::Own,
+        1.0,
+        theme,
+        &global.screen,
+        Some(&mut child),
+    );
     match left {
         Ok(Left::Over) => {}
         Ok(Left::RunGoesOn) => {

@@ -635,4 +635,58 @@ mod tests {
             assert!(read.is_ok(), "{line}: {read:?}");
         }
     }
+
+    /// Commands of a page: four blanks, then the program, perhaps behind a prompt and `sudo`; a backslash goes on in the next line, and
+    /// three blanks end what is typed.
+    fn commands(page: &str) -> Vec<String> {
+        let page = page.replace("\\\n", "");
+        let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
+        let typed = lines.filter_map(|line| {
+            let line = line.strip_prefix("$ ").unwrap_or(line);
+            let line = line.strip_prefix("sudo ").unwrap_or(line);
+            (line.starts_with("fwdlab ") && !line.starts_with("fwdlab  ")).then_some(line)
+        });
+        typed
+            .map(|line| {
+                // a quoted word has blanks, and may go on in the lines below
+                let words = line.split('\'').enumerate().map(|(at, part)| match at % 2 {
+                    0 => part.to_owned(),
+                    _ => part.split_whitespace().collect(),
+                });
+                let line = words.collect::<String>();
+                line.split("   ").next().unwrap_or_default().to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn commands_of_the_manual_can_be_typed() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md")];
+        let docs = std::fs::read_dir(root.join("docs")).unwrap();
+        pages.extend(docs.map(|entry| entry.unwrap().path()));
+        let mut read = 0;
+        for page in pages
+            .iter()
+            .filter(|page| page.extension().is_some_and(|is| is == "md"))
+        {
+            for line in commands(&std::fs::read_to_string(page).unwrap()) {
+                // of a list of commands only the first is whole
+                let alone = line.split(" | ").next().unwrap_or_default();
+                let alone = alone.split(" [").next().unwrap_or_default();
+                let words = alone
+                    .split_whitespace()
+                    .take_while(|word| *word != ">" && !word.starts_with(">/"));
+                let words = words.map(std::ffi::OsString::from);
+                let words = super::super::foreign::in_order(Arguments::command(), words);
+                if let Err(error) = program().try_get_matches_from(words) {
+                    use clap::error::ErrorKind::MissingRequiredArgument;
+                    let is_list = alone != line && error.kind() == MissingRequiredArgument;
+                    assert!(is_list, "{}: {line}: {error}", page.display());
+                }
+                read += 1;
+            }
+        }
+        assert!(read > 100, "{read} commands");
+    }
 }

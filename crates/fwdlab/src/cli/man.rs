@@ -1,7 +1,7 @@
 //! `fwdlab man`: pages for man(1), from the same declarations as the help.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -25,12 +25,12 @@ impl Man {
         match &self.dir {
             Some(dir) => {
                 fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-                clap_mangen::generate_to(program, dir)
+                write(built(program), dir)
                     .with_context(|| format!("write manual pages into {}", dir.display()))?;
             }
             None => {
                 let mut page = Vec::new();
-                clap_mangen::Man::new(program)
+                page_of(built(program))
                     .render(&mut page)
                     .context("write the manual page")?;
                 output::result(String::from_utf8_lossy(&page).trim_end());
@@ -38,4 +38,27 @@ impl Man {
         }
         Ok(Code::Done)
     }
+}
+
+/// With the names that pages have.
+fn built(mut program: clap::Command) -> clap::Command {
+    program = program.disable_help_subcommand(true);
+    program.build();
+    program
+}
+
+/// The page of a command, and those of the commands below it.
+fn write(command: clap::Command, dir: &Path) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        write(below.clone(), dir)?;
+    }
+    page_of(command).generate_to(dir)?;
+    Ok(())
+}
+
+/// Every page is one of this program.
+fn page_of(command: clap::Command) -> clap_mangen::Man {
+    clap_mangen::Man::new(command)
+        .source(concat!("fwdlab ", env!("CARGO_PKG_VERSION")))
+        .manual("fwdlab")
 }

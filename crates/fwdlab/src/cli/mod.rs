@@ -62,6 +62,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
+use crate::tui::settings::Settings;
 
 /// Measures how fast a router or firewall really forwards packets, and explains the result.
 ///
@@ -103,6 +104,9 @@ struct Global {
     /// Another process shows the run: its id is printed when it begins, and nothing else.
     #[arg(skip)]
     behind_a_screen: bool,
+    /// What files say of the full screen.
+    #[arg(skip)]
+    screen: Settings,
 }
 
 impl Global {
@@ -196,8 +200,8 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
     let mut ours = line.iter().take_while(|argument| *argument != "--");
     let as_json = ours.any(|argument| argument == "--json");
-    let program = match defaults::with_those_of_files(help::program()) {
-        Ok(program) => program,
+    let (program, screen) = match defaults::with_those_of_files(help::program()) {
+        Ok(read) => read,
         Err(error) => {
             output::error(&error);
             if as_json {
@@ -219,6 +223,10 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
             "the argument '--json' cannot be used with '--json-stream'",
         )),
         _ => Ok(arguments),
+    });
+    let read = read.map(|mut arguments| {
+        arguments.global.screen = screen;
+        arguments
     });
     read.map_err(|error| {
         // a reader that has gone away is not an error

@@ -72,7 +72,7 @@ impl Top {
             false => Mode::Replay,
         };
         let theme = Theme::choose(self.symbols, &Environment::of_process());
-        if watch(&dir, mode, self.speed, theme, None)? == Left::RunGoesOn {
+        if watch(&dir, mode, self.speed, theme, &global.screen, None)? == Left::RunGoesOn {
             output::note("the run goes on");
         }
         Ok(Code::Done)

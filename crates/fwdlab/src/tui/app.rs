@@ -10,7 +10,8 @@ use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::Iteration;
 use fwdlab_report::number;
 
-use super::keys::{Action, Key};
+use super::keys::{Action, Does, Key};
+use super::settings::Settings;
 use crate::output::harmless;
 
 /// Whole records are kept of so many trials; of those before only figures.
@@ -162,6 +163,7 @@ enum Moment {
 #[derive(Debug, Clone)]
 pub struct App {
     pub mode: Mode,
+    pub settings: Settings,
     pub head: Head,
     pub pane: Pane,
     pub overlay: Option<Overlay>,
@@ -188,9 +190,10 @@ pub struct App {
 
 impl App {
     /// Nothing is known yet.
-    pub fn new(mode: Mode, speed: f64) -> App {
+    pub fn new(mode: Mode, speed: f64, settings: Settings) -> App {
         App {
             mode,
+            settings,
             head: Head::default(),
             pane: Pane::Cases,
             overlay: None,
@@ -580,10 +583,11 @@ impl App {
 
     /// Does what a key says.
     pub fn key(&mut self, key: Key) -> Action {
-        match (self.overlay, key) {
-            (_, Key::Control('z')) => return Action::Suspend,
-            (_, Key::Control('c')) => return self.interrupt(),
-            (Some(Overlay::Quit), key) => {
+        let does = self.settings.does(key);
+        match (self.overlay, key, does) {
+            (_, Key::Control('z'), _) => return Action::Suspend,
+            (_, Key::Control('c'), _) => return self.interrupt(),
+            (Some(Overlay::Quit), key, _) => {
                 self.overlay = None;
                 return match key {
                     Key::Char('s') if self.is_steered() => self.stop(),
@@ -591,53 +595,59 @@ impl App {
                     _ => Action::Nothing,
                 };
             }
-            (Some(_), Key::Up) => self.scroll = self.scroll.saturating_sub(1),
-            (Some(_), Key::Down) => self.scroll = self.scroll.saturating_add(1),
-            (Some(_), Key::Char('q' | '?' | 'e' | 'l' | 'f') | Key::Escape | Key::Enter) => {
-                self.cover(None)
-            }
-            (Some(Overlay::Loss | Overlay::Latency), Key::Left) => self.walk(-1),
-            (Some(Overlay::Loss | Overlay::Latency), Key::Right) => self.walk(1),
-            (Some(_), _) => {}
-            (None, key) => return self.key_of_view(key),
+            (Some(_), Key::Escape | Key::Enter, _) => self.cover(None),
+            (Some(overlay), _, Some(does)) => self.key_of_overlay(overlay, does),
+            (None, _, Some(does)) => return self.key_of_view(does),
+            (_, _, None) => {}
         }
         Action::Nothing
     }
 
-    fn key_of_view(&mut self, key: Key) -> Action {
-        match key {
-            Key::Char(' ') => self.freeze(),
-            Key::Left => self.walk(-1),
-            Key::Right => self.walk(1),
-            Key::PageUp => self.walk(-(PAGE as isize)),
-            Key::PageDown => self.walk(PAGE as isize),
-            Key::Home => self.show(Moment::At(self.trials.first().map_or(0.0, |trial| trial.t))),
-            Key::End => self.show(match self.mode {
+    fn key_of_overlay(&mut self, overlay: Overlay, does: Does) {
+        match (overlay, does) {
+            (_, Does::Up) => self.scroll = self.scroll.saturating_sub(1),
+            (_, Does::Down) => self.scroll = self.scroll.saturating_add(1),
+            (_, Does::Quit | Does::Help | Does::Loss | Does::Latency | Does::Flame) => {
+                self.cover(None)
+            }
+            (Overlay::Loss | Overlay::Latency, Does::Back) => self.walk(-1),
+            (Overlay::Loss | Overlay::Latency, Does::On) => self.walk(1),
+            _ => {}
+        }
+    }
+
+    fn key_of_view(&mut self, does: Does) -> Action {
+        match does {
+            Does::Freeze => self.freeze(),
+            Does::Back => self.walk(-1),
+            Does::On => self.walk(1),
+            Does::PageBack => self.walk(-(PAGE as isize)),
+            Does::PageOn => self.walk(PAGE as isize),
+            Does::First => self.show(Moment::At(self.trials.first().map_or(0.0, |trial| trial.t))),
+            Does::Latest => self.show(match self.mode {
                 Mode::Replay => Moment::At(self.newest),
                 _ => Moment::Now,
             }),
-            Key::Tab => self.turn(1),
-            Key::BackTab => self.turn(2),
-            Key::Up => self.scroll = self.scroll.saturating_sub(1),
-            Key::Down => self.scroll = self.scroll.saturating_add(1),
-            Key::Char('e') if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
-            Key::Char('l') if self.has_latency() => self.cover(Some(Overlay::Latency)),
-            Key::Char('f') => return self.shown_case().map_or(Action::Nothing, Action::Profile),
-            Key::Char('Q') => return Action::Keep,
-            Key::Char('?' | 'h') => self.cover(Some(Overlay::Help)),
-            Key::Char('+') if self.mode == Mode::Replay => self.speed = (self.speed * 2.0).min(1e6),
-            Key::Char('-') if self.mode == Mode::Replay => {
-                self.speed = (self.speed / 2.0).max(0.125)
-            }
-            Key::Char('s') if self.is_steered() => return Action::Ask(Request::Skip),
-            Key::Char('p') if self.is_steered() => {
+            Does::Pane => self.turn(1),
+            Does::PaneBack => self.turn(2),
+            Does::Up => self.scroll = self.scroll.saturating_sub(1),
+            Does::Down => self.scroll = self.scroll.saturating_add(1),
+            Does::Loss if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
+            Does::Latency if self.has_latency() => self.cover(Some(Overlay::Latency)),
+            Does::Flame => return self.shown_case().map_or(Action::Nothing, Action::Profile),
+            Does::Keep => return Action::Keep,
+            Does::Help => self.cover(Some(Overlay::Help)),
+            Does::Faster if self.mode == Mode::Replay => self.speed = (self.speed * 2.0).min(1e6),
+            Does::Slower if self.mode == Mode::Replay => self.speed = (self.speed / 2.0).max(0.125),
+            Does::Skip if self.is_steered() => return Action::Ask(Request::Skip),
+            Does::Pause if self.is_steered() => {
                 return Action::Ask(match self.is_paused() {
                     true => Request::Resume,
                     false => Request::Pause,
                 });
             }
-            Key::Char('d') if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
-            Key::Char('q') | Key::Escape => {
+            Does::Detach if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
+            Does::Quit => {
                 // a run that is not ours is not ours to end by leaving
                 if self.mode == Mode::Replay || self.end.is_some() {
                     return Action::Leave;

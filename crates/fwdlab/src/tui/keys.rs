@@ -1,9 +1,14 @@
-//! Keys as the screen understands them, and what the program does when one asks for more than another view.
+//! Keys as the screen understands them, what they do, and what the program does when one asks for more than another view.
 //!
-//! Where they come from is `terminal`'s; what they mean is decided in [`super::app`].
+//! Where they come from is `terminal`'s; which of them does what is said in [`Does::ALL`] and by people ([`super::settings`]), and done in
+//! [`super::app`].
+
+use std::fmt;
+use std::str::FromStr;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use fwdlab_model::event::Request;
+use fwdlab_model::file::or_which;
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +28,129 @@ pub enum Key {
     BackTab,
     Enter,
     Escape,
+}
+
+/// Keys that are no characters.
+const NAMED: [(Key, &str); 13] = [
+    (Key::Char(' '), "space"),
+    (Key::Left, "left"),
+    (Key::Right, "right"),
+    (Key::Up, "up"),
+    (Key::Down, "down"),
+    (Key::PageUp, "page-up"),
+    (Key::PageDown, "page-down"),
+    (Key::Home, "home"),
+    (Key::End, "end"),
+    (Key::Tab, "tab"),
+    (Key::BackTab, "back-tab"),
+    (Key::Enter, "enter"),
+    (Key::Escape, "escape"),
+];
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Key, String> {
+        if let Some((key, _)) = NAMED.iter().find(|(_, name)| *name == text) {
+            return Ok(*key);
+        }
+        let letter = |text: &str| {
+            let mut letters = text.chars();
+            letters
+                .next()
+                .filter(|c| letters.next().is_none() && c.is_ascii_graphic())
+        };
+        match (letter(text), text.strip_prefix("ctrl-").map(letter)) {
+            (Some(c), _) => Ok(Key::Char(c)),
+            (_, Some(Some('c' | 'z'))) => {
+                Err("ctrl-c and ctrl-z are as everywhere: they are not bound".to_owned())
+            }
+            (_, Some(Some(c))) if c.is_ascii_lowercase() => Ok(Key::Control(c)),
+            _ => {
+                let known = or_which(text, &NAMED.map(|(_, name)| name));
+                Err(format!(
+                    "no key is called `{text}`; {known}, or one character, or ctrl- and a letter"
+                ))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (NAMED.iter().find(|(key, _)| key == self), self) {
+            (Some((_, name)), _) => f.write_str(name),
+            (None, Key::Char(c)) => write!(f, "{c}"),
+            (None, Key::Control(c)) => write!(f, "ctrl-{c}"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// What a key does on the screen of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Does {
+    Quit,
+    Keep,
+    Help,
+    Freeze,
+    Back,
+    On,
+    PageBack,
+    PageOn,
+    First,
+    Latest,
+    Pane,
+    PaneBack,
+    Up,
+    Down,
+    Loss,
+    Latency,
+    Flame,
+    Pause,
+    Skip,
+    Detach,
+    Faster,
+    Slower,
+}
+
+impl Does {
+    /// All of it, by the name that files call it, with the keys where no file says others.
+    pub const ALL: &[(Does, &str, &[Key])] = &[
+        (Does::Quit, "quit", &[Key::Char('q'), Key::Escape]),
+        (Does::Keep, "keep", &[Key::Char('Q')]),
+        (Does::Help, "help", &[Key::Char('?'), Key::Char('h')]),
+        (Does::Freeze, "freeze", &[Key::Char(' ')]),
+        (Does::Back, "back", &[Key::Left]),
+        (Does::On, "on", &[Key::Right]),
+        (Does::PageBack, "page-back", &[Key::PageUp]),
+        (Does::PageOn, "page-on", &[Key::PageDown]),
+        (Does::First, "first", &[Key::Home]),
+        (Does::Latest, "latest", &[Key::End]),
+        (Does::Pane, "pane", &[Key::Tab]),
+        (Does::PaneBack, "pane-back", &[Key::BackTab]),
+        (Does::Up, "up", &[Key::Up]),
+        (Does::Down, "down", &[Key::Down]),
+        (Does::Loss, "loss", &[Key::Char('e')]),
+        (Does::Latency, "latency", &[Key::Char('l')]),
+        (Does::Flame, "flame", &[Key::Char('f')]),
+        (Does::Pause, "pause", &[Key::Char('p')]),
+        (Does::Skip, "skip", &[Key::Char('s')]),
+        (Does::Detach, "detach", &[Key::Char('d')]),
+        (Does::Faster, "faster", &[Key::Char('+')]),
+        (Does::Slower, "slower", &[Key::Char('-')]),
+    ];
+
+    /// What is called so.
+    pub fn named(name: &str) -> Option<Does> {
+        let found = Does::ALL.iter().find(|(_, known, _)| *known == name);
+        found.map(|(does, _, _)| *does)
+    }
+
+    pub fn name(self) -> &'static str {
+        let found = Does::ALL.iter().find(|(does, _, _)| *does == self);
+        found.map_or("", |(_, name, _)| name)
+    }
 }
 
 /// What is done beyond another view.

@@ -2,7 +2,7 @@
 //!
 //! - [`app`]: what is known and shown, a function of events and keys;
 //! - [`panes`]: how it is drawn, a file for each;
-//! - [`theme`], [`keys`]: characters and colours, and what is typed;
+//! - [`theme`], [`keys`], [`settings`]: characters and colours, what is typed, what people choose of it;
 //! - [`terminal`]: the terminal itself, taken and given back;
 //! - [`view`]: follows a run with all of these.
 //!
@@ -11,6 +11,7 @@
 pub mod app;
 pub mod keys;
 pub mod panes;
+pub mod settings;
 pub mod terminal;
 pub mod theme;
 pub mod view;

@@ -109,14 +109,22 @@ impl Theme {
     }
 
     pub fn strong(self) -> Style {
-        Style::new().add_modifier(Modifier::BOLD)
+        Style::new()
+            .add_modifier(Modifier::BOLD)
+            .remove_modifier(Modifier::DIM)
     }
 
+    /// The terminal's own colour, dimmed: any other grey is invisible on some background.
     pub fn faint(self) -> Style {
         match self.has_colour {
-            true => Style::new().fg(Color::DarkGray),
+            true => Style::new().add_modifier(Modifier::DIM),
             false => Style::new(),
         }
+    }
+
+    /// A figure that is looked for. What it is of is said by the word before it: coloured words cannot be read on every background.
+    pub fn figure(self) -> Style {
+        self.strong()
     }
 
     pub fn good(self) -> Style {
@@ -131,9 +139,9 @@ impl Theme {
         self.coloured(Color::Yellow)
     }
 
-    /// What left the generator.
+    /// What left the generator. Of signs and lines, as all colours here are, not of words.
     pub fn offered(self) -> Style {
-        self.coloured(Color::Yellow)
+        self.coloured(Color::Magenta)
     }
 
     /// What came back.

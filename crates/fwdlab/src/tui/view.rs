@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use super::app::{App, Costly, Mode};
 use super::keys::Action;
 use super::panes;
+use super::settings::Settings;
 use super::terminal::Screen;
 use super::theme::Theme;
 
@@ -78,11 +79,12 @@ pub fn watch(
     mode: Mode,
     speed: f64,
     theme: Theme,
+    settings: &Settings,
     mut child: Option<&mut Child>,
 ) -> anyhow::Result<Left> {
     let mut follower = Follower::open(dir)?;
     let signals = Signals::catch()?;
-    let mut app = App::new(mode, speed);
+    let mut app = App::new(mode, speed, settings.clone());
     let mut screen = Screen::open()?;
     let mut last = Instant::now();
     let mut looked = Instant::now();

@@ -1,9 +1,14 @@
-//! The traffic console, by a pipe: what it answers is held against the kernel's counters of the ports.
+//! The traffic console: by a pipe, where what it answers is held against the kernel's counters of the ports, and on a terminal, where
+//! lines are edited, remembered and completed.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
+use rustix::process::Signal;
+
 use crate::support::{Lab, PROGRAM, root};
+use crate::tty::Tty;
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// What it says to these lines: its code, what it printed and what it complained about.
@@ -116,4 +121,222 @@ fn a_wrong_command_ends_a_script_and_its_traffic() {
     }
     let taken = console(&lab, &wire, "--port pa", "quit\n");
     assert_eq!(taken.0, 2, "{taken:?}");
+}
+
+/// A console on a terminal, at its first prompt. What is remembered is the lab's.
+fn on_terminal(lab: &Lab, wire: &Wire, size: (u16, u16)) -> Tty {
+    let words = format!(
+        "console --port pa --port pb --dst-mac {MAC_B},{MAC_A} --link 100M --engine af-packet"
+    );
+    let arguments = wire.arguments(&words);
+    let state = lab.path().join("state");
+    let more = [("XDG_STATE_HOME", state.to_str().unwrap())];
+    let mut tty = Tty::start(lab, &arguments, size, &more);
+    at_prompt(&mut tty, "fwdlab>");
+    tty
+}
+
+/// Waits until the last line that is not empty is this.
+#[track_caller]
+fn at_prompt<'a>(tty: &'a mut Tty, line: &str) -> &'a mut Tty {
+    tty.until_it(&format!("line `{line}` at the end"), |text| {
+        text.trim_end().lines().last() == Some(line)
+    })
+}
+
+/// How often this stands there.
+fn times(tty: &Tty, words: &str) -> usize {
+    tty.text().matches(words).count()
+}
+
+const UP: &str = "\x1b[A";
+
+#[test]
+fn lines_are_completed_and_remembered() {
+    if !root("lines_are_completed_and_remembered") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let mut tty = on_terminal(&lab, &wire, (100, 60));
+    // as far as they are the same; then which there are
+    // several lines at once, as somebody pastes them
+    tty.keys("stats\rports\rpor");
+    at_prompt(&mut tty, "fwdlab> por").keys("\x15");
+    tty.until("frames sent").until("MTU");
+    tty.keys("s\t\t").until("start  stats  stop");
+    at_prompt(&mut tty, "fwdlab> st").keys("ar\t--du\t");
+    at_prompt(&mut tty, "fwdlab> start --duration")
+        .keys("1 -f imix5\t\t")
+        .until("imix512  imix570");
+    tty.keys("70\t-p 1 p\t\t").until("pa  pb");
+    at_prompt(&mut tty, "fwdlab> start --duration 1 -f imix570 -p 1 p");
+    // Ctrl-U: none of it
+    tty.keys("\x15");
+    at_prompt(&mut tty, "fwdlab>").keys("por\t\r");
+    tty.until_it("the ports twice", |text| text.matches(MAC_A).count() == 3);
+    at_prompt(&mut tty, "fwdlab>").keys(UP);
+    at_prompt(&mut tty, "fwdlab> ports").keys("\r");
+    tty.until_it("ports again", |text| text.matches(MAC_A).count() == 4);
+    at_prompt(&mut tty, "fwdlab>").keys("fly\r");
+    tty.until("unrecognized subcommand 'fly'");
+    at_prompt(&mut tty, "fwdlab>").keys("quit\r");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    // by the next console, too, and not by anybody else
+    let mut tty = on_terminal(&lab, &wire, (80, 24));
+    for line in ["quit", "fly", "ports"] {
+        tty.keys(UP);
+        at_prompt(&mut tty, &format!("fwdlab> {line}"));
+    }
+    // Ctrl-D on an empty line
+    tty.keys("\x15\x04");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    use std::os::unix::fs::PermissionsExt;
+    let file = std::fs::metadata(lab.path().join("state/fwdlab/console_history")).unwrap();
+    assert_eq!(file.permissions().mode() & 0o077, 0);
+}
+
+#[test]
+fn traffic_is_watched_from_the_prompt_and_back() {
+    if !root("traffic_is_watched_from_the_prompt_and_back") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let mut tty = on_terminal(&lab, &wire, (80, 24));
+    tty.keys("start -m 200pps -p 0\r").until("until stop");
+    at_prompt(&mut tty, "fwdlab>")
+        .keys("tui\r")
+        .until("back to the prompt");
+    assert!(tty.screen().alternate_screen());
+    let counted = |text: &str| {
+        let line = text.lines().find(|line| line.contains("frames sent"))?;
+        let cell = line.split_whitespace().nth(2)?;
+        cell.replace(',', "").parse::<u64>().ok()
+    };
+    tty.until_it("100 frames", |text| counted(text) > Some(100));
+    // c sets to zero what counts on
+    tty.keys("c");
+    tty.until_it("few frames", |text| counted(text) < Some(100));
+    for key in ["q", "\x1b", "\x03"] {
+        tty.keys(key);
+        at_prompt(&mut tty, "fwdlab>");
+        assert!(!tty.screen().alternate_screen());
+        tty.keys("tui\r").until("sending");
+    }
+    tty.keys("q");
+    // leaving the screen changed nothing of what is sent; Ctrl-C at the prompt does
+    at_prompt(&mut tty, "fwdlab>")
+        .keys("\x03")
+        .until("all traffic stopped");
+    tty.keys("\x03").until("nothing is being sent; quit ends");
+    // what ends by itself says so above the line that is being typed
+    at_prompt(&mut tty, "fwdlab>")
+        .keys("start -m 1kpps -p 1 -d 1\r")
+        .until("for 1.00 s");
+    at_prompt(&mut tty, "fwdlab>")
+        .keys("sta")
+        .until("port 1 pb  ended");
+    at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
+    // Ctrl-C ends what waits, and not the console
+    tty.keys("start -m 1kpps -p 0\r")
+        .until("kpps = 672.0 kbit/s L1  until stop");
+    let before = times(&tty, "all traffic stopped");
+    tty.keys("wait 10m\r");
+    tty.settle(std::time::Duration::from_millis(200));
+    tty.keys("\x03");
+    tty.until_it("an end", |text| {
+        text.matches("all traffic stopped").count() > before
+    });
+    // nothing is sent any more, or this would be refused; Ctrl-D ends its traffic with it
+    at_prompt(&mut tty, "fwdlab>")
+        .keys("start -m 2kpps\r")
+        .until("port 1 pb  UDP, 64 B  2.000 kpps");
+    at_prompt(&mut tty, "fwdlab>").keys("\x04");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    assert_eq!(wire.attached(), "");
+    lab.assert_clean("a console on a terminal");
+}
+
+#[test]
+fn a_console_that_is_ended_gives_the_terminal_back() {
+    if !root("a_console_that_is_ended_gives_the_terminal_back") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    for (begun, signal, code) in [
+        ("start -m 1kpps\rstart -m", Signal::TERM, 143),
+        ("tui\r", Signal::TERM, 143),
+        ("start -m 1kpps\rsta", Signal::HUP, 130),
+    ] {
+        let mut tty = on_terminal(&lab, &wire, (80, 24));
+        tty.keys(begun);
+        match begun {
+            "tui\r" => drop(tty.until("back to the prompt")),
+            _ => drop(at_prompt(
+                &mut tty,
+                &format!("fwdlab> {}", begun.split('\r').nth(1).unwrap()),
+            )),
+        }
+        assert!(!tty.is_given_back());
+        tty.signal(signal);
+        assert_eq!(tty.end(), code, "{begun:?}: {}", tty.text());
+        assert!(tty.is_given_back(), "{begun:?}: {}", tty.text());
+        // what comes next begins a line of its own
+        assert_eq!(tty.screen().cursor_position().1, 0, "{}", tty.text());
+        assert_eq!(wire.attached(), "", "{begun:?}");
+    }
+    let mut tty = on_terminal(&lab, &wire, (80, 24));
+    tty.keys("start -m 1kpps\r").until("until stop");
+    tty.hang_up();
+    assert_eq!(wire.attached(), "");
+    lab.assert_clean("a console whose terminal went");
+}
+
+/// Every command of the manual's table can be typed, in the order in which it stands there, and none complains.
+#[test]
+fn commands_of_the_manual_are_typed() {
+    if !root("commands_of_the_manual_are_typed") {
+        return;
+    }
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let table = manual.split("## Traffic by hand").nth(1).unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let commands: Vec<String> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2))
+        .filter(|command| !command.is_empty())
+        // less, and for less long
+        .map(|command| {
+            command
+                .replace("10mpps", "1kpps")
+                .replace("-d 30", "-d 10m")
+                .replace("wait 5", "wait 1")
+        })
+        .collect();
+    assert!(commands.len() >= 14, "{commands:?}");
+    let (lab, wire) = (Lab::new(), Wire::new());
+    let mut tty = on_terminal(&lab, &wire, (110, 60));
+    for command in &commands {
+        // a screen of its own for each
+        tty.keys("\x0c")
+            .until_it("an empty screen", |text| text.trim() == "fwdlab>");
+        tty.keys(&format!("{command}\r"));
+        match command.as_str() {
+            "tui" => drop(tty.until("back to the prompt").keys("q")),
+            "quit" => assert_eq!(tty.end(), 0),
+            // it has been read when it stands there
+            _ => drop(tty.until(&format!("fwdlab> {command}"))),
+        }
+        if command != "quit" {
+            at_prompt(&mut tty, "fwdlab>");
+        }
+        let said = tty.text();
+        assert!(!said.contains("fwdlab: "), "{command}: {said}");
+    }
+    assert_eq!(commands.last().unwrap(), "quit");
 }

@@ -205,5 +205,9 @@ fn manual_pages_are_read_by_groff() {
         assert!(output.status.success() && told.is_empty(), "{page}: {told}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("quick"), "{text}");
+        // who made it stands at the bottom
+        let version = concat!("fwdlab ", env!("CARGO_PKG_VERSION"));
+        let bottom = text.trim_end().lines().last().unwrap();
+        assert!(bottom.contains(version), "{page}: {bottom}");
     }
 }

@@ -30,41 +30,6 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Commands of the manual print what the manual says they print, notes included.
-#[test]
-fn the_manual_is_true() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(
-        folder.path().join("wrong.toml"),
-        "# a mistake\n[[stream]]\nsise = 64\n",
-    )
-    .unwrap();
-    let manual = manual();
-    let mut examples: Vec<(&str, Vec<&str>)> = Vec::new();
-    let mut inside = false;
-    for line in manual.lines() {
-        if let Some(command) = line.strip_prefix("    $ fwdlab ") {
-            examples.push((command, Vec::new()));
-            inside = true;
-        } else if inside && let Some(printed) = line.strip_prefix("    ") {
-            examples.last_mut().unwrap().1.push(printed);
-        } else {
-            inside = false;
-        }
-    }
-    assert!(examples.len() >= 4, "the manual has examples");
-    for (command, lines) in examples {
-        let arguments: Vec<&str> = command.split_whitespace().collect();
-        let (code, out, err) = run(folder.path(), &arguments);
-        assert_eq!(
-            format!("{err}{out}").trim_end(),
-            lines.join("\n"),
-            "{command}"
-        );
-        assert_eq!(code, if command.contains("wrong") { 2 } else { 0 });
-    }
-}
-
 /// Every file in the manual is a profile, by the program and by the schema.
 #[test]
 fn files_of_the_manual_are_profiles() {

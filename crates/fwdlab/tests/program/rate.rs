@@ -1,12 +1,9 @@
 //! `fwdlab rate` as people and programs read it: the tables of the field, values that agree with each other, units, and
 //! the manual's examples. The arithmetic itself is tested in `model`.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::Value;
 
-use crate::support::{PROGRAM, shell_words, tool};
+use crate::support::{PROGRAM, tool};
 
 fn rate(arguments: &[&str]) -> String {
     tool(&[&[PROGRAM, "rate"], arguments].concat())
@@ -224,35 +221,5 @@ fn wrong_values_are_code_2_and_say_what_is_right() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
         assert!(err.contains(words), "{arguments:?}: {err}");
         assert!(output.stdout.is_empty());
-    }
-}
-
-/// Commands of the manual print what the manual says they print.
-#[test]
-fn the_manual_is_true() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rate.md");
-    let manual = fs::read_to_string(&path).unwrap();
-    let mut examples: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
-    let mut inside = false;
-    for line in manual.lines() {
-        if let Some(command) = line.strip_prefix("    $ fwdlab rate") {
-            examples.push((shell_words(command), Vec::new()));
-            inside = true;
-        } else if !line.is_empty() && !line.starts_with("    ") {
-            inside = false;
-        } else if inside && let Some((_, lines)) = examples.last_mut() {
-            lines.push(line.strip_prefix("    ").unwrap_or(line));
-        }
-    }
-    assert!(examples.len() >= 5, "the manual has examples");
-    for (arguments, lines) in examples {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let printed = rate(&arguments);
-        let expected = lines.join("\n");
-        assert_eq!(
-            printed.trim_end(),
-            expected.trim_end(),
-            "fwdlab rate {arguments:?}"
-        );
     }
 }

@@ -141,6 +141,36 @@ fn latencies_profiles_and_last_words() {
     tty.until("rfc2544 on a simulated DUT").until("trial 15");
 }
 
+/// Keys and columns of a file are those of the screen, of its last line and of what `?` says; in the directory's file before the user's.
+#[test]
+fn keys_and_columns_of_the_config_file() {
+    let lab = with_journal();
+    let file = lab.path().join("fwdlab.toml");
+    let text = "[screen]\ncolumns = ['smallest', 'largest', 'iterations']\n[screen.keys]\nquit = 'x'\nback = 'j'\non = 'k'\nhelp = ['ctrl-h', '?']\n";
+    fs::write(&file, text).unwrap();
+    let more = [("FWDLAB_CONFIG", file.to_str().unwrap())];
+    let mut tty = replayed(&lab, (80, 24), &more);
+    tty.until("x quit").until("ctrl-h help").until("jk trial");
+    tty.until("at 0 rules 995.5 kpps   at 0 rules 997.7 kpps");
+    assert!(!tty.text().contains("apart"), "{}", tty.text());
+    // q is no key any more; what was bound before is not what it was
+    tty.keys("q\x1b[D").settle(HELD);
+    assert!(tty.text().contains("REPLAY end"), "{}", tty.text());
+    tty.keys("j").until("REPLAY held").until("125 valid");
+    tty.keys("?")
+        .until("ctrl-h")
+        .until("j k")
+        .until("one trial back or on");
+    tty.keys("\x1b").until("x quit").keys("x");
+    assert_eq!(tty.end(), 0);
+    assert!(tty.is_given_back());
+    // mistakes have a place, and end everything before it begins
+    fs::write(&file, "[screen.keys]\nloss = 'q'\n").unwrap();
+    let mut wrong = Tty::start(&lab, &["top", "@1"], (120, 24), &more);
+    assert_eq!(wrong.end(), 2);
+    wrong.until("fwdlab.toml:2:8: `q` is the key of `quit`, too");
+}
+
 /// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
 #[test]
 fn only_differences_are_sent() {

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::support::{Lab, PATIENCE, PROGRAM};
 
@@ -21,6 +21,8 @@ pub struct Tty {
     ours: File,
     theirs: File,
     child: Child,
+    /// Its modes before.
+    modes: Termios,
     emulator: vt100::Parser,
     /// Bytes that came so far.
     pub bytes: usize,
@@ -46,6 +48,7 @@ impl Tty {
             ws_ypixel: 0,
         };
         tcsetwinsize(&theirs, size).unwrap();
+        let modes = tcgetattr(&theirs).unwrap();
         let stdio = || Stdio::from(theirs.try_clone().unwrap());
         // a session whose terminal this is, as a login has
         let child = lab
@@ -66,6 +69,7 @@ impl Tty {
             ours: ours.into(),
             theirs,
             child,
+            modes,
             emulator: vt100::Parser::new(size(lines), size(columns), 0),
             bytes: 0,
         }
@@ -99,14 +103,17 @@ impl Tty {
     }
 
     /// Waits until this stands there.
+    #[track_caller]
     pub fn until(&mut self, words: &str) -> &mut Tty {
+        self.until_it(&format!("`{words}`"), |text| text.contains(words))
+    }
+
+    /// Waits until what stands there is so.
+    #[track_caller]
+    pub fn until_it(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> &mut Tty {
         let began = Instant::now();
-        while !self.text().contains(words) {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "no `{words}` in:\n{}",
-                self.text()
-            );
+        while !is_so(&self.text()) {
+            assert!(began.elapsed() < PATIENCE, "no {what} in:\n{}", self.text());
             self.settle(Duration::from_millis(20));
         }
         self
@@ -145,12 +152,15 @@ impl Tty {
         }
     }
 
-    /// Is the terminal as a shell wants it: lines and echo, the first screen, a cursor?
+    /// Is the terminal as it was before: its modes, the first screen, a cursor, and nothing marked that is pasted?
     pub fn is_given_back(&self) -> bool {
-        let modes = tcgetattr(&self.theirs).unwrap().local_modes;
-        modes.contains(LocalModes::ICANON | LocalModes::ECHO)
+        let (is, was) = (tcgetattr(&self.theirs).unwrap(), &self.modes);
+        (is.input_modes, is.output_modes, is.control_modes)
+            == (was.input_modes, was.output_modes, was.control_modes)
+            && is.local_modes == was.local_modes
             && !self.screen().alternate_screen()
             && !self.screen().hide_cursor()
+            && !self.screen().bracketed_paste()
     }
 
     /// Has any character a colour?

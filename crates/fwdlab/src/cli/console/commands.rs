@@ -231,18 +231,20 @@ pub fn help(command: Option<&str>) -> Result<String, String> {
 pub fn complete(line: &str, ports: &[String]) -> (usize, Vec<String>) {
     let begin = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let word = &line[begin..];
-    let mut before: Vec<&str> = line[..begin].split_whitespace().collect();
+    let before: Vec<&str> = line[..begin].split_whitespace().collect();
+    // ports are a list
+    let option = before.iter().rfind(|word| word.starts_with('-'));
     let all = Line::command();
     let mut candidates: Vec<String> = match before.first() {
         None => (all.get_subcommands().map(|c| c.get_name().to_owned())).collect(),
         Some(&"help" | &"?") => (all.get_subcommands().map(|c| c.get_name().to_owned())).collect(),
-        Some(&name) => match before.pop() {
-            Some("-f" | "--file" | "--profile") => {
+        Some(&name) => match before.last() {
+            Some(&("-f" | "--file" | "--profile")) => {
                 let mut found = files(word);
                 found.extend(profiles::SHIPPED.iter().map(|(name, _)| (*name).to_owned()));
                 found
             }
-            Some("-p" | "--ports") => {
+            _ if !word.starts_with('-') && matches!(option, Some(&("-p" | "--ports"))) => {
                 let numbers = (0..ports.len()).map(|at| at.to_string());
                 numbers.chain(ports.iter().cloned()).collect()
             }
@@ -329,6 +331,7 @@ mod tests {
             ("st", 0, &["start", "stats", "stop"][..]),
             ("start -f imix5", 9, &["imix512", "imix570"]),
             ("start -p e", 9, &["eth1", "eth2"]),
+            ("start -p 0 eth2", 11, &["eth2"]),
             ("stop --po", 5, &["--ports"]),
             ("help up", 5, &["update"]),
             ("start -m 1", 9, &[]),

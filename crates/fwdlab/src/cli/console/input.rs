@@ -16,12 +16,14 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::{FileHistory, History};
 use rustyline::validate::Validator;
-use rustyline::{Config, Context, Editor, ExternalPrinter, Helper};
+use rustyline::{CompletionType, Config, Context, Editor, ExternalPrinter, Helper};
 
 use super::commands;
 use crate::output;
 
 const PROMPT: &str = "fwdlab> ";
+/// The editor asks the terminal to mark what is pasted; what a line ends with that it did not end itself.
+const AFTER_HALF_A_LINE: &[u8] = b"\x1b[?2004l\n";
 /// So many lines are remembered.
 const HISTORY: usize = 1000;
 
@@ -42,6 +44,8 @@ pub struct Input {
     printer: Option<Box<dyn ExternalPrinter + Send>>,
     /// The terminal as it was.
     terminal: Option<Termios>,
+    /// Somebody may be in the middle of a line.
+    is_asked: bool,
 }
 
 impl Input {
@@ -56,10 +60,14 @@ impl Input {
                 next,
                 printer: None,
                 terminal: None,
+                is_asked: false,
             });
         }
         let terminal = tcgetattr(io::stdin()).ok();
-        let config = Config::builder().max_history_size(HISTORY)?.build();
+        let config = Config::builder()
+            .max_history_size(HISTORY)?
+            .completion_type(CompletionType::List)
+            .build();
         let mut editor: Editor<Completion, FileHistory> = Editor::with_config(config)?;
         editor.set_helper(Some(Completion {
             ports: ports.to_vec(),
@@ -71,6 +79,7 @@ impl Input {
             next,
             printer: Some(Box::new(printer)),
             terminal,
+            is_asked: false,
         })
     }
 
@@ -80,18 +89,24 @@ impl Input {
     }
 
     /// Asks for the next line: what the last one said has been done.
-    pub fn ask(&self) {
+    pub fn ask(&mut self) {
+        if std::mem::replace(&mut self.is_asked, true) {
+            // the line that is being typed is the next one
+            return;
+        }
         // whoever reads may have gone: the end was told
         let _ = self.next.send(());
     }
 
     /// Waits for what is typed.
-    pub fn wait(&self, time: Duration) -> Option<Typed> {
-        match self.typed.recv_timeout(time) {
-            Ok(typed) => Some(typed),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Typed::End),
-        }
+    pub fn wait(&mut self, time: Duration) -> Option<Typed> {
+        let typed = match self.typed.recv_timeout(time) {
+            Ok(typed) => typed,
+            Err(RecvTimeoutError::Timeout) => return None,
+            Err(RecvTimeoutError::Disconnected) => Typed::End,
+        };
+        self.is_asked = false;
+        Some(typed)
     }
 
     /// Says something while a line is being typed.
@@ -105,10 +120,14 @@ impl Input {
 }
 
 impl Drop for Input {
-    /// Whoever types is cut off in the middle of a line.
+    /// Whoever types may be cut off in the middle of a line.
     fn drop(&mut self) {
         if let Some(terminal) = &self.terminal {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+            if self.is_asked {
+                let mut out = io::stdout();
+                let _ = out.write_all(AFTER_HALF_A_LINE).and_then(|()| out.flush());
+            }
         }
     }
 }

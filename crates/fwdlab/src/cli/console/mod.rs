@@ -146,6 +146,9 @@ impl Running {
         let code = loop {
             self.input.ask();
             let typed = loop {
+                if self.interrupted() {
+                    break Some(Typed::Interrupt);
+                }
                 if self.signals.is_stopped() {
                     break None;
                 }
@@ -172,15 +175,21 @@ impl Running {
                     }
                     break self.signals.code(false);
                 }
-                Some(Typed::Line(line)) => match self.line(&line, &control) {
-                    Ok(Then::Next) => {}
-                    Ok(Then::Quit) => break Code::Done,
-                    Err(error) if self.input.is_terminal() => output::error(&error),
-                    Err(error) => {
-                        self.traffic.stop_all(&control)?;
-                        return Err(error);
+                Some(Typed::Line(line)) => {
+                    match self.line(&line, &control) {
+                        Ok(Then::Next) => {}
+                        Ok(Then::Quit) => break Code::Done,
+                        Err(error) if self.input.is_terminal() => output::error(&error),
+                        Err(error) => {
+                            self.traffic.stop_all(&control)?;
+                            return Err(error);
+                        }
                     }
-                },
+                    // while it went on: before the next line is asked for
+                    if self.interrupted() && self.traffic.stop_all(&control)? {
+                        self.input.tell("all traffic stopped");
+                    }
+                }
             }
         };
         self.traffic.stop_all(&control)?;
@@ -189,6 +198,11 @@ impl Running {
             Code::Done if limited && !self.input.is_terminal() => Code::NotValid,
             code => code,
         })
+    }
+
+    /// Did somebody who types here press Ctrl-C while keys were not read one by one? It ends what goes on, not the console.
+    fn interrupted(&self) -> bool {
+        self.input.is_terminal() && self.signals.take_interrupt()
     }
 
     /// Does what a line says.

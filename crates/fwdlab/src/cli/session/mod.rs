@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fwdlab_lab::run::Control;
+use signal_hook::consts::SIGINT;
 
 use crate::exit_code::Code;
 
@@ -41,6 +42,21 @@ impl Signals {
     /// Has one come?
     pub fn is_stopped(&self) -> bool {
         self.control.is_stopped()
+    }
+
+    /// Was it Ctrl-C, and nothing else? Then it is forgotten: whoever asks does what it means, and goes on.
+    pub fn take_interrupt(&self) -> bool {
+        let which = &self.which;
+        let relaxed = (Ordering::AcqRel, Ordering::Acquire);
+        if (which.compare_exchange(SIGINT as usize, 0, relaxed.0, relaxed.1)).is_err() {
+            return false;
+        }
+        self.control.flag().store(false, Ordering::Release);
+        if which.load(Ordering::Acquire) != 0 {
+            // another one came meanwhile
+            self.control.stop();
+        }
+        true
     }
 
     /// How the program ends: done when nothing was asked to go on until a signal, and when it was: a user who says that it is

@@ -1,47 +1,69 @@
 //! The test cases: which are done, which is being measured, what was found.
 
+use fwdlab_report::number::percent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Ended, Pane};
+use super::super::settings::Column;
 use super::super::theme::Theme;
 use super::{fitted, framed, lines};
+
+/// Columns of the sign, between two others, and of a name at least.
+const SIGN: usize = 2;
+const GAP: usize = 2;
+const LEAST_NAME: usize = 12;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &str) {
     let inner = framed(frame, area, title, theme);
     let current = app.current_case();
     let width = usize::from(inner.width);
-    let longest = app
-        .cases()
-        .map(|(name, _)| name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let names = longest.min(width * 2 / 5);
-    let all: Vec<Line<'_>> = app
-        .cases()
-        .enumerate()
-        .map(|(at, (name, ended))| {
-            let (sign, style) = sign(app, theme, Some(at) == current, &ended);
-            let so_far = format!(
-                "{:>2}/{}",
-                ended.len(),
-                app.head.iterations.max(ended.len() as u32)
-            );
-            let room = width.saturating_sub(names + so_far.len() + 5);
-            let found = fitted(&found(&ended), room, theme);
-            Line::from(vec![
-                Span::styled(format!("{sign} "), style),
+    let mut longest = 0;
+    let mut rows = Vec::new();
+    for (at, (name, ended)) in app.cases().enumerate() {
+        longest = longest.max(name.chars().count());
+        let cells = app.settings.columns.iter();
+        let cells: Vec<String> = cells.map(|column| cell(*column, &ended, app)).collect();
+        let sign = sign(app, theme, Some(at) == current, &ended);
+        rows.push((sign, name, cells, Some(at) == current));
+    }
+    let widths: Vec<usize> = (0..app.settings.columns.len())
+        .map(|at| rows.iter().map(|row| row.2[at].chars().count()).max())
+        .map(Option::unwrap_or_default)
+        .collect();
+    let shown = that_fit(&app.settings.columns, &widths, width, longest);
+    let cells_wide: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
+    let names = longest.min(width.saturating_sub(cells_wide + SIGN));
+    // those that count stand at the right edge
+    let all: Vec<Line<'_>> = rows
+        .iter()
+        .map(|((sign, style), name, cells, is_current)| {
+            let name_style = match is_current {
+                true => theme.strong(),
+                false => theme.plain(),
+            };
+            let mut spans = vec![
+                Span::styled(format!("{sign} "), *style),
                 Span::styled(
                     format!("{:<names$}", fitted(name, names, theme)),
-                    if Some(at) == current {
-                        theme.strong()
-                    } else {
-                        theme.plain()
-                    },
+                    name_style,
                 ),
-                Span::raw(format!("  {found:<room$} {so_far}")),
-            ])
+            ];
+            let mut free = width.saturating_sub(SIGN + names + cells_wide);
+            for &at in &shown {
+                let (text, wide) = (&cells[at], widths[at]);
+                let is_last = app.settings.columns[at] == Column::Iterations;
+                let gap = GAP
+                    + if is_last {
+                        std::mem::take(&mut free)
+                    } else {
+                        0
+                    };
+                let text = fitted(text, width.saturating_sub(SIGN + names + gap), theme);
+                spans.push(Span::raw(format!("{:gap$}{text:<wide$}", "")));
+            }
+            Line::from(spans)
         })
         .collect();
     if all.is_empty() {
@@ -78,37 +100,82 @@ fn sign(
     }
 }
 
-/// The middle of its iterations, and how far they are apart; or why there is none.
-fn found(ended: &[&Ended]) -> String {
+/// The columns for which there is room, by number. Where there is not enough, names are cut first, down to a few letters, then columns are
+/// left out from the right; the first, and how many iterations are done, stay.
+fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..columns.len()).filter(|&at| widths[at] > 0).collect();
+    let needs = |shown: &[usize]| {
+        let cells: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
+        SIGN + longest.min(LEAST_NAME) + cells
+    };
+    while needs(&shown) > width {
+        let mut last = shown.iter().skip(1).rev();
+        let Some(&out) = last.find(|&&at| columns[at] != Column::Iterations) else {
+            break;
+        };
+        shown.retain(|&at| at != out);
+    }
+    shown
+}
+
+/// What stands in a column of a test case.
+fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
     let mut good: Vec<&&Ended> = ended.iter().filter(|one| one.value.is_some()).collect();
     good.sort_by(|a, b| {
         a.value
             .partial_cmp(&b.value)
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    let Some(median) = good.get(good.len().saturating_sub(1) / 2) else {
-        return ended
-            .last()
-            .map_or(String::new(), |last| last.words.clone());
-    };
-    let first = median.words.split(", ").next().unwrap_or_default();
-    let apart = match (
-        good.first().and_then(|one| one.value),
-        good.last().and_then(|one| one.value),
-    ) {
-        (Some(least), Some(most)) if good.len() > 1 && most > 0.0 => {
+    let first = |one: &&&Ended| one.words.split(", ").next().unwrap_or_default().to_owned();
+    let ends = (good.first(), good.last());
+    match column {
+        Column::Figure => match good.get(good.len().saturating_sub(1) / 2) {
+            Some(median) => first(median),
+            // why there is none
+            None => ended
+                .last()
+                .map_or(String::new(), |last| last.words.clone()),
+        },
+        Column::Apart => match (
+            ends.0.and_then(|one| one.value),
+            ends.1.and_then(|one| one.value),
+        ) {
+            (Some(least), Some(most)) if good.len() > 1 && most > 0.0 => {
+                format!("{} apart", percent(100.0 * (most - least) / most))
+            }
+            _ => String::new(),
+        },
+        Column::Smallest => ends.0.map_or(String::new(), &first),
+        Column::Largest => ends.1.map_or(String::new(), &first),
+        Column::Last => ended.last().map_or(String::new(), |last| first(&last)),
+        Column::Failed => match ended.iter().filter(|one| one.failed).count() {
+            0 => String::new(),
+            failed => format!("{failed} failed"),
+        },
+        Column::Iterations => {
             format!(
-                "  {} apart",
-                fwdlab_report::number::percent(100.0 * (most - least) / most)
+                "{}/{}",
+                ended.len(),
+                app.head.iterations.max(ended.len() as u32)
             )
         }
-        _ => String::new(),
-    };
-    let failed = ended.iter().filter(|one| one.failed).count();
-    let failed = if failed > 0 {
-        format!("  {failed} failed")
-    } else {
-        String::new()
-    };
-    format!("{first}{apart}{failed}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_leave_from_the_right_and_names_before_them() {
+        use Column::{Apart, Figure, Iterations};
+        let columns = [Figure, Apart, Iterations];
+        let fit = |width| that_fit(&columns, &[20, 11, 3], width, 24);
+        assert_eq!(fit(78), [0, 1, 2]);
+        assert_eq!(fit(54), [0, 1, 2]);
+        assert_eq!(fit(53), [0, 2]);
+        assert_eq!(fit(10), [0, 2]);
+        // what no test case has takes no room
+        assert_eq!(that_fit(&columns, &[20, 0, 3], 78, 24), [0, 2]);
+    }
 }

@@ -94,11 +94,10 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             format!("{:>width$} ", prefix.pps(), width = usize::from(SCALE) - 1),
             theme.faint(),
         ),
-        ratatui::text::Span::styled(format!("{line_sign}{line_sign} offered  "), theme.offered()),
-        ratatui::text::Span::styled(
-            format!("{area_sign}{area_sign} forwarded  "),
-            theme.forwarded(),
-        ),
+        ratatui::text::Span::styled(line_sign.repeat(2), theme.offered()),
+        ratatui::text::Span::raw(" offered  "),
+        ratatui::text::Span::styled(area_sign.repeat(2), theme.forwarded()),
+        ratatui::text::Span::raw(" forwarded  "),
         ratatui::text::Span::styled(span, theme.faint()),
     ]);
     let bottom = Rect {

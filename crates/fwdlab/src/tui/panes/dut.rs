@@ -100,10 +100,7 @@ fn words(telemetry: &Telemetry, width: usize, theme: Theme) -> Vec<Line<'static>
     drops.retain(|(_, frames)| *frames > 0);
     drops.sort_by_key(|(_, frames)| std::cmp::Reverse(*frames));
     if drops.is_empty() {
-        lines.push(Line::from(Span::styled(
-            "no counter of drops rose",
-            theme.good(),
-        )));
+        lines.push(Line::from("no counter of drops rose"));
     }
     for (name, frames) in drops {
         let per_second = count((frames as f64 / seconds).round() as i128);
@@ -114,7 +111,7 @@ fn words(telemetry: &Telemetry, width: usize, theme: Theme) -> Vec<Line<'static>
         );
         lines.push(Line::from(Span::styled(
             fitted(&words, width, theme),
-            theme.doubtful(),
+            theme.strong(),
         )));
     }
     let interrupts: u64 = telemetry

@@ -24,19 +24,20 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
         .iter()
         .map(|told| {
             let time = clock(told.t);
-            let style = match told.mark {
-                Mark::Plain => theme.plain(),
-                Mark::Good => theme.good(),
-                Mark::Bad => theme.doubtful(),
+            let (sign, style) = match told.mark {
+                Mark::Plain => (" ", theme.plain()),
+                Mark::Good => (theme.pick("✓", "v"), theme.good()),
+                Mark::Bad => ("!", theme.bad()),
             };
             let words = fitted(
                 &told.words,
-                width.saturating_sub(time.len().max(6) + 2),
+                width.saturating_sub(time.len().max(6) + 3),
                 theme,
             );
             Line::from(vec![
-                Span::styled(format!("{time:>6}  "), theme.faint()),
-                Span::styled(words, style),
+                Span::styled(format!("{time:>6} "), theme.faint()),
+                Span::styled(format!("{sign} "), style),
+                Span::raw(words),
             ])
         })
         .collect();

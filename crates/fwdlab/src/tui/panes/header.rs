@@ -45,29 +45,33 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let bar = on.repeat(full) + &off.repeat(BAR - full);
     let valid = app.trials().iter().filter(|trial| trial.is_valid).count();
     let invalid = app.trials().len() - valid;
-    let left = app
-        .left_s()
-        .map_or(String::new(), |left| format!("  left ~{}", clock(left)));
-    let mut second = vec![
-        Span::styled(bar, theme.forwarded()),
-        Span::raw(format!(
-            " {done}/{steps} steps  elapsed {}{left}",
-            clock(app.elapsed_s())
-        )),
-    ];
-    if valid + invalid > 0 {
-        second.push(Span::raw(format!("  {valid} valid")));
-        let style = if invalid > 0 {
-            theme.doubtful()
-        } else {
-            theme.plain()
-        };
-        second.push(Span::styled(format!(", {invalid} invalid"), style));
+    // the most important first: what does not fit is left out as a whole
+    let mut facts = vec![(format!("{done}/{steps} steps"), theme.plain())];
+    if let Some(left) = app.left_s() {
+        facts.push((format!("left ~{}", clock(left)), theme.plain()));
     }
-    for (line, y) in [first, Line::from(second)]
-        .into_iter()
-        .zip(area.y..area.bottom())
-    {
+    let elapsed = (format!("elapsed {}", clock(app.elapsed_s())), theme.plain());
+    facts.insert(1, elapsed);
+    if invalid > 0 {
+        facts.insert(
+            1,
+            (format!("{valid} valid, {invalid} INVALID"), theme.strong()),
+        );
+    } else if valid > 0 {
+        facts.push((format!("{valid} valid, 0 invalid"), theme.plain()));
+    }
+    let mut room = width.saturating_sub(BAR);
+    let mut second = vec![Span::styled(bar, theme.forwarded())];
+    for (at, (words, style)) in facts.into_iter().enumerate() {
+        let gap = if at == 0 { " " } else { "  " };
+        let needs = gap.len() + words.chars().count();
+        if needs <= room {
+            room -= needs;
+            second.extend([Span::raw(gap), Span::styled(words, style)]);
+        }
+    }
+    let second = Line::from(second);
+    for (line, y) in [first, second].into_iter().zip(area.y..area.bottom()) {
         let row = Rect {
             y,
             height: 1,

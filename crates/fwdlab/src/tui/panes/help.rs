@@ -5,56 +5,128 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::super::app::{App, Mode};
+use super::super::keys::Does;
 use super::super::theme::Theme;
-use super::{lines, over};
+use super::legend::first;
+use super::{lines, over, wrapped};
+
+/// Columns of all.
+const WIDTH: u16 = 76;
+
+/// Words on the screen.
+const MEANT: [(&str, &str); 6] = [
+    ("offered", "frames per second that were really sent"),
+    ("forwarded", "frames per second that came back from the DUT"),
+    (
+        "loss ~",
+        "between two readings; without ~ of a whole trial, exact",
+    ),
+    (
+        "search",
+        "loads between which the largest one without loss lies",
+    ),
+    ("apart", "smallest and largest iteration of a test case"),
+    ("invalid", "trials that count for nothing, and say why"),
+];
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
-    let mut words =
-        vec!["space        freeze the screen while the run goes on; again: back to now"];
-    if app.mode == Mode::Replay {
-        words = vec![
-            "space        hold the replay, or go on",
-            "+ -          twice as fast, half as fast",
-        ];
+    let key = |does: &[Does]| {
+        let keys: Vec<String> = does.iter().map(|does| first(app, *does)).collect();
+        keys.join(" ")
+    };
+    let mut words: Vec<(String, String)> = Vec::new();
+    let mut say = |word: String, means: &str| words.push((word, means.to_owned()));
+    match app.mode {
+        Mode::Replay => {
+            say(key(&[Does::Freeze]), "hold the replay, or go on");
+            let speed = key(&[Does::Faster, Does::Slower]);
+            say(speed, "twice as fast, half as fast");
+        }
+        _ => say(
+            key(&[Does::Freeze]),
+            "freeze the screen while the run goes on; again: back to now",
+        ),
     }
-    words.extend([
-        "left right   one trial back or on (PageUp, PageDown: ten; Home, End)",
-        "tab          next pane; up and down scroll it",
-        "e            what became of every frame of the trial shown",
-        "l            latencies of the trials of its test case",
-        "f            where the DUT's time or instructions went, where it is kept",
-    ]);
+    let ten = key(&[Does::PageBack, Does::PageOn]);
+    let ends = key(&[Does::First, Does::Latest]);
+    say(
+        key(&[Does::Back, Does::On]),
+        &format!("one trial back or on ({ten}: ten; {ends})"),
+    );
+    let scroll = key(&[Does::Up, Does::Down]);
+    say(
+        key(&[Does::Pane]),
+        &format!("next pane; {scroll} scroll it"),
+    );
+    say(
+        key(&[Does::Loss]),
+        "what became of every frame of the trial shown",
+    );
+    say(
+        key(&[Does::Latency]),
+        "latencies of the trials of its test case",
+    );
+    say(
+        key(&[Does::Flame]),
+        "where the DUT's time or instructions went, where it is kept",
+    );
     if app.is_steered() {
-        words.extend([
-            "p            pause: the next trial waits; again: go on",
-            "s            skip the test case that is measured, from now on",
-        ]);
+        say(
+            key(&[Does::Pause]),
+            "pause: the next trial waits; again: go on",
+        );
+        say(
+            key(&[Does::Skip]),
+            "skip the test case that is measured, from now on",
+        );
     }
-    words.extend(match app.mode {
-        Mode::Own => &[
-            "d            leave the screen; the run goes on (fwdlab top shows it)",
-            "q            quit: asks whether the run stops or goes on",
-            "Ctrl-C       stop the run: everything is undone, results are kept",
-        ][..],
-        Mode::Other => &[
-            "q            quit: asks whether the run stops or goes on",
-            "Ctrl-C       leave the screen; the run goes on",
-        ],
-        Mode::Replay => &["q            quit"],
-    });
-    words.extend([
-        "Q            leave, and keep the screen's last words on the terminal",
-        "Ctrl-Z       to the shell; fg comes back",
-        "",
-        "offered      frames per second that were really sent",
-        "forwarded    frames per second that came back from the DUT",
-        "loss ~       between two readings; without ~ of a whole trial, exact",
-        "search       loads between which the largest one without loss lies",
-        "apart        smallest and largest iteration of a test case",
-        "invalid      trials that count for nothing, and say why",
-    ]);
-    let size = (76, words.len() as u16 + 2);
-    let inner = over(frame, area, size, "keys and words", theme);
-    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
+    let quit = match app.mode {
+        Mode::Replay => "quit",
+        _ => "quit: asks whether the run stops or goes on",
+    };
+    if app.mode == Mode::Own {
+        say(
+            key(&[Does::Detach]),
+            "leave the screen; the run goes on (fwdlab top shows it)",
+        );
+    }
+    say(key(&[Does::Quit]), quit);
+    match app.mode {
+        Mode::Own => say(
+            "ctrl-c".into(),
+            "stop the run: everything is undone, results are kept",
+        ),
+        Mode::Other => say("ctrl-c".into(), "leave the screen; the run goes on"),
+        Mode::Replay => {}
+    }
+    say(
+        key(&[Does::Keep]),
+        "leave, and keep the screen's last words on the terminal",
+    );
+    say("ctrl-z".into(), "to the shell; fg comes back");
+    say(String::new(), "");
+    for (word, means) in MEANT {
+        say(word.to_owned(), means);
+    }
+    let width = WIDTH.min(area.width).saturating_sub(2);
+    let longest = words.iter().map(|(word, _)| word.chars().count()).max();
+    let (word, room) = (longest.unwrap_or(0), usize::from(width));
+    let room = room.saturating_sub(word + 2) as u16;
+    let words: Vec<Line<'_>> = words
+        .into_iter()
+        .flat_map(|(key, means)| {
+            let mut means = wrapped(&means, room, "").into_iter();
+            let first = format!("{key:<word$}  {}", means.next().unwrap_or_default());
+            let rest = means.map(|more| format!("{:word$}  {more}", ""));
+            let all = std::iter::once(first).chain(rest).map(Line::from);
+            all.collect::<Vec<_>>()
+        })
+        .collect();
+    let height = words.len() as u16 + 2;
+    let title = match height > area.height {
+        true => format!("keys and words ({scroll}: more)"),
+        false => "keys and words".to_owned(),
+    };
+    let inner = over(frame, area, (WIDTH, height), &title, theme);
     lines(frame, inner, &words, app.scroll);
 }

@@ -6,46 +6,55 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::super::app::{App, Mode, Overlay};
+use super::super::keys::{Does, Key};
 use super::super::theme::Theme;
 
-/// Between a key and its word, and between two of them.
-const GAPS: usize = 3;
-
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
-    let mut left = usize::from(area.width);
+    let keys = keys(app, theme);
+    let long = |(key, word): &(String, String)| key.chars().count() + 1 + word.chars().count();
+    let width = usize::from(area.width);
+    // closer together where that shows more of them
+    let all: usize = keys.iter().map(|one| long(one) + 2).sum();
+    let gap = if all > width + 2 { 1 } else { 2 };
+    let mut used = 0;
     let mut spans = Vec::new();
-    for (key, word) in keys(app, theme) {
-        let width = key.chars().count() + word.chars().count() + GAPS;
-        if width > left + 2 {
+    for one in keys {
+        used += long(&one);
+        if used > width {
             break;
         }
-        left = left.saturating_sub(width);
+        used += gap;
+        let (key, word) = one;
         spans.push(Span::styled(key, theme.focus()));
-        spans.push(Span::raw(format!(" {word}  ")));
+        spans.push(Span::raw(format!(" {word}{:gap$}", "")));
     }
     Line::from(spans).render(area, frame.buffer_mut());
 }
 
 /// What can be typed, the most important first.
 pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
-    let arrows = theme.pick("←→", "<>");
-    let mut keys: Vec<(&str, &str)> = Vec::new();
+    let key = |does| first(app, does);
+    let arrows = match (app.settings.keys(Does::Back), app.settings.keys(Does::On)) {
+        ([Key::Left, ..], [Key::Right, ..]) => theme.pick("←→", "<>").to_owned(),
+        _ => key(Does::Back) + &key(Does::On),
+    };
+    let mut keys: Vec<(String, &str)> = Vec::new();
     match app.overlay {
         Some(Overlay::Quit) => {
             if app.is_steered() {
-                keys.push(("s", "stop"));
+                keys.push(("s".into(), "stop"));
             }
-            keys.extend([("l", "leave"), ("Esc", "cancel")]);
+            keys.extend([("l".into(), "leave"), ("Esc".into(), "cancel")]);
         }
         Some(Overlay::Loss | Overlay::Latency) => {
-            keys.extend([("Esc", "back"), (arrows, "other trials")])
+            keys.extend([("Esc".into(), "back"), (arrows, "other trials")])
         }
-        Some(Overlay::Help | Overlay::Flame) => keys.push(("Esc", "back")),
+        Some(Overlay::Help | Overlay::Flame) => keys.push(("Esc".into(), "back")),
         None => {
-            keys.push(("q", "quit"));
-            keys.push(("?", "help"));
+            keys.push((key(Does::Quit), "quit"));
+            keys.push((key(Does::Help), "help"));
             keys.push((
-                "space",
+                key(Does::Freeze),
                 match (app.mode, app.is_playing() || !app.is_frozen()) {
                     (Mode::Replay, _) if app.is_playing() => "hold",
                     (Mode::Replay, _) => "play",
@@ -55,26 +64,31 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
             ));
             if !app.trials().is_empty() {
                 keys.push((arrows, "trial"));
-                keys.push(("e", "loss"));
+                keys.push((key(Does::Loss), "loss"));
                 if app.has_latency() {
-                    keys.push(("l", "latency"));
+                    keys.push((key(Does::Latency), "latency"));
                 }
             }
-            keys.push(("tab", "pane"));
+            keys.push((key(Does::Pane), "pane"));
             if app.is_steered() {
-                keys.push(("p", if app.is_paused() { "resume" } else { "pause" }));
-                keys.push(("s", "skip"));
+                let word = if app.is_paused() { "resume" } else { "pause" };
+                keys.push((key(Does::Pause), word));
+                keys.push((key(Does::Skip), "skip"));
             }
             if app.mode == Mode::Own && app.is_steered() {
-                keys.push(("d", "detach"));
+                keys.push((key(Does::Detach), "detach"));
             }
             if app.mode == Mode::Replay {
-                keys.push(("+-", "speed"));
+                keys.push((key(Does::Faster) + &key(Does::Slower), "speed"));
             }
         }
     }
     let owned = keys.into_iter();
-    owned
-        .map(|(key, word)| (key.to_owned(), word.to_owned()))
-        .collect()
+    owned.map(|(key, word)| (key, word.to_owned())).collect()
+}
+
+/// The first key that does this.
+pub fn first(app: &App, does: Does) -> String {
+    let key = app.settings.keys(does).first();
+    key.map_or(String::new(), ToString::to_string)
 }

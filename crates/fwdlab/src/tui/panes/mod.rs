@@ -64,7 +64,11 @@ pub fn ports(frame: &mut Frame<'_>, table: &str, theme: Theme) {
     let inner = framed(frame, body, "ports", theme);
     let rows: Vec<Line<'_>> = table
         .lines()
-        .map(|line| Line::from(line.to_owned()))
+        .zip(0..)
+        .map(|(line, at)| match at {
+            0 => Line::styled(line.to_owned(), theme.strong()),
+            _ => Line::from(line.to_owned()),
+        })
         .collect();
     lines(frame, inner, &rows, 0);
     let keys = Line::from(vec![

@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }
     if let Some(end) = app.end() {
         let style = if end.is_good {
-            theme.good()
+            theme.plain()
         } else {
             theme.bad()
         };
@@ -94,20 +94,13 @@ fn rates(app: &App, trial: Option<&Trial>, theme: Theme) -> Vec<Line<'static>> {
         Some(trial) if trial.t >= point.t => (trial.loss_ratio, true),
         _ => (lost, false),
     };
-    let style = match lost {
-        lost if lost <= 0.0 => theme.good(),
-        _ => theme.doubtful(),
-    };
     let mut words = vec![
         Span::raw("offered "),
-        Span::styled(format!("{:>11}", rate(point.offered_pps)), theme.offered()),
+        Span::styled(format!("{:>11}", rate(point.offered_pps)), theme.figure()),
         Span::raw("   forwarded "),
-        Span::styled(
-            format!("{:>11}", rate(point.forwarded_pps)),
-            theme.forwarded(),
-        ),
+        Span::styled(format!("{:>11}", rate(point.forwarded_pps)), theme.figure()),
         Span::raw(if is_exact { "   loss " } else { "   loss ~" }),
-        Span::styled(percent(100.0 * lost), style),
+        Span::styled(percent(100.0 * lost), theme.figure()),
     ];
     let delays = trial.and_then(|trial| {
         let asked = trial.record.as_ref()?.asked.as_ref()?;
@@ -159,6 +152,10 @@ fn search(bracket: &Bracket, width: usize, theme: Theme) -> Line<'static> {
         (None, None) => String::new(),
     };
     let head = format!("search    {words}, {} trials  ", bracket.trials);
+    if head.trim_end().chars().count() > width {
+        // the loads are the answer
+        return Line::from(fitted(&format!("search    {words}"), width, theme));
+    }
     let room = width.saturating_sub(head.chars().count() + 2);
     let mut spans = vec![Span::raw(head.clone())];
     if room >= 10 {

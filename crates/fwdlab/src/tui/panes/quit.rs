@@ -15,7 +15,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             _ => "The run of another process goes on.",
         },
         "",
-        "s    stop it: everything is undone, what was measured is kept",
+        "s    stop it: undo everything, keep what was measured",
         "l    leave it running: fwdlab top shows it again",
         "Esc  stay here",
     ];

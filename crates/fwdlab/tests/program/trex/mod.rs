@@ -314,3 +314,22 @@ fn any_calls_are_answered_and_leave_nothing() {
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
 }
+
+/// TRex's own console and its TUI, on a terminal.
+#[test]
+fn trexs_console_and_its_tui_steer_traffic() {
+    let name = "trexs_console_and_its_tui_steer_traffic";
+    if !root(name) {
+        return;
+    }
+    let Some(python) = python() else {
+        return skipped(name, "no Python that has lbr-trex-client");
+    };
+    let lab = Lab::new();
+    let (server, ports) = serve(&lab, &[]);
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/trex/mix.py");
+    let found = found(python, "tui.py", &[&ports[0], &ports[1], profile]);
+    assert_eq!(found, json!({"missed": [], "ended": 0}));
+    server.signal(Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+}

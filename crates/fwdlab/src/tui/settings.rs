@@ -1,0 +1,285 @@
+//! What people choose of the screen in `fwdlab.toml`: which key does what, and which columns test cases show.
+//!
+//! A table `[screen]` has `columns`, a list, and a table `keys` with a key, or a list of them, for the name of what it does. A key that is
+//! given here is in place of those before; one key does one thing. Start with [`Settings::read`].
+
+use fwdlab_model::file::{FileError, Origin, Step, or_which};
+use toml::{Table, Value};
+
+use super::keys::{Does, Key};
+
+/// The name of the table.
+pub const TABLE: &str = "screen";
+const KEYS: &str = "keys";
+const COLUMNS: &str = "columns";
+
+/// What a column of a test case shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// The figure of the iteration in the middle.
+    Figure,
+    /// How far the smallest and the largest are apart.
+    Apart,
+    Smallest,
+    Largest,
+    /// That of the last iteration.
+    Last,
+    /// Iterations without a result.
+    Failed,
+    /// Iterations done, of how many.
+    Iterations,
+}
+
+impl Column {
+    const ALL: [(Column, &str); 7] = [
+        (Column::Figure, "figure"),
+        (Column::Apart, "apart"),
+        (Column::Smallest, "smallest"),
+        (Column::Largest, "largest"),
+        (Column::Last, "last"),
+        (Column::Failed, "failed"),
+        (Column::Iterations, "iterations"),
+    ];
+}
+
+/// What was chosen, or the defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Of test cases, behind their names.
+    pub columns: Vec<Column>,
+    keys: Vec<(Does, Vec<Key>)>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            columns: vec![
+                Column::Figure,
+                Column::Apart,
+                Column::Failed,
+                Column::Iterations,
+            ],
+            keys: Does::ALL
+                .iter()
+                .map(|(does, _, keys)| (*does, keys.to_vec()))
+                .collect(),
+        }
+    }
+}
+
+impl Settings {
+    /// What this key does.
+    pub fn does(&self, key: Key) -> Option<Does> {
+        let bound = self.keys.iter().find(|(_, keys)| keys.contains(&key));
+        bound.map(|(does, _)| *does)
+    }
+
+    /// The keys that do this.
+    pub fn keys(&self, does: Does) -> &[Key] {
+        let bound = self.keys.iter().find(|(one, _)| *one == does);
+        bound.map_or(&[], |(_, keys)| keys)
+    }
+
+    /// Takes what a file says.
+    ///
+    /// # Errors
+    /// It names what there is not, or one key for two things: with its place.
+    pub fn read(&mut self, value: &Value, origin: &Origin) -> Result<(), FileError> {
+        let Value::Table(table) = value else {
+            let why = format!("`{TABLE}` is a table: [{TABLE}]");
+            return Err(origin.error(&[TABLE.into()], why));
+        };
+        for (name, value) in table {
+            let way: [Step<'_>; 2] = [TABLE.into(), name.as_str().into()];
+            match (name.as_str(), value) {
+                (COLUMNS, Value::Array(columns)) => self.columns = read_columns(columns, origin)?,
+                (COLUMNS, _) => {
+                    return Err(origin.error(&way, "columns are a list: [\"figure\", \"apart\"]"));
+                }
+                (KEYS, Value::Table(keys)) => self.read_keys(keys, origin)?,
+                (KEYS, _) => {
+                    let why = format!("keys are a table: [{TABLE}.{KEYS}]");
+                    return Err(origin.error(&way, why));
+                }
+                _ => {
+                    let known = or_which(name, &[COLUMNS, KEYS]);
+                    let why = format!("unknown key `{name}`; {known}");
+                    return Err(origin.error(&way, why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_keys(&mut self, table: &Table, origin: &Origin) -> Result<(), FileError> {
+        let mut given = Vec::new();
+        for (name, value) in table {
+            let way: [Step<'_>; 3] = [TABLE.into(), KEYS.into(), name.as_str().into()];
+            let Some(does) = Does::named(name) else {
+                let names: Vec<&str> = Does::ALL.iter().map(|(_, name, _)| *name).collect();
+                let known = or_which(name, &names);
+                return Err(origin.error(&way, format!("nothing is called `{name}`; {known}")));
+            };
+            let values = match value {
+                Value::Array(values) => values.as_slice(),
+                one => std::slice::from_ref(one),
+            };
+            let mut keys = Vec::new();
+            for value in values {
+                let key = match value.as_str() {
+                    Some(text) => text.parse::<Key>(),
+                    None => Err("a key is a text: \"f\", \"space\", \"ctrl-n\"".to_owned()),
+                };
+                keys.push(key.map_err(|why| origin.error(&way, why))?);
+            }
+            if keys.is_empty() {
+                return Err(origin.error(&way, format!("`{name}` needs a key")));
+            }
+            given.push((does, keys));
+        }
+        for (does, keys) in &given {
+            if let Some((_, old)) = self.keys.iter_mut().find(|(one, _)| one == does) {
+                old.clone_from(keys);
+            }
+        }
+        for (does, keys) in &given {
+            for (other, others) in self.keys.iter().filter(|(other, _)| other != does) {
+                if let Some(key) = keys.iter().find(|key| others.contains(key)) {
+                    let (name, other) = (does.name(), other.name());
+                    let way: [Step<'_>; 3] = [TABLE.into(), KEYS.into(), name.into()];
+                    let why = format!(
+                        "`{key}` is the key of `{other}`, too; give that another one as well"
+                    );
+                    return Err(origin.error(&way, why));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_columns(columns: &[Value], origin: &Origin) -> Result<Vec<Column>, FileError> {
+    let mut read = Vec::new();
+    for (at, value) in columns.iter().enumerate() {
+        let way: [Step<'_>; 3] = [TABLE.into(), COLUMNS.into(), at.into()];
+        let name = value.as_str().unwrap_or_default();
+        let known = Column::ALL.iter().find(|(_, known)| *known == name);
+        let Some((column, _)) = known else {
+            let names = Column::ALL.map(|(_, name)| name);
+            let why = format!("no column is called `{name}`; {}", or_which(name, &names));
+            return Err(origin.error(&way, why));
+        };
+        if read.contains(column) {
+            return Err(origin.error(&way, format!("`{name}` stands there twice")));
+        }
+        read.push(*column);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        let origin = Origin {
+            file: "fwdlab.toml".into(),
+            text: text.into(),
+        };
+        let table: Table = toml::from_str(text).unwrap();
+        let mut settings = Settings::default();
+        let read = settings.read(&table[TABLE], &origin);
+        read.map(|()| settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_key_does_one_thing() {
+        let settings = Settings::default();
+        for (does, name, keys) in Does::ALL {
+            assert_eq!(Does::named(name), Some(*does));
+            for key in *keys {
+                assert_eq!(settings.does(*key), Some(*does), "{name}");
+                assert_eq!(key.to_string().parse(), Ok(*key));
+            }
+        }
+    }
+
+    #[test]
+    fn the_manual_has_all_of_it() {
+        let manual =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/defaults.md");
+        let manual = std::fs::read_to_string(manual).unwrap();
+        let (_, manual) = manual.split_once("## The screen").unwrap();
+        let does = Does::ALL.iter().map(|(_, name, _)| *name);
+        for name in does.chain(Column::ALL.map(|(_, name)| name)) {
+            assert!(manual.contains(&format!("`{name}`")), "{name}");
+        }
+        let example = manual.split("```toml\n").nth(1).unwrap();
+        read(example.split("```").next().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_file_chooses_keys_and_columns() {
+        let text = "[screen]\ncolumns = ['last', 'iterations']\n[screen.keys]\nquit = 'x'\nfreeze = ['f', 'ctrl-s']\nflame = 'F'\nhelp = 'h'\n";
+        let settings = read(text).unwrap();
+        assert_eq!(settings.columns, [Column::Last, Column::Iterations]);
+        for (key, does) in [
+            ("x", Some(Does::Quit)),
+            ("q", None),
+            ("f", Some(Does::Freeze)),
+            ("ctrl-s", Some(Does::Freeze)),
+            ("space", None),
+            ("F", Some(Does::Flame)),
+            ("h", Some(Does::Help)),
+            ("?", None),
+            ("e", Some(Does::Loss)),
+        ] {
+            assert_eq!(settings.does(key.parse().unwrap()), does, "{key}");
+        }
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_suggestion() {
+        for (text, told) in [
+            (
+                "[screen]\ncolums = []",
+                "fwdlab.toml:2:1: unknown key `colums`; did you mean `columns`?",
+            ),
+            (
+                "[screen]\ncolumns = ['figure', 'appart']",
+                "fwdlab.toml:2:22: no column is called `appart`; did you mean `apart`?",
+            ),
+            (
+                "[screen]\ncolumns = ['last', 'last']",
+                "fwdlab.toml:2:20: `last` stands there twice",
+            ),
+            (
+                "[screen.keys]\nfreze = 'x'",
+                "fwdlab.toml:2:9: nothing is called `freze`; did you mean `freeze`?",
+            ),
+            (
+                "[screen.keys]\nfreeze = 'spcae'",
+                "fwdlab.toml:2:10: no key is called `spcae`; did you mean `space`?",
+            ),
+            (
+                "[screen.keys]\nfreeze = 'f'",
+                "fwdlab.toml:2:10: `f` is the key of `flame`, too; give that another one as well",
+            ),
+            (
+                "[screen.keys]\nloss = 'x'\nskip = 'x'",
+                "`x` is the key of `skip`, too",
+            ),
+            (
+                "[screen.keys]\nquit = 'ctrl-c'",
+                "fwdlab.toml:2:8: ctrl-c and ctrl-z are as everywhere: they are not bound",
+            ),
+            ("[screen.keys]\nquit = 3", "a key is a text"),
+            ("[screen.keys]\nquit = []", "`quit` needs a key"),
+            ("[screen]\nkeys = 3", "[screen.keys]"),
+            ("screen = 3", "fwdlab.toml:1:10: `screen` is a table"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}
