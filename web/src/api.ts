@@ -29,6 +29,7 @@ export interface Info {
 export interface Flame { case: string; boot: number; of: string }
 export interface Run {
   info: Info; problems: string[]; labels: { tags: string[]; note?: string }; summary: Summary | null; trials: Trial[]; flames: Flame[];
+  charts: { name: string; spoken: string }[];
   latencies: { test_case: string; trial: number; offered_load_pps: number }[];
 }
 export interface Cell { column: string; n: number; median: number; min: number; max: number; values: number[]; warnings: string[] }

@@ -38,6 +38,8 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
     await page.goto(path === report ? report : at + path);
     await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("[aria-busy]"));
     assert.equal(await page.locator(".error").count(), 0, `${path}: ${await page.locator("main").innerText()}`);
+    // charts of the report are pictures that the server draws
+    await page.evaluate(() => Promise.all([...document.images].map((image) => ((image.loading = "eager"), image.decode()))));
     const { violations } = await new AxeBuilder({ page }).analyze();
     assert.deepEqual(violations.map((v) => `${path} ${colorScheme}: ${v.id} ${v.nodes[0].html}`), []);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is wider than ${width}`);
@@ -78,6 +80,7 @@ assert.ok((await page.locator("main").innerText()).includes("<img src=x onerror=
 assert.equal(await page.locator("main img").count(), 0);
 await page.goto(`${at}/runs/${stored[0]}`);
 await page.getByText("<img src=x onerror=alert(1)>").waitFor();
+assert.ok(await page.locator("main img.chart").count() > 0, "no chart of the report");
 
 // two browsers follow a run; the server is killed meanwhile, and neither misses an event
 if (going !== "-") {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fwdlab_report::chart::Chart;
 use fwdlab_store::StoredRun;
 
 use crate::error::ServeError;
@@ -11,6 +12,9 @@ use crate::{listen, routes, tls, token};
 
 /// Makes the report of a run: one page. None where there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
+
+/// Makes the charts of a report of a run.
+pub type Charts = fn(&StoredRun) -> Vec<Chart>;
 
 /// What to serve, and where.
 pub struct Config {
@@ -24,6 +28,8 @@ pub struct Config {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Makes reports.
     pub report: Page,
+    /// Makes their charts, which the page of a run shows, too.
+    pub charts: Charts,
     /// What rebuilds of one run cannot show to be real, for comparisons: a logarithm of a ratio.
     pub allowance: f64,
 }
@@ -37,6 +43,7 @@ pub(crate) struct Shared {
     /// Reached from this machine only.
     pub local: bool,
     pub report: Page,
+    pub charts: Charts,
     pub allowance: f64,
     /// Those who follow a run now.
     pub following: Arc<tokio::sync::Semaphore>,
@@ -77,6 +84,7 @@ impl Server {
             session: token::new_token()?,
             local,
             report: config.report,
+            charts: config.charts,
             allowance: config.allowance,
             following: Arc::new(tokio::sync::Semaphore::new(FOLLOWERS)),
         });

@@ -22,6 +22,11 @@ fn served(runs: &Path) -> SocketAddr {
         token: TOKEN.into(),
         certificate: None,
         report: |run| Some(format!("<!doctype html>report of {}", run.info.id)),
+        charts: |run| {
+            let of =
+                |summary| fwdlab_report::chart::of(&run.info, summary, &run.trials, &run.rebuilds);
+            run.summary.as_ref().map(of).unwrap_or_default()
+        },
         allowance: 0.0,
     })
     .unwrap();
@@ -246,6 +251,10 @@ fn runs_are_listed_and_shown_without_what_is_private() {
     assert_eq!(code(&get(to, "/api/trend")), 200);
     assert_eq!(code(&get(to, "/api/compare")), 400);
     assert!(get(to, &format!("/runs/{ID}/report")).contains("sandbox"));
+    assert_eq!(
+        code(&get(to, &format!("/api/runs/{ID}/charts/none.svg"))),
+        404
+    );
     let app = get(to, "/runs");
     assert!(
         app.contains("default-src 'none'") && app.contains("/assets/app.js"),
@@ -284,6 +293,7 @@ fn elsewhere_takes_tls() {
         token: TOKEN.into(),
         certificate: None,
         report: |_| None,
+        charts: |_| Vec::new(),
         allowance: 0.0,
     })
     .unwrap();

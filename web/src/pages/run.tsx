@@ -68,7 +68,7 @@ function Going(props: { run: string; live: Live }) {
 }
 
 function Stored(props: { data: Data; live: Live }) {
-  const { info, summary, trials, problems, flames, latencies, labels } = props.data;
+  const { info, summary, trials, problems, flames, latencies, labels, charts } = props.data;
   const url = useAddress();
   const cases = summary?.test_cases ?? [];
   const wanted = url.searchParams.get("case") ?? "";
@@ -109,6 +109,16 @@ function Stored(props: { data: Data; live: Live }) {
               ))}</tbody>
             </table>
           </Scroll>
+        </section>
+      )}
+      {charts.length > 0 && (
+        <section aria-labelledby="charts">
+          <h2 id="charts">Charts of the report</h2>
+          {charts.map((chart) => (
+            <figure key={chart.name}>
+              <img class="chart" loading="lazy" alt={chart.spoken} src={`/api/runs/${encodeURIComponent(info.id)}/charts/${encodeURIComponent(chart.name)}.svg`} />
+            </figure>
+          ))}
         </section>
       )}
       {one && (

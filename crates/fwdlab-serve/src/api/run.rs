@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use fwdlab_model::result::TrialRecord;
+use fwdlab_report::chart::{Chart, svg};
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,6 +23,22 @@ struct Latency<'a> {
     test_case: &'a str,
     trial: u32,
     offered_load_pps: f64,
+}
+
+/// A chart of the report, and what it says.
+#[derive(Serialize)]
+struct Named {
+    name: String,
+    spoken: String,
+}
+
+impl Named {
+    fn of(chart: &Chart) -> Named {
+        Named {
+            name: chart.name.clone(),
+            spoken: chart.spoken(),
+        }
+    }
 }
 
 /// Answers with the run.
@@ -59,6 +76,7 @@ pub async fn show(
             "trials": trials,
             "flames": flame::there_are(&run),
             "latencies": latencies,
+            "charts": (shared.charts)(&run).iter().map(Named::of).collect::<Vec<_>>(),
         }))
     })
     .await
@@ -69,6 +87,29 @@ pub fn shorten(trial: &mut TrialRecord) {
     trial.probes.clear();
     trial.apart.clear();
     trial.counters = fwdlab_model::loss::Counters::default();
+}
+
+/// Answers with one of the report's charts, as the report draws it.
+pub async fn chart(
+    State(shared): State<Arc<Shared>>,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    apart(move || {
+        let run = fwdlab_store::load(&directory(&shared, &id)?)?;
+        let charts = (shared.charts)(&run);
+        let wanted = name.strip_suffix(".svg");
+        let found = charts
+            .iter()
+            .find(|chart| Some(chart.name.as_str()) == wanted);
+        let chart =
+            found.ok_or_else(|| Refusal::missing("the report of this run has no such chart"))?;
+        let headers = [
+            (CONTENT_TYPE, "image/svg+xml"),
+            (CONTENT_SECURITY_POLICY, REPORT),
+        ];
+        Ok((headers, svg::draw(chart)).into_response())
+    })
+    .await
 }
 
 /// Answers with the report.

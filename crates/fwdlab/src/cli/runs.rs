@@ -417,6 +417,22 @@ pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
     ))
 }
 
+/// The charts of a stored run's report, if it has a result.
+pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart::Chart> {
+    let Some(summary) = &run.summary else {
+        return Vec::new();
+    };
+    let run = fwdlab_report::run::Run {
+        name: &run.info.id,
+        info: &run.info,
+        summary,
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        profiles: &[],
+    };
+    fwdlab_report::run::charts(&[run])
+}
+
 /// What people said of the run.
 fn say_labels(labels: &fwdlab_store::Labels) {
     if !labels.tags.is_empty() {

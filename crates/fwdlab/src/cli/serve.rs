@@ -62,6 +62,7 @@ impl Serve {
             token: token.clone(),
             certificate: self.cert.zip(self.key),
             report: runs::page,
+            charts: runs::charts,
             allowance: fwdlab_measure::paired::ALLOWANCE,
         })
         .map_err(wrong)?;
