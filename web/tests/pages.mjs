@@ -42,7 +42,11 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
     await page.evaluate(() => Promise.all([...document.images].map((image) => ((image.loading = "eager"), image.decode()))));
     const { violations } = await new AxeBuilder({ page }).analyze();
     assert.deepEqual(violations.map((v) => `${path} ${colorScheme}: ${v.id} ${v.nodes[0].html}`), []);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${path} is wider than ${width}`);
+    const wider = await page.evaluate(() => {
+      const all = document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")];
+      return all.filter((one) => one.getBoundingClientRect().right > innerWidth).slice(0, 3).map((one) => one.outerHTML.slice(0, 200));
+    });
+    assert.deepEqual(wider, [], `${path} is wider than ${width}`);
   }
   await page.context().close();
 }

@@ -115,9 +115,9 @@ function Stored(props: { data: Data; live: Live }) {
         <section aria-labelledby="charts">
           <h2 id="charts">Charts of the report</h2>
           {charts.map((chart) => (
-            <figure key={chart.name}>
-              <img class="chart" loading="lazy" alt={chart.spoken} src={`/api/runs/${encodeURIComponent(info.id)}/charts/${encodeURIComponent(chart.name)}.svg`} />
-            </figure>
+            <Scroll key={chart.name} label={chart.name}>
+              <img class="chart drawn" loading="lazy" alt={chart.spoken} src={`/api/runs/${encodeURIComponent(info.id)}/charts/${encodeURIComponent(chart.name)}.svg`} />
+            </Scroll>
           ))}
         </section>
       )}
