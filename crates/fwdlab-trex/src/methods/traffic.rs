@@ -89,10 +89,8 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     }
     let begin = Begin {
         factor,
-        at_most: (duration > 0.0).then(|| {
-            let duration = Duration::from_secs_f64(duration.min(crate::limits::LONGEST_US / 1e6));
-            duration
-        }),
+        at_most: (duration > 0.0)
+            .then(|| Duration::from_secs_f64(duration.min(crate::limits::LONGEST_US / 1e6))),
         at_ns,
     };
     let before = ports[at].state();

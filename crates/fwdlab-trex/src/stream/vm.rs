@@ -249,7 +249,7 @@ fn endian(of: &Params<'_>) -> Result<Endian, Fault> {
 
 /// How long the frames of a program are: as TRex reckons, the mean of the variable that trims them is the middle of its range.
 pub fn lengths(program: &Program, template: usize) -> Lengths {
-    let trims = program.instructions.iter().filter_map(|i| match i {
+    let mut trims = program.instructions.iter().rev().filter_map(|i| match i {
         Instruction::Trim { variable } => Some(variable),
         _ => None,
     });
@@ -258,7 +258,7 @@ pub fn lengths(program: &Program, template: usize) -> Lengths {
         mean: template as f64,
         shortest: template,
     };
-    trims.last().map_or(whole, |name| {
+    trims.next().map_or(whole, |name| {
         let variable = program.variables.iter().find(|v| v.name == *name);
         let (mean, least) = match variable.map(|v| &v.source) {
             Some(
