@@ -7,6 +7,7 @@
 
 mod allow;
 mod capture;
+mod cpu;
 mod error;
 mod events;
 mod expression;

@@ -13,6 +13,7 @@ use fwdlab_packet::bpf::Program;
 use serde_json::{Value, json};
 
 use crate::capture::{self, Captures, Ears};
+use crate::cpu;
 use crate::events::{Event, Events};
 use crate::groups::Registry;
 use crate::limits;
@@ -37,6 +38,8 @@ const WINDOW: Duration = Duration::from_millis(500);
 pub struct Model {
     /// Our ports, by number.
     pub ports: Vec<TrexPort>,
+    /// What senders cost.
+    pub cpu: cpu::Load,
     /// Frames that were due and did not leave.
     pub missed: u64,
     /// Streams that are counted together.
@@ -210,6 +213,7 @@ impl Model {
             groups: Registry::default(),
             captures: Captures::default(),
             filters: BTreeMap::new(),
+            cpu: cpu::Load::new(Instant::now()),
             missed: 0,
             window: Instant::now(),
             events: Events::default(),
@@ -398,6 +402,7 @@ impl Model {
         }
         if self.window.elapsed() >= WINDOW {
             self.window = Instant::now();
+            self.cpu.end_window(self.window);
             self.count_sent();
             for port in &mut self.ports {
                 // a port that is gone has no rates
