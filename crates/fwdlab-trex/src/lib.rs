@@ -17,6 +17,7 @@ mod limits;
 mod load;
 mod methods;
 mod model;
+mod pcap;
 pub mod profile;
 mod publisher;
 mod rates;

@@ -21,7 +21,7 @@ use crate::rates::Meter;
 use crate::rpc::{Fault, Params};
 use crate::run::Run;
 use crate::stream::{FCS, Stream};
-use crate::wire::Wire;
+use crate::wire::{Sending, Wire};
 
 /// The profile that is meant where none is named.
 pub const PROFILE: &str = "_";
@@ -80,6 +80,8 @@ pub struct TrexPort {
     pub ears: Ears,
     /// The last frames that came, if a client wants them.
     pub queue: Option<capture::Shared>,
+    /// A capture file that it sends, as a whole and without a profile.
+    pub playing: Option<Box<dyn Sending>>,
     /// What its profiles have sent: frames, and their bytes without FCS.
     pub sent: (u64, f64),
     /// What the kernel had counted of it before.
@@ -158,6 +160,7 @@ impl TrexPort {
         let began = wire.counters().unwrap_or_default();
         let meter = Meter::new(began, Instant::now());
         TrexPort {
+            playing: None,
             sent: (0, 0.0),
             began,
             wire,
@@ -196,6 +199,9 @@ impl TrexPort {
 
     /// TRex's word for all profiles together.
     pub fn state(&self) -> &'static str {
+        if self.playing.is_some() {
+            return "PCAP_TX";
+        }
         let states = || self.profiles.values().map(Profile::state);
         let first = |state: &str| states().any(|one| one == state);
         ["TX", "PAUSE", "STREAMS"]
@@ -350,6 +356,23 @@ impl Model {
         stopped
     }
 
+    /// Ends the capture file that a port sends, if it does, and tells so by this event.
+    pub fn stop_playing(&mut self, at: usize, event: Event) -> Result<(), Fault> {
+        let Some(mut playing) = self.ports[at].playing.take() else {
+            return Ok(());
+        };
+        let counts = playing.stop();
+        self.events.tell(event, &json!({"port_id": at}));
+        let counts = counts.map_err(|error| Fault::execute(error.to_string()))?;
+        let frames = counts.total();
+        let sent = &mut self.ports[at].sent;
+        *sent = (
+            sent.0 + frames,
+            sent.1 + counts.bytes.unwrap_or(frames * SHORTEST) as f64,
+        );
+        Ok(())
+    }
+
     /// Counts for their groups what a run has sent.
     fn count(&mut self, at: usize, run: &mut Run) {
         self.missed += run.missed();
@@ -394,6 +417,17 @@ impl Model {
                         ended.push((at, name.clone(), [Event::ProfileFailed, Event::Failed]));
                     }
                 }
+            }
+        }
+        for at in 0..self.ports.len() {
+            let done = self.ports[at]
+                .playing
+                .as_mut()
+                .map(|playing| playing.is_done());
+            match done {
+                None | Some(Ok(false)) => {}
+                Some(Ok(true)) => drop(self.stop_playing(at, Event::Done)),
+                Some(Err(_)) => drop(self.stop_playing(at, Event::Failed)),
             }
         }
         for (at, name, events) in ended {

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use fwdlab_engine::capture::Captured;
 use fwdlab_engine::groups::Groups;
+use fwdlab_engine::replay::Recording;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::{self, Emission};
 use fwdlab_engine::{EngineError, Frames, Schedule, SendCounts};
@@ -105,6 +106,17 @@ impl Wire for Still {
                 .collect(),
             sent: vec![SENT; streams.len()],
         }))
+    }
+    fn details(&self) -> Result<Vec<u64>, String> {
+        Ok(vec![7; 16])
+    }
+    fn play(
+        &self,
+        _recording: Recording,
+        _rounds: u64,
+        _schedule: Schedule,
+    ) -> Result<Box<dyn Sending>, EngineError> {
+        Ok(Box::new(Fake::default()))
     }
     fn groups(&mut self) -> Option<&mut Groups> {
         None

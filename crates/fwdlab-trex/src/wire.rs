@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::af_packet::{Membership, Takes};
 use fwdlab_engine::groups::Groups;
-use fwdlab_engine::{EngineError, Frames, LoneSender, Mode, Schedule, SendCounts};
+use fwdlab_engine::replay::{Pace, Recording, Replay};
+use fwdlab_engine::{EngineError, Frames, LoneSender, Mode, Schedule, SendCounts, Sender};
 use fwdlab_lab::ports::counters::{self, Counters};
 use fwdlab_lab::ports::{Port, state};
 use fwdlab_lab::session::listening::{Heard, Listening};
@@ -35,12 +36,21 @@ pub trait Wire: Send {
     fn is_up(&self) -> bool;
     /// What was counted on it, by the kernel or by us; why not.
     fn counters(&self) -> Result<Counters, String>;
+    /// Everything that the kernel counted on it, by [`counters::NAMES`]; why not.
+    fn details(&self) -> Result<Vec<u64>, String>;
     /// Sends, from now or from a time of CLOCK_MONOTONIC on.
     fn send(
         &self,
         frames: Frames,
         schedule: Schedule,
         begin_ns: Option<u64>,
+    ) -> Result<Box<dyn Sending>, EngineError>;
+    /// Sends a recording so many times, from now on.
+    fn play(
+        &self,
+        recording: Recording,
+        rounds: u64,
+        schedule: Schedule,
     ) -> Result<Box<dyn Sending>, EngineError>;
     /// What tells groups of frames apart that arrive; none without the privileges.
     fn groups(&mut self) -> Option<&mut Groups>;
@@ -147,6 +157,10 @@ impl Wire for OfLab {
         Ok(counters)
     }
 
+    fn details(&self) -> Result<Vec<u64>, String> {
+        counters::all(&self.port.spec).map_err(|error| error.to_string())
+    }
+
     fn send(
         &self,
         frames: Frames,
@@ -176,6 +190,18 @@ impl Wire for OfLab {
             at: Instant::now(),
             before,
         }))
+    }
+
+    fn play(
+        &self,
+        recording: Recording,
+        rounds: u64,
+        schedule: Schedule,
+    ) -> Result<Box<dyn Sending>, EngineError> {
+        let pace = Pace::Own { speed: 1.0 };
+        let mut replay = Replay::open(&self.port.spec, recording, pace, rounds, &self.cpus)?;
+        Sender::start(&mut replay, schedule)?;
+        Ok(Box::new(replay))
     }
 
     fn groups(&mut self) -> Option<&mut Groups> {
@@ -289,5 +315,28 @@ impl Sending for Started {
 
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
         self.lone.sender()?.stop()
+    }
+}
+
+/// A recording has one rate, its own.
+impl Sending for Replay {
+    fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
+        Sender::set_rates(self, rates)
+    }
+
+    fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        Sender::set_load(self, load_pps)
+    }
+
+    fn counts(&mut self) -> Result<SendCounts, EngineError> {
+        Sender::counts(self)
+    }
+
+    fn is_done(&mut self) -> Result<bool, EngineError> {
+        Ok(Sender::is_done(self))
+    }
+
+    fn stop(&mut self) -> Result<SendCounts, EngineError> {
+        Sender::stop(self)
     }
 }

@@ -4,6 +4,7 @@
 //! Results go to standard output, everything else to standard error.
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod cli;
 mod exit_code;
 mod output;

@@ -55,16 +55,58 @@ pub fn read(spec: &PortSpec) -> Result<Counters, LabError> {
     })
 }
 
-/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
-fn of_interface(text: &str, name: &str) -> Option<Counters> {
+/// Everything that the kernel counts of every interface, by the names of `ip -s -s link`; the same names for all.
+pub const NAMES: [&str; 16] = [
+    "rx_bytes",
+    "rx_packets",
+    "rx_errors",
+    "rx_dropped",
+    "rx_fifo_errors",
+    "rx_frame_errors",
+    "rx_compressed",
+    "rx_multicast",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errors",
+    "tx_dropped",
+    "tx_fifo_errors",
+    "tx_collisions",
+    "tx_carrier_errors",
+    "tx_compressed",
+];
+
+/// All of [`NAMES`], in their order.
+///
+/// # Errors
+/// The namespace or the interface is gone.
+pub fn all(spec: &PortSpec) -> Result<Vec<u64>, LabError> {
+    let what = || format!("read the counters of {}", spec.interface);
+    super::look::within(&spec.netns, || {
+        let text = fs::read_to_string("/proc/thread-self/net/dev")
+            .map_err(|e| LabError::system(what(), e))?;
+        numbers(&text, &spec.interface).ok_or_else(|| {
+            let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "the interface is gone");
+            LabError::system(what(), gone)
+        })
+    })
+}
+
+fn numbers(text: &str, name: &str) -> Option<Vec<u64>> {
     let (_, numbers) = text
         .lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(interface, _)| interface.trim() == name)?;
-    let n: Vec<u64> = numbers
-        .split_whitespace()
-        .map_while(|n| n.parse().ok())
-        .collect();
+    Some(
+        numbers
+            .split_whitespace()
+            .map_while(|n| n.parse().ok())
+            .collect(),
+    )
+}
+
+/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
+fn of_interface(text: &str, name: &str) -> Option<Counters> {
+    let n = numbers(text, name)?;
     Some(Counters {
         rx_bytes: *n.first()?,
         rx_packets: *n.get(1)?,

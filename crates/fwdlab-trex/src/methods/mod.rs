@@ -51,6 +51,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("ping", server::ping),
     ("publish_now", server::publish),
     ("push_pkts", packets::push),
+    ("push_remote", traffic::push_remote),
     ("release", ports::release),
     ("remove_all_streams", streams::remove_all),
     ("remove_rx_filters", ports::remove_filters),

@@ -2,6 +2,7 @@
 //!
 //! Counters are numbers without a fraction, rates are numbers with one, even when that is zero: programs of users rely on it.
 
+use fwdlab_lab::ports::counters;
 use serde_json::{Value, json};
 
 use crate::load::Load;
@@ -9,7 +10,7 @@ use crate::model::Model;
 use crate::rates::{Rates, rx_bytes, tx_bytes};
 use crate::rpc::{Fault, Params};
 
-/// Names of the counters of a port in detail, and what they are.
+/// Names of the counters of a port that drivers of TRex have; those of the kernel follow.
 const DETAILS: [&str; 6] = [
     "tx_good_packets",
     "tx_good_bytes",
@@ -111,13 +112,14 @@ pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
 
 pub fn detail_names(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     model.port(params)?;
-    Ok(json!({"xstats_names": DETAILS}))
+    let names: Vec<&str> = DETAILS.iter().chain(&counters::NAMES).copied().collect();
+    Ok(json!({"xstats_names": names}))
 }
 
 pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let port = model.port(params)?;
     let counters = port.counters()?;
-    let values: [u64; DETAILS.len()] = [
+    let mut values = vec![
         counters.tx_packets,
         tx_bytes(&counters),
         counters.tx_dropped,
@@ -125,6 +127,8 @@ pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fa
         rx_bytes(&counters),
         counters.rx_dropped,
     ];
+    values.extend(port.wire.details().map_err(Fault::execute)?);
+    values.resize(DETAILS.len() + counters::NAMES.len(), 0);
     Ok(json!({"xstats_values": values}))
 }
 

@@ -1,14 +1,18 @@
 //! Calls that start, steer and end what the profiles of a port send.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fwdlab_engine::sys::monotonic_ns;
+use fwdlab_engine::{HoldUps, LoadPlan, Schedule};
+use fwdlab_lab::session::FOR_EVER;
 use serde_json::{Value, json};
 
 use super::streams::{one_profile, profile};
 use crate::events::Event;
 use crate::load::{Course, Multiplier};
 use crate::model::{ALL, Model};
+use crate::pcap::{How, Recorded};
 use crate::rpc::{Fault, Params};
 use crate::run::{Begin, Run};
 use crate::stream::{Source, Stream};
@@ -51,6 +55,11 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let at_ns = wait.map(|wait| monotonic_ns() + (wait * 1e9) as u64);
     let Model { ports, groups, .. } = model;
     let port = &mut ports[at];
+    if port.playing.is_some() {
+        return Err(Fault::execute(
+            "the port sends a capture file; stop it first",
+        ));
+    }
     let state = port.profiles.get(name).map_or("IDLE", |p| p.state());
     if state != "STREAMS" {
         return Err(Fault::execute(match state {
@@ -103,9 +112,77 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({"multiplier": factor, "ts": model.began.elapsed().as_secs_f64()}))
 }
 
+/// Rounds of a capture file: the low bits of `count`, beside two bits that say whose addresses are kept.
+const ROUNDS: u64 = (1 << 30) - 1;
+const OWN_SOURCE: u64 = 1 << 31;
+const OWN_DESTINATION: u64 = 1 << 30;
+
+/// Sends a capture file of this machine.
+pub fn push_remote(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let path = params.text("pcap_filename")?;
+    let count = params.number("count")?;
+    let is_dual = match params.some("is_dual") {
+        Some(_) => params.truth("is_dual")?,
+        None => false,
+    };
+    let real = |name: &str, default: f64| match params.some(name) {
+        Some(_) => params.real(name),
+        None => Ok(default),
+    };
+    let (gap_us, speed) = (real("ipg_usec", -1.0)?, real("speedup", 1.0)?);
+    let (duration, least_us) = (real("duration", -1.0)?, real("min_ipg_usec", 0.0)?);
+    let longest = crate::limits::LONGEST_US;
+    if !(speed > 0.0 && gap_us <= longest && (0.0..=longest).contains(&least_us)) {
+        return Err(Fault::params(
+            "'speedup' must be above 0, and gaps between frames no longer than 30 days",
+        ));
+    }
+    model.owned(params)?;
+    let at = model.number(params)?;
+    if is_dual {
+        return Err(Fault::execute(
+            "fwdlab sends a capture file into one port; is_dual is for ERF files, which it does not read",
+        ));
+    }
+    let port = &mut model.ports[at];
+    if ["TX", "PAUSE", "PCAP_TX"].contains(&port.state()) {
+        return Err(Fault::execute(format!(
+            "port {at} sends already; stop it first"
+        )));
+    }
+    let destination = port.layers.destination.or(port.wire.peer());
+    let how = How {
+        source: (count & OWN_SOURCE == 0).then(|| port.wire.mac()),
+        destination: destination.filter(|_| count & OWN_DESTINATION == 0),
+        gap_us: Some(gap_us).filter(|gap| *gap >= 0.0),
+        speed,
+        least_us,
+    };
+    let recording = Recorded::open(Path::new(path), how).map_err(Fault::execute)?;
+    let rounds = match count & ROUNDS {
+        0 => u64::MAX,
+        rounds => rounds,
+    };
+    let schedule = Schedule {
+        load: LoadPlan::FlatOut,
+        frames: None,
+        at_most: match duration > 0.0 {
+            true => Duration::from_secs_f64(duration.min(longest / 1e6)),
+            false => FOR_EVER,
+        },
+        hold_ups: HoldUps::MakeUp { most_pps: None },
+        path: 0,
+    };
+    let playing = port.wire.play(recording, rounds, schedule);
+    port.playing = Some(playing.map_err(|error| Fault::execute(error.to_string()))?);
+    model.events.tell(Event::Started, &json!({"port_id": at}));
+    Ok(json!({}))
+}
+
 pub fn stop(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     model.owned(params)?;
     let at = model.number(params)?;
+    model.stop_playing(at, Event::Stopped)?;
     for name in names(model, at, profile(params)?) {
         model.stop(at, &name, [Event::ProfileStopped, Event::Stopped])?;
     }

@@ -21,6 +21,7 @@ use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
 use fwdlab_model::campaign::{Campaign, Case, Engine, Selection};
 use fwdlab_model::family::System;
+use fwdlab_model::file::or_which;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::RunInfo;
@@ -33,6 +34,7 @@ use serde_json::json;
 
 use super::run::{self, random_seed};
 use super::{Global, face, test_bed};
+use crate::catalogue;
 use crate::exit_code::{self, Code, Usage};
 use crate::output;
 use crate::profiles;
@@ -47,9 +49,12 @@ use crate::tui::theme::Symbols;
 /// again, and the gap is told with the result.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// File of the campaign [with --resume and --failed-of: the file of that run]
-    #[arg(value_name = "CAMPAIGN.toml", required_unless_present_any = ["resume", "failed_of"])]
+    /// File of the campaign, or a name of the catalogue [with --resume and --failed-of: the file of that run]
+    #[arg(value_name = "CAMPAIGN.toml|NAME", required_unless_present_any = ["resume", "failed_of", "list"])]
     file: Option<PathBuf>,
+    /// Show the catalogue: campaigns that are in the program, the question that each answers, and what it needs
+    #[arg(long, conflicts_with_all = ["file", "resume", "failed_of"])]
+    list: bool,
     /// Go on with this run, which was interrupted, killed or failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "failed_of"])]
     resume: Option<String>,
@@ -80,8 +85,8 @@ pub struct Run {
 /// Show what a campaign will do: test cases in order, time needed, changes to hosts; changes nothing itself
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// File of the campaign
-    #[arg(value_name = "CAMPAIGN.toml")]
+    /// File of the campaign, or a name of the catalogue
+    #[arg(value_name = "CAMPAIGN.toml|NAME")]
     file: PathBuf,
     /// Seed of every random choice, if the file has none [default: chosen]
     #[arg(long)]
@@ -94,7 +99,7 @@ pub struct Plan {
 /// Check campaign files, traffic profiles and configuration sets; changes nothing
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The files; of configuration sets the directories
+    /// The files, or names of the catalogue; of configuration sets the directories
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -102,6 +107,9 @@ pub struct Check {
 impl Run {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if self.list {
+            return list(global);
+        }
         if self.behind_a_screen {
             face::leave_terminal()?;
         } else if !self.plain && face::is_wanted(global) {
@@ -453,6 +461,39 @@ fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRu
     }
 }
 
+/// The catalogue, by group.
+fn list(global: &Global) -> anyhow::Result<Code> {
+    let entries = catalogue::ALL.iter();
+    if global.json || global.json_stream {
+        let entries = entries.map(|entry| {
+            json!({
+                "name": entry.name, "question": entry.question(), "needs": entry.needs(), "missing": entry.missing(),
+            })
+        });
+        output::json(&entries.collect::<Vec<_>>())?;
+        return Ok(Code::Done);
+    }
+    let mut lines = Vec::new();
+    let widest = entries
+        .clone()
+        .map(|entry| entry.name.len())
+        .max()
+        .unwrap_or(0);
+    for entry in entries {
+        lines.push(format!("{:widest$}  {}", entry.name, entry.question()));
+        let missing = entry.missing();
+        if !missing.is_empty() {
+            lines.push(format!("{:widest$}  needs {}", "", missing.join(", ")));
+        }
+    }
+    lines.push(String::new());
+    lines.push(
+        "Next   fwdlab plan NAME; fwdlab run NAME; fwdlab new campaign MINE --from NAME".into(),
+    );
+    output::result(&lines.join("\n"));
+    Ok(Code::Done)
+}
+
 /// What is said of a campaign beside its file.
 #[derive(Default)]
 struct Chosen {
@@ -532,9 +573,18 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
 }
 
 fn text(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Usage(format!("cannot read {}: {error}", file.display())))
-        .context("read a file")
+    let cannot = |error: std::io::Error| {
+        let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+        let hint = match file.extension() {
+            Some(_) => String::new(),
+            None => format!(
+                ", and of the catalogue {}",
+                or_which(&file.display().to_string(), &names)
+            ),
+        };
+        Usage(format!("cannot read {}: {error}{hint}", file.display()))
+    };
+    catalogue::text(file).map_err(cannot).context("read a file")
 }
 
 /// What a file is, in words, or a directory that is a configuration set.

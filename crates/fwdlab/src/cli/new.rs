@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use fwdlab_model::file::or_which;
+
+use crate::catalogue;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -21,6 +24,9 @@ pub enum New {
     Campaign {
         /// Its name
         name: String,
+        /// Begin with this one of the catalogue (fwdlab run --list) instead of an example
+        #[arg(long, value_name = "ENTRY")]
+        from: Option<String>,
     },
     /// A traffic profile: profiles/NAME.toml
     Profile {
@@ -37,17 +43,37 @@ impl New {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<Code> {
         let (folder, name, text, next) = match &self {
-            New::Bed { name } => ("beds", name, BED, "fwdlab doctor"),
-            New::Campaign { name } => ("campaigns", name, CAMPAIGN, "fwdlab plan"),
-            New::Profile { name } => ("profiles", name, PROFILE, "fwdlab profile show"),
+            New::Bed { name } => ("beds", name, BED.to_owned(), "fwdlab doctor"),
+            New::Campaign { name, from } => (
+                "campaigns",
+                name,
+                campaign(name, from.as_deref())?,
+                "fwdlab plan",
+            ),
+            New::Profile { name } => ("profiles", name, PROFILE.to_owned(), "fwdlab profile show"),
         };
-        let path = write(Path::new(""), folder, name, text)?;
+        let path = write(Path::new(""), folder, name, &text)?;
         output::result(&format!(
             "{}\n\nNext   {next} {}",
             path.display(),
             path.display()
         ));
         Ok(Code::Done)
+    }
+}
+
+/// An example, or an entry of the catalogue under this name.
+fn campaign(name: &str, from: Option<&str>) -> Result<String, Usage> {
+    let Some(from) = from else {
+        return Ok(CAMPAIGN.to_owned());
+    };
+    let names: Vec<&str> = catalogue::ALL.iter().map(|entry| entry.name).collect();
+    match catalogue::find(from) {
+        Some(entry) => Ok(entry.copied(name)),
+        None => Err(Usage(format!(
+            "the catalogue has no `{from}`; {}",
+            or_which(from, &names)
+        ))),
     }
 }
 

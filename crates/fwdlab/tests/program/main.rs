@@ -13,6 +13,7 @@ mod behind_ssh;
 mod bisect;
 mod by_hand;
 mod campaign;
+mod catalogue;
 mod compare;
 mod comparison;
 mod computers;

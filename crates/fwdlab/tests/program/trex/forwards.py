@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tempfile
 import time
 
 import lbr_trex_client  # noqa: F401  it makes `trex` importable
@@ -15,7 +16,7 @@ from trex.stl.api import (
     STLTXCont,
     STLTXSingleBurst,
 )
-from scapy.all import IP, UDP, Ether
+from scapy.all import IP, UDP, Ether, wrpcap
 
 found = {}
 c = STLClient(server="127.0.0.1", sync_port=int(sys.argv[1]), async_port=int(sys.argv[2]), verbose_level="error")
@@ -126,6 +127,23 @@ for _ in range(100):
     c.get_stats()
     slow = max(slow, time.monotonic() - began)
 found["slowest ms per get_stats"] = round(slow * 1000, 2)
+c.stop(ports=[0])
+
+# a capture file of the server's machine, three times
+c.reset(ports=[0, 1])
+c.clear_stats()
+with tempfile.TemporaryDirectory() as folder:
+    file = folder + "/twenty.pcap"
+    wrpcap(file, [Ether() / IP(src=there[0], dst=there[1]) / UDP(dport=12, sport=n) / ("x" * 30) for n in range(20)])
+    began = time.monotonic()
+    c.push_remote(file, ports=[0], ipg_usec=2000, count=3)
+    found["playing"] = c.ports[0].get_port_state_name()
+    c.wait_on_traffic(ports=[0], timeout=20)
+    found["played ms"] = round((time.monotonic() - began) * 1000)
+time.sleep(0.2)
+stats = c.get_stats()
+found["played"] = [stats[0]["opackets"], stats[1]["ipackets"], stats[0]["obytes"]]
+found["xstats"] = c.get_xstats(0)["tx_packets"] > 0
 c.disconnect(stop_traffic=True)
 # who only looks on hears of it
 found["watching saw"] = watching.ports[0].get_port_state_name()

@@ -203,6 +203,9 @@ fn traffic_goes_through_a_dut_and_is_steered() {
         ("after", json!([0, 0])),
         ("paused state", json!("PAUSE")),
         ("watching saw", json!("IDLE")),
+        ("playing", json!("PCAP_TX")),
+        ("played", json!([60, 60, 60 * 76])),
+        ("xstats", json!(true)),
     ] {
         assert_eq!(found[what], wanted, "{what} in {found}");
     }

@@ -1,0 +1,170 @@
+//! A capture file of the server's own, as a recording that a port sends: times and addresses as a client wants them.
+//!
+//! Start with [`Recorded::open`].
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use fwdlab_engine::capture::file::Frames;
+use fwdlab_engine::replay::{Recording, Source, SourceError};
+use fwdlab_packet::pcap;
+
+/// What is made of the frames of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// Addresses instead of those of the file.
+    pub source: Option<[u8; 6]>,
+    pub destination: Option<[u8; 6]>,
+    /// Between frames; none: as in the file, faster by `speed`.
+    pub gap_us: Option<f64>,
+    pub speed: f64,
+    /// And never less.
+    pub least_us: f64,
+}
+
+/// A capture file, frame by frame.
+pub struct Recorded {
+    path: PathBuf,
+    how: How,
+    frames: Frames<File>,
+    /// The frame before: when it was captured, and when it leaves.
+    before_ns: Option<(u64, u64)>,
+    number: u64,
+}
+
+impl Recorded {
+    /// Looks at the first frames of a file, and reads the rest as it is sent.
+    pub fn open(path: &Path, how: How) -> Result<Recording, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let frames = file(path).map_err(|error| wrong(&error))?;
+        let recorded = Recorded {
+            path: path.into(),
+            how,
+            frames,
+            before_ns: None,
+            number: 0,
+        };
+        Recording::open(recorded).map_err(|error| error.to_string())
+    }
+}
+
+fn file(path: &Path) -> std::io::Result<Frames<File>> {
+    // a device or a pipe has no end
+    match std::fs::metadata(path)?.is_file() {
+        true => Ok(Frames::new(File::open(path)?)),
+        false => Err(std::io::Error::other("it is not a file")),
+    }
+}
+
+impl Source for Recorded {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
+        let begin = bytes.len();
+        self.number += 1;
+        let (path, number) = (&self.path, self.number);
+        let wrong = |what: String| format!("{}: frame {number}: {what}", path.display());
+        let taken = self.frames.next(|frame| {
+            if frame.link_type != pcap::ETHERNET {
+                return Err(wrong(format!(
+                    "link type {} is not Ethernet",
+                    frame.link_type
+                )));
+            }
+            let whole = frame.bytes.len().saturating_sub(frame.fcs_len.into());
+            if (frame.original_len as usize) > frame.bytes.len() || whole < 14 {
+                return Err(wrong("it was not captured as a whole".into()));
+            }
+            bytes.extend_from_slice(&frame.bytes[..whole]);
+            Ok(frame.timestamp_ns)
+        });
+        let Some(captured_ns) = taken.map_err(|error| wrong(error.to_string()))? else {
+            return Ok(None);
+        };
+        let captured_ns = captured_ns?;
+        let frame = &mut bytes[begin..];
+        if let Some(mac) = self.how.destination {
+            frame[..6].copy_from_slice(&mac);
+        }
+        if let Some(mac) = self.how.source {
+            frame[6..12].copy_from_slice(&mac);
+        }
+        let leaves_ns = self.before_ns.map_or(0, |(captured, left)| {
+            let own_us = captured_ns.saturating_sub(captured) as f64 / 1e3;
+            let gap_us = self.how.gap_us.unwrap_or(own_us) / self.how.speed;
+            left + (gap_us.max(self.how.least_us) * 1e3).round() as u64
+        });
+        self.before_ns = Some((captured_ns, leaves_ns));
+        Ok(Some(leaves_ns))
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        (self.frames, self.before_ns, self.number) = (file(&self.path)?, None, 0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fwdlab_packet::pcap::{Format, Frame, Writer};
+
+    #[test]
+    fn times_and_addresses_are_as_the_client_wants_them() {
+        let mut bytes = Vec::new();
+        let writer = Writer::start(Format::Ng, pcap::ETHERNET, &mut bytes);
+        for (at_us, first) in [(1000_u64, 1_u8), (1100, 2), (1101, 3)] {
+            writer.frame(&Frame::new(at_us * 1000, &[first; 60]), &mut bytes);
+        }
+        let path = std::env::temp_dir().join(format!("fwdlab-trex-{}.pcapng", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let all = |how: How| {
+            let mut recorded = Recorded {
+                path: path.clone(),
+                how,
+                frames: file(&path).unwrap(),
+                before_ns: None,
+                number: 0,
+            };
+            let mut bytes = Vec::new();
+            let mut times = Vec::new();
+            for _ in 0..2 {
+                while let Some(at) = recorded.next(&mut bytes).unwrap() {
+                    times.push(at / 1000);
+                }
+                recorded.rewind().unwrap();
+            }
+            (times, bytes)
+        };
+        let plain = How {
+            source: None,
+            destination: Some([9; 6]),
+            gap_us: None,
+            speed: 1.0,
+            least_us: 0.0,
+        };
+        let (times, bytes) = all(plain);
+        assert_eq!(times, [0, 100, 101, 0, 100, 101]);
+        assert_eq!(
+            (&bytes[..7], bytes[60 + 6]),
+            (&[9, 9, 9, 9, 9, 9, 1][..], 2)
+        );
+        let least = How {
+            least_us: 30.0,
+            speed: 2.0,
+            ..plain
+        };
+        assert_eq!(all(least).0[..3], [0, 50, 80]);
+        let even = How {
+            gap_us: Some(10.0),
+            source: Some([8; 6]),
+            ..plain
+        };
+        let (times, bytes) = all(even);
+        assert_eq!(
+            (&times[..3], &bytes[..12]),
+            (&[0, 10, 20][..], &[9, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8][..])
+        );
+        let refused = Recorded::open(Path::new("/dev/zero"), plain).err();
+        assert!(refused.unwrap().contains("not a file"));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

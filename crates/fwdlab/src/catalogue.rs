@@ -1,0 +1,167 @@
+//! The catalogue: questions that people ask of routers, each as a campaign that answers it. They are in the program.
+//!
+//! An entry is an ordinary campaign file whose first lines say the question and what it needs. What a campaign means is
+//! `fwdlab_model::campaign`'s. To add one: a file in `catalogue/GROUP/`, and its name in the table here. Start with [`find`].
+
+use std::path::Path;
+
+use fwdlab_lab::user_namespace;
+
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        /// All entries, by group.
+        pub const ALL: &[Entry] = &[$(Entry {
+            name: $name,
+            text: include_str!(concat!("../catalogue/", $name, ".toml")),
+        }),*];
+    };
+}
+
+shipped! {
+    "traffic/flows"
+    "traffic/frame-size"
+    "traffic/address-family"
+    "traffic/imix"
+    "traffic/directions"
+    "firewall/stateful"
+    "firewall/rules"
+    "firewall/sets"
+    "firewall/iptables"
+    "routes/fib"
+    "routes/destinations"
+    "tuning/gro"
+    "tuning/receive-budget"
+    "tuning/packet-steering"
+    "tuning/queues"
+    "overload/shape"
+    "systems/linux-vpp"
+    "exact/rule"
+}
+
+/// A campaign of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Group and name.
+    pub name: &'static str,
+    /// The file.
+    pub text: &'static str,
+}
+
+impl Entry {
+    /// What it answers.
+    pub fn question(&self) -> &'static str {
+        let first = self.text.lines().next().unwrap_or_default();
+        first.trim_start_matches("# ")
+    }
+
+    /// What it needs, in words.
+    pub fn needs(&self) -> Vec<&'static str> {
+        let line = self
+            .text
+            .lines()
+            .find_map(|line| line.strip_prefix("# Needs: "));
+        line.map(|line| line.split(", ").collect())
+            .unwrap_or_default()
+    }
+
+    /// What of this is not here, as far as can be seen without asking the system to change anything.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let is_here = |need: &&str| match need.split_once(' ') {
+            None if *need == "root" => user_namespace::is_root(),
+            Some(("program", "vpp")) => {
+                std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp")
+            }
+            Some(("program", name)) => is_program(name),
+            Some((number, "CPUs")) => {
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                number.parse().is_ok_and(|needed: usize| cpus >= needed)
+            }
+            // a test bed or an archive: nobody knows before it is asked
+            _ => false,
+        };
+        self.needs()
+            .into_iter()
+            .filter(|need| !is_here(need))
+            .collect()
+    }
+
+    /// The file under another name: a campaign of the user's own.
+    pub fn copied(&self, name: &str) -> String {
+        let (_, own) = self.name.rsplit_once('/').unwrap_or_default();
+        self.text.replace(
+            &format!("campaign = \"{own}\""),
+            &format!("campaign = \"{name}\""),
+        )
+    }
+}
+
+/// The entry of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.name == name)
+}
+
+/// The text of a campaign: of a file, or of an entry where there is no such file.
+pub fn text(file: &Path) -> std::io::Result<String> {
+    match (std::fs::read_to_string(file), file.to_str().and_then(find)) {
+        (Err(error), Some(entry)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(entry.text.to_owned())
+        }
+        (read, _) => read,
+    }
+}
+
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // what an administrator uses is not in everybody's path
+    let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::campaign::Campaign;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_campaigns_that_say_what_they_answer_and_need() {
+        for entry in ALL {
+            let campaign = Campaign::parse(entry.name, entry.text);
+            let campaign = campaign.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+            let (_, own) = entry.name.split_once('/').unwrap();
+            assert_eq!(campaign.name, own);
+            assert!(
+                entry.question().ends_with('?') && entry.question().len() < 100,
+                "{}",
+                entry.name
+            );
+            assert!(
+                !campaign.about.is_empty() && !entry.needs().is_empty(),
+                "{}",
+                entry.name
+            );
+            let copied = Campaign::parse("x", &entry.copied("mine")).unwrap();
+            assert_eq!(
+                (copied.name.as_str(), copied.cases.len()),
+                ("mine", campaign.cases.len())
+            );
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue");
+        let groups = std::fs::read_dir(folder).unwrap().flatten();
+        let files = groups.flat_map(|group| std::fs::read_dir(group.path()).unwrap().flatten());
+        assert_eq!(files.count(), ALL.len(), "each file is in the table");
+    }
+
+    #[test]
+    fn a_file_comes_before_an_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("flows.toml");
+        std::fs::write(&file, "mine").unwrap();
+        assert_eq!(text(&file).unwrap(), "mine");
+        assert_eq!(
+            text(Path::new("traffic/flows")).unwrap(),
+            find("traffic/flows").unwrap().text
+        );
+        assert!(text(Path::new("traffic/flaws")).is_err());
+    }
+}
