@@ -102,7 +102,8 @@ fn is_free(stream: &Stream, at: usize) -> bool {
     });
     // no field is longer than 8 bytes
     let mut written = written.map(|from| from..from + 8);
-    at + LEN <= stream.shortest && written.all(|range| range.end <= at || at + LEN <= range.start)
+    at + LEN <= stream.shortest.min(mark::end(&stream.frame))
+        && written.all(|range| range.end <= at || at + LEN <= range.start)
 }
 
 /// The signature is written before checksums; that of UDP, if the frame has one, is put right.

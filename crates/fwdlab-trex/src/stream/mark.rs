@@ -57,6 +57,17 @@ pub fn summed(frame: &[u8]) -> Option<(usize, usize, u8)> {
     has_sum.then_some((at, length, protocol))
 }
 
+/// Where the packet in a frame ends by its own length: what is behind is padding, which a router does not forward.
+pub fn end(frame: &[u8]) -> usize {
+    let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    let end = match ip(frame) {
+        None => frame.len(),
+        Some((at, 4)) => at + word(at + 2),
+        Some((at, _)) => at + 40 + word(at + 4),
+    };
+    end.min(frame.len())
+}
+
 /// Where the headers of a frame end, up to UDP or TCP.
 pub fn headers(frame: &[u8]) -> usize {
     match ip(frame) {
@@ -158,5 +169,8 @@ mod tests {
         assert!(!can_count(&frame(3, 0)), "three tags are too many");
         assert_eq!(smallest_timed(&frame(1, 0)), 14 + 4 + 20 + 8 + 16);
         assert_eq!(smallest_timed(&[0; 60]), 14 + 16);
+        // the header says 46 bytes
+        let padded = [frame(1, 0), vec![0; 20]].concat();
+        assert_eq!((end(&padded), end(&[0; 60])), (14 + 4 + 46, 60));
     }
 }

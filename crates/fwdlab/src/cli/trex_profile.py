@@ -15,9 +15,12 @@ except ImportError as error:
     sys.exit(0)
 
 
+FILE = os.path.abspath(sys.argv[1])
+
+
 def streams(direction):
     tunables = json.loads(sys.argv[2])
-    profile = STLProfile.load(sys.argv[1], direction=direction, port_id=direction, **tunables)
+    profile = STLProfile.load(FILE, direction=direction, port_id=direction, **tunables)
     if profile is None:
         raise ValueError("it does not take these tunables: %s" % ", ".join(tunables))
     made = profile.get_streams()
@@ -34,7 +37,8 @@ def streams(direction):
     return said
 
 
-os.chdir(os.path.dirname(os.path.abspath(sys.argv[1])))
+# files that a profile names are beside it
+os.chdir(os.path.dirname(FILE))
 try:
     print(json.dumps({"streams": [streams(0), streams(1)]}))
 except (STLError, OSError, KeyError, TypeError, ValueError) as error:
