@@ -184,6 +184,17 @@ impl Site {
         self.0.facts(placement, privileged)
     }
 
+    /// A bed with one DUT through which frames go both ways, for somebody who drives its ports by hand.
+    ///
+    /// # Errors
+    /// It cannot be built; nothing of it stays behind.
+    pub fn both_ways(&self, placement: &Placement) -> Result<Bed, LabError> {
+        self.build(&Wanted {
+            both_ways: true,
+            ..Wanted::of_one(&campaign::Dut::default(), placement)
+        })
+    }
+
     /// As [`Builder::build`].
     pub(crate) fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
         self.0.build(wanted)

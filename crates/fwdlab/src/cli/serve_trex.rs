@@ -4,6 +4,7 @@
 //! [`Trex::run`].
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use clap::Args;
 use fwdlab_lab::bed::Bed;
@@ -11,13 +12,16 @@ use fwdlab_lab::bed::networks::End;
 use fwdlab_lab::dut::Route;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::site::Site;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Mac;
+use fwdlab_model::test_bed::{BedFile, Place, TesterPort};
 use fwdlab_trex::{Config, Server, Source};
 
 use super::Global;
 use super::session::Signals;
 use super::session::options::Ports;
+use super::test_bed;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -40,6 +44,9 @@ pub struct Trex {
     /// Let only these connect: addresses, or networks such as 10.0.0.0/8 [default: whoever reaches --listen, which is this machine]
     #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
     allow: Vec<Source>,
+    /// Ports of this test bed, which is built and taken down: a name or a file. Its tester must be on this machine
+    #[arg(long, value_name = "BED", requires = "trex", conflicts_with = "ports", help_heading = HEADING)]
+    bed: Option<String>,
     /// Where frames of each port go, unless a client says: addresses of the next hops, in the order of the ports [default: of ports 0
     /// and 1, 2 and 3 ... each other's]
     #[arg(long, value_name = "MAC", value_delimiter = ',', requires = "ports", help_heading = HEADING)]
@@ -65,10 +72,14 @@ impl Trex {
         // the bed is taken down when it is dropped, after the server
         let (bed, cpus) = match self.ports.is_empty() {
             true => {
-                let placement = Placement::choose(&[])?;
-                let bed = Bed::up_both_ways(&placement)?;
-                // what TRex's own profiles send goes through it, too
-                bed.dut(0).route(&of_trexs_profiles())?;
+                let (site, placement) = self.site()?;
+                let bed = site.both_ways(&placement)?;
+                // what TRex's own profiles send goes through it, too, where somebody can log in
+                if let Err(error) = bed.dut(0).route(&of_trexs_profiles()) {
+                    output::note(&format!(
+                        "the DUT has no routes for TRex's stock profiles: {error}"
+                    ));
+                }
                 (Some(bed), placement.generator_cpus)
             }
             false => (None, Vec::new()),
@@ -122,6 +133,29 @@ impl Trex {
         }
         server.run(&|| signals.is_stopped());
         Ok(signals.code(true))
+    }
+
+    /// Where the test bed is built.
+    fn site(&self) -> anyhow::Result<(Site, Placement)> {
+        let Some(name) = &self.bed else {
+            return Ok((Site::default(), Placement::choose(&[])?));
+        };
+        let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
+            return Err(Usage(format!(
+                "the test bed {name} is a virtual machine; TRex's clients are served on hosts that stand, and on the embedded bed"
+            ))
+            .into());
+        };
+        let far = |port: &TesterPort<'_>| matches!(port.host, Place::Ssh(_));
+        if let Some(port) = bed.tester_ports().iter().find(|port| far(port)) {
+            return Err(Usage(format!(
+                "the port {} of the test bed {name} is on {}; run fwdlab serve --trex there, and let its clients connect with --listen and \
+                 --allow, or through ssh",
+                port.port, port.host
+            ))
+            .into());
+        }
+        test_bed::host(&bed)
     }
 
     /// Where frames of each port go.

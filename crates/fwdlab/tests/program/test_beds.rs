@@ -136,6 +136,36 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
 }
 
 /// A bridge between tester and DUT, with what a switch has when nobody has looked after it.
+/// `serve --trex --bed`: the ports are the bed's, its DUT forwards, and all is taken back when the server ends.
+#[test]
+fn a_test_bed_is_served_to_clients_of_trex() {
+    if !root("a_test_bed_is_served_to_clients_of_trex") {
+        return;
+    }
+    let rack = Rack::new("trex");
+    let before = rack.state();
+    let mut words = vec!["serve", "--trex", "--json", "--bed", "rack"];
+    words.extend(["--listen", "127.0.0.1:0", "--publisher", "127.0.0.1:0"]);
+    let mut server = rack.lab.start_command(rack.fwdlab(&words));
+    server.wait_until("its ports", |this| this.out().contains("\"ports\""));
+    let said: serde_json::Value = serde_json::from_str(&server.out()).unwrap();
+    assert_eq!(said["ports"], serde_json::json!(["ta", "tb"]));
+    let during = rack.state();
+    let routed = |line: &String| line.contains("48.0.0.0/8") && line.contains("dev db");
+    assert!(during.iter().any(routed), "{during:#?}");
+    server.signal(rustix::process::Signal::INT);
+    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    rack.is_as(&before);
+
+    let file = rack.lab.path().join("beds/rack.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let here = format!("netns:{}", rack.names[0]);
+    std::fs::write(&file, text.replace(&here, "ssh://gen")).unwrap();
+    let (code, said) = rack.say(&words);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("run fwdlab serve --trex there"), "{said}");
+}
+
 #[test]
 fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
