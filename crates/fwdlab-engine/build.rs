@@ -13,6 +13,7 @@ fn main() {
         "count",
         "analyse",
         "drops",
+        "forward",
         "groups",
         "histogram_test",
         "schedule_test",

@@ -13,6 +13,7 @@ pub mod capture;
 pub mod drops;
 pub mod error;
 pub mod exact;
+pub mod forward;
 pub mod generator;
 pub mod groups;
 pub mod histogram;

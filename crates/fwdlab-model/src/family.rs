@@ -206,6 +206,60 @@ pub const FAMILIES: &[Family] = &[
             },
         ],
     ),
+    linux(
+        "nft-flowtable",
+        "nftables tracks connections; those that are known bypass routing (on)",
+        &[STATE],
+    ),
+    linux(
+        "nft-nat",
+        "nftables tracks connections; they leave with the DUT's address (on)",
+        &[STATE],
+    ),
+    linux(
+        "policy-rules",
+        "n rules of routing that no frame is meant by (ip rule)",
+        &[count("n", 0, 30_000)],
+    ),
+    linux(
+        "xdp",
+        "a program in the driver of both ports: forward routes there by the kernel's tables, pass hands all frames on",
+        &[one_of("program", &["forward", "pass"], None)],
+    ),
+    linux(
+        "ring",
+        "n descriptors in the receive and transmit rings of both ports (ethtool -G)",
+        &[count("n", 1, 65_536)],
+    ),
+    linux(
+        "coalescing",
+        "interrupts of both ports wait for so many microseconds (ethtool -C)",
+        &[count("usecs", 0, 100_000)],
+    ),
+    linux(
+        "rss",
+        "flows are spread over the first n receive queues of both ports (ethtool -X)",
+        &[count("n", 1, 1024)],
+    ),
+    linux(
+        "flow-hash",
+        "what of UDP frames chooses the queue: addresses (sd), and ports, too (sdfn) (ethtool -N)",
+        &[one_of("fields", &["sd", "sdfn"], None)],
+    ),
+    linux(
+        "governor",
+        "who chooses the clock of all CPUs (cpufreq)",
+        &[one_of(
+            "name",
+            &["performance", "powersave", "schedutil", "ondemand"],
+            None,
+        )],
+    ),
+    linux(
+        "idle-states",
+        "CPUs sleep deeper than a pause when they have nothing to do (on), or never (off) (cpuidle)",
+        &[STATE],
+    ),
     bsd(
         "ipfw-rules",
         "n rules of ipfw that match nothing",

@@ -10,6 +10,7 @@ use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 
+use crate::answer;
 use crate::efficiency;
 use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
@@ -466,7 +467,10 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.test_cases;
     let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     let control = summary.control.iter().map(words::control_words);
-    named("cost", slopes(all))
+    let question = answer::question(info).map(str::to_owned);
+    named("question", question.into_iter().collect())
+        .chain(named("answer", answer::sentences(all)))
+        .chain(named("cost", slopes(all)))
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))
         .chain(verdicts(summary))

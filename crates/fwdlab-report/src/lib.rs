@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 pub mod bisect;
 pub mod campaign;
 pub mod chart;

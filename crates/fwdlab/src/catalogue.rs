@@ -1,11 +1,12 @@
 //! The catalogue: questions that people ask of routers, each as a campaign that answers it. They are in the program.
 //!
-//! An entry is an ordinary campaign file whose first lines say the question and what it needs. What a campaign means is
+//! An entry is an ordinary campaign file that says its `question` and what it `needs`. What a campaign means is
 //! `fwdlab_model::campaign`'s. To add one: a file in `catalogue/GROUP/`, and its name in the table here. Start with [`find`].
 
 use std::path::Path;
 
 use fwdlab_lab::user_namespace;
+use fwdlab_model::campaign::Campaign;
 
 macro_rules! shipped {
     ($($name:literal)*) => {
@@ -48,26 +49,21 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What it answers.
-    pub fn question(&self) -> &'static str {
-        let first = self.text.lines().next().unwrap_or_default();
-        first.trim_start_matches("# ")
-    }
-
-    /// What it needs, in words.
-    pub fn needs(&self) -> Vec<&'static str> {
-        let line = self
-            .text
-            .lines()
-            .find_map(|line| line.strip_prefix("# Needs: "));
-        line.map(|line| line.split(", ").collect())
-            .unwrap_or_default()
+    /// What it says, read.
+    ///
+    /// # Panics
+    /// When the file is no campaign: a test reads all of them.
+    pub fn campaign(&self) -> Campaign {
+        match Campaign::parse(self.name, self.text) {
+            Ok(campaign) => campaign,
+            Err(error) => unreachable!("the catalogue: {error}"),
+        }
     }
 
     /// What of this is not here, as far as can be seen without asking the system to change anything.
-    pub fn missing(&self) -> Vec<&'static str> {
-        let is_here = |need: &&str| match need.split_once(' ') {
-            None if *need == "root" => user_namespace::is_root(),
+    pub fn missing(&self) -> Vec<String> {
+        let is_here = |need: &str| match need.split_once(' ') {
+            None if need == "root" => user_namespace::is_root(),
             Some(("program", "vpp")) => {
                 std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp")
             }
@@ -79,10 +75,9 @@ impl Entry {
             // a test bed or an archive: nobody knows before it is asked
             _ => false,
         };
-        self.needs()
-            .into_iter()
-            .filter(|need| !is_here(need))
-            .collect()
+        let mut needs = self.campaign().needs;
+        needs.retain(|need| !is_here(need));
+        needs
     }
 
     /// The file under another name: a campaign of the user's own.
@@ -119,24 +114,21 @@ fn is_program(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::campaign::Campaign;
-
     use super::*;
 
     #[test]
     fn entries_are_campaigns_that_say_what_they_answer_and_need() {
         for entry in ALL {
-            let campaign = Campaign::parse(entry.name, entry.text);
-            let campaign = campaign.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+            let campaign = entry.campaign();
             let (_, own) = entry.name.split_once('/').unwrap();
             assert_eq!(campaign.name, own);
             assert!(
-                entry.question().ends_with('?') && entry.question().len() < 100,
+                campaign.question.ends_with('?') && campaign.question.len() < 100,
                 "{}",
                 entry.name
             );
             assert!(
-                !campaign.about.is_empty() && !entry.needs().is_empty(),
+                !campaign.about.is_empty() && !campaign.needs.is_empty(),
                 "{}",
                 entry.name
             );

@@ -215,6 +215,8 @@ impl Plan {
             campaign: Campaign {
                 name: kind.into(),
                 about: String::new(),
+                question: String::new(),
+                needs: Vec::new(),
                 iterations: 1,
                 until: None,
                 order: Order::Interleaved,
@@ -376,6 +378,8 @@ impl Plan {
         let campaign = Campaign {
             name: own.name.clone(),
             about: String::new(),
+            question: String::new(),
+            needs: Vec::new(),
             iterations: 1,
             until: None,
             order: Order::Interleaved,
@@ -623,6 +627,9 @@ impl Plan {
         ]
         .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
         .into();
+        if !campaign.question.is_empty() {
+            values.insert("question".into(), campaign.question.clone().into());
+        }
         values.extend(self.values.clone());
         if let Some(until) = &campaign.until {
             values.insert("iterations_min".into(), until.min.into());

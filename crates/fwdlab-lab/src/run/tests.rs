@@ -499,6 +499,8 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
     let campaign = Campaign {
         name: "quick".into(),
         about: String::new(),
+        question: String::new(),
+        needs: Vec::new(),
         iterations: 2,
         until: None,
         order: Order::Interleaved,

@@ -86,6 +86,10 @@ pub struct Campaign {
     pub name: String,
     /// What it is for, in one line.
     pub about: String,
+    /// The question that it answers, as a reader would ask it.
+    pub question: String,
+    /// What it needs that not every machine has, in words.
+    pub needs: Vec<String>,
     /// How often every test case is measured, or at most.
     pub iterations: u32,
     /// Until when, where that is not all of them.
@@ -352,6 +356,12 @@ struct Text {
     /// What it is for, in one line
     #[serde(default)]
     about: String,
+    /// The question that it answers: reports stand the answer beside it
+    #[serde(default)]
+    question: String,
+    /// What it needs that not every machine has, in words
+    #[serde(default)]
+    needs: Vec<String>,
     /// How often every test case is measured: 5, or { until = "±1%", min = 10, max = 50 }
     #[serde(default)]
     #[schemars(schema_with = "iterations::schema")]
@@ -493,6 +503,8 @@ impl Campaign {
         let mut campaign = Campaign {
             name: read.campaign,
             about: read.about,
+            question: read.question,
+            needs: read.needs,
             iterations: read.iterations.max,
             until: read.iterations.until,
             order: read.order,

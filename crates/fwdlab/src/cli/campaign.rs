@@ -466,8 +466,9 @@ fn list(global: &Global) -> anyhow::Result<Code> {
     let entries = catalogue::ALL.iter();
     if global.json || global.json_stream {
         let entries = entries.map(|entry| {
+            let campaign = entry.campaign();
             json!({
-                "name": entry.name, "question": entry.question(), "needs": entry.needs(), "missing": entry.missing(),
+                "name": entry.name, "question": campaign.question, "needs": campaign.needs, "missing": entry.missing(),
             })
         });
         output::json(&entries.collect::<Vec<_>>())?;
@@ -480,7 +481,11 @@ fn list(global: &Global) -> anyhow::Result<Code> {
         .max()
         .unwrap_or(0);
     for entry in entries {
-        lines.push(format!("{:widest$}  {}", entry.name, entry.question()));
+        lines.push(format!(
+            "{:widest$}  {}",
+            entry.name,
+            entry.campaign().question
+        ));
         let missing = entry.missing();
         if !missing.is_empty() {
             lines.push(format!("{:widest$}  needs {}", "", missing.join(", ")));

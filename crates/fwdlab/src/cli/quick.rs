@@ -254,6 +254,8 @@ impl Quick {
         let campaign = Campaign {
             name: KIND.into(),
             about: String::new(),
+            question: String::new(),
+            needs: Vec::new(),
             iterations: match total {
                 Some(_) => self.rebuilds,
                 None => self.iterations(),

@@ -10,7 +10,7 @@ use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
 use super::tables::Whose;
-use super::{Linux, not_understood};
+use super::{Linux, cards, not_understood, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
@@ -66,7 +66,10 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
             "cat /sys/class/net/$FWDLAB_IN/threaded /sys/class/net/$FWDLAB_OUT/threaded",
         )],
         "irq-affinity" => vec![("interrupts", "grep . /proc/irq/*/smp_affinity_list")],
-        _ => Vec::new(),
+        other => paths::shows(other)
+            .or_else(|| cards::shows(other))
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -107,11 +110,14 @@ impl Linux {
                 .iter()
                 .try_for_each(|port| self.offload(port, one.value("feature"), one.value("state"))),
             "sysctl" => self.sysctl(one.value("name"), one.value("value")),
-            other => Err(self.cannot(&format!("do {other}"))),
+            other => {
+                let elsewhere = self.path(one).or_else(|| self.card(one));
+                elsewhere.unwrap_or_else(|| Err(self.cannot(&format!("do {other}"))))
+            }
         }
     }
 
-    fn cannot(&self, what: &str) -> LabError {
+    pub(super) fn cannot(&self, what: &str) -> LabError {
         LabError::Preflight(format!("{} cannot {what}. Leave it out", self.host.name()))
     }
 
@@ -400,7 +406,7 @@ impl Linux {
     }
 
     /// Makes this the value of a file that is a setting.
-    fn set_file(&self, file: &str, value: &str) -> Result<(), LabError> {
+    pub(super) fn set_file(&self, file: &str, value: &str) -> Result<(), LabError> {
         let read = || -> Result<String, LabError> {
             let said = self
                 .host

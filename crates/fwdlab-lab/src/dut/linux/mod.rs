@@ -5,7 +5,9 @@
 //! [`Linux::new`].
 
 mod apply;
+mod cards;
 mod families;
+mod paths;
 mod reset;
 #[cfg(test)]
 mod set_tests;

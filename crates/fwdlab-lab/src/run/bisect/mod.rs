@@ -389,6 +389,8 @@ impl Bisection<'_> {
         let campaign = Campaign {
             name: KIND.into(),
             about: String::new(),
+            question: String::new(),
+            needs: Vec::new(),
             iterations: 1,
             until: None,
             order: Order::Interleaved,

@@ -1,0 +1,262 @@
+//! How the cards and CPUs of a Linux DUT are set: rings, interrupts, queues of flows, clocks and sleep.
+//!
+//! Everything is read back as the driver says it, and put back as it was. A port of veth has none of it, and says so. Start with
+//! [`Linux::card`].
+
+use fwdlab_model::family::Generated;
+
+use super::{Linux, not_understood};
+use crate::error::LabError;
+use crate::host::{Command, Files, Limit};
+
+/// What shows that one is in force: a name and a command.
+pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
+    Some(match family {
+        "ring" => ("rings", "ethtool -g $FWDLAB_IN; ethtool -g $FWDLAB_OUT"),
+        "coalescing" => (
+            "coalescing",
+            "ethtool -c $FWDLAB_IN; ethtool -c $FWDLAB_OUT",
+        ),
+        "rss" => ("rss", "ethtool -x $FWDLAB_IN; ethtool -x $FWDLAB_OUT"),
+        "flow-hash" => (
+            "flow-hash",
+            "ethtool -n $FWDLAB_IN rx-flow-hash udp4; ethtool -n $FWDLAB_OUT rx-flow-hash udp4",
+        ),
+        "governor" => (
+            "governor",
+            "grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        ),
+        "idle-states" => (
+            "idle-states",
+            "grep . /sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
+        ),
+        _ => return None,
+    })
+}
+
+impl Linux {
+    /// Does what a family of here says; nothing: it is none.
+    pub(super) fn card(&self, one: &Generated) -> Option<Result<(), LabError>> {
+        let each = |set: &dyn Fn(&str) -> Result<(), LabError>| {
+            self.ports.iter().try_for_each(|port| set(port))
+        };
+        Some(match one.family.name {
+            "ring" => each(&|port| self.ring(port, one.count("n"))),
+            "coalescing" => each(&|port| self.coalescing(port, one.count("usecs"))),
+            "rss" => each(&|port| self.spread(port, one.count("n"))),
+            "flow-hash" => each(&|port| self.hashed(port, one.value("fields"))),
+            "governor" => self.of_all_cpus(
+                "cpufreq/scaling_governor",
+                one.value("name"),
+                "choose its clock",
+            ),
+            "idle-states" => {
+                let disabled = if one.is_on() { "0" } else { "1" };
+                self.of_all_cpus(
+                    "cpuidle/state[1-9]*/disable",
+                    disabled,
+                    "choose how deep it sleeps",
+                )
+            }
+            _ => return None,
+        })
+    }
+
+    /// Asks ethtool of a port, sets, and asks again: `read` finds the value in what it says.
+    fn tool<T: PartialEq + std::fmt::Debug>(
+        &self,
+        ask: &str,
+        wanted: &T,
+        read: &dyn Fn(&str) -> Option<T>,
+        set: &dyn Fn(&T) -> String,
+        what: &str,
+    ) -> Result<(), LabError> {
+        let words: Vec<&str> = ask.split(' ').collect();
+        let look = || -> Result<T, LabError> {
+            let said = self.host.ask("ethtool", &words)?;
+            read(&said)
+                .ok_or_else(|| not_understood(self.host.as_ref(), &format!("ethtool {ask}"), &said))
+        };
+        let before = look()?;
+        if before == *wanted {
+            return Ok(());
+        }
+        let back = Command::shell(&set(&before));
+        self.undo
+            .changing(&self.host, what, back, || {
+                self.host.run(&Command::shell(&set(wanted)), Limit::OURS)?;
+                match look()? {
+                    found if found == *wanted => Ok(()),
+                    found => {
+                        Err(self.otherwise(format!("{what}: it has {found:?}, not {wanted:?}")))
+                    }
+                }
+            })
+            .map(drop)
+    }
+
+    fn ring(&self, port: &str, n: u64) -> Result<(), LabError> {
+        self.tool(
+            &format!("-g {port}"),
+            &(n, n),
+            &rings,
+            &|(rx, tx)| format!("ethtool -G {port} rx {rx} tx {tx}"),
+            &format!("rings of {port}"),
+        )
+    }
+
+    fn coalescing(&self, port: &str, usecs: u64) -> Result<(), LabError> {
+        self.tool(
+            &format!("-c {port}"),
+            &("off".to_owned(), usecs),
+            &coalesced,
+            &|(adaptive, usecs)| match adaptive.as_str() {
+                // a driver without it refuses even to have it switched off
+                "n/a" => format!("ethtool -C {port} rx-usecs {usecs}"),
+                _ => format!("ethtool -C {port} adaptive-rx {adaptive} rx-usecs {usecs}"),
+            },
+            &format!("interrupts of {port}"),
+        )
+    }
+
+    fn spread(&self, port: &str, n: u64) -> Result<(), LabError> {
+        self.tool(
+            &format!("-x {port}"),
+            &n,
+            &spread_over,
+            &|n| format!("ethtool -X {port} equal {n}"),
+            &format!("queues that {port} spreads flows over"),
+        )
+    }
+
+    fn hashed(&self, port: &str, fields: &str) -> Result<(), LabError> {
+        self.tool(
+            &format!("-n {port} rx-flow-hash udp4"),
+            &fields.to_owned(),
+            &hashed,
+            &|fields| format!("ethtool -N {port} rx-flow-hash udp4 {fields}"),
+            &format!("what chooses the queue of {port}"),
+        )
+    }
+
+    /// Files below every CPU: of the whole machine.
+    fn of_all_cpus(&self, pattern: &str, value: &str, what: &str) -> Result<(), LabError> {
+        if !matches!(self.place.files(), Files::Machine | Files::Guest) {
+            return Err(self.cannot(&format!(
+                "{what}: it is a part of this machine, whose CPUs are everybody's"
+            )));
+        }
+        let list = format!("ls /sys/devices/system/cpu/cpu[0-9]*/{pattern} 2>/dev/null || :");
+        let said = self.host.ask("sh", &["-c", &list])?;
+        if said.trim().is_empty() {
+            return Err(self.cannot(&format!("{what}: its kernel has no {pattern} for its CPUs")));
+        }
+        said.lines()
+            .try_for_each(|file| self.set_file(file.trim(), value))
+    }
+}
+
+/// A number behind `name:`, below a heading.
+fn number_of(text: &str, name: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(&format!("{name}:")))?;
+    line.trim().parse().ok()
+}
+
+/// Descriptors to receive and to send.
+fn rings(text: &str) -> Option<(u64, u64)> {
+    let (_, now) = text.split_once("Current hardware settings:")?;
+    Some((number_of(now, "RX")?, number_of(now, "TX")?))
+}
+
+/// Whether the card chooses by itself, and how long interrupts wait.
+fn coalesced(text: &str) -> Option<(String, u64)> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Adaptive RX:"))?;
+    let adaptive = line.split_whitespace().next()?.to_owned();
+    Some((adaptive, number_of(text, "rx-usecs")?))
+}
+
+/// Over how many queues the table of a card spreads flows.
+fn spread_over(text: &str) -> Option<u64> {
+    let (_, table) = text.split_once("indirection table")?;
+    let rows = table.lines().skip(1).map_while(|line| {
+        let (at, queues) = line.split_once(':')?;
+        at.trim().parse::<u64>().ok()?;
+        Some(queues)
+    });
+    let queues = rows
+        .flat_map(str::split_whitespace)
+        .filter_map(|queue| queue.parse::<u64>().ok());
+    queues.max().map(|last| last + 1)
+}
+
+/// What of a frame is hashed, in the letters that set it.
+fn hashed(text: &str) -> Option<String> {
+    let letters = [
+        ("IP SA", 's'),
+        ("IP DA", 'd'),
+        ("L4 bytes 0 & 1", 'f'),
+        ("L4 bytes 2 & 3", 'n'),
+    ];
+    let found: String = letters
+        .iter()
+        .filter(|(words, _)| text.contains(words))
+        .map(|(_, letter)| *letter)
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::linux;
+    use super::*;
+    use crate::host::scripted::Scripted;
+
+    /// Output of ethtool 6.1 on cards of Intel's and of Amazon's.
+    #[test]
+    fn what_ethtool_says_is_read() {
+        let text = "Ring parameters for ens1:\nPre-set maximums:\nRX:\t\t4096\nTX:\t\t4096\nCurrent hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t256\n";
+        assert_eq!(rings(text), Some((512, 256)));
+        let text = "Coalesce parameters for ens1:\nAdaptive RX: on  TX: on\nstats-block-usecs: n/a\nrx-usecs: 50\nrx-frames: n/a\n";
+        assert_eq!(coalesced(text), Some(("on".into(), 50)));
+        let text = "RX flow hash indirection table for ens1 with 4 RX ring(s):\n    0:      0     1     2     3     0     1     2     3\n    \
+                    8:      0     1     2     3     0     1     2     3\nRSS hash key:\n10:20\n";
+        assert_eq!(spread_over(text), Some(4));
+        let text = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n\n";
+        assert_eq!(hashed(text).as_deref(), Some("sdfn"));
+        assert_eq!(
+            (rings(""), coalesced(""), spread_over(""), hashed("")),
+            (None, None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_card_that_does_not_take_it_is_put_back_and_told() {
+        let said = "Current hardware settings:\nRX:\t\t512\nTX:\t\t512\n";
+        let (dut, host, _) = linux(Scripted::new(move |command, _| match command {
+            _ if command.starts_with("ethtool -g") => said.into(),
+            _ => String::new(),
+        }));
+        let of = |text: &str| dut.generate(&Generated::parse(text).unwrap()[0]);
+        of("ring,n=512").unwrap();
+        assert!(
+            !host
+                .asked()
+                .iter()
+                .any(|asked| asked.contains("ethtool -G"))
+        );
+        let error = of("ring,n=4096").unwrap_err().to_string();
+        assert!(
+            error.contains("it has (512, 512), not (4096, 4096)"),
+            "{error}"
+        );
+        let back = host.asked();
+        let back = back.iter().filter(|asked| asked.contains("ethtool -G"));
+        assert!(back.clone().count() == 2 && back.last().unwrap().contains("rx 512 tx 512"));
+        let error = of("governor,name=performance").unwrap_err().to_string();
+        assert!(error.contains("whose CPUs are everybody's"), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Other ways through a Linux DUT than its routing alone: connections that bypass it, addresses that are translated, rules before its tables,
+//! a program in the driver.
+//!
+//! Each is shown to be in force by what the kernel lists, and taken back whole. Start with [`Linux::path`].
+
+use std::fmt::Write;
+
+use fwdlab_engine::forward;
+use fwdlab_model::family::Generated;
+
+use super::{Linux, not_understood};
+use crate::dut::sweep::unused_v4;
+use crate::error::LabError;
+use crate::host::{Command, Limit};
+
+/// Tables of nftables.
+const FLOWTABLE: &str = "fwdlab_flowtable";
+const NAT: &str = "fwdlab_nat";
+
+/// Rules that choose a table, to be told from all others (rtnetlink's `protocol`).
+const CHOICES: &str = "197";
+/// They are looked at before the kernel's own, which has 32766.
+const FIRST_CHOICE: u64 = 1000;
+
+/// What shows that one is in force: a name and a command.
+pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
+    Some(match family {
+        "nft-flowtable" | "nft-nat" => super::apply::NFT,
+        "policy-rules" => ("rules", "ip rule show"),
+        "xdp" => (
+            "xdp",
+            "ip -d link show dev $FWDLAB_IN; ip -d link show dev $FWDLAB_OUT",
+        ),
+        _ => return None,
+    })
+}
+
+impl Linux {
+    /// Does what a family of here says; nothing: it is none.
+    pub(super) fn path(&self, one: &Generated) -> Option<Result<(), LabError>> {
+        Some(match one.family.name {
+            "nft-flowtable" => self.flowtable(one.is_on()),
+            "nft-nat" => self.nat(one.is_on()),
+            "policy-rules" => self.choices(one.count("n")),
+            "xdp" => self.xdp(one.value("program")),
+            _ => return None,
+        })
+    }
+
+    fn flowtable(&self, is_on: bool) -> Result<(), LabError> {
+        let text = flowtable(&self.ports, is_on);
+        let wanted = text
+            .lines()
+            .filter(|line| line.contains("flow add"))
+            .count();
+        let look = |there: &str| {
+            let rules = there.lines().filter(|line| line.contains("flow add"));
+            self.same(wanted as u64, rules.count(), "rules that bypass routing")
+        };
+        self.load_table(FLOWTABLE, "a flowtable", &text, look)
+            .map(drop)
+    }
+
+    fn nat(&self, is_on: bool) -> Result<(), LabError> {
+        let [_, output] = &self.ports;
+        let look = |there: &str| {
+            let rules = there.lines().filter(|line| line.contains("masquerade"));
+            self.same(u64::from(is_on), rules.count(), "rules that translate")
+        };
+        self.load_table(NAT, "translation of addresses", &nat(output, is_on), look)
+            .map(drop)
+    }
+
+    /// Rules that no frame is meant by: each is looked at for every frame, before the tables are.
+    fn choices(&self, count: u64) -> Result<(), LabError> {
+        let back = Command::new("ip", &["rule", "flush", "protocol", CHOICES]);
+        let mut text = String::new();
+        for n in 0..count {
+            let _ = writeln!(
+                text,
+                "rule add from {} lookup main priority {} protocol {CHOICES}",
+                unused_v4(n, 1),
+                FIRST_CHOICE + n
+            );
+        }
+        let what = format!("{count} rules of routing");
+        self.undo
+            .changing(&self.host, &what, back, || {
+                self.host.feed("ip", &["-batch", "-"], &text)?;
+                let there = self.host.ask("ip", &["rule", "show"])?;
+                let ours = there.lines().filter(|line| {
+                    let number = line.split(':').next().and_then(|n| n.parse::<u64>().ok());
+                    number.is_some_and(|n| (FIRST_CHOICE..FIRST_CHOICE + count).contains(&n))
+                });
+                self.same(count, ours.count(), &what)
+            })
+            .map(drop)
+    }
+
+    /// A program in the driver of both ports: of the output, too, whose way back it is.
+    fn xdp(&self, section: &str) -> Result<(), LabError> {
+        for port in &self.ports {
+            if let Some(other) = self.program(port)? {
+                return Err(LabError::Preflight(format!(
+                    "{} has an XDP program already, {other}, on {port}. Take it off: ip link set dev {port} xdp off",
+                    self.host.name()
+                )));
+            }
+            let file = format!("/run/fwdlab-forward-{port}.o");
+            let back = Command::new("ip", &["link", "set", "dev", port, "xdp", "off"]);
+            let what = format!("a program in the driver of {port}");
+            self.undo.changing(&self.host, &what, back, || {
+                self.host.write(&file, forward::OBJECT)?;
+                let load = format!(
+                    "ip link set dev {port} xdp object {file} section {section}; said=$?; rm -f {file}; exit $said"
+                );
+                let load = Command::shell(&load).called(format!("load {section} into the driver of {port}"));
+                self.host.run(&load, Limit::OURS)?;
+                match self.program(port)? {
+                    Some(name) if name.starts_with(section) => Ok(()),
+                    Some(name) => Err(self.otherwise(format!("{port} has the program {name}"))),
+                    None => Err(self.otherwise(format!("{port} has no program in its driver"))),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The name of a port's program.
+    fn program(&self, port: &str) -> Result<Option<String>, LabError> {
+        let said = self.host.ask("ip", &["-d", "link", "show", "dev", port])?;
+        let Some((_, rest)) = said.split_once("prog/xdp ") else {
+            return Ok(None);
+        };
+        let mut words = rest.split_whitespace().skip_while(|word| *word != "name");
+        match words.nth(1) {
+            Some(name) => Ok(Some(name.to_owned())),
+            // of older versions of ip; that there is one is known
+            None => Err(not_understood(
+                self.host.as_ref(),
+                &format!("ip -d link show dev {port}"),
+                rest,
+            )),
+        }
+    }
+}
+
+/// Connections are tracked; with a flowtable, those that are known bypass routing.
+fn flowtable(ports: &[String; 2], is_on: bool) -> String {
+    let [input, output] = ports;
+    let (table, rule) = match is_on {
+        true => (
+            format!(
+                " flowtable known {{\n  hook ingress priority 0; devices = {{ {input}, {output} }};\n }}\n"
+            ),
+            "  meta l4proto { tcp, udp } flow add @known\n",
+        ),
+        false => (String::new(), ""),
+    };
+    format!(
+        "add table inet {FLOWTABLE}\ndelete table inet {FLOWTABLE}\ntable inet {FLOWTABLE} {{\n{table} chain forward {{\n  type filter hook \
+         forward priority 0; policy accept;\n{rule}  ct state established,related,new accept\n }}\n}}\n"
+    )
+}
+
+/// Connections are tracked; with translation they leave with the DUT's address.
+fn nat(output: &str, is_on: bool) -> String {
+    let rule = if is_on { "masquerade" } else { "accept" };
+    format!(
+        "add table inet {NAT}\ndelete table inet {NAT}\ntable inet {NAT} {{\n chain postrouting {{\n  type nat hook postrouting priority 100; \
+         policy accept;\n  oifname \"{output}\" {rule}\n }}\n}}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::linux;
+    use super::*;
+    use crate::host::scripted::Scripted;
+
+    #[test]
+    fn what_the_kernel_does_not_list_is_not_in_force() {
+        let (dut, host, _) = linux(Scripted::new(|command, _| match command {
+            _ if command.starts_with("ip -d link") => "1: x: <UP>\n".into(),
+            _ if command.starts_with("ip rule show") => {
+                "0: from all lookup local\n1000: from 20.0.0.0 lookup main proto 197\n".into()
+            }
+            _ => String::new(),
+        }));
+        for (text, expect) in [
+            ("xdp,program=forward", "has no program in its driver"),
+            ("policy-rules,n=2", "2 rules of routing"),
+            ("nft-nat,state=on", "rules that translate"),
+            ("nft-flowtable,state=on", "rules that bypass routing"),
+        ] {
+            let error = dut
+                .generate(&Generated::parse(text).unwrap()[0])
+                .unwrap_err();
+            assert!(error.to_string().contains(expect), "{text}: {error}");
+        }
+        dut.generate(&Generated::parse("policy-rules,n=1").unwrap()[0])
+            .unwrap();
+        assert!(host.asked().iter().any(|asked| asked.contains("xdp off")));
+    }
+
+    #[test]
+    fn a_program_of_somebody_is_left_alone() {
+        let (dut, host, _) = linux(Scripted::new(|command, _| match command {
+            _ if command.starts_with("ip -d link") => {
+                "1: x: <UP> xdp\n  prog/xdp id 7 name theirs tag 1\n".into()
+            }
+            _ => String::new(),
+        }));
+        let error = dut
+            .generate(&Generated::parse("xdp,program=pass").unwrap()[0])
+            .unwrap_err();
+        assert!(error.to_string().contains("theirs"), "{error}");
+        assert!(!host.asked().iter().any(|asked| asked.contains("xdp")));
+    }
+}

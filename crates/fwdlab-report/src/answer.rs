@@ -1,0 +1,124 @@
+//! The sentences in which a campaign ends: what each value of the thing that it varies changes.
+//!
+//! They are made where test cases differ in one thing only, such as the configuration or the number of flows, and by the rules of
+//! [`compare`](crate::compare): what this says is what `compare @1 --by` says. Paired slices and exact counts have tables of differences of
+//! their own. Start with [`sentences`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::campaign::Case;
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::outcome::Better;
+use fwdlab_model::result::RunInfo;
+use fwdlab_model::series::Series;
+use fwdlab_model::test_case::TestCase;
+use fwdlab_stats::Confidence;
+
+use crate::campaign::label;
+use crate::compare::{self, Compared, Options, Source, TestChoice};
+
+/// What differs.
+const BY: &str = "value";
+
+/// The question that the campaign asks, if it does.
+pub(crate) fn question(info: &RunInfo) -> Option<&str> {
+    info.parameters.get("question")?.as_str()
+}
+
+/// One sentence for every test case beside the first.
+pub(crate) fn sentences(all: &[TestCase]) -> Vec<String> {
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    if all.len() < 2 || differing(all) != 1 {
+        return Vec::new();
+    }
+    let Some(figure) = first.figures.first() else {
+        return Vec::new();
+    };
+    let name = |case: &TestCase| label(case, all);
+    let series = all.iter().filter_map(|case| {
+        let found = case.figures.iter().find(|one| one.name == figure.name)?;
+        Some(Series {
+            test_case: String::new(),
+            labels: BTreeMap::from([(BY.to_owned(), name(case))]),
+            metric: figure.name.clone(),
+            unit: figure.unit.symbol().into(),
+            values: found.values.clone(),
+            left_out: u32::try_from(case.failures().count()).unwrap_or(u32::MAX),
+            ..Series::default()
+        })
+    });
+    let source = Source {
+        name: String::new(),
+        series: series.collect(),
+    };
+    let options = Options {
+        metric: figure.name.clone(),
+        by: Some(BY.to_owned()),
+        rows: None,
+        filters: Vec::new(),
+        baseline: Some(name(first)),
+        test: TestChoice::Auto,
+        paired: false,
+        allowance: 0.0,
+        confidence: Confidence::P95,
+        equivalence_percent: None,
+    };
+    // nothing to compare, such as where all but one failed: the table says so
+    let Ok(outcome) = compare::compare(&[source], &options) else {
+        return Vec::new();
+    };
+    let told = outcome.rows.iter().flat_map(|row| &row.comparisons);
+    told.map(|compared| {
+        let than = format!("{} beside {}", compared.column, outcome.baseline);
+        format!(
+            "{than}: {}",
+            in_words(compared, &figure.name, figure.better)
+        )
+    })
+    .collect()
+}
+
+/// In how many things do test cases differ?
+fn differing(all: &[TestCase]) -> usize {
+    let Some(first) = all.first().map(|case| &case.case) else {
+        return 0;
+    };
+    let differ = |same: &dyn Fn(&Case) -> bool| !all.iter().all(|case| same(&case.case));
+    // the stream of a profile is only its mean
+    let is_profile = first.variant.profile.is_some();
+    let things = [
+        !is_profile
+            && differ(&|case| case.stream.frame_size_bytes == first.stream.frame_size_bytes),
+        !is_profile && differ(&|case| case.stream.flows == first.stream.flows),
+        !is_profile && differ(&|case| case.stream.ip_version == first.stream.ip_version),
+        differ(&|case| case.configuration == first.configuration),
+        differ(&|case| case.variant == first.variant),
+        differ(&|case| case.image == first.image),
+        differ(&|case| case.dut == first.dut),
+    ];
+    things.into_iter().filter(|differs| *differs).count()
+}
+
+fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
+    let Some(percent) = compared.difference_percent else {
+        return "nobody can tell, for values are missing".into();
+    };
+    let interval = compared
+        .interval_percent
+        .map_or(String::new(), |[from, to]| {
+            format!(" [{from:+.1}, {to:+.1}]")
+        });
+    let verdict = match (compared.verdict, better) {
+        (Verdict::Less, Better::Higher) | (Verdict::More, Better::Lower) => "proven worse".into(),
+        (Verdict::More, Better::Higher) | (Verdict::Less, Better::Lower) => "proven better".into(),
+        _ => match compared.detectable_percent {
+            Some(least) if least.is_finite() => {
+                format!("no difference proven; one of {least:.1} % or more would have shown")
+            }
+            _ => "no difference proven".into(),
+        },
+    };
+    format!("{figure} {percent:+.1} %{interval}, {verdict}")
+}
