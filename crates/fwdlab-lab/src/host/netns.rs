@@ -189,9 +189,12 @@ impl Host for Netns {
             let write = || std::fs::write(path, content).map(|()| Vec::new());
             return self.within(what, write).map(drop);
         }
-        let text = String::from_utf8_lossy(content);
-        let cat = Command::new("sh", &["-c", "cat > \"$1\"", "sh", path]);
-        let output = self.run(&cat.with_input(text).called(what), Limit::OURS);
+        let command = match std::str::from_utf8(content) {
+            Ok(text) => Command::new("sh", &["-c", "cat > \"$1\"", "sh", path]).with_input(text),
+            // what commands read is text
+            Err(_) => Command::new("sh", &["-s", "--", path]).with_input(printed(content)),
+        };
+        let output = self.run(&command.called(what), Limit::OURS);
         output.map(drop).map_err(of_file)
     }
 
@@ -206,6 +209,13 @@ impl Host for Netns {
             Apart::Confined(_) => Files::View,
         }
     }
+}
+
+/// A script that prints these bytes into its first argument, some on every line.
+fn printed(content: &[u8]) -> String {
+    let octal = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\{byte:03o}")).collect() };
+    let lines = content.chunks(1024).map(|bytes| format!("printf '{}'\n", octal(bytes)));
+    format!("{{\n{}}} > \"$1\"\n", lines.collect::<String>())
 }
 
 /// The file of a named namespace.
