@@ -19,23 +19,58 @@ macro_rules! shipped {
 }
 
 shipped! {
+    "traffic/address-family"
+    "traffic/directions"
     "traffic/flows"
     "traffic/frame-size"
-    "traffic/address-family"
     "traffic/imix"
-    "traffic/directions"
-    "firewall/stateful"
+    "traffic/ipv4-oddities"
+    "traffic/ipv6-headers"
+    "traffic/million-flows"
+    "traffic/mixes"
+    "traffic/tags"
+    "paths/bridge"
+    "paths/flowtable"
+    "paths/nat"
+    "paths/policy-routing"
+    "paths/tunnels"
+    "paths/vrf"
+    "paths/xdp"
+    "firewall/freebsd"
+    "firewall/freebsd-rules"
+    "firewall/iptables"
     "firewall/rules"
     "firewall/sets"
-    "firewall/iptables"
-    "routes/fib"
+    "firewall/stateful"
+    "firewall/states"
     "routes/destinations"
+    "routes/fib"
+    "routes/ipv6-fib"
+    "tuning/before-after"
+    "tuning/early-demux"
+    "tuning/entropy"
+    "tuning/freebsd-process-limit"
+    "tuning/governor"
     "tuning/gro"
-    "tuning/receive-budget"
+    "tuning/idle-states"
+    "tuning/interrupt-moderation"
+    "tuning/irq-affinity"
     "tuning/packet-steering"
     "tuning/queues"
+    "tuning/receive-budget"
+    "tuning/ring-sizes"
+    "tuning/rss-hash"
+    "tuning/rss-queues"
+    "tuning/source-validation"
+    "tuning/threaded-napi"
+    "overload/livelock"
+    "overload/recovery"
     "overload/shape"
+    "gateways/openvpn"
+    "gateways/tunnels"
     "systems/linux-vpp"
+    "versions/kernels"
+    "energy/loads"
     "exact/rule"
 }
 
@@ -123,7 +158,7 @@ mod tests {
             let (_, own) = entry.name.split_once('/').unwrap();
             assert_eq!(campaign.name, own);
             assert!(
-                campaign.question.ends_with('?') && campaign.question.len() < 100,
+                campaign.question.ends_with('?') && campaign.question.len() < 90,
                 "{}",
                 entry.name
             );

@@ -75,7 +75,11 @@ fn files(host: &dyn Host) {
     }
     let bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
     host.write(path, &bytes).unwrap();
-    assert_eq!(host.read(path).unwrap(), bytes, "no text, and no byte is lost");
+    assert_eq!(
+        host.read(path).unwrap(),
+        bytes,
+        "no text, and no byte is lost"
+    );
     let text = host.read("/no/such/file").unwrap_err().to_string();
     assert!(text.contains("read /no/such/file"), "{text}");
     assert!(text.contains("No such file"), "{text}");

@@ -213,8 +213,11 @@ impl Host for Netns {
 
 /// A script that prints these bytes into its first argument, some on every line.
 fn printed(content: &[u8]) -> String {
-    let octal = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\{byte:03o}")).collect() };
-    let lines = content.chunks(1024).map(|bytes| format!("printf '{}'\n", octal(bytes)));
+    let octal =
+        |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\{byte:03o}")).collect() };
+    let lines = content
+        .chunks(1024)
+        .map(|bytes| format!("printf '{}'\n", octal(bytes)));
     format!("{{\n{}}} > \"$1\"\n", lines.collect::<String>())
 }
 

@@ -150,6 +150,21 @@ impl Plan {
             let why = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
             return Err(campaign.error(&["bed", "engine"], why).into());
         }
+        if !host.site.is_here() {
+            let duts = campaign
+                .cases
+                .iter()
+                .position(|case| case.dut != Kind::Linux);
+            if duts.is_some() {
+                let why = "the test bed says itself what its DUT is: omit dut here, or measure on the embedded bed";
+                return Err(campaign.error(&["matrix", "dut"], why).into());
+            }
+            if matches!(campaign.procedure, Procedure::Paired(_)) {
+                let why = "the test bed has one DUT, and slices need several side by side: say id = \"mrr\", whose iterations are interleaved, \
+                           or measure on the embedded bed";
+                return Err(campaign.error(&["procedure", "id"], why).into());
+            }
+        }
         let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
         let profiles = profiles(&mut campaign, speed, profile)?;
         let plan = Plan {

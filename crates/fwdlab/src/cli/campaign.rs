@@ -25,7 +25,7 @@ use fwdlab_model::file::or_which;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::RunInfo;
-use fwdlab_model::test_bed::BedFile;
+use fwdlab_model::test_bed::{BedFile, TestBed};
 use fwdlab_report::compare::Source;
 use fwdlab_report::number::{counted, seconds};
 use fwdlab_report::thresholds;
@@ -102,6 +102,9 @@ pub struct Check {
     /// The files, or names of the catalogue; of configuration sets the directories
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Check campaigns that name no test bed as if theirs had a DUT of this kind: linux, freebsd, bsdrp, vpp, none
+    #[arg(long, value_name = "KIND")]
+    dut: Option<String>,
 }
 
 impl Run {
@@ -176,6 +179,7 @@ impl Run {
             unconfined: self.set_unconfined,
             only: self.only.clone(),
             named: without,
+            dut: None,
         };
         let mut plan = read(&file, chosen)?;
         if let Some(failed) = &failed {
@@ -220,6 +224,7 @@ impl Run {
             unconfined: said("set_unconfined").is_some(),
             only: only.map(str::parse).transpose().map_err(Usage)?,
             named,
+            dut: None,
         };
         let mut plan = read(&file, chosen)?;
         // what was the newest run then is another one now
@@ -396,7 +401,7 @@ impl Check {
         let mut told = Vec::new();
         let mut code = Code::Done;
         for file in &self.files {
-            let (words, error) = match check(file) {
+            let (words, error) = match check(file, self.dut.as_deref()) {
                 Ok(words) => (Some(words), None),
                 Err(error) => {
                     code = Code::Usage;
@@ -507,6 +512,8 @@ struct Chosen {
     only: Option<Selection>,
     /// Names of test cases.
     named: Option<BTreeSet<String>>,
+    /// The test bed of a campaign that names none.
+    dut: Option<TestBed>,
 }
 
 /// Reads a campaign and what it names.
@@ -516,6 +523,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
         unconfined,
         only,
         named,
+        dut,
     } = chosen;
     let mut campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
     if let Some(named) = &named {
@@ -544,6 +552,12 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
                 (Site::default(), Placement::choose(&[])?)
             }
         },
+        None if let Some(bed) = &dut
+            && !campaign.is_simulated()
+            && campaign.procedure.id() != "exact" =>
+        {
+            test_bed::host(bed)?
+        }
         None if campaign.is_simulated() => (Site::default(), Placement::default()),
         None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
     };
@@ -593,7 +607,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
 }
 
 /// What a file is, in words, or a directory that is a configuration set.
-fn check(file: &Path) -> anyhow::Result<String> {
+fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
     let is_set = file
         .file_name()
         .is_some_and(|name| name == fwdlab_model::set::NAME);
@@ -631,7 +645,11 @@ fn check(file: &Path) -> anyhow::Result<String> {
             several(profile.streams.len(), "stream")
         ));
     }
-    let parameters = read(file, Chosen::default())?;
+    let chosen = Chosen {
+        dut: dut.map(test_bed::of_kind).transpose()?,
+        ..Chosen::default()
+    };
+    let parameters = read(file, chosen)?;
     let campaign = parameters.campaign();
     Ok(format!(
         "campaign {}: {} by {}, {} each",

@@ -69,6 +69,27 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
+/// A test bed with a DUT of this kind on hosts that need not exist: to plan with.
+///
+/// # Errors
+/// There is no such kind.
+pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
+    let dut = match kind {
+        "none" => "macs = { a = \"02:00:00:00:00:01\", b = \"02:00:00:00:00:02\" }",
+        _ => "host = \"ssh://dut\"\nports = { a = \"eth1\", b = \"eth2\" }",
+    };
+    let text = format!(
+        "bed = \"any\"\n[generator]\nhost = \"ssh://tester\"\nports = {{ a = \"eth1\", b = \"eth2\" }}\n[dut]\nkind = \"{kind}\"\n{dut}\n"
+    );
+    TestBed::parse("--dut", &text).map_err(|error| {
+        let (_, why) = error.to_string().split_once(": ").map_or_else(
+            || (String::new(), error.to_string()),
+            |(at, why)| (at.to_owned(), why.to_owned()),
+        );
+        Usage(format!("--dut {kind}: {why}")).into()
+    })
+}
+
 /// The hosts of a test bed, and what runs where.
 ///
 /// # Errors
