@@ -76,3 +76,96 @@ fn an_entry_is_copied_and_measured() {
     assert_eq!(cases.len(), 2, "{names:?}");
     assert!(names.iter().any(|name| name.contains("both")), "{names:?}");
 }
+
+/// What a campaign on a simulated DUT, whose truth is known, says in its end.
+fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
+    let file = lab.path().join("truth.toml");
+    let text = format!(
+        "campaign = 'truth'\nquestion = 'Is it so?'\niterations = 10\nseed = 3\n[bed]\nengine = 'sim'\ndut = '{dut}'\n[matrix]\n{matrix}\n\
+         [procedure]\nid = 'mrr'\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let ended = lab.run(&["run", file.to_str().unwrap()]);
+    let out = ended.code(0).out.clone();
+    // lines that were folded
+    out.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_campaign_ends_with_the_truth() {
+    let lab = Lab::new();
+    // 10 Gbit/s carry 812,743 of the largest frames a second, and the DUT forwards a million of any size: 18.73 % less
+    let dut = "capacity=1e6,noise=0.003,link=10Gbps";
+    let found = answers(&lab, "size = [64, 1518]", dut);
+    assert!(found.contains("question Is it so?"), "{found}");
+    let (_, told) = found
+        .split_once("answer 1518 B beside 64 B: receive rate ")
+        .unwrap_or_else(|| panic!("no answer: {found}"));
+    let numbers: Vec<f64> = told
+        .split(['[', ']', ',', ' ', '%'])
+        .filter(|word| !word.is_empty())
+        .take(3)
+        .map(|word| word.parse().unwrap())
+        .collect();
+    assert!(
+        numbers[1] - 0.05 <= -18.73 && -18.73 <= numbers[2] + 0.05,
+        "{numbers:?}"
+    );
+    assert!(told.contains("proven worse"), "{told}");
+    // compare says the same of the run
+    let compared = lab.run(&["compare", "@1", "--by", "size", "--json"]);
+    let compared: Value = serde_json::from_str(&compared.code(0).out).unwrap();
+    let row = &compared["rows"][0]["comparisons"][0];
+    let percent = row["difference_percent"].as_f64().unwrap();
+    assert!((percent - numbers[0]).abs() < 0.06, "{row} {numbers:?}");
+
+    // nothing is planted, and nothing is found
+    let found = answers(&lab, "size = [64, 128]", dut);
+    assert!(
+        found.contains("answer 128 B beside 64 B: receive rate")
+            && found.contains("no difference proven"),
+        "{found}"
+    );
+    // two things at once are no answer to one question
+    let found = answers(
+        &lab,
+        "size = [64, 1518]\nip = ['ipv4', 'ipv6']\nexclude = [{ ip = 'ipv6', size = 64 }]",
+        dut,
+    );
+    assert!(!found.contains("answer "), "{found}");
+}
+
+#[test]
+fn entries_are_planned_for_other_kinds_of_duts() {
+    let lab = Lab::new();
+    let all = entries(&lab);
+    let names: Vec<&str> = all.iter().map(|e| e["name"].as_str().unwrap()).collect();
+    for (kind, must) in [
+        ("linux", "tuning/rss-queues"),
+        ("freebsd", "firewall/freebsd"),
+        ("bsdrp", "tuning/entropy"),
+        ("vpp", "traffic/frame-size"),
+        ("none", "overload/shape"),
+    ] {
+        let ended = lab.run(&[&["check", "--dut", kind, "--json"], &names[..]].concat());
+        let checked: Value = serde_json::from_str(&ended.out).unwrap();
+        for one in list(&checked) {
+            let name = one["file"].as_str().unwrap();
+            let error = one["error"].as_str().unwrap_or_default();
+            let is_said = [
+                "is of ",
+                "the test bed has one DUT",
+                "the test bed says itself",
+            ];
+            let is_fine = one["ok"] == true || is_said.iter().any(|said| error.contains(said));
+            assert!(is_fine, "{name} for {kind}: {error}");
+            assert!(
+                name != must || one["ok"] == true,
+                "{name} for {kind}: {error}"
+            );
+        }
+    }
+    lab.run(&["check", "--dut", "linus", names[0]])
+        .code(2)
+        .says(&["did you mean `linux`?"]);
+}
