@@ -17,6 +17,9 @@ use fwdlab_stats::Confidence;
 use crate::campaign::label;
 use crate::compare::{self, Compared, Options, Source, TestChoice};
 
+/// Fewer values have no interval worth the name.
+const FEWEST: usize = 3;
+
 /// What differs.
 const BY: &str = "value";
 
@@ -105,6 +108,9 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     let Some(percent) = compared.difference_percent else {
         return "nobody can tell, for values are missing".into();
     };
+    if compared.n.into_iter().min() < Some(FEWEST) {
+        return format!("{figure} {percent:+.1} %, too few values to tell");
+    }
     let interval = compared
         .interval_percent
         .map_or(String::new(), |[from, to]| {

@@ -21,7 +21,12 @@ fn every_entry_is_checked_planned_and_in_the_manual() {
         .iter()
         .map(|e| e["name"].as_str().unwrap())
         .collect();
-    lab.run(&[&["check"], &names[..]].concat()).code(0);
+    let (bsd, others): (Vec<&str>, Vec<&str>) = names
+        .iter()
+        .partition(|name| name.starts_with("firewall/freebsd"));
+    lab.run(&[&["check"], &others[..]].concat()).code(0);
+    lab.run(&[&["check", "--dut", "freebsd"], &bsd[..]].concat())
+        .code(0);
     for entry in &entries {
         let name = entry["name"].as_str().unwrap();
         let needs: Vec<&str> = list(&entry["needs"])
@@ -61,7 +66,7 @@ fn an_entry_is_copied_and_measured() {
     let file = lab.path().join("campaigns/mine.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(
-        text.starts_with("# Does it forward twice as much"),
+        text.contains("question = \"Does it forward twice as much"),
         "{text}"
     );
     std::fs::write(&file, text.replace("iterations = 5", "iterations = 1")).unwrap();
@@ -127,11 +132,7 @@ fn a_campaign_ends_with_the_truth() {
         "{found}"
     );
     // two things at once are no answer to one question
-    let found = answers(
-        &lab,
-        "size = [64, 1518]\nip = ['ipv4', 'ipv6']\nexclude = [{ ip = 'ipv6', size = 64 }]",
-        dut,
-    );
+    let found = answers(&lab, "size = [84, 1518]\nip = ['ipv4', 'ipv6']", dut);
     assert!(!found.contains("answer "), "{found}");
 }
 
@@ -154,6 +155,7 @@ fn entries_are_planned_for_other_kinds_of_duts() {
             let error = one["error"].as_str().unwrap_or_default();
             let is_said = [
                 "is of ",
+                "are of ",
                 "the test bed has one DUT",
                 "the test bed says itself",
             ];
