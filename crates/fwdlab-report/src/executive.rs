@@ -12,7 +12,7 @@ use fwdlab_model::test_case::TestCase;
 use crate::lines;
 use crate::number::{percent, rate_with_interval};
 use crate::words::{self, Shape, capital, several};
-use crate::{campaign, exact};
+use crate::{answer, campaign, exact};
 
 /// From this share of the line rate on, in percent, it is reached: what is missing is the clock of the sender.
 const REACHED: f64 = 99.5;
@@ -47,6 +47,7 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<String> {
     told.extend(cores(cases));
     told.extend(line_rates(info, cases));
     told.extend(energy(cases));
+    told.extend(answer::sentences(cases).into_iter().take(TOLD));
     told.extend(verdicts(summary));
     told
 }
@@ -207,6 +208,7 @@ fn verdicts(summary: &Summary) -> Vec<String> {
     let mut told = Vec::new();
     let compared: Vec<_> = words::comparisons(summary);
     let named;
+    let is_slices = Shape::of(summary) == Shape::Slices;
     let real = match Shape::of(summary) {
         Shape::Slices => compared
             .into_iter()
@@ -219,7 +221,11 @@ fn verdicts(summary: &Summary) -> Vec<String> {
     };
     match real.as_slice() {
         [] => {}
-        few if few.len() <= TOLD => told.extend(few.iter().map(|one| words::finding(one))),
+        // the command of a comparison is above; the name of a test case is not
+        few if few.len() <= TOLD => told.extend(few.iter().map(|one| match is_slices {
+            true => words::finding(one),
+            false => format!("{}: {}", one.configuration, words::finding(one)),
+        })),
         many => told.push(words::tally(many)),
     }
     let failed = summary

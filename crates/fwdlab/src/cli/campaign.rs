@@ -242,6 +242,11 @@ impl Run {
 
 /// Keeps where the file of a campaign is, so that nobody has to name it again.
 fn keep_place(plan: &mut plan::Plan, file: &Path) {
+    // an entry of the catalogue is everywhere
+    if file.to_str().and_then(catalogue::find).is_some() && !file.exists() {
+        plan.keep("file", file.display().to_string());
+        return;
+    }
     // where it cannot be told, it will have to be named
     if let Ok(file) = std::path::absolute(file) {
         plan.keep("file", file.display().to_string());

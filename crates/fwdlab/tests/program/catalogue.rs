@@ -169,5 +169,5 @@ fn entries_are_planned_for_other_kinds_of_duts() {
     }
     lab.run(&["check", "--dut", "linus", names[0]])
         .code(2)
-        .says(&["did you mean `linux`?"]);
+        .prints(&["did you mean `linux`?"]);
 }
