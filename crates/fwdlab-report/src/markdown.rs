@@ -112,10 +112,7 @@ fn longest_fence(text: &str) -> usize {
 
 /// A run in one line: its id, and its answer.
 pub(crate) fn sentence_of(run: &Run<'_>) -> String {
-    let answer = match run.info.kind == KIND {
-        true => crate::imported::headline(run.info, run.summary),
-        false => words::headline(run.info, run.summary).answer,
-    };
+    let answer = words::headline(run.info, run.summary).answer;
     format!("{}: {answer}", run.info.id)
 }
 

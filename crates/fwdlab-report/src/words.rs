@@ -213,6 +213,12 @@ impl Headline {
 
 /// The answer of the run.
 pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
+    if info.kind == crate::imported::KIND {
+        return Headline {
+            answer: crate::imported::headline(info, summary),
+            about: None,
+        };
+    }
     let real: Vec<&Comparison> = match Shape::of(summary) {
         Shape::Slices => summary.comparisons().collect(),
         _ => Vec::new(),

@@ -150,7 +150,7 @@ impl Plan {
             let why = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
             return Err(campaign.error(&["bed", "engine"], why).into());
         }
-        if !host.site.is_here() {
+        if host.site.file().is_some() {
             let duts = campaign
                 .cases
                 .iter()

@@ -267,6 +267,9 @@ fn push(table: &mut Table, lines: Vec<[String; 2]>) {
     }
 }
 
+/// Of several columns, more test cases that some of them lack are counted and not named.
+const UNMATCHED: usize = 6;
+
 /// Everything below the table: name and sentence. Names of more than `widest` characters stood shortened in it.
 pub(crate) fn notes(
     outcome: &Outcome,
@@ -315,7 +318,19 @@ pub(crate) fn notes(
             false => format!("{}: in {only}, not in {missing}", row.test_case),
         }
     });
-    first("missing", unmatched.collect());
+    let unmatched: Vec<String> = unmatched.collect();
+    // unlike things have hardly a test case in common: that is one thing to say, not twenty
+    first(
+        "missing",
+        match outcome.columns.len() > 2 && unmatched.len() > UNMATCHED && !verbose {
+            true => vec![format!(
+                "{} of {} test cases are not in all columns",
+                unmatched.len(),
+                unmatched.len() + outcome.rows.len()
+            )],
+            false => unmatched,
+        },
+    );
     first(
         "fail-if",
         judged

@@ -255,7 +255,8 @@ mod tests {
         );
         let back = host.asked();
         let back = back.iter().filter(|asked| asked.contains("ethtool -G"));
-        assert!(back.clone().count() == 2 && back.last().unwrap().contains("rx 512 tx 512"));
+        let back: Vec<_> = back.collect();
+        assert!(back.len() == 2 && back[1].contains("rx 512 tx 512"));
         let error = of("governor,name=performance").unwrap_err().to_string();
         assert!(error.contains("whose CPUs are everybody's"), "{error}");
     }
