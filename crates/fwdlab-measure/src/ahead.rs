@@ -116,7 +116,7 @@ pub(crate) fn ideal(question: &Question, capacity_pps: f64) -> Answer {
             duration_ns = duration_ns.min(EARLY_NS);
             ended_early = true;
         }
-        Some(Ending::Recovered { for_ns, .. }) => {
+        Some(Ending::Recovered { for_ns, .. } | Ending::Regained { for_ns, .. }) => {
             let end = question.reset_at_ns.unwrap_or(0) + DOWN_NS + for_ns;
             ended_early = end < duration_ns;
             duration_ns = duration_ns.min(end);

@@ -15,7 +15,7 @@ use crate::mlr::{machine as mlr, typed};
 use crate::procedure::{Procedure, Single};
 use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
-use crate::{equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
+use crate::{churn, equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
 
 /// What can be offered in frames of one size.
 #[derive(Debug, Clone, PartialEq)]
@@ -215,6 +215,22 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             early_end: p.early_end.unwrap_or(!asked.simulated),
             simulated: asked.simulated,
         })?),
+        Of::Churn(p) => {
+            let Some(event) = p.event.clone().filter(|event| !event.trim().is_empty()) else {
+                return Err("churn needs an event: a command for sh on the DUT, such as 'birdc restart peer1'".into());
+            };
+            Box::new(churn::Churn::new(churn::Parameters {
+                frame_size: size,
+                event,
+                load_pps: load(p.load)?,
+                before_ns: p.before.ns(),
+                after_ns: p.after.ns(),
+                longest_ns: p.longest.ns(),
+                sample_ns: p.sample.ns(),
+                share: p.share.0,
+                repetitions: p.repetitions,
+            })?)
+        }
         Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
             trial_ns: p.duration.ns(),
             trials: p.trials,
@@ -404,6 +420,7 @@ mod tests {
             let more = match *id {
                 "soak" => "load = 1e5",
                 "reset" => "reset = 'OS reboot'",
+                "churn" => "event = 'birdc restart all'",
                 _ => "",
             };
             let mut machine = make(&asked(&format!("id = '{id}'\n{more}")), &[limit()]).unwrap();

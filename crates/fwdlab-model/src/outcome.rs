@@ -90,6 +90,8 @@ pub enum Found {
     Recovery(Recovery),
     /// Time without forwarding after a reset.
     Reset(Reset),
+    /// What an event under load costs.
+    Churn(Churn),
     /// How close bursts may follow each other.
     Bursts(BurstGaps),
     /// What comes out at the largest load.
@@ -457,6 +459,57 @@ pub struct Reset {
     /// How exactly moments were known, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_s: Option<f64>,
+}
+
+/// What an event under load costs: tables rewritten, a session cleared, rules loaded anew (terms of RFC 6412).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Churn {
+    /// What was done to the DUT.
+    pub event: String,
+    /// The load meanwhile.
+    pub load_pps: f64,
+    /// A rate below this share of that before the event is a dip.
+    pub share: f64,
+    /// How long an interval is, and with it how well moments are known, in seconds.
+    pub resolution_s: f64,
+    /// The rate before the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_pps: Option<Spread>,
+    /// How much of that rate was missing in all until it was regained, as seconds of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deficit_s: Option<Spread>,
+    /// Every repetition.
+    pub dips: Vec<Dip>,
+    /// The first of them over time, around the event; `at_ns` is since the begin of its trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Interval>,
+    /// The moment of the event in that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_at_s: Option<f64>,
+}
+
+/// What the event did once. Moments are seconds after its begin.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Dip {
+    /// Median forwarding rate before the event.
+    pub base_pps: f64,
+    /// Share of the intervals before the event that were below the threshold: dips which nothing was done for.
+    pub before_ratio: f64,
+    /// When the first interval after it was below; absent when none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_impact_s: Option<f64>,
+    /// From when on the rate was that of before for good; absent when it was not seen, 0 when it never was lower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regained_s: Option<f64>,
+    /// The largest share of the rate that was missing in an interval.
+    pub depth: f64,
+    /// How long nothing at all came out.
+    pub blackout_s: f64,
+    /// What was missing until the rate was regained, as seconds of the rate before.
+    pub deficit_s: f64,
+    /// Lost frames over the offered load (loss-derived, RFC 6412); absent where frames were lost before the event, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_loss_s: Option<f64>,
 }
 
 /// Maximum receive rate.
@@ -839,6 +892,11 @@ impl Outcome {
                 let time = found.by_timestamp_s.or(found.by_loss_s);
                 one("reset", Seconds, time.map(|s| s.mean))
             }
+            Found::Churn(found) => one(
+                "deficit of an event",
+                Seconds,
+                found.deficit_s.map(|s| s.median),
+            ),
             Found::Bursts(found) => {
                 let bursts = found.bursts.iter().filter_map(|burst| {
                     let name = format!("gap between bursts of {}", burst.frames);
@@ -924,6 +982,7 @@ impl Found {
             Found::BackToBack(_) => "back-to-back",
             Found::Recovery(_) => "recovery",
             Found::Reset(_) => "reset",
+            Found::Churn(_) => "churn",
             Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",

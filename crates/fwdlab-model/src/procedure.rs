@@ -108,6 +108,13 @@ pub enum Ending {
         /// For how long, in nanoseconds.
         for_ns: u64,
     },
+    /// After an event the DUT has forwarded this share of what it forwarded before it for this time.
+    Regained {
+        /// Share of the forwarding rate before the event.
+        share: f64,
+        /// For how long, in nanoseconds.
+        for_ns: u64,
+    },
 }
 
 /// Frames whose delay is to be measured, evenly spread over a part of the trial.
@@ -286,6 +293,69 @@ pub fn recovered_at(samples: &[Interval], from_ns: u64, share: f64, for_ns: u64)
         if end - *begin.get_or_insert(sample.at_ns) >= for_ns {
             return Some(end);
         }
+    }
+    None
+}
+
+/// Rates are compared with what they were before over windows of this length.
+const REGAINED_WINDOW_NS: u64 = 1_000_000_000;
+
+/// What was forwarded before an event: the median rate of the intervals that ended by then, in frames per second. `None` when there are
+/// none, or nothing was forwarded.
+pub fn base_pps(samples: &[Interval], event_ns: u64) -> Option<f64> {
+    let before = samples
+        .iter()
+        .filter(|sample| sample.length_ns > 0 && sample.at_ns + sample.length_ns <= event_ns);
+    let mut rates: Vec<f64> = before.map(Interval::forwarding_rate_pps).collect();
+    rates.sort_by(f64::total_cmp);
+    let middle = rates.len() / 2;
+    let median = match rates.len() {
+        0 => return None,
+        n if n % 2 == 1 => rates[middle],
+        _ => f64::midpoint(rates[middle - 1], rates[middle]),
+    };
+    Some(median).filter(|pps| *pps > 0.0)
+}
+
+/// When the DUT began to forward this share of `base_pps` again, in nanoseconds since the trial began: from an interval on that has it
+/// itself, at `from_ns` or later, every window of a second has it for so long (methods of RFC 6412). `None` when that was never seen.
+pub fn regained_at(
+    samples: &[Interval],
+    from_ns: u64,
+    base_pps: f64,
+    share: f64,
+    for_ns: u64,
+) -> Option<u64> {
+    let first = samples.iter().position(|sample| sample.at_ns >= from_ns)?;
+    let samples = &samples[first..];
+    let is_enough = |frames: u64, ns: u64| {
+        // a frame more or less is the moment of the reading
+        frames as f64 >= share * base_pps * (ns as f64 / 1e9) - 1.0
+    };
+    let (mut begin, mut end, mut frames) = (None, 0, 0);
+    for sample in samples {
+        while let Some(next) = samples.get(end)
+            && next.at_ns < sample.at_ns + REGAINED_WINDOW_NS
+        {
+            frames += next.frames_received;
+            end += 1;
+        }
+        let last = &samples[end - 1];
+        let until = last.at_ns + last.length_ns;
+        let length = until - sample.at_ns;
+        if length < REGAINED_WINDOW_NS {
+            return None;
+        }
+        let itself = is_enough(sample.frames_received, sample.length_ns);
+        if is_enough(frames, length) && (begin.is_some() || itself) {
+            let since = *begin.get_or_insert(sample.at_ns);
+            if until - since >= for_ns {
+                return Some(since);
+            }
+        } else {
+            begin = None;
+        }
+        frames -= sample.frames_received;
     }
     None
 }

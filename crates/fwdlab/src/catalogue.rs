@@ -46,6 +46,7 @@ shipped! {
     "routes/destinations"
     "routes/fib"
     "routes/ipv6-fib"
+    "routes/rewritten"
     "tuning/before-after"
     "tuning/early-demux"
     "tuning/entropy"

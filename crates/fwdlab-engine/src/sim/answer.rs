@@ -4,7 +4,9 @@
 //! [`Simulation::answer`].
 
 use fwdlab_model::latency::{Bucket, exact_buckets};
-use fwdlab_model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
+use fwdlab_model::procedure::{
+    Answer, Delays, Ending, Interval, Outage, Question, base_pps, recovered_at, regained_at,
+};
 
 use super::course::{Course, Passed, Step};
 use super::random::Random;
@@ -179,6 +181,12 @@ impl Simulation {
             Ending::Recovered { share, for_ns } => {
                 let back = question.reset_at_ns? + self.dut.reboot.as_nanos() as u64;
                 recovered_at(samples, back, share, for_ns)?
+            }
+            Ending::Regained { share, for_ns } => {
+                let event_ns = question.reset_at_ns?;
+                let back = event_ns + self.dut.reboot.as_nanos() as u64;
+                let base = base_pps(samples, event_ns)?;
+                regained_at(samples, back, base, share, for_ns)? + for_ns
             }
         };
         Some(at_ns.div_ceil(NOTICED_NS).max(1) * NOTICED_NS)

@@ -18,7 +18,9 @@ use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::loss::{Counters, Stage};
 use fwdlab_model::probe::Reading;
-use fwdlab_model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
+use fwdlab_model::procedure::{
+    Answer, Delays, Ending, Interval, Outage, Question, base_pps, recovered_at, regained_at,
+};
 use fwdlab_model::reset::Reset;
 use fwdlab_model::result::Noise;
 use fwdlab_model::trial::Stream;
@@ -1014,12 +1016,19 @@ fn watch(
                 });
             }
             sampled = now.clone();
-            if let (Some(Ending::Recovered { share, for_ns }), Some(over_ns)) =
-                (question.ending, over_ns)
-                && samples
-                    .iter()
-                    .all(|samples| recovered_at(samples, over_ns, share, for_ns).is_some())
-            {
+            let is_back = |samples: &Vec<Interval>| match (question.ending, over_ns) {
+                (Some(Ending::Recovered { share, for_ns }), Some(over_ns)) => {
+                    recovered_at(samples, over_ns, share, for_ns).is_some()
+                }
+                (Some(Ending::Regained { share, for_ns }), Some(over_ns)) => {
+                    let base = base_pps(samples, answer.reset_at_ns.unwrap_or(0));
+                    base.is_some_and(|base| {
+                        regained_at(samples, over_ns, base, share, for_ns).is_some()
+                    })
+                }
+                _ => false,
+            };
+            if samples.iter().all(is_back) {
                 answer.ended_early = true;
             }
         }

@@ -100,6 +100,8 @@ procedures! {
     "recovery" Recovery(Rfc2544),
     /// Time without forwarding after a reset (RFC 6201).
     "reset" Reset(Rfc2544),
+    /// What an event under load costs (RFC 6412).
+    "churn" Churn(Churn),
     /// The smallest gap between bursts without loss (RFC 2544 §21).
     "bursts" Bursts(Rfc2544),
     /// Several of these tests.
@@ -183,6 +185,10 @@ impl Procedure {
                 check_items("latency-at", p.latency_at.len())?;
                 check_items("burst", p.burst.len())
             }
+            Procedure::Churn(p) => {
+                check_trials("repetitions", p.repetitions)?;
+                check_samples(&[p.before, p.longest], p.sample)
+            }
             Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
             Procedure::Mrr(p) => check_trials("trials", p.trials),
             Procedure::Soak(_)
@@ -214,6 +220,7 @@ impl Procedure {
             Procedure::BackToBack(p) | Procedure::Recovery(p) | Procedure::Reset(p) => {
                 p.repetitions.unwrap_or(1).into()
             }
+            Procedure::Churn(p) => p.repetitions.into(),
             _ => 1,
         }
     }
@@ -571,6 +578,43 @@ impl Default for Equilibrium {
         Equilibrium {
             tolerance: Share(0.01),
             duration: Period::seconds(30),
+        }
+    }
+}
+
+/// What an event under load costs: how deep the forwarding rate dips, for how long, and how much of it is missing in all (RFC 6412)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Churn {
+    /// What is done to the DUT, by sh: rewrite routes, clear a session, load rules; what must be put back is for a hook after the trial
+    pub event: Option<String>,
+    /// The load; by default the largest, at which frames are lost anyway: choose one that the DUT carries to count frames
+    pub load: Option<Rate>,
+    /// Traffic before the event
+    pub before: Period,
+    /// The rate must be that of before for this long
+    pub after: Period,
+    /// It is waited this long for that
+    pub longest: Period,
+    /// Length of an interval, 10ms at least
+    pub sample: Period,
+    /// A rate below this share of the one before is a dip
+    pub share: Share,
+    /// How often
+    pub repetitions: u32,
+}
+
+impl Default for Churn {
+    fn default() -> Self {
+        Churn {
+            event: None,
+            load: None,
+            before: Period::seconds(30),
+            after: Period::seconds(30),
+            longest: Period::seconds(600),
+            sample: Period(Duration::from_millis(100)),
+            share: Share(0.98),
+            repetitions: 5,
         }
     }
 }

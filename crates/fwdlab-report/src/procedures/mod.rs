@@ -68,6 +68,7 @@ fn name(found: &Found) -> &'static str {
         Found::BackToBack(_) => "Back-to-back frames",
         Found::Recovery(_) => "System recovery",
         Found::Reset(_) => "Reset",
+        Found::Churn(_) => "Event under load",
         Found::Bursts(_) => "Bursty traffic",
         Found::Mrr(_) => "Maximum receive rate",
         Found::Soak(_) => "Soak",
@@ -137,6 +138,9 @@ fn figure(outcome: &Outcome) -> String {
         Found::Reset(found) => found
             .by_timestamp_s
             .map_or_else(verdict, |s| delay(1e9 * s.mean)),
+        Found::Churn(found) => found.deficit_s.map_or_else(verdict, |s| {
+            format!("{} of the forwarding rate missing", delay(1e9 * s.median))
+        }),
         Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
             format!("{}{}", at_least(found.tester_bound), rate(r.mean))
         }),

@@ -147,6 +147,15 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             ),
             right("known to", &["resolution_s"]),
         ],
+        Found::Churn(_) => vec![
+            right("before", &["base_pps"]),
+            right("first dip after", &["first_impact_s"]),
+            right("regained after", &["regained_s"]),
+            right("depth", &["depth_percent"]),
+            right("nothing for", &["blackout_s"]),
+            right("missing", &["deficit_s"]),
+            right("by lost frames", &["by_loss_s"]),
+        ],
         Found::Ramp(_) => vec![
             Column::left("way", &["way"]),
             right("loss above", &["saturation_pps"]),
@@ -481,6 +490,21 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             between(found.by_timestamp_s.map(mean_and_ends), seconds_between),
             Cell::optional(found.resolution_s, NOTHING, |s| delay(1e9 * s)),
         ]],
+        Found::Churn(found) if found.dips.is_empty() => vec![vec![Cell::text(""); 7]],
+        Found::Churn(found) => (found.dips.iter())
+            .map(|dip| {
+                let time = |s: f64| delay(1e9 * s);
+                vec![
+                    pps(dip.base_pps),
+                    Cell::optional(dip.first_impact_s, "no dip", time),
+                    Cell::optional(dip.regained_s, "not seen", time),
+                    loss(100.0 * dip.depth),
+                    Cell::number(time(dip.blackout_s), dip.blackout_s),
+                    Cell::number(time(dip.deficit_s), dip.deficit_s),
+                    Cell::optional(dip.by_loss_s, NOTHING, time),
+                ]
+            })
+            .collect(),
         Found::Ramp(found) => {
             let edge = |edge: &fwdlab_model::outcome::Edge, way: &str| {
                 vec![
@@ -789,6 +813,7 @@ pub(crate) fn samples_of(outcome: &Outcome) -> &[Interval] {
         Found::Soak(found) => &found.samples,
         Found::Trial(found) => &found.samples,
         Found::ForwardingRate(found) => &found.samples,
+        Found::Churn(found) => &found.samples,
         _ => &[],
     }
 }

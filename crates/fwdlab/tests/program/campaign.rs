@@ -306,6 +306,27 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
     assert!(number(&goal["relevant_upper_bound_pps"]) >= 1e6, "{goal}");
     assert!(number(&goal["width_achieved"]) <= 0.005, "{goal}");
 
+    // it forwards nothing for eight seconds, and in overload as well as below it those are missing
+    for (load, by_loss) in [("500kpps", true), ("2Mpps", false)] {
+        let procedure = format!(
+            "id = 'churn'\nevent = 'x'\nload = '{load}'\nbefore = '2s'\nafter = '2s'\nlongest = '60s'\nrepetitions = 2"
+        );
+        let churn = found(&lab, "capacity=1e6,reboot=8s", &procedure);
+        assert_eq!(churn["answered"], true, "{churn}");
+        assert!((number(&churn["found"]["deficit_s"]["median"]) - 8.0).abs() < 0.01);
+        for dip in list(&churn["found"]["dips"]) {
+            for (key, truth) in [
+                ("first_impact_s", 0.0),
+                ("regained_s", 8.0),
+                ("blackout_s", 8.0),
+                ("depth", 1.0),
+            ] {
+                assert!((number(&dip[key]) - truth).abs() < 0.01, "{key}: {dip}");
+            }
+            assert_eq!(dip["by_loss_s"].as_f64().is_some(), by_loss, "{dip}");
+        }
+    }
+
     // two cores forward twice as much, as far as flows are spread evenly
     let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 2]";
     let cores = found(&lab, "capacity=1e6,link=10Gbps", sweep);
@@ -993,6 +1014,44 @@ mod alone {
         assert!(looks.len() > 1 && looks.last() > looks.first(), "{looks:?}");
         assert_eq!(of("after").len(), of("during").len());
         lab.assert_clean("a campaign with hooks");
+    }
+
+    /// A DUT that forwards nothing for a second, and one that nothing is done to.
+    #[test]
+    fn an_event_under_load_costs_what_was_planted() {
+        let name = "an_event_under_load_costs_what_was_planted";
+        if !root(name) {
+            return;
+        }
+        let lab = Lab::alone();
+        let dip = |event: &str| {
+            let text = format!(
+                "campaign = 'churn'\niterations = 1\nseed = 1\n[matrix]\nflows = 10\n[procedure]\nid = 'churn'\nevent = '{event}'\n\
+                 load = '20kpps'\nbefore = '2s'\nafter = '1s'\nlongest = '20s'\nrepetitions = 1\n"
+            );
+            let ended = run(&lab, &text);
+            if ended.code == 5 {
+                return None;
+            }
+            let document = document(&ended, 0);
+            let outcome = &document["test_cases"][0]["outcomes"][0];
+            Some(outcome["found"]["dips"][0].clone())
+        };
+        let off = "echo 0 > /proc/sys/net/ipv4/ip_forward; sleep 1; echo 1 > /proc/sys/net/ipv4/ip_forward";
+        let (Some(planted), Some(nothing)) = (dip(off), dip("true")) else {
+            return skipped(name, "this host is so busy that no trial was valid");
+        };
+        assert!(number(&planted["depth"]) > 0.99, "{planted}");
+        // intervals of 100 ms: all but the two at its ends are empty
+        let blackout = number(&planted["blackout_s"]);
+        assert!((0.75..1.5).contains(&blackout), "{planted}");
+        for key in ["deficit_s", "by_loss_s"] {
+            let second = number(&planted[key]);
+            assert!((0.9..1.6).contains(&second), "{key}: {planted}");
+        }
+        assert!(number(&nothing["blackout_s"]) < 0.2, "{nothing}");
+        assert!(number(&nothing["deficit_s"]) < 0.3, "{nothing}");
+        lab.assert_clean("events under load");
     }
 
     /// Windows of quiet moments, in a campaign with its A/A control.

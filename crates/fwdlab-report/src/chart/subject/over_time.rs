@@ -30,6 +30,13 @@ pub(super) fn over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: Strin
         let down = found.down.as_ref().and_then(edge);
         moments.extend(down.map(|s| Reference::new(s, "loss ends")));
     }
+    if let Found::Churn(found) = &outcome.found {
+        let regained = (found.dips.first())
+            .filter(|dip| dip.first_impact_s.is_some())
+            .and_then(|dip| Some(found.event_at_s? + dip.regained_s?));
+        moments.extend(found.event_at_s.map(|s| Reference::new(s, "event")));
+        moments.extend(regained.map(|s| Reference::new(s, "regained")));
+    }
     charts.push(Chart::curves(
         "over-time",
         title,

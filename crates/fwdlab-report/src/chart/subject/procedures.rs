@@ -17,7 +17,11 @@ pub(crate) fn of(outcomes: &[&Outcome]) -> Vec<Chart> {
         Found::Latency(_) => rfc2544::latency(&mut charts, outcomes),
         Found::FrameLoss(_) => rfc2544::frame_loss(&mut charts, outcomes),
         Found::BackToBack(_) => rfc2544::back_to_back(&mut charts, outcomes),
-        Found::Ramp(_) | Found::Soak(_) | Found::Trial(_) | Found::ForwardingRate(_) => {
+        Found::Ramp(_)
+        | Found::Soak(_)
+        | Found::Trial(_)
+        | Found::ForwardingRate(_)
+        | Found::Churn(_) => {
             for outcome in outcomes {
                 let title = match outcomes.len() {
                     1 => String::new(),

@@ -1,0 +1,437 @@
+//! Churn: what an event under load costs. Tables are rewritten, a session is cleared, rules are loaded anew while frames flow (terms of
+//! RFC 6412; events as in RFC 7747 and RFC 4098).
+//!
+//! The forwarding rate before the event is the measure of what follows: when it was first lower, how deep it fell, when it was back for
+//! good, and how much of it was missing in all. That deficit holds in overload, too, where lost frames say nothing. Start with [`Churn`].
+
+use fwdlab_model::outcome::{Compliance, Dip, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Ending, Interval, Purpose, Question, base_pps, regained_at};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+
+use crate::procedure::{Course, Procedure, check_load, spread, time};
+
+/// Intervals are no shorter: counters are not looked at more often.
+const SHORTEST_NS: u64 = 10_000_000;
+
+/// The rate before the event is a median of so many intervals at least.
+const FEWEST: u64 = 10;
+
+/// More than this share of frames lost before the event, and lost frames do not tell the event's.
+const LOSSY: f64 = 0.001;
+
+/// A graph shows so much before the event, and after the rate was regained.
+const AROUND_NS: u64 = 5_000_000_000;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// What is done to the DUT: a text for `sh`.
+    pub event: String,
+    /// The load.
+    pub load_pps: f64,
+    /// Traffic before the event.
+    pub before_ns: u64,
+    /// The rate must be that of before for so long.
+    pub after_ns: u64,
+    /// It is waited so long for that.
+    pub longest_ns: u64,
+    /// Length of an interval.
+    pub sample_ns: u64,
+    /// A rate below this share of that before is a dip.
+    pub share: f64,
+    /// Trials.
+    pub repetitions: u32,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Churn {
+    parameters: Parameters,
+    dips: Vec<Dip>,
+    /// The first of them over time, around the event, and when that was.
+    curve: Option<(Vec<Interval>, f64)>,
+    /// Trials in which nothing came out before the event.
+    mute: u32,
+    course: Course,
+}
+
+impl Churn {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// An impossible load, share or number of trials; times that are too short for a rate.
+    pub fn new(parameters: Parameters) -> Result<Churn, String> {
+        let p = &parameters;
+        check_load("the load", p.load_pps)?;
+        if !(p.share > 0.0 && p.share < 1.0) {
+            return Err(format!(
+                "share: a rate below {} of that before as a dip: it must be above 0 and below 1",
+                p.share
+            ));
+        }
+        if p.repetitions == 0 {
+            return Err("repetitions: at least one".into());
+        }
+        if p.sample_ns < SHORTEST_NS {
+            return Err(format!("sample: at least {}", time(SHORTEST_NS)));
+        }
+        if p.before_ns < FEWEST * p.sample_ns {
+            return Err(format!(
+                "before: the rate before the event is a median of {FEWEST} intervals at least: {}",
+                time(FEWEST * p.sample_ns)
+            ));
+        }
+        if p.after_ns < 1_000_000_000 || p.longest_ns < p.after_ns {
+            return Err("after: at least 1s, and no more than longest".into());
+        }
+        Ok(Churn {
+            parameters,
+            dips: Vec::new(),
+            curve: None,
+            mute: 0,
+            course: Course::default(),
+        })
+    }
+
+    /// What an event at this moment did, by the counts over time. `None` when nothing was forwarded before it.
+    fn dip(&self, answer: &Answer, event_ns: u64) -> Option<Dip> {
+        let p = &self.parameters;
+        let samples: Vec<Interval> = answer
+            .samples
+            .iter()
+            .copied()
+            .filter(|sample| sample.length_ns > 0)
+            .collect();
+        let base = base_pps(&samples, event_ns)?;
+        let is_low = |sample: &&Interval| {
+            // a frame more or less is the moment of the reading
+            let due = p.share * base * (sample.length_ns as f64 / 1e9) - 1.0;
+            (sample.frames_received as f64) < due
+        };
+        let is_before = |sample: &&Interval| sample.at_ns + sample.length_ns <= event_ns;
+        let before = || samples.iter().filter(is_before);
+        // the last frames of a trial are not all of an interval
+        let sends = |sample: &&Interval| sample.frames_sent > 0;
+        let after: Vec<&Interval> = samples
+            .iter()
+            .filter(|sample| !is_before(sample))
+            .filter(sends)
+            .collect();
+        let since = |ns: u64| ns.saturating_sub(event_ns) as f64 / 1e9;
+        let seconds = |sample: &Interval| sample.length_ns as f64 / 1e9;
+        let first = after.iter().copied().find(is_low);
+        let regained = match first {
+            None => Some(event_ns),
+            Some(first) => regained_at(&samples, first.at_ns, base, p.share, p.after_ns),
+        };
+        let until = regained.unwrap_or(u64::MAX);
+        let dipped = || {
+            (after.iter().copied()).filter(move |sample| first.is_some() && sample.at_ns < until)
+        };
+        let missing = |sample: &Interval| (1.0 - sample.forwarding_rate_pps() / base).max(0.0);
+        let (sent, received) = before().fold((0, 0), |(sent, received), sample| {
+            (sent + sample.frames_sent, received + sample.frames_received)
+        });
+        let lossy = sent.saturating_sub(received) as f64 > 1.0 + LOSSY * sent as f64;
+        let offered_pps = answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9);
+        Some(Dip {
+            base_pps: base,
+            before_ratio: before().filter(is_low).count() as f64 / before().count().max(1) as f64,
+            first_impact_s: first.map(|first| since(first.at_ns)),
+            regained_s: regained.map(since),
+            depth: dipped().map(missing).fold(0.0, f64::max),
+            blackout_s: dipped()
+                .filter(|sample| sample.frames_received == 0)
+                .map(seconds)
+                .sum(),
+            deficit_s: dipped()
+                .map(|sample| missing(sample) * seconds(sample))
+                .sum(),
+            by_loss_s: (!lossy && offered_pps > 0.0)
+                .then(|| answer.frames_lost() as f64 / offered_pps),
+        })
+    }
+}
+
+impl Procedure for Churn {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        if self.course.failure.is_some() || self.course.trials >= p.repetitions {
+            return None;
+        }
+        let reason = format!(
+            "`{}` after {}, {} of {}",
+            p.event,
+            time(p.before_ns),
+            self.course.trials + 1,
+            p.repetitions
+        );
+        Some(Question {
+            sample_ns: Some(p.sample_ns),
+            reset_at_ns: Some(p.before_ns),
+            reset: Some(format!("command: {}", p.event)),
+            ending: Some(Ending::Regained {
+                share: p.share,
+                for_ns: p.after_ns,
+            }),
+            // overload is a load as well
+            needs_load: false,
+            ..Question::constant(
+                p.frame_size,
+                p.load_pps,
+                p.before_ns + p.longest_ns,
+                Purpose::Measure,
+                reason,
+            )
+        })
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let event_ns = answer.reset_at_ns.unwrap_or(self.parameters.before_ns);
+        let Some(dip) = self.dip(answer, event_ns) else {
+            self.mute += 1;
+            return "nothing was forwarded before the event".into();
+        };
+        self.curve.get_or_insert_with(|| {
+            let regained_ns = (dip.regained_s).map_or(u64::MAX, |s| event_ns + (1e9 * s) as u64);
+            let shown = event_ns.saturating_sub(AROUND_NS)..regained_ns.saturating_add(AROUND_NS);
+            let samples = answer.samples.iter().copied();
+            let around = samples.filter(|sample| shown.contains(&sample.at_ns));
+            (around.collect(), event_ns as f64 / 1e9)
+        });
+        self.dips.push(dip);
+        match (dip.first_impact_s, dip.regained_s) {
+            (None, _) => "the rate did not dip".into(),
+            (Some(first), Some(regained)) => format!(
+                "dipped by {:.1} % after {first:.3} s, regained after {regained:.3} s, {:.3} s missing",
+                100.0 * dip.depth,
+                dip.deficit_s
+            ),
+            (Some(first), None) => format!(
+                "dipped by {:.1} % after {first:.3} s and was not regained within {}",
+                100.0 * dip.depth,
+                time(self.parameters.longest_ns)
+            ),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let is_done = self.course.trials >= p.repetitions && self.course.failure.is_none();
+        let gone = (self.dips.iter())
+            .filter(|dip| dip.regained_s.is_none())
+            .count();
+        let of = |value: fn(&Dip) -> f64| spread(&self.dips.iter().map(value).collect::<Vec<_>>());
+        let mut warnings = Vec::new();
+        let before = of(|dip| dip.before_ratio).map_or(0.0, |ratio| ratio.mean);
+        if before > 0.0 {
+            warnings.push(format!(
+                "{:.1} % of the intervals before the event were below {} % of the median as well: dips like these are not the event's",
+                100.0 * before,
+                100.0 * p.share
+            ));
+        }
+        let verdict = match () {
+            () if !is_done => "not all repetitions were run".to_owned(),
+            () if self.mute > 0 => format!("nothing was forwarded before {} events", self.mute),
+            () if gone > 0 => format!(
+                "after {gone} of {} events the rate was not regained within {}",
+                self.dips.len(),
+                time(p.longest_ns)
+            ),
+            () if self.dips.iter().all(|dip| dip.first_impact_s.is_none()) => {
+                "the rate did not dip".into()
+            }
+            () => "measured".into(),
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: is_done && gone == 0 && self.mute == 0,
+            compliance: Compliance::default(),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Churn(fwdlab_model::outcome::Churn {
+                event: p.event.clone(),
+                load_pps: p.load_pps,
+                share: p.share,
+                resolution_s: p.sample_ns as f64 / 1e9,
+                base_pps: of(|dip| dip.base_pps),
+                deficit_s: of(|dip| dip.deficit_s),
+                dips: self.dips.clone(),
+                samples: self.curve.clone().unwrap_or_default().0,
+                event_at_s: self.curve.as_ref().map(|curve| curve.1),
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn parameters() -> Parameters {
+        Parameters {
+            frame_size: FrameSize::MIN,
+            event: "ip route flush table main".into(),
+            load_pps: 1e6,
+            before_ns: 2000 * MS,
+            after_ns: 3000 * MS,
+            longest_ns: 10_000 * MS,
+            sample_ns: 100 * MS,
+            share: 0.98,
+            repetitions: 1,
+        }
+    }
+
+    /// A trial whose rate is this share of the base in every interval of 100 ms; the event is at 2 s.
+    fn answer(offered_pps: f64, base_pps: f64, share: impl Fn(u64) -> f64) -> Answer {
+        let frames = |pps: f64| (pps / 10.0).round() as u64;
+        let samples: Vec<Interval> = (0..120)
+            .map(|k| Interval {
+                at_ns: k * 100 * MS,
+                length_ns: 100 * MS,
+                intended_load_pps: offered_pps,
+                frames_sent: frames(offered_pps),
+                frames_received: frames(base_pps * share(k * 100)),
+            })
+            .collect();
+        Answer {
+            frames_sent: samples.iter().map(|s| s.frames_sent).sum(),
+            frames_received: samples.iter().map(|s| s.frames_received).sum(),
+            duration_ns: 12_000 * MS,
+            reset_at_ns: Some(2000 * MS),
+            samples,
+            ..Answer::default()
+        }
+    }
+
+    fn found(answer: &Answer) -> (Outcome, Option<Dip>) {
+        let mut churn = Churn::new(parameters()).unwrap();
+        let question = churn.next_trial().unwrap();
+        churn.record(&question, answer);
+        assert_eq!(churn.next_trial(), None);
+        let outcome = churn.outcomes().remove(0);
+        let Found::Churn(found) = &outcome.found else {
+            panic!("{outcome:?}");
+        };
+        let dip = found.dips.first().copied();
+        (outcome, dip)
+    }
+
+    fn is(left: f64, right: f64) -> bool {
+        (left - right).abs() < 1e-6
+    }
+
+    /// Nothing for 1.5 s from 0.3 s after the event, then half for a second.
+    fn planted(at_ms: u64) -> f64 {
+        match at_ms {
+            2300..3800 => 0.0,
+            3800..4800 => 0.5,
+            _ => 1.0,
+        }
+    }
+
+    #[test]
+    fn a_planted_dip_is_found_to_the_interval() {
+        for (offered, base) in [(1e6, 1e6), (2e6, 1e6)] {
+            let (outcome, dip) = found(&answer(offered, base, planted));
+            let dip = dip.unwrap();
+            assert!(outcome.answered, "{outcome:?}");
+            assert!(is(dip.base_pps, base) && is(dip.before_ratio, 0.0));
+            assert!(is(dip.first_impact_s.unwrap(), 0.3), "{dip:?}");
+            assert!(is(dip.regained_s.unwrap(), 2.8), "{dip:?}");
+            assert!(is(dip.depth, 1.0) && is(dip.blackout_s, 1.5), "{dip:?}");
+            assert!(is(dip.deficit_s, 2.0), "{dip:?}");
+            // in overload, lost frames are not those of the event
+            assert_eq!(
+                dip.by_loss_s.map(|s| is(s, 2.0)),
+                (offered == base).then_some(true)
+            );
+        }
+    }
+
+    #[test]
+    fn a_planted_nothing_is_not_found() {
+        // 1 % down and up is within 2 %
+        let (outcome, dip) = found(&answer(
+            1e6,
+            0.97e6,
+            |at| {
+                if at % 200 == 0 { 1.0 } else { 0.99 }
+            },
+        ));
+        let dip = dip.unwrap();
+        assert_eq!((dip.first_impact_s, dip.regained_s), (None, Some(0.0)));
+        assert!(is(dip.deficit_s, 0.0) && is(dip.depth, 0.0));
+        assert!(outcome.answered && outcome.verdict == "the rate did not dip");
+    }
+
+    #[test]
+    fn an_interrupted_recovery_counts_from_its_last_begin() {
+        let (_, dip) = found(&answer(1e6, 1e6, |at| match at {
+            2000..2500 | 4000..4500 => 0.0,
+            _ => 1.0,
+        }));
+        let dip = dip.unwrap();
+        assert!(is(dip.first_impact_s.unwrap(), 0.0) && is(dip.regained_s.unwrap(), 2.5));
+        assert!(is(dip.deficit_s, 1.0) && is(dip.blackout_s, 1.0), "{dip:?}");
+    }
+
+    #[test]
+    fn what_is_not_regained_is_no_answer() {
+        let (outcome, dip) = found(&answer(1e6, 1e6, |at| if at < 2500 { 1.0 } else { 0.9 }));
+        assert_eq!(dip.unwrap().regained_s, None);
+        assert!(!outcome.answered && outcome.verdict.contains("1 of 1 events"));
+        let (outcome, dip) = found(&answer(1e6, 0.0, |_| 0.0));
+        assert!(dip.is_none() && !outcome.answered);
+        assert!(outcome.verdict.contains("nothing was forwarded before"));
+    }
+
+    #[test]
+    fn noise_before_the_event_is_said() {
+        let (outcome, dip) = found(&answer(1e6, 1e6, |at| {
+            if at < 2000 && at % 500 == 0 {
+                0.9
+            } else {
+                planted(at)
+            }
+        }));
+        assert!(is(dip.unwrap().before_ratio, 0.2));
+        assert!(
+            outcome.warnings[0].starts_with("20.0 % of the intervals"),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn impossible_parameters_are_said() {
+        for (change, says) in [
+            (
+                (|p| p.repetitions = 0) as fn(&mut Parameters),
+                "repetitions",
+            ),
+            (|p| p.share = 1.0, "share"),
+            (|p| p.sample_ns = MS, "sample: at least 10 ms"),
+            (|p| p.before_ns = 500 * MS, "before: "),
+            (|p| p.longest_ns = 2000 * MS, "after: "),
+            (|p| p.load_pps = 0.0, "the load"),
+        ] {
+            let mut wrong = parameters();
+            change(&mut wrong);
+            let error = Churn::new(wrong).unwrap_err();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+}
