@@ -311,7 +311,7 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
         let procedure = format!(
             "id = 'churn'\nevent = 'x'\nload = '{load}'\nbefore = '2s'\nafter = '2s'\nlongest = '60s'\nrepetitions = 2"
         );
-        let churn = found(&lab, "capacity=1e6,reboot=8s", &procedure);
+        let churn = found(&lab, "capacity=1e6,reboot=8s,link=10Gbps", &procedure);
         assert_eq!(churn["answered"], true, "{churn}");
         assert!((number(&churn["found"]["deficit_s"]["median"]) - 8.0).abs() < 0.01);
         for dip in list(&churn["found"]["dips"]) {
