@@ -5,7 +5,9 @@
 //! good, and how much of it was missing in all. That deficit holds in overload, too, where lost frames say nothing. Start with [`Churn`].
 
 use fwdlab_model::outcome::{Compliance, Dip, Found, Outcome};
-use fwdlab_model::procedure::{Answer, Ending, Interval, Purpose, Question, base_pps, regained_at};
+use fwdlab_model::procedure::{
+    Answer, Ending, Interval, Purpose, Question, base_pps, due_frames, regained_at,
+};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
@@ -106,10 +108,11 @@ impl Churn {
             .filter(|sample| sample.length_ns > 0)
             .collect();
         let base = base_pps(&samples, event_ns)?;
+        // what was not sent is not missing
+        let due = |sample: &Interval| due_frames(base, sample.frames_sent, sample.length_ns);
         let is_low = |sample: &&Interval| {
             // a frame more or less is the moment of the reading
-            let due = p.share * base * (sample.length_ns as f64 / 1e9) - 1.0;
-            (sample.frames_received as f64) < due
+            (sample.frames_received as f64) < p.share * due(sample) - 1.0
         };
         let is_before = |sample: &&Interval| sample.at_ns + sample.length_ns <= event_ns;
         let before = || samples.iter().filter(is_before);
@@ -131,10 +134,21 @@ impl Churn {
         let dipped = || {
             (after.iter().copied()).filter(move |sample| first.is_some() && sample.at_ns < until)
         };
-        let missing = |sample: &Interval| (1.0 - sample.forwarding_rate_pps() / base).max(0.0);
+        let missing = |sample: &Interval| match due(sample) {
+            due if due < 1.0 => 0.0,
+            due => (1.0 - sample.frames_received as f64 / due).max(0.0),
+        };
         let (sent, received) = before().fold((0, 0), |(sent, received), sample| {
             (sent + sample.frames_sent, received + sample.frames_received)
         });
+        // an empty sum of numbers is -0
+        let total = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, |sum, s| sum + s);
+        let offered_before = before().map(Interval::offered_load_pps).collect::<Vec<_>>();
+        let offered_before = spread(&offered_before).map_or(0.0, |load| load.median);
+        let falls_short = |sample: &&Interval| {
+            let due = p.share * offered_before * seconds(sample) - 1.0;
+            (sample.frames_sent as f64) < due
+        };
         let lossy = sent.saturating_sub(received) as f64 > 1.0 + LOSSY * sent as f64;
         let offered_pps = answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9);
         Some(Dip {
@@ -143,13 +157,14 @@ impl Churn {
             first_impact_s: first.map(|first| since(first.at_ns)),
             regained_s: regained.map(since),
             depth: dipped().map(missing).fold(0.0, f64::max),
-            blackout_s: dipped()
-                .filter(|sample| sample.frames_received == 0)
-                .map(seconds)
-                .sum(),
-            deficit_s: dipped()
-                .map(|sample| missing(sample) * seconds(sample))
-                .sum(),
+            blackout_s: total(
+                &mut dipped()
+                    .filter(|sample| sample.frames_received == 0)
+                    .map(seconds),
+            ),
+            deficit_s: total(&mut dipped().map(|sample| missing(sample) * due(sample) / base)),
+            fell_short_ratio: after.iter().copied().filter(falls_short).count() as f64
+                / after.len().max(1) as f64,
             by_loss_s: (!lossy && offered_pps > 0.0)
                 .then(|| answer.frames_lost() as f64 / offered_pps),
         })
@@ -237,6 +252,14 @@ impl Procedure for Churn {
                 "{:.1} % of the intervals before the event were below {} % of the median as well: dips like these are not the event's",
                 100.0 * before,
                 100.0 * p.share
+            ));
+        }
+        let short = of(|dip| dip.fell_short_ratio).map_or(0.0, |ratio| ratio.mean);
+        if short > 0.0 {
+            warnings.push(format!(
+                "the tester itself sent less in {:.1} % of the intervals after the event: what it did not send is not counted as \
+                 missing, but its CPU was busy with something, perhaps the event",
+                100.0 * short
             ));
         }
         let verdict = match () {
@@ -376,6 +399,34 @@ mod tests {
         assert_eq!((dip.first_impact_s, dip.regained_s), (None, Some(0.0)));
         assert!(is(dip.deficit_s, 0.0) && is(dip.depth, 0.0));
         assert!(outcome.answered && outcome.verdict == "the rate did not dip");
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_missing() {
+        // the tester is held up by the event: half is sent for a second, and all of it comes out
+        let mut answer = answer(1e6, 1e6, |_| 1.0);
+        for sample in &mut answer.samples[23..33] {
+            sample.frames_sent /= 2;
+            sample.frames_received /= 2;
+        }
+        let (outcome, dip) = found(&answer);
+        let dip = dip.unwrap();
+        assert_eq!((dip.first_impact_s, dip.regained_s), (None, Some(0.0)));
+        assert!(
+            is(dip.deficit_s, 0.0) && is(dip.fell_short_ratio, 0.1),
+            "{dip:?}"
+        );
+        assert!(outcome.warnings[0].starts_with("the tester itself sent less in 10.0 %"));
+        // and the half of what was sent then is missing where it does not: a quarter of a second
+        for sample in &mut answer.samples[28..33] {
+            sample.frames_received = 0;
+        }
+        let dip = found(&answer).1.unwrap();
+        assert!(is(dip.first_impact_s.unwrap(), 0.8) && is(dip.regained_s.unwrap(), 1.3));
+        assert!(
+            is(dip.deficit_s, 0.25) && is(dip.blackout_s, 0.5),
+            "{dip:?}"
+        );
     }
 
     #[test]

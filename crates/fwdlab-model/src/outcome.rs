@@ -495,6 +495,8 @@ pub struct Dip {
     pub base_pps: f64,
     /// Share of the intervals before the event that were below the threshold: dips which nothing was done for.
     pub before_ratio: f64,
+    /// Share of the intervals after the event in which the tester itself sent less than before: what it did not send is not missing.
+    pub fell_short_ratio: f64,
     /// When the first interval after it was below; absent when none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_impact_s: Option<f64>,

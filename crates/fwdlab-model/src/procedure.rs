@@ -317,7 +317,12 @@ pub fn base_pps(samples: &[Interval], event_ns: u64) -> Option<f64> {
     Some(median).filter(|pps| *pps > 0.0)
 }
 
-/// When the DUT began to forward this share of `base_pps` again, in nanoseconds since the trial began: from an interval on that has it
+/// What of a rate before an event is due of so many frames sent in so long: no more than these.
+pub fn due_frames(base_pps: f64, frames_sent: u64, ns: u64) -> f64 {
+    (base_pps * (ns as f64 / 1e9)).min(frames_sent as f64)
+}
+
+/// When the DUT began to forward this share of `base_pps` again, or of what was sent where that was less, in nanoseconds since the trial began: from an interval on that has it
 /// itself, at `from_ns` or later, every window of a second has it for so long (methods of RFC 6412). `None` when that was never seen.
 pub fn regained_at(
     samples: &[Interval],
@@ -328,16 +333,17 @@ pub fn regained_at(
 ) -> Option<u64> {
     let first = samples.iter().position(|sample| sample.at_ns >= from_ns)?;
     let samples = &samples[first..];
-    let is_enough = |frames: u64, ns: u64| {
+    let is_enough = |received: u64, sent: u64, ns: u64| {
         // a frame more or less is the moment of the reading
-        frames as f64 >= share * base_pps * (ns as f64 / 1e9) - 1.0
+        received as f64 >= share * due_frames(base_pps, sent, ns) - 1.0
     };
-    let (mut begin, mut end, mut frames) = (None, 0, 0);
+    let (mut begin, mut end, mut sent, mut received) = (None, 0, 0, 0);
     for sample in samples {
         while let Some(next) = samples.get(end)
             && next.at_ns < sample.at_ns + REGAINED_WINDOW_NS
         {
-            frames += next.frames_received;
+            sent += next.frames_sent;
+            received += next.frames_received;
             end += 1;
         }
         let last = &samples[end - 1];
@@ -346,8 +352,8 @@ pub fn regained_at(
         if length < REGAINED_WINDOW_NS {
             return None;
         }
-        let itself = is_enough(sample.frames_received, sample.length_ns);
-        if is_enough(frames, length) && (begin.is_some() || itself) {
+        let itself = is_enough(sample.frames_received, sample.frames_sent, sample.length_ns);
+        if is_enough(received, sent, length) && (begin.is_some() || itself) {
             let since = *begin.get_or_insert(sample.at_ns);
             if until - since >= for_ns {
                 return Some(since);
@@ -355,7 +361,8 @@ pub fn regained_at(
         } else {
             begin = None;
         }
-        frames -= sample.frames_received;
+        sent -= sample.frames_sent;
+        received -= sample.frames_received;
     }
     None
 }
