@@ -128,7 +128,10 @@ impl Churn {
         let first = after.iter().copied().find(is_low);
         let regained = match first {
             None => Some(event_ns),
-            Some(first) => regained_at(&samples, first.at_ns, base, p.share, p.after_ns),
+            Some(first) => {
+                let over_ns = answer.reset_over_ns.unwrap_or(event_ns);
+                regained_at(&samples, first.at_ns, over_ns, base, p.share, p.after_ns)
+            }
         };
         let until = regained.unwrap_or(u64::MAX);
         let dipped = || {
@@ -438,6 +441,21 @@ mod tests {
         let dip = dip.unwrap();
         assert!(is(dip.first_impact_s.unwrap(), 0.0) && is(dip.regained_s.unwrap(), 2.5));
         assert!(is(dip.deficit_s, 1.0) && is(dip.blackout_s, 1.0), "{dip:?}");
+    }
+
+    #[test]
+    fn nothing_is_regained_before_the_event_is_over() {
+        // it goes on for 4.4 s, with a dip at its begin and one at its end, further apart than what is waited for
+        let mut answer = answer(1e6, 1e6, |at| match at {
+            2000..2500 | 6000..6500 => 0.0,
+            _ => 1.0,
+        });
+        for (over_ms, regained, deficit) in [(6400, 4.5, 1.0), (2100, 0.5, 0.5)] {
+            answer.reset_over_ns = Some(over_ms * MS);
+            let dip = found(&answer).1.unwrap();
+            assert!(is(dip.regained_s.unwrap(), regained), "{dip:?}");
+            assert!(is(dip.deficit_s, deficit), "{dip:?}");
+        }
     }
 
     #[test]

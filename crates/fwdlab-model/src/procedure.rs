@@ -322,11 +322,13 @@ pub fn due_frames(base_pps: f64, frames_sent: u64, ns: u64) -> f64 {
     (base_pps * (ns as f64 / 1e9)).min(frames_sent as f64)
 }
 
-/// When the DUT began to forward this share of `base_pps` again, or of what was sent where that was less, in nanoseconds since the trial began: from an interval on that has it
-/// itself, at `from_ns` or later, every window of a second has it for so long (methods of RFC 6412). `None` when that was never seen.
+/// When the DUT began to forward this share of `base_pps` again, or of what was sent where that was less, in nanoseconds since the trial
+/// began: from an interval on that has it itself, at `from_ns` or later, every window of a second has it for so long, and for so long after
+/// the event was over (methods of RFC 6412). `None` when that was never seen.
 pub fn regained_at(
     samples: &[Interval],
     from_ns: u64,
+    over_ns: u64,
     base_pps: f64,
     share: f64,
     for_ns: u64,
@@ -355,7 +357,7 @@ pub fn regained_at(
         let itself = is_enough(sample.frames_received, sample.frames_sent, sample.length_ns);
         if is_enough(received, sent, length) && (begin.is_some() || itself) {
             let since = *begin.get_or_insert(sample.at_ns);
-            if until - since >= for_ns {
+            if until >= since.max(over_ns) + for_ns {
                 return Some(since);
             }
         } else {
@@ -553,6 +555,9 @@ pub struct Answer {
     /// When the reset was begun, in nanoseconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at_ns: Option<u64>,
+    /// When what was done then had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_over_ns: Option<u64>,
     /// The longest time without any frame, of a trial with a reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,

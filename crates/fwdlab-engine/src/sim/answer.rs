@@ -184,9 +184,8 @@ impl Simulation {
             }
             Ending::Regained { share, for_ns } => {
                 let event_ns = question.reset_at_ns?;
-                let back = event_ns + self.dut.reboot.as_nanos() as u64;
                 let base = base_pps(samples, event_ns)?;
-                regained_at(samples, back, base, share, for_ns)? + for_ns
+                regained_at(samples, event_ns, event_ns, base, share, for_ns)? + for_ns
             }
         };
         Some(at_ns.div_ceil(NOTICED_NS).max(1) * NOTICED_NS)

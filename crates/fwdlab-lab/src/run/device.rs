@@ -1021,9 +1021,9 @@ fn watch(
                     recovered_at(samples, over_ns, share, for_ns).is_some()
                 }
                 (Some(Ending::Regained { share, for_ns }), Some(over_ns)) => {
-                    let base = base_pps(samples, answer.reset_at_ns.unwrap_or(0));
-                    base.is_some_and(|base| {
-                        regained_at(samples, over_ns, base, share, for_ns).is_some()
+                    let event_ns = answer.reset_at_ns.unwrap_or(0);
+                    base_pps(samples, event_ns).is_some_and(|base| {
+                        regained_at(samples, event_ns, over_ns, base, share, for_ns).is_some()
                     })
                 }
                 _ => false,
@@ -1040,6 +1040,7 @@ fn watch(
             }
             if over_ns.is_none() && trigger.is_over.load(Ordering::Relaxed) {
                 over_ns = Some(at_ns);
+                answer.reset_over_ns = over_ns;
             }
             silence.look(at_ns, now.received[0], answer.reset_at_ns);
         }
