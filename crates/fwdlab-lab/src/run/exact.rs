@@ -203,6 +203,7 @@ fn available_kib(meminfo: &str) -> Option<u64> {
 struct Files {
     kernel: PathBuf,
     initramfs: PathBuf,
+    mitigations: bool,
 }
 
 /// What one boot measures.
@@ -471,7 +472,12 @@ impl Running<'_> {
                         kernel.release, kernel.sha256
                     ));
                 }
-                Ok((kernel.bzimage.clone(), initramfs, words.join(", "), console))
+                let files = Files {
+                    kernel: kernel.bzimage.clone(),
+                    initramfs,
+                    mitigations: image.mitigations,
+                };
+                Ok((files, words.join(", "), console))
             });
             if is_stopped() {
                 return Err(LabError::Interrupted);
@@ -480,17 +486,20 @@ impl Running<'_> {
                 run.tell(EventKind::Note { text })?;
             }
             let files = match found {
-                Ok((kernel, initramfs, words, console)) => {
+                Ok((files, words, console)) => {
                     if let Some(console) = console {
                         let name = format!("images/{}/console", images.len() + 1);
                         run.keep(&name, ".log", &String::from_utf8_lossy(&console))?;
                     }
                     // what the cache forgets meanwhile is still wanted
-                    let kernel = scratch.keep(&kernel)?;
-                    let initramfs = scratch.keep(&initramfs)?;
+                    let files = Files {
+                        kernel: scratch.keep(&files.kernel)?,
+                        initramfs: scratch.keep(&files.initramfs)?,
+                        ..files
+                    };
                     let placement = &mut run.info.facts.placement;
                     placement.insert(format!("image {name}"), words);
-                    Ok(Files { kernel, initramfs })
+                    Ok(files)
                 }
                 Err(error) => Err(error.to_string()),
             };
@@ -678,6 +687,7 @@ fn boot(
             name: wanted.image.to_owned(),
             kernel: wanted.files.kernel.clone(),
             initramfs: wanted.files.initramfs.clone(),
+            mitigations: wanted.files.mitigations,
             cpus: 1,
             memory_mib: MEMORY_MIB,
             plugin: profile.as_ref().map(Profiler::argument),

@@ -27,8 +27,8 @@ pub const ACCELERATOR: Accelerator = Accelerator::Counting;
 /// What the guest's kernel is told. What it does not know becomes the environment of its first process.
 const COMMAND_LINE: &[&str] = &[
     "console=ttyS0 quiet panic=-1",
-    // functions are where their names say, and as long as on a processor that needs no mitigations
-    "nokaslr mitigations=off",
+    // functions are where their names say
+    "nokaslr",
     // pages of frames that are zeroed by a string instruction would be 512 of the instructions of each
     "init_on_alloc=0",
     // loops that wait for a timer of the emulator take three of the six seconds of a boot: of the local APIC, of the time stamp counter
@@ -36,6 +36,11 @@ const COMMAND_LINE: &[&str] = &[
     "PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root",
     "rdinit=/usr/bin/fwdlab -- agent",
 ];
+
+/// What kernels do against faults of processors: nothing, so that functions are as long as on a processor that needs none; or what
+/// they choose for the emulated one, which has all the faults and no microcode against them.
+const WITHOUT: &str = "mitigations=off";
+const WITH: &str = "mitigations=auto";
 
 /// What boots, and how.
 #[derive(Debug, Clone)]
@@ -46,6 +51,8 @@ pub struct Boot {
     pub kernel: PathBuf,
     /// Its first file system, with fwdlab in it.
     pub initramfs: PathBuf,
+    /// With what its kernel does against faults of processors.
+    pub mitigations: bool,
     /// CPUs.
     pub cpus: u32,
     /// Memory, in MiB.
@@ -147,6 +154,11 @@ impl Drop for Machine {
     }
 }
 
+fn command_line(mitigations: bool) -> String {
+    let against = if mitigations { WITH } else { WITHOUT };
+    [&[against], COMMAND_LINE].concat().join(" ")
+}
+
 fn command(boot: &Boot) -> Command {
     let mut command = qemu::command(ACCELERATOR, boot.cpus, boot.memory_mib);
     let path = |name: &str| escaped(&boot.folder.join(name));
@@ -156,7 +168,7 @@ fn command(boot: &Boot) -> Command {
         .arg(&boot.kernel)
         .arg("-initrd")
         .arg(&boot.initramfs)
-        .args(["-append", &COMMAND_LINE.join(" ")])
+        .args(["-append", &command_line(boot.mitigations)])
         .args([
             "-chardev",
             &format!("file,id=console,path={}", path(CONSOLE)),

@@ -238,6 +238,7 @@ mod in_guests {
                 name: image.name.clone(),
                 kernel: kernel.bzimage.clone(),
                 initramfs: initramfs.clone(),
+                mitigations: false,
                 cpus: 1,
                 memory_mib: 1024,
                 plugin: Some(plugin::argument(&plugin, &folder, &symbols)),

@@ -9,6 +9,7 @@
 //! | a folder | a kernel's source tree with a kernel built in it |
 //! | a file that is a `bzImage`, or `FILE,modules=FOLDER` | that kernel |
 //! | any other file, or `FILE,key=FILE` | a disk, and a key for SSH with which root may log in there |
+//! | any of these with `,mitigations` behind it | the same, with what its kernel does against faults of processors |
 
 pub mod cache;
 mod debian;
@@ -27,6 +28,9 @@ use disk::Disk;
 use error::ImageError;
 use kernel::{Header, Kernel};
 
+/// What stands behind the name of an image whose kernel works round the faults of its processor.
+const MITIGATIONS: &str = ",mitigations";
+
 /// What a guest is started from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
@@ -34,6 +38,8 @@ pub struct Image {
     pub name: String,
     /// What it is.
     pub kind: ImageKind,
+    /// Where a kernel's instructions are counted: with what it does against faults of processors.
+    pub mitigations: bool,
 }
 
 /// The two sorts of image.
@@ -77,13 +83,18 @@ impl Image {
     }
 
     fn find_as(name: &str, anew: bool, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
-        let kind = match name.strip_prefix("debian:") {
+        let (of, mitigations) = match name.strip_suffix(MITIGATIONS) {
+            Some(of) => (of, true),
+            None => (name, false),
+        };
+        let kind = match of.strip_prefix("debian:") {
             Some(package) => ImageKind::Kernel(debian::find(package, anew, cache, tell)?),
-            None => in_files(name)?,
+            None => in_files(of)?,
         };
         Ok(Image {
             name: name.to_owned(),
             kind,
+            mitigations,
         })
     }
 
@@ -92,6 +103,9 @@ impl Image {
         match &self.kind {
             ImageKind::Kernel(kernel) => {
                 let mut words = vec![("kernel", kernel.release.clone())];
+                if self.mitigations {
+                    words.push(("mitigations", "as the kernel chooses".into()));
+                }
                 if let Some(package) = &kernel.package {
                     words.push(("package", format!("{} {}", package.name, package.version)));
                     words.push(("package sha256", package.sha256.clone()));
@@ -222,11 +236,14 @@ mod tests {
         fs::create_dir_all(&boot).unwrap();
         fs::write(boot.join("bzImage"), kernel::tests::made("6.99.0")).unwrap();
         let cache = Cache::at(&folder.path().join("cache")).unwrap();
-        let find = || {
-            let found = Image::find(folder.path().to_str().unwrap(), &cache, &mut |_| {})?;
-            Ok::<_, ImageError>(found.words())
+        let named = |more: &str| {
+            let name = format!("{}{more}", folder.path().display());
+            Image::find(&name, &cache, &mut |_| {})
         };
+        let find = || Ok::<_, ImageError>(named("")?.words());
         assert_eq!(find().unwrap()[0], ("kernel", "6.99.0".into()));
+        let (plain, other) = (named("").unwrap(), named(",mitigations").unwrap());
+        assert!(!plain.mitigations && other.mitigations && plain.kind == other.kind);
         fs::write(folder.path().join("modules.order"), "net/ipv4/x.ko\n").unwrap();
         assert!(find().unwrap_err().to_string().contains("INSTALL_MOD_PATH"));
         let modules = folder.path().join("lib/modules/6.99.0");
