@@ -260,6 +260,16 @@ pub const FAMILIES: &[Family] = &[
         "CPUs sleep deeper than a pause when they have nothing to do (on), or never (off) (cpuidle)",
         &[STATE],
     ),
+    linux(
+        "smt",
+        "cores have one thread (off), or as many as they can (on), of all CPUs",
+        &[STATE],
+    ),
+    linux(
+        "deferred-interrupts",
+        "both ports are polled up to n times that find nothing before interrupts are let in again, usecs apart (busy polling by the kernel)",
+        &[count("n", 0, 1000), count("usecs", 0, 100_000)],
+    ),
     bsd(
         "ipfw-rules",
         "n rules of ipfw that match nothing",

@@ -30,6 +30,11 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
             "idle-states",
             "grep . /sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
         ),
+        "smt" => ("smt", "cat /sys/devices/system/cpu/smt/control"),
+        "deferred-interrupts" => (
+            "deferred-interrupts",
+            "for port in $FWDLAB_IN $FWDLAB_OUT; do cd /sys/class/net/$port && grep . napi_defer_hard_irqs gro_flush_timeout; done",
+        ),
         _ => return None,
     })
 }
@@ -58,6 +63,19 @@ impl Linux {
                     "choose how deep it sleeps",
                 )
             }
+            "smt" => self
+                .of_the_machine("have as many threads in a core")
+                .and_then(|()| {
+                    self.set_file("/sys/devices/system/cpu/smt/control", one.value("state"))
+                }),
+            "deferred-interrupts" => each(&|port| {
+                let folder = format!("/sys/class/net/{port}");
+                let times = one.count("n").to_string();
+                // nanoseconds
+                let wait = (1000 * one.count("usecs")).to_string();
+                self.set_file(&format!("{folder}/napi_defer_hard_irqs"), &times)?;
+                self.set_file(&format!("{folder}/gro_flush_timeout"), &wait)
+            }),
             _ => return None,
         })
     }
@@ -139,13 +157,19 @@ impl Linux {
         )
     }
 
+    /// Only a DUT that is a machine may have its CPUs set.
+    fn of_the_machine(&self, what: &str) -> Result<(), LabError> {
+        match self.place.files() {
+            Files::Machine | Files::Guest => Ok(()),
+            _ => Err(self.cannot(&format!(
+                "{what}: it is a part of this machine, whose CPUs are everybody's"
+            ))),
+        }
+    }
+
     /// Files below every CPU: of the whole machine.
     fn of_all_cpus(&self, pattern: &str, value: &str, what: &str) -> Result<(), LabError> {
-        if !matches!(self.place.files(), Files::Machine | Files::Guest) {
-            return Err(self.cannot(&format!(
-                "{what}: it is a part of this machine, whose CPUs are everybody's"
-            )));
-        }
+        self.of_the_machine(what)?;
         let list = format!("ls /sys/devices/system/cpu/cpu[0-9]*/{pattern} 2>/dev/null || :");
         let said = self.host.ask("sh", &["-c", &list])?;
         if said.trim().is_empty() {
@@ -257,7 +281,9 @@ mod tests {
         let back = back.iter().filter(|asked| asked.contains("ethtool -G"));
         let back: Vec<_> = back.collect();
         assert!(back.len() == 2 && back[1].contains("rx 512 tx 512"));
-        let error = of("governor,name=performance").unwrap_err().to_string();
-        assert!(error.contains("whose CPUs are everybody's"), "{error}");
+        for everybodys in ["governor,name=performance", "smt,state=off"] {
+            let error = of(everybodys).unwrap_err().to_string();
+            assert!(error.contains("whose CPUs are everybody's"), "{error}");
+        }
     }
 }

@@ -156,6 +156,11 @@ fn families_are_in_the_kernel_and_leave_nothing() {
             "1",
         ),
         (
+            "deferred-interrupts,n=20,usecs=30",
+            "cat /sys/class/net/ens1/napi_defer_hard_irqs /sys/class/net/ens2/gro_flush_timeout | tr '\\n' ' '",
+            "20 30000",
+        ),
+        (
             "sysctl,name=net.ipv4.ip_early_demux,value=0",
             "cat /proc/sys/net/ipv4/ip_early_demux",
             "0",
