@@ -624,8 +624,10 @@ fn series_on_the_kernel_of_this_host() {
         let [there, back] = [0, 1].map(|k| number(&directions[k]["frames_sent"]));
         assert!((there - back).abs() <= 0.01 * there + 1.0, "{there} {back}");
         if trial["variant"]["modifiers"].is_array() {
+            // one frame in a hundred of each direction, also where the sender was held up and few left
+            let wanted = 0.01 * (sent + beside);
             assert!(
-                (beside / (sent + beside) - 0.01).abs() < 5e-4,
+                (beside - wanted).abs() <= 2.0 + 0.05 * wanted,
                 "{beside} of {sent}"
             );
             modified += 1;
