@@ -49,16 +49,20 @@ impl Capacities {
         if !question.is_constant() || question.bursts.is_some() || answer.frames_sent == 0 {
             return;
         }
+        let share = answer.frames_received as f64 / answer.frames_sent as f64;
+        self.saw(question.frame_size_bytes, question.peak_pps(), share);
+    }
+
+    /// Sees what share of a load of such frames came out, in a trial or before any.
+    pub fn saw(&mut self, size: FrameSize, load_pps: f64, share: f64) {
         let nothing = Seen {
             lossless_pps: 0.0,
             lossy_pps: f64::INFINITY,
         };
-        let seen = (self.seen.entry(question.frame_size_bytes)).or_insert(nothing);
-        let load = question.peak_pps();
-        let share = answer.frames_received as f64 / answer.frames_sent as f64;
+        let seen = self.seen.entry(size).or_insert(nothing);
         match share < 1.0 {
-            true => seen.lossy_pps = seen.lossy_pps.min(load * share),
-            false => seen.lossless_pps = seen.lossless_pps.max(load),
+            true => seen.lossy_pps = seen.lossy_pps.min(load_pps * share),
+            false => seen.lossless_pps = seen.lossless_pps.max(load_pps),
         }
     }
 

@@ -36,6 +36,9 @@ pub enum EventKind {
         info: Box<RunInfo>,
         /// How long it will take, in seconds: an estimate.
         estimate_s: f64,
+        /// It depends on a DUT that was not seen yet: a guess. A note corrects it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        guessed: bool,
         /// Trials or rebuilds planned.
         steps: u32,
     },
@@ -45,6 +48,9 @@ pub enum EventKind {
         info: Box<RunInfo>,
         /// How long the rest will take, in seconds: an estimate.
         estimate_s: f64,
+        /// It depends on a DUT that was not seen yet: a guess.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        guessed: bool,
         /// Trials or rebuilds that are left.
         steps: u32,
     },

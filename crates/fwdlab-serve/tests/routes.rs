@@ -71,6 +71,7 @@ fn live(notes: &[&str]) -> (TempDir, RunWriter) {
         format: 3,
         info: Box::new(info),
         estimate_s: 1.0,
+        guessed: false,
         steps: 1,
     };
     let started = Event {

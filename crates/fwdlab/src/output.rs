@@ -217,6 +217,7 @@ impl Screen {
             EventKind::RunStarted {
                 info,
                 estimate_s,
+                guessed,
                 steps,
                 ..
             } => {
@@ -234,25 +235,26 @@ impl Screen {
                     },
                 ));
                 self.line(&format!(
-                    "run       {}  seed {}  {}, about {}",
+                    "run       {}  seed {}  {}, {}",
                     info.id,
                     info.seed,
                     fwdlab_report::number::counted(*steps, "step"),
-                    fwdlab_report::number::seconds(*estimate_s)
+                    fwdlab_report::number::estimate(*estimate_s, *guessed)
                 ));
                 self.count_up_to(*steps);
             }
             EventKind::RunResumed {
                 info,
                 estimate_s,
+                guessed,
                 steps,
             } => {
                 self.tells_iterations = info.kind == "campaign";
                 self.line(&format!(
-                    "run       {}  goes on: {} left, about {}",
+                    "run       {}  goes on: {} left, {}",
                     info.id,
                     fwdlab_report::number::counted(*steps, "step"),
-                    fwdlab_report::number::seconds(*estimate_s)
+                    fwdlab_report::number::estimate(*estimate_s, *guessed)
                 ));
                 self.count_up_to(*steps);
             }

@@ -114,8 +114,9 @@ fn carried_out<'a>(
         run.started(
             steps,
             match plan.dut {
-                Some(_) => Duration::ZERO,
-                None => time,
+                Some(_) => (Duration::ZERO, false),
+                // how many trials a search takes depends on the DUT
+                None => (time, plan.campaign.procedure.method() == Method::Trials),
             },
             is_resumed,
         )?;
@@ -419,10 +420,9 @@ impl Running<'_> {
         let streams = plan.campaign.streams(case)?;
         let common = plan.common(streams, case);
         let asked = plan.asked(seed_of(turn, plan.seed()), case);
-        let (steps, time) = self.agenda.cases[turn.case];
+        let (steps, _) = self.agenda.cases[turn.case];
         let planned = Planned {
             steps,
-            time,
             of_run: self.agenda.trials,
             later,
         };
@@ -534,7 +534,7 @@ impl Running<'_> {
             traffic: &common.traffic,
             procedure: self.plan.procedure(),
             asked,
-            capacities: capacities(None, &limits),
+            capacities: device.capacities(&limits),
             limits,
             case,
             planned,

@@ -11,7 +11,9 @@ use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_
 use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, LoadPlan};
+use fwdlab_measure::ahead::Capacities;
 use fwdlab_measure::conservation::{balance, objections};
+use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
@@ -24,11 +26,13 @@ use fwdlab_model::procedure::{
 use fwdlab_model::reset::Reset;
 use fwdlab_model::result::Noise;
 use fwdlab_model::trial::Stream;
+use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 
 use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
+use super::suite::capacities;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
     Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, over_time, sum, within,
@@ -60,7 +64,7 @@ const PROOF_LOAD_PPS: f64 = 10_000.0;
 const DENIED_FRAMES: u64 = 100;
 
 /// So often frames of a proof are offered, while none of them is sent.
-const PROOFS: u32 = 10;
+pub(super) const PROOFS: u32 = 10;
 
 /// So long it is looked whether a DUT drops frames of a stream inside.
 const LOOK: Duration = Duration::from_millis(100);
@@ -264,11 +268,16 @@ fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Cou
             return Ok(counted);
         }
     }
-    Err(LabError::Preflight(format!(
-        "the generator sent no frame in {PROOFS} times {} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor \
-         names the processes): end them, or give the DUT another CPU with --dut-cpus",
-        time.as_millis()
-    )))
+    Err(sent_nothing(frames))
+}
+
+/// So many frames were offered again and again, and none left.
+pub(super) fn sent_nothing(frames: u64) -> LabError {
+    let ms = 1e3 * frames as f64 / PROOF_LOAD_PPS;
+    LabError::Preflight(format!(
+        "the generator sent no frame in {PROOFS} times {ms:.0} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor \
+         names the processes): end them, or give the DUT another CPU with --dut-cpus"
+    ))
 }
 
 /// The embedded test bed.
@@ -284,6 +293,8 @@ pub(super) struct Real<'a> {
     pub setting: Option<Setting>,
     /// From which load on the DUT drops frames of a stream inside, as far as was seen: the kernel is then asked why.
     drops: Option<(Stream, Option<f64>)>,
+    /// What was seen of the DUT while loads were sought: frame size, offered load, share that came out.
+    looks: Vec<(FrameSize, f64, f64)>,
     /// What is known of the bed's meters.
     meters: Meters,
     /// Commands of the user's beside the next trial.
@@ -315,6 +326,7 @@ impl<'a> Real<'a> {
             armed: None,
             setting: None,
             drops: None,
+            looks: Vec::new(),
             meters: Meters::default(),
             during: During::default(),
         }
@@ -322,6 +334,15 @@ impl<'a> Real<'a> {
 }
 
 impl Real<'_> {
+    /// What is known of the DUT's capacity after loads were sought.
+    pub fn capacities(&self, limits: &[LoadLimit]) -> Capacities {
+        let mut known = capacities(None, limits);
+        for &(size, load_pps, share) in &self.looks {
+            known.saw(size, load_pps, share);
+        }
+        known
+    }
+
     /// What measures, and the bed.
     pub fn both(&mut self) -> (&mut dyn Rig, &Bed) {
         let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
@@ -435,6 +456,11 @@ impl Real<'_> {
         let (_, counted) = bench.load(&stream, flat_out, second)?;
         let all = Counters::total(&counted.whole()?.counters);
         let sent = (all.generator_sent + all.generator_beside) as f64;
+        if all.generator_sent > 0 {
+            let share = all.receiver_received as f64 / all.generator_sent as f64;
+            let size = stream.frame_size_bytes;
+            self.looks.push((size, sent / second.as_secs_f64(), share));
+        }
         let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
         // two significant digits: the same load in the next run of the same machine
         let max = SUSTAINED * held;

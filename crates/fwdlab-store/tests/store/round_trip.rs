@@ -141,6 +141,7 @@ proptest! {
             format: fwdlab_model::version::EVENT_FORMAT,
             info: Box::new(info.clone()),
             estimate_s: 60.0,
+            guessed: false,
             steps: 3,
         })];
         for record in trials.iter().cloned().map(Box::new) {

@@ -232,12 +232,14 @@ impl App {
                 info,
                 steps,
                 estimate_s,
+                guessed,
                 ..
             }
             | EventKind::RunResumed {
                 info,
                 steps,
                 estimate_s,
+                guessed,
             } => {
                 let goes_on = matches!(event.kind, EventKind::RunResumed { .. });
                 let said = |name: &str| info.parameters.get(name);
@@ -276,7 +278,10 @@ impl App {
                 self.tell(
                     t,
                     Mark::Plain,
-                    &format!("{begun}: {steps}, about {}", number::seconds(*estimate_s)),
+                    &format!(
+                        "{begun}: {steps}, {}",
+                        number::estimate(*estimate_s, *guessed)
+                    ),
                 );
             }
             EventKind::BedReady { facts } => {
