@@ -15,7 +15,7 @@ use crate::mlr::{machine as mlr, typed};
 use crate::procedure::{Procedure, Single};
 use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
-use crate::{churn, equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
+use crate::{churn, energy, equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
 
 /// What can be offered in frames of one size.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,7 +145,10 @@ pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Strin
 /// more than the DUT forwards.
 pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
     use campaign::Procedure as Of;
-    matches!(procedure, Of::ForwardingRate(_) | Of::Mrr(_))
+    matches!(
+        procedure,
+        Of::ForwardingRate(_) | Of::Mrr(_) | Of::Energy(_)
+    )
 }
 
 fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
@@ -231,6 +234,13 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
                 repetitions: p.repetitions,
             })?)
         }
+        Of::Energy(p) => Box::new(energy::Energy::new(energy::Parameters {
+            frame_size: size,
+            max_load_pps: limit.max_load_pps,
+            shares: p.loads.iter().map(|load| load.0 / 100.0).collect(),
+            trial_ns: p.duration.ns(),
+            settle_ns: p.settle.ns(),
+        })?),
         Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
             trial_ns: p.duration.ns(),
             trials: p.trials,
@@ -421,6 +431,7 @@ mod tests {
                 "soak" => "load = 1e5",
                 "reset" => "reset = 'OS reboot'",
                 "churn" => "event = 'birdc restart all'",
+                "energy" => "[telemetry]\nevery = '1s'",
                 _ => "",
             };
             let mut machine = make(&asked(&format!("id = '{id}'\n{more}")), &[limit()]).unwrap();

@@ -50,7 +50,7 @@ pub fn between(
         queues: queues(&before.queues, &after.queues),
         drops: drops(before, after, around.ports),
         interrupts: interrupts(before, after, around.ports),
-        energy_joules: energy(before, after),
+        energy_joules: energy(before, during, after),
         samples: during.len() as u32,
         gap_s: gap(during),
         every_s: around.every_s,
@@ -256,7 +256,8 @@ fn is_of(name: &str, port: &str) -> bool {
     words.into_iter().any(|word| word == port)
 }
 
-fn energy(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
+/// Energy between two readings, by counters of it, which may have come round once.
+pub(crate) fn counted_joules(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
     let of = |(name, now): (&String, &EnergyCount)| {
         let was = before.energy.get(name)?;
         let more = match now.microjoules.checked_sub(was.microjoules) {
@@ -265,13 +266,18 @@ fn energy(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
         };
         Some((name.clone(), more as f64 / 1e6))
     };
-    let mut all: BTreeMap<String, f64> = after.energy.iter().filter_map(of).collect();
+    after.energy.iter().filter_map(of).collect()
+}
+
+/// Energy of a trial by meter. One that says only what it takes now is read before and after while nothing moves, which says nothing of the
+/// load: there it takes samples.
+fn energy(before: &Reading, during: &[Reading], after: &Reading) -> BTreeMap<String, f64> {
+    let mut all = counted_joules(before, after);
     let seconds = after.uptime_s - before.uptime_s;
-    // of a meter that says only what it takes now, the mean of both ends
-    for (name, watts) in &after.power_watts {
-        if let Some(was) = before.power_watts.get(name) {
-            let joules = seconds * f64::midpoint(*was, *watts);
-            all.insert(format!("{name}, by power before and after"), joules);
+    let powers = crate::energy::power_of(during);
+    for name in before.power_watts.keys() {
+        if let Some(watts) = powers.get(name) {
+            all.insert(format!("{name}, by samples of power"), seconds * watts);
         }
     }
     all
@@ -550,7 +556,16 @@ mod tests {
             ]
         );
         assert_eq!(told.energy_joules["package-0"], 25e-6);
-        assert_eq!(told.energy_joules["hwmon, by power before and after"], 30.0);
+        // at both ends the DUT idles: what a load takes is known of samples
+        assert_eq!(told.energy_joules.len(), 1, "{:?}", told.energy_joules);
+        let during = [(100.5, 50.0), (101.5, 70.0)].map(|(uptime_s, watts)| Reading {
+            uptime_s,
+            power_watts: [("hwmon".into(), watts)].into(),
+            ..before.clone()
+        });
+        let sampled = between(&before, &during, &after, &around(&ports));
+        assert_eq!(sampled.energy_joules["hwmon, by samples of power"], 120.0);
+        assert_eq!(sampled.energy_joules["package-0"], 25e-6);
         let [idle, busy] = &told.cpus[..] else {
             panic!("{:?}", told.cpus)
         };

@@ -3,6 +3,8 @@
 //! How each figure comes about is in `measure`. Figures carry their unit in their name; what does not exist is absent.
 //! Start with [`Outcome`], whose [`Found`] is different for every procedure.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +94,8 @@ pub enum Found {
     Reset(Reset),
     /// What an event under load costs.
     Churn(Churn),
+    /// What the DUT takes of energy.
+    Energy(Energy),
     /// How close bursts may follow each other.
     Bursts(BurstGaps),
     /// What comes out at the largest load.
@@ -514,6 +518,53 @@ pub struct Dip {
     pub by_loss_s: Option<f64>,
 }
 
+/// What the DUT's host takes of energy, idle and under loads (methods.md §11).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Energy {
+    /// What each meter says. One may be part of another.
+    pub meters: Vec<Meter>,
+    /// Every load, from the smallest to overload.
+    pub points: Vec<EnergyPoint>,
+}
+
+/// What a meter says of the DUT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Meter {
+    /// Its name.
+    pub name: String,
+    /// Power without a load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_watts: Option<f64>,
+    /// Power where the DUT forwarded most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_watts: Option<f64>,
+    /// That over the forwarding rate: idle power included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joules_per_frame: Option<f64>,
+    /// What forwarding adds to idling, over the forwarding rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marginal_joules_per_frame: Option<f64>,
+    /// How far power follows load: 1 where idling costs nothing, 0 where it costs as much as the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proportionality: Option<f64>,
+}
+
+/// Power at one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnergyPoint {
+    /// Share of what the DUT forwards in overload; absent for overload itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Intended load.
+    pub intended_load_pps: f64,
+    /// Offered load.
+    pub offered_load_pps: f64,
+    /// What came back.
+    pub forwarding_rate_pps: f64,
+    /// Mean power in watts, by meter.
+    pub watts: BTreeMap<String, f64>,
+}
+
 /// Maximum receive rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mrr {
@@ -800,7 +851,7 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,
-            Unit::Nanoseconds | Unit::Seconds | Unit::Instructions => Better::Lower,
+            Unit::Nanoseconds | Unit::Seconds | Unit::Joules | Unit::Instructions => Better::Lower,
             Unit::Percent if self.name.starts_with("difference") => Better::Higher,
             Unit::Percent => Better::Lower,
         }
@@ -841,6 +892,9 @@ pub enum Unit {
     /// Percent.
     #[serde(rename = "%")]
     Percent,
+    /// Joules per frame.
+    #[serde(rename = "J/frame")]
+    Joules,
     /// Instructions per frame.
     #[serde(rename = "instructions/frame")]
     Instructions,
@@ -855,6 +909,7 @@ impl Unit {
             Unit::Seconds => "s",
             Unit::Frames => "frames",
             Unit::Percent => "%",
+            Unit::Joules => "J/frame",
             Unit::Instructions => "instructions/frame",
         }
     }
@@ -899,6 +954,13 @@ impl Outcome {
                 Seconds,
                 found.deficit_s.map(|s| s.median),
             ),
+            Found::Energy(found) => {
+                let meters = found.meters.iter().filter_map(|meter| {
+                    let name = format!("energy by {}", meter.name);
+                    figure(&name, Unit::Joules, meter.joules_per_frame)
+                });
+                meters.collect()
+            }
             Found::Bursts(found) => {
                 let bursts = found.bursts.iter().filter_map(|burst| {
                     let name = format!("gap between bursts of {}", burst.frames);
@@ -985,6 +1047,7 @@ impl Found {
             Found::Recovery(_) => "recovery",
             Found::Reset(_) => "reset",
             Found::Churn(_) => "churn",
+            Found::Energy(_) => "energy",
             Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",

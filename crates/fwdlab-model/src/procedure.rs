@@ -4,6 +4,8 @@
 //! the test bed) knows nothing of the procedure. Which question comes next is decided in `measure`; what remains of it all
 //! is in [`crate::outcome`]. Start with [`Question`].
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +174,9 @@ pub struct Question {
     /// What is reset then, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset: Option<String>,
+    /// Say what power the DUT's host took from this moment on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_from_ns: Option<u64>,
     /// Value of the parameter that a sweep varies: rules, table entries, flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<u64>,
@@ -203,6 +208,7 @@ impl Question {
             ending: None,
             reset_at_ns: None,
             reset: None,
+            power_from_ns: None,
             setting: None,
             needs_load: true,
             purpose,
@@ -529,6 +535,9 @@ pub struct Answer {
     /// What came of queries to the DUT's management during it, where it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
+    /// Mean power of the DUT's host while frames flowed, in watts, by meter; where it was asked for and read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub power_watts: BTreeMap<String, f64>,
     /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,

@@ -143,6 +143,7 @@ pub(crate) fn value(unit: Unit, value: f64) -> String {
         Unit::Seconds => seconds(value),
         Unit::Frames => format!("{} frames", count(value.round() as i128)),
         Unit::Percent => percent(value),
+        Unit::Joules => format!("{} a frame", crate::number::energy(value)),
         Unit::Instructions => crate::exact::number(value),
     }
 }

@@ -159,6 +159,7 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
         Unit::Seconds => seconds(value),
         Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),
+        Unit::Joules => format!("{} a frame", crate::number::energy(value)),
         Unit::Instructions => format!("{} instructions/frame", crate::exact::number(value)),
     }
 }

@@ -226,6 +226,30 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// Energy: `1.26 uJ`, `15.0 nJ`.
+pub fn energy(joules: f64) -> String {
+    let (unit, per) = match joules.abs() {
+        j if j >= 0.9995 => ("J", 1.0),
+        j if j >= 0.9995e-3 => ("mJ", 1e3),
+        j if j >= 0.9995e-6 => ("uJ", 1e6),
+        _ => ("nJ", 1e9),
+    };
+    format!("{} {unit}", significant(joules * per, 3))
+}
+
+/// Power: `19.0 W`.
+pub fn watts(watts: f64) -> String {
+    format!("{} W", significant(watts, 3))
+}
+
+/// How long a run will take: `about 26 s`, or that it is a guess.
+pub fn estimate(s: f64, guessed: bool) -> String {
+    match guessed {
+        false => format!("about {}", seconds(s)),
+        true => format!("{} by a guess, for the DUT was not seen yet", seconds(s)),
+    }
+}
+
 /// The unit in which times up to this many nanoseconds are told, and how many nanoseconds it has.
 fn unit_of(largest_ns: f64) -> (&'static str, f64) {
     match largest_ns {

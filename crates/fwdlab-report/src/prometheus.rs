@@ -227,6 +227,12 @@ fn family(unit: Unit) -> (&'static str, &'static str, &'static str, f64) {
             "A number of frames that was found: the median of its iterations.",
             1.0,
         ),
+        Unit::Joules => (
+            "fwdlab_joules_per_frame",
+            "fwdlab_joules_per_frame_half_width",
+            "Energy of a frame that was found: the median of its iterations.",
+            1.0,
+        ),
         Unit::Percent => (
             "fwdlab_ratio",
             "fwdlab_ratio_half_width",

@@ -51,8 +51,6 @@ pub(super) struct Course<'a> {
 pub(super) struct Planned {
     /// Trials of this course.
     pub steps: u32,
-    /// Their time.
-    pub time: Duration,
     /// Trials of the whole run.
     pub of_run: u32,
     /// Time of what comes after this course.
@@ -86,9 +84,6 @@ struct Left {
 
 /// What is left is found anew when so many times its cost has passed: it must not keep the DUT waiting.
 const SELDOM: u32 = 100;
-
-/// A planned time is told anew when it was wrong by more than this factor.
-const WRONG: f64 = 1.3;
 
 /// What came of a course.
 pub(super) struct Followed {
@@ -257,6 +252,9 @@ impl Course<'_> {
             let Some(mut made) = self.hooked(device, &stream, &question, &place, run)? else {
                 return Ok(());
             };
+            if let (Some(from_ns), Some(seen)) = (question.power_from_ns, &made.telemetry) {
+                made.answer.power_watts = seen.power_watts(Duration::from_nanos(from_ns));
+            }
             let ledger = balance(&made.counters, Some(made.intended()));
             if !simulated {
                 let seen = objections(&ledger, &made.counters);
@@ -391,18 +389,14 @@ impl Course<'_> {
         Ok((trials, time))
     }
 
-    /// Says so once when the planned time was wrong.
+    /// Says so once when more is known than when the run was planned, where the DUT's capacity was a guess.
     fn correct(&self, (trials, time): (u32, Duration), pace: &mut Pace) -> Option<EventKind> {
         if pace.corrected || !pace.capacities.is_known() {
             return None;
         }
-        let wrong = (pace.spent + time).as_secs_f64() / self.planned.time.as_secs_f64();
-        if (1.0 / WRONG..=WRONG).contains(&wrong) {
-            return None;
-        }
         pace.corrected = true;
         let text = format!(
-            "after the first lost frames: about {:.0} s more, {}",
+            "now that the DUT was seen to lose frames: about {:.0} s more, {}",
             time.as_secs_f64(),
             counted(trials as usize, "trial")
         );

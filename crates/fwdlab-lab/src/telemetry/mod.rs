@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fwdlab_measure::energy::power_of;
 use fwdlab_measure::telemetry::{Around, between};
 use fwdlab_model::campaign::{Subject, Telemetry as Asked};
 use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
@@ -50,6 +51,10 @@ const SENSORS: &str = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_fre
     /sys/class/thermal/thermal_zone*/temp /sys/class/hwmon/hwmon*/name /sys/class/hwmon/hwmon*/temp*_input \
     /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name /sys/class/powercap/*/energy_uj \
     /sys/class/powercap/*/max_energy_range_uj";
+
+/// Of these what meters of power and energy say: what is read while frames flow, too.
+const METERS: &str = "/sys/class/hwmon/hwmon*/name /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name \
+    /sys/class/powercap/*/energy_uj /sys/class/powercap/*/max_energy_range_uj";
 
 /// More of a set of rules is not read: a hundred thousand rules print ten megabytes.
 const LARGEST_RULESET: usize = 4 << 20;
@@ -328,7 +333,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
     }
     if wanted.power.is_some() {
         match sensors::watts(part("power")) {
-            Ok(watts) => drop(reading.power_watts.insert("command".into(), watts)),
+            Ok(watts) => drop(reading.power_watts.insert(sensors::COMMAND.into(), watts)),
             Err(why) => drop(reading.missing.insert("power".into(), why)),
         }
     }
@@ -371,7 +376,7 @@ impl Beside {
             Ok(before) => before,
             Err(error) => return Err(Box::new(Seen::unread(&observed, &error))),
         };
-        let sampler = wanted.every.map(|every| Sampler::start(&observed, every));
+        let sampler = (wanted.every).map(|every| Sampler::start(&observed, every, wanted));
         let (sampler, not_sampled) = match sampler.transpose() {
             Ok(sampler) => (sampler, None),
             Err(error) => (None, Some(error.to_string())),
@@ -442,6 +447,14 @@ impl Seen {
             frames_sent,
         };
         between(&self.before, &self.during, &self.after, &around)
+    }
+
+    /// Mean power while frames flowed, from this time after their begin on, by meter.
+    pub fn power_watts(&self, from: Duration) -> BTreeMap<String, f64> {
+        let from_s = self.before.uptime_s + from.as_secs_f64();
+        let counts = |reading: &&Reading| reading.uptime_s >= from_s;
+        let during: Vec<Reading> = self.during.iter().filter(counts).cloned().collect();
+        power_of(&during)
     }
 
     /// The readings, as they are kept.

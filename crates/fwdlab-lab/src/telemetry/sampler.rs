@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fwdlab_model::telemetry::Reading;
 
-use super::{Observed, System, cpu};
+use super::{METERS, Observed, Subject, System, Wanted, cpu, sensors};
 use crate::host::{Command, Heard, Process, quoted};
 
 /// What is listened for at once: a sampler that is to end ends in this time.
@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The first and the last line of a sample.
 const BEGIN: &str = "@@ sample ";
 const END: &str = "@@ end";
+/// Lines behind which meters of the host stand, and what the user's command for power prints.
+const OF_METERS: &str = "@@ meters";
+const OF_POWER: &str = "@@ power";
 
 /// A sampler that runs.
 #[derive(Debug)]
@@ -36,9 +39,17 @@ pub(super) fn uptime(text: &str) -> Option<f64> {
 }
 
 /// The loop. Its clock is read by the shell itself.
-fn script(every: Duration) -> String {
+fn script(every: Duration, wanted: &Wanted) -> String {
+    let mut meters = String::new();
+    if wanted.collect.contains(&Subject::Sensors) {
+        meters += &format!("echo '{OF_METERS}'; grep -sH '' {METERS}\n");
+    }
+    if let Some(power) = &wanted.power {
+        // it may end the shell that runs it
+        meters += &format!("echo '{OF_POWER}'; ({power})\n");
+    }
     format!(
-        "while read at rest < /proc/uptime; do echo \"{BEGIN}$at\"; grep '^cpu[0-9]' /proc/stat; cat /proc/net/softnet_stat; \
+        "while read at rest < /proc/uptime; do echo \"{BEGIN}$at\"; grep '^cpu[0-9]' /proc/stat; cat /proc/net/softnet_stat\n{meters}\
          echo '{END}'; sleep {} || exit 1; done",
         every.as_secs_f64()
     )
@@ -46,11 +57,11 @@ fn script(every: Duration) -> String {
 
 impl Sampler {
     /// Starts one on the host, on the CPUs of the DUT where these are known.
-    pub fn start(observed: &Observed, every: Duration) -> Result<Sampler, String> {
+    pub fn start(observed: &Observed, every: Duration, wanted: &Wanted) -> Result<Sampler, String> {
         if observed.system != System::Linux {
             return Err("samples are made on Linux only".into());
         }
-        let script = script(every);
+        let script = script(every, wanted);
         let cpus: Vec<String> = observed.cpus.iter().map(ToString::to_string).collect();
         let command = match cpus.is_empty() {
             true => Command::shell(&script),
@@ -109,22 +120,36 @@ impl Samples {
         if let Some(at) = line.strip_prefix(BEGIN) {
             self.begun = uptime(at).map(|at| (at, String::new()));
         } else if line == END {
-            self.whole.extend(self.begun.take().map(|(uptime_s, text)| {
-                // a line of softnet has no letter before its first number, and no `cpu`
-                let (of_cpus, rest): (Vec<&str>, Vec<&str>) =
-                    text.lines().partition(|line| line.starts_with("cpu"));
-                Reading {
-                    uptime_s,
-                    cpus: cpu::times(&of_cpus.join("\n")),
-                    softnet: cpu::softnet(&rest.join("\n")),
-                    ..Reading::default()
-                }
-            }));
+            self.whole.extend(self.begun.take().map(understood));
         } else if let Some((_, text)) = &mut self.begun {
             text.push_str(line);
             text.push('\n');
         }
     }
+}
+
+/// A sample that is whole.
+fn understood((uptime_s, text): (f64, String)) -> Reading {
+    let split = |text: &str, at: &str| {
+        let (before, behind) = text.split_once(at).unwrap_or((text, ""));
+        (before.to_owned(), behind.to_owned())
+    };
+    let (rest, power) = split(&text, &format!("{OF_POWER}\n"));
+    let (counts, meters) = split(&rest, &format!("{OF_METERS}\n"));
+    // a line of softnet has no letter before its first number, and no `cpu`
+    let (of_cpus, rest): (Vec<&str>, Vec<&str>) =
+        counts.lines().partition(|line| line.starts_with("cpu"));
+    let mut reading = Reading {
+        uptime_s,
+        cpus: cpu::times(&of_cpus.join("\n")),
+        softnet: cpu::softnet(&rest.join("\n")),
+        ..Reading::default()
+    };
+    sensors::read(&meters, &mut reading);
+    if let Ok(watts) = sensors::watts(&power) {
+        reading.power_watts.insert(sensors::COMMAND.into(), watts);
+    }
+    reading
 }
 
 #[cfg(test)]
@@ -149,6 +174,15 @@ mod tests {
             ),
             (10.5, 4, 10)
         );
+        let text = "@@ sample 7\ncpu0 1 0 2 3 0 0 4 0\n0000000a 0 1\n@@ meters\n/sys/class/powercap/intel-rapl:0/name:package-0\n\
+            /sys/class/powercap/intel-rapl:0/energy_uj:55\n/sys/class/powercap/intel-rapl:0/max_energy_range_uj:99\n@@ power\n84.5\n@@ end";
+        let mut samples = Samples::default();
+        text.lines().for_each(|line| samples.line(line));
+        let one = &samples.whole[0];
+        assert_eq!(one.power_watts[sensors::COMMAND], 84.5);
+        let counted = one.energy.values().map(|count| count.microjoules);
+        assert_eq!(counted.collect::<Vec<_>>(), [55]);
+        assert_eq!((one.cpus.len(), one.softnet.len()), (1, 1));
     }
 
     #[test]
@@ -160,7 +194,8 @@ mod tests {
             ports: Vec::new(),
             cpus: Vec::new(),
         };
-        let sampler = Sampler::start(&observed, Duration::from_secs(1)).unwrap();
+        let sampler =
+            Sampler::start(&observed, Duration::from_secs(1), &Wanted::default()).unwrap();
         while !sampler.listener.is_finished() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -190,7 +225,7 @@ mod tests {
         // on a busy host a shell starts late
         let mut made = (Vec::new(), None);
         for patience in 2..8 {
-            let sampler = Sampler::start(&observed, every).unwrap();
+            let sampler = Sampler::start(&observed, every, &Wanted::default()).unwrap();
             std::thread::sleep(every * (1 << patience));
             assert!(runs());
             made = sampler.end();

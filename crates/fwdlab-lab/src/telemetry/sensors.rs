@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::{EnergyCount, Reading};
 
+/// The meter that is a user's command.
+pub(super) const COMMAND: &str = "command";
+
 /// Puts what sensors say into a reading: cpufreq in kHz, thermal zones and hwmon in thousandths of a degree, hwmon's power in microwatts,
 /// energy of powercap in microjoules (Documentation/hwmon/sysfs-interface.rst, Documentation/power/powercap).
 pub(super) fn read(text: &str, into: &mut Reading) {

@@ -736,6 +736,14 @@ impl Campaign {
     }
 
     fn check_telemetry(&self) -> Result<(), FileError> {
+        let samples = self.telemetry.as_ref().and_then(|asked| asked.every);
+        if matches!(self.procedure, Procedure::Energy(_))
+            && (samples.is_none() || self.is_simulated())
+        {
+            let why = "energy is read on the DUT's host while frames flow: say how often, [telemetry] every = \"1s\", and with which \
+                       command, power = \"...\", where the host has neither RAPL nor hwmon; a simulated DUT takes none";
+            return Err(self.error(&["procedure", "id"], why));
+        }
         let Some(telemetry) = &self.telemetry else {
             return Ok(());
         };

@@ -102,6 +102,8 @@ procedures! {
     "reset" Reset(Rfc2544),
     /// What an event under load costs (RFC 6412).
     "churn" Churn(Churn),
+    /// What the DUT takes of energy, idle and under loads.
+    "energy" Energy(Energy),
     /// The smallest gap between bursts without loss (RFC 2544 §21).
     "bursts" Bursts(Rfc2544),
     /// Several of these tests.
@@ -189,6 +191,7 @@ impl Procedure {
                 check_trials("repetitions", p.repetitions)?;
                 check_samples(&[p.before, p.longest], p.sample)
             }
+            Procedure::Energy(p) => check_items("loads", p.loads.len()),
             Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
             Procedure::Mrr(p) => check_trials("trials", p.trials),
             Procedure::Soak(_)
@@ -221,6 +224,7 @@ impl Procedure {
                 p.repetitions.unwrap_or(1).into()
             }
             Procedure::Churn(p) => p.repetitions.into(),
+            Procedure::Energy(p) => 2 + p.loads.len() as u64,
             _ => 1,
         }
     }
@@ -615,6 +619,29 @@ impl Default for Churn {
             sample: Period(Duration::from_millis(100)),
             share: Share(0.98),
             repetitions: 5,
+        }
+    }
+}
+
+/// What the DUT's host takes of energy when it idles, at shares of what it forwards, and in overload; what a frame costs of it
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Energy {
+    /// Loads in percent of what the DUT forwards in overload; idle and overload are measured anyway
+    pub loads: Vec<Percent>,
+    /// How long power is read at each
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// The load is offered this long before
+    pub settle: Period,
+}
+
+impl Default for Energy {
+    fn default() -> Self {
+        Energy {
+            loads: vec![Percent(50.0), Percent(100.0)],
+            duration: Period::seconds(120),
+            settle: Period::seconds(60),
         }
     }
 }

@@ -3,7 +3,9 @@
 //! One constructor per kind of values; steps of ticks are found in `scale`. Start with [`Axis`].
 
 use super::{Curve, Scale, values};
-use crate::number::{Prefix, count, delay, difference, difference_tick, percent, rate, seconds};
+use crate::number::{
+    Prefix, count, delay, difference, difference_tick, energy, percent, rate, seconds,
+};
 
 /// Numbers of frame sizes are so far apart at least, in percent of the width.
 const APART: f64 = 4.0;
@@ -27,6 +29,8 @@ pub enum Quantity {
     Bytes,
     /// A time in seconds.
     Seconds,
+    /// Joules.
+    Energy,
     /// A number.
     Number,
 }
@@ -41,6 +45,7 @@ impl Quantity {
             Quantity::Frames => "frames",
             Quantity::Bytes => "bytes",
             Quantity::Seconds => "s",
+            Quantity::Energy => "J",
             Quantity::Number => "",
         }
     }
@@ -56,6 +61,7 @@ impl Quantity {
             Quantity::Frames => format!("{value:.0} frames"),
             Quantity::Bytes => format!("{value:.0} B"),
             Quantity::Seconds => seconds(value),
+            Quantity::Energy => energy(value),
             Quantity::Number => short(value),
         }
     }

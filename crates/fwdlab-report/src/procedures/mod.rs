@@ -10,7 +10,7 @@ use fwdlab_model::variant::Variant;
 
 use self::tables::{cost, losses_side_by_side};
 use crate::markdown;
-use crate::number::{clock, count, counted, delay, percent, rate, seconds};
+use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, watts};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
@@ -69,6 +69,7 @@ fn name(found: &Found) -> &'static str {
         Found::Recovery(_) => "System recovery",
         Found::Reset(_) => "Reset",
         Found::Churn(_) => "Event under load",
+        Found::Energy(_) => "Energy",
         Found::Bursts(_) => "Bursty traffic",
         Found::Mrr(_) => "Maximum receive rate",
         Found::Soak(_) => "Soak",
@@ -141,6 +142,14 @@ fn figure(outcome: &Outcome) -> String {
         Found::Churn(found) => found.deficit_s.map_or_else(verdict, |s| {
             format!("{} of the forwarding rate missing", delay(1e9 * s.median))
         }),
+        Found::Energy(found) => (found.meters.iter())
+            .find_map(|meter| Some((meter, meter.joules_per_frame?)))
+            .map_or_else(verdict, |(meter, joules)| {
+                let idle = meter
+                    .idle_watts
+                    .map_or(String::new(), |idle| format!(", {} idle", watts(idle)));
+                format!("{} a frame{idle}", energy(joules))
+            }),
         Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
             format!("{}{}", at_least(found.tester_bound), rate(r.mean))
         }),

@@ -3,15 +3,17 @@
 //! Which columns there are and what stands in them; how they look is the renderers' business. Every figure has its unit, and
 //! columns that say nothing for these outcomes are left out for people, never in CSV. Start with [`tables`].
 
+use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
 use fwdlab_model::outcome::{
-    BackToBack, Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, PairedPoint, Slope,
-    Spread,
+    BackToBack, Cost, Energy, EnergyPoint, EquilibriumStep, Estimate, Found, LatencyMode, Outcome,
+    PairedPoint, Slope, Spread,
 };
 use fwdlab_model::procedure::{Delays, Interval};
 
 use super::{Group, frames};
 use crate::number::{
-    bits_per_second, count, delay, delays, difference, interval, percent, rate, seconds,
+    bits_per_second, count, delay, delays, difference, energy, interval, percent, rate, seconds,
+    watts,
 };
 use crate::table::{Cell, Column, Mark, Table};
 use crate::words;
@@ -186,6 +188,21 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("to", &["upper_pps"]),
             right("offered at most", &["max_load_pps"]),
         ],
+        Found::Energy(found) => {
+            let mut columns = vec![
+                Column::left("load", &["load"]),
+                right("offered load", &["offered_load_pps"]),
+                right("forwarding rate", &["forwarding_rate_pps"]),
+            ];
+            columns.extend(found.meters.iter().flat_map(|meter| {
+                [
+                    right(&format!("by {}", meter.name), &["watts"]),
+                    right("a frame", &["joules_per_frame"]),
+                    right("beyond idle", &["marginal_joules_per_frame"]),
+                ]
+            }));
+            columns
+        }
         Found::Mrr(_) => vec![
             right("load", &["load_pps"]),
             right("received", &["receive_rate_pps"]),
@@ -300,6 +317,41 @@ fn verdict(outcome: &Outcome) -> String {
         true => String::new(),
         false => outcome.verdict.clone(),
     }
+}
+
+/// What the meters say at a load. A frame of a DUT that idles has no price.
+fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
+    let rate_pps = point.forwarding_rate_pps;
+    let load = match point.share {
+        None => "overload".to_owned(),
+        Some(0.0) => "idle".to_owned(),
+        Some(share) => percent(100.0 * share),
+    };
+    let mut cells = vec![
+        Cell::text(load),
+        Cell::number(rate(point.offered_load_pps), point.offered_load_pps),
+        Cell::number(rate(rate_pps), rate_pps),
+    ];
+    for meter in &found.meters {
+        let power = point.watts.get(&meter.name).copied();
+        let of_load = power.filter(|_| point.share != Some(0.0) && rate_pps > 0.0);
+        cells.extend([
+            Cell::optional(power, NOTHING, watts),
+            Cell::optional(
+                of_load.map(|w| joules_per_frame(w, rate_pps)),
+                NOTHING,
+                energy,
+            ),
+            Cell::optional(
+                of_load
+                    .zip(meter.idle_watts)
+                    .map(|(w, idle)| marginal_joules_per_frame(w, idle, rate_pps)),
+                NOTHING,
+                energy,
+            ),
+        ]);
+    }
+    cells
 }
 
 /// A table whose rows begin with the frames they are of.
@@ -556,6 +608,9 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             optional_pps(found.upper_pps),
             pps(found.max_load_pps),
         ]],
+        Found::Energy(found) => (found.points.iter())
+            .map(|point| energies(found, point))
+            .collect(),
         Found::Mrr(found) => vec![vec![
             pps(found.load_pps),
             Cell::optional(found.receive_rate_pps.map(|s| s.mean), NOTHING, |pps| {

@@ -333,3 +333,70 @@ fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::
         false => path.ends_with(name).then_some(path),
     })
 }
+
+/// A meter that shows 10 W, and a fifth of a milliwatt more for every frame in a second: what a frame costs beyond idling is that, in joules.
+#[test]
+fn what_a_frame_costs_is_what_the_meter_was_told() {
+    const TEST: &str = "what_a_frame_costs_is_what_the_meter_was_told";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let state = lab.path().join("meter");
+    let meter = format!(
+        r#"awk -v state={} '/eth0:/ {{ frames = $3 }} FILENAME == "/proc/uptime" {{ now = $1 }}
+        END {{ if ((getline line < state) > 0) {{ split(line, was); close(state) }}
+        pps = now > was[1] ? (frames - was[2]) / (now - was[1]) : 0
+        print now, frames > state; print 10 + 0.0002 * pps }}' /proc/net/dev /proc/uptime"#,
+        state.display()
+    );
+    let text = format!(
+        "campaign = 'energy'\niterations = 1\nseed = 1\n[bed]\nmax = '20kpps'\n[matrix]\nflows = 10\n[telemetry]\nevery = '250ms'\n\
+         collect = []\npower = '''{meter}'''\n[procedure]\nid = 'energy'\nloads = ['50%']\nsettle = '600ms'\nfor = '1500ms'\n"
+    );
+    let ended = lab.run(&["run", &file(&lab, &text), "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    ended.measured();
+    let outcome = &document["test_cases"][0]["outcomes"][0]["found"];
+    let points = list(&outcome["points"]);
+    let rates: Vec<f64> = points
+        .iter()
+        .map(|point| number(&point["forwarding_rate_pps"]))
+        .collect();
+    if rates[2] < 1e3 {
+        return skipped(TEST, "the sender was held up in every trial");
+    }
+    let watts: Option<Vec<f64>> = (points.iter())
+        .map(|point| point["watts"]["command"].as_f64())
+        .collect();
+    let Some(watts) = watts else {
+        let trials = list(&document["trials"]).iter();
+        let samples: Vec<&Value> = trials.map(|t| &t["telemetry"]["samples"]).collect();
+        return skipped(
+            TEST,
+            &format!("samplers got no CPU in time: {samples:?} samples"),
+        );
+    };
+    let watts = |at: usize| watts[at];
+    assert!((watts(0) - 10.0).abs() < 0.1, "{points:?}");
+    for (at, rate) in rates.iter().enumerate().skip(1) {
+        let wanted = 10.0 + 0.0002 * rate;
+        assert!(
+            (watts(at) - wanted).abs() < 0.15 * (wanted - 10.0),
+            "{points:?}"
+        );
+    }
+    let meter = &outcome["meters"][0];
+    let beyond = number(&meter["marginal_joules_per_frame"]);
+    assert!((beyond / 0.0002 - 1.0).abs() < 0.15, "{meter}");
+    let whole = number(&meter["joules_per_frame"]);
+    assert!((whole - watts(2) / rates[2]).abs() < 1e-9, "{meter}");
+    lab.run(&["report", "@1", "--format", "markdown"])
+        .code(0)
+        .prints(&["uJ", "idle", "overload"]);
+    // without samples there is nothing to read under load
+    let blind = text.replace("every = '250ms'", "");
+    lab.run(&["check", &file(&lab, &blind)])
+        .code(2)
+        .prints(&["every = \"1s\""]);
+}

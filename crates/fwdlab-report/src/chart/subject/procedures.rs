@@ -42,6 +42,7 @@ pub(crate) fn of(outcomes: &[&Outcome]) -> Vec<Chart> {
         Found::Recovery(_)
         | Found::Reset(_)
         | Found::Bursts(_)
+        | Found::Energy(_)
         | Found::Mrr(_)
         | Found::Maxfwd(_)
         | Found::Equilibrium(_)

@@ -164,6 +164,7 @@ fn quantity(unit: Unit) -> Quantity {
         Unit::Seconds => Quantity::Seconds,
         Unit::Frames => Quantity::Frames,
         Unit::Percent => Quantity::Percent,
+        Unit::Joules => Quantity::Energy,
         Unit::Instructions => Quantity::Number,
     }
 }

@@ -1,0 +1,325 @@
+//! Energy: what the DUT takes when it idles, at shares of what it forwards, and in overload; what a frame costs of it.
+//!
+//! Arithmetic of methods.md §11: power over forwarding rate, what the load adds to idling, how far power follows load. How power is read is
+//! not here: an answer says it, meter by meter. Start with [`Energy`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame, proportionality};
+use fwdlab_model::outcome::{Compliance, EnergyPoint, Found, Meter, Outcome};
+use fwdlab_model::procedure::{Answer, Purpose, Question};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+
+use crate::procedure::{Course, Procedure, check_load};
+
+/// The load of a DUT that idles: a frame a second keeps what it knows of its neighbours.
+const IDLE_PPS: f64 = 1.0;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// A load that is more than the DUT forwards.
+    pub max_load_pps: f64,
+    /// Loads, as shares of what it forwards then.
+    pub shares: Vec<f64>,
+    /// How long power is read at each.
+    pub trial_ns: u64,
+    /// The load is offered for so long before.
+    pub settle_ns: u64,
+}
+
+/// The machine: idle, then overload, whose forwarding rate says what the other loads are.
+#[derive(Debug, Clone)]
+pub struct Energy {
+    parameters: Parameters,
+    /// What is still to be measured, the next one last; `None` is overload.
+    ahead: Vec<Option<f64>>,
+    points: Vec<EnergyPoint>,
+    forwarded_pps: f64,
+    course: Course,
+}
+
+impl Energy {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// An impossible load, or times in which no power could be read.
+    pub fn new(parameters: Parameters) -> Result<Energy, String> {
+        let p = &parameters;
+        check_load("the largest load", p.max_load_pps)?;
+        if let Some(share) = p
+            .shares
+            .iter()
+            .find(|share| !(**share > 0.0 && **share <= 1.0))
+        {
+            return Err(format!(
+                "loads: {} % of what the DUT forwards: it must be more than 0 and at most 100 %; idle and overload are measured anyway",
+                100.0 * share
+            ));
+        }
+        if p.trial_ns < 1_000_000_000 {
+            return Err("for: power is read for a second at least".into());
+        }
+        // from small to large, and overload after idle: it says how large the others are
+        let mut shares = p.shares.clone();
+        shares.sort_by(f64::total_cmp);
+        shares.dedup();
+        let begin = [Some(0.0), None];
+        let mut ahead: Vec<Option<f64>> = begin
+            .into_iter()
+            .chain(shares.into_iter().map(Some))
+            .collect();
+        ahead.reverse();
+        Ok(Energy {
+            ahead,
+            points: Vec::new(),
+            forwarded_pps: 0.0,
+            course: Course::default(),
+            parameters,
+        })
+    }
+
+    /// What the meters say together.
+    fn meters(&self) -> Vec<Meter> {
+        let idle = self.points.iter().find(|point| point.share == Some(0.0));
+        let full = self
+            .points
+            .iter()
+            .max_by(|a, b| a.forwarding_rate_pps.total_cmp(&b.forwarding_rate_pps));
+        let names = full.iter().flat_map(|point| point.watts.keys());
+        names
+            .map(|name| {
+                let of = |point: &EnergyPoint| point.watts.get(name).copied();
+                let at_idle = idle.and_then(of);
+                let full = full
+                    .filter(|point| point.share != Some(0.0) && point.forwarding_rate_pps > 0.0);
+                let both = full.and_then(|point| Some((of(point)?, point.forwarding_rate_pps)));
+                Meter {
+                    name: name.clone(),
+                    idle_watts: at_idle,
+                    full_watts: both.map(|(watts, _)| watts),
+                    joules_per_frame: both.map(|(watts, pps)| joules_per_frame(watts, pps)),
+                    marginal_joules_per_frame: both
+                        .zip(at_idle)
+                        .map(|((watts, pps), idle)| marginal_joules_per_frame(watts, idle, pps)),
+                    proportionality: both
+                        .zip(at_idle)
+                        .filter(|((watts, _), _)| *watts > 0.0)
+                        .map(|((watts, _), idle)| proportionality(idle, watts)),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Procedure for Energy {
+    fn next_trial(&mut self) -> Option<Question> {
+        let share = *self
+            .ahead
+            .last()
+            .filter(|_| self.course.failure.is_none())?;
+        let p = &self.parameters;
+        let (load_pps, reason) = match share {
+            None => (p.max_load_pps, "overload".to_owned()),
+            Some(0.0) => (IDLE_PPS, "idle, one frame a second".to_owned()),
+            Some(share) => (
+                (share * self.forwarded_pps).max(IDLE_PPS),
+                format!("{:.0} % of what it forwards", 100.0 * share),
+            ),
+        };
+        Some(Question {
+            power_from_ns: Some(p.settle_ns),
+            needs_load: share.is_some(),
+            ..Question::constant(
+                p.frame_size,
+                load_pps,
+                p.settle_ns + p.trial_ns,
+                Purpose::Measure,
+                reason,
+            )
+        })
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let share = self.ahead.pop().flatten();
+        let seconds = answer.duration_ns.max(1) as f64 / 1e9;
+        let forwarding_rate_pps = answer.frames_received as f64 / seconds;
+        if share.is_none() {
+            self.forwarded_pps = forwarding_rate_pps;
+            if answer.frames_received == 0 {
+                self.give_up("nothing came back in overload");
+            }
+        }
+        self.points.push(EnergyPoint {
+            share,
+            intended_load_pps: question.peak_pps(),
+            offered_load_pps: answer.frames_sent as f64 / seconds,
+            forwarding_rate_pps,
+            watts: answer.power_watts.clone(),
+        });
+        match answer.power_watts.iter().next() {
+            Some((meter, watts)) => format!("{watts:.3} W by {meter}"),
+            None => "no meter was read".into(),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let meters = self.meters();
+        let is_done = self.ahead.is_empty();
+        let has_read = meters.iter().any(|meter| meter.joules_per_frame.is_some());
+        let verdict = match (is_done, has_read) {
+            (false, _) => "the measurement has not ended",
+            (true, true) => "measured",
+            (true, false) => {
+                "no meter was read: give the DUT's host a command that prints watts ([telemetry] power), or one with RAPL or hwmon"
+            }
+        };
+        let mut points = self.points.clone();
+        // overload is the largest
+        points.sort_by(|a, b| a.intended_load_pps.total_cmp(&b.intended_load_pps));
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: self.parameters.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: is_done && has_read && self.course.failure.is_none(),
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: Found::Energy(fwdlab_model::outcome::Energy { meters, points }),
+        }]
+    }
+}
+
+/// Mean power between two moments, by readings of it at moments in between: each counts for the time around it.
+pub fn mean_watts(readings: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (readings.first()?, readings.last()?);
+    if readings.len() == 1 {
+        return Some(first.1);
+    }
+    let pairs = readings.windows(2);
+    let joules: f64 = pairs
+        .map(|pair| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1))
+        .sum();
+    let seconds = last.0 - first.0;
+    (seconds > 0.0).then(|| joules / seconds)
+}
+
+/// Power by meter, of readings that were made while frames flowed: of counters of energy the difference, of meters of power the mean.
+pub fn power_of(readings: &[fwdlab_model::telemetry::Reading]) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
+    let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
+        return all;
+    };
+    let seconds = last.uptime_s - first.uptime_s;
+    for (name, joules) in crate::telemetry::counted_joules(first, last) {
+        if seconds > 0.0 {
+            all.insert(name, joules / seconds);
+        }
+    }
+    for name in first.power_watts.keys() {
+        let read = readings.iter();
+        let read: Vec<(f64, f64)> = read
+            .filter_map(|reading| Some((reading.uptime_s, *reading.power_watts.get(name)?)))
+            .collect();
+        all.extend(mean_watts(&read).map(|watts| (name.clone(), watts)));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn measured(power: &dyn Fn(f64) -> Option<f64>, capacity_pps: f64) -> (Outcome, Vec<f64>) {
+        let mut machine = Energy::new(Parameters {
+            frame_size: FrameSize::MIN,
+            max_load_pps: 2.0 * capacity_pps,
+            shares: vec![1.0, 0.5],
+            trial_ns: 10 * SECOND,
+            settle_ns: SECOND,
+        })
+        .unwrap();
+        let mut loads = Vec::new();
+        while let Some(question) = machine.next_trial() {
+            assert_eq!(question.power_from_ns, Some(SECOND));
+            let load = question.peak_pps();
+            loads.push(load);
+            let forwarded = load.min(capacity_pps);
+            let watts = power(forwarded).map(|watts| ("command".to_owned(), watts));
+            let answer = Answer {
+                frames_sent: (11.0 * load) as u64,
+                frames_received: (11.0 * forwarded) as u64,
+                duration_ns: 11 * SECOND,
+                power_watts: watts.into_iter().collect(),
+                ..Answer::default()
+            };
+            machine.record(&question, &answer);
+        }
+        (machine.outcomes().remove(0), loads)
+    }
+
+    /// methods.md §11: 19 W at 15.1 Mpps are 1.258 uJ.
+    #[test]
+    fn what_a_frame_costs_is_found() {
+        let capacity = 15.1e6;
+        let (outcome, loads) = measured(&|pps| Some(9.0 + 10.0 * pps / capacity), capacity);
+        assert_eq!(loads, [1.0, 2.0 * capacity, 0.5 * capacity, capacity]);
+        assert!(outcome.answered, "{}", outcome.verdict);
+        let Found::Energy(found) = outcome.found else {
+            panic!("{:?}", outcome.found)
+        };
+        let watts: Vec<f64> = found
+            .points
+            .iter()
+            .map(|point| point.watts["command"])
+            .collect();
+        assert!((watts[0] - 9.0).abs() < 1e-3 && (watts[1] - 14.0).abs() < 1e-3);
+        assert_eq!(found.points[3].share, None);
+        let meter = &found.meters[0];
+        assert!(
+            (meter.joules_per_frame.unwrap() - 1.258e-6).abs() < 1e-9,
+            "{meter:?}"
+        );
+        let marginal = meter.marginal_joules_per_frame.unwrap();
+        assert!((marginal - 10.0 / capacity).abs() < 1e-9, "{meter:?}");
+        assert!((meter.proportionality.unwrap() - (1.0 - 9.0 / 19.0)).abs() < 1e-3);
+    }
+
+    #[test]
+    fn without_a_meter_there_is_no_answer() {
+        let (outcome, _) = measured(&|_| None, 1e6);
+        assert!(!outcome.answered && outcome.verdict.contains("no meter was read"));
+        let (outcome, loads) = measured(&|_| Some(5.0), 0.0_f64.max(f64::MIN_POSITIVE));
+        assert!(
+            !outcome.answered && outcome.verdict.contains("nothing came back"),
+            "{loads:?}"
+        );
+        let beyond = Parameters {
+            frame_size: FrameSize::MIN,
+            max_load_pps: 1e6,
+            shares: vec![1.5],
+            trial_ns: SECOND,
+            settle_ns: 0,
+        };
+        assert!(Energy::new(beyond).unwrap_err().contains("150 %"));
+    }
+
+    #[test]
+    fn power_is_the_mean_over_time() {
+        assert_eq!(mean_watts(&[]), None);
+        assert_eq!(mean_watts(&[(3.0, 7.0)]), Some(7.0));
+        // 10 W for a second, then 10 to 20 W in two: 40 J in 3 s
+        let mean = mean_watts(&[(0.0, 10.0), (1.0, 10.0), (3.0, 20.0)]).unwrap();
+        assert!((mean - 40.0 / 3.0).abs() < 1e-12);
+    }
+}
