@@ -31,6 +31,7 @@ shipped! {
     "flows/2000"
     "flows/5000"
     "flows/1M"
+    "flows/10M"
     "bimodal"
     "gre"
     "imix"
