@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, ended, skipped};
+use crate::support::{Ended, Lab, PATIENCE, ended, skipped};
 
 /// The kernel that Debian's cloud images have now.
 const IMAGE: &str = "debian:linux-image-cloud-amd64";
 
 const RULE: &str = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
     nft add rule ip t f ip saddr 10.0.0.1 drop";
+
+/// The function that looks at rules of nftables.
+const CHAIN: &str = "nft_do_chain [nf_tables]";
 
 /// `quick --vm` with these arguments; `None`, said, where this machine has not what it needs.
 fn command(test: &str, lab: &Lab, arguments: &[&str]) -> Option<Command> {
@@ -107,23 +110,50 @@ mod in_guests {
     use super::*;
 
     /// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
-    /// instruction. What a rule costs is the same by both, and nothing costs nothing.
+    /// instruction. What a rule costs is the same by both, each of many costs as much as the others, and nothing costs nothing.
     #[test]
     fn a_rule_costs_what_its_functions_take() {
         let test = "a_rule_costs_what_its_functions_take";
         let lab = Lab::new();
-        let Some(command) = command(test, &lab, &["--vs", RULE, "--json"]) else {
+        let rules = |n: u32| {
+            let more = (2..=n).map(|n| format!("; nft add rule ip t f ip saddr 10.0.0.{n} drop"));
+            format!("{RULE}{}", more.collect::<String>())
+        };
+        let [some, many] = [rules(11), rules(21)];
+        let all = ["--vs", RULE, "--vs", &some, "--vs", &many, "--json"];
+        let Some(command) = command(test, &lab, &all) else {
             return;
         };
-        let ended = ended(command);
+        // five boots, on a host where others want the CPUs, too
+        let ended = lab.start_command(command).wait(5 * PATIENCE);
         if is_unreachable(test, &ended) {
             return;
         }
         assert_eq!(ended.code, 0, "{ended:?}");
         let document: Value = serde_json::from_str(&ended.out).unwrap();
-        let [plain, rule] = [0, 1].map(|at| &document["test_cases"][at]);
+        let [plain, rule, some, many] = [0, 1, 2, 3].map(|at| &document["test_cases"][at]);
         let difference = |case: &Value| case["outcomes"][0]["found"]["difference"].clone();
         let number = |value: &Value| value.as_f64().unwrap();
+
+        // ten rules more cost ten times what one costs, in all of the way and in the function that looks at rules
+        let counted =
+            [rule, some, many].map(|case| number(&difference(case)["instructions_per_frame"]));
+        let uncertain = |case: &Value| {
+            let ends = difference(case)["interval"].clone();
+            (number(&ends[1]) - number(&ends[0])) / 2.0
+        };
+        let [first, second] = [counted[1] - counted[0], counted[2] - counted[1]];
+        let apart = uncertain(rule) + 2.0 * uncertain(some) + uncertain(many);
+        assert!(first > 50.0, "{counted:?}");
+        assert!((first - second).abs() <= apart, "{counted:?} by {apart}");
+        let looks = |case: &Value| functions(case).get(CHAIN).copied();
+        if let (Some(one), Some(eleven)) = (looks(rule), looks(some)) {
+            let by_profile = eleven - one;
+            assert!(
+                (by_profile - first).abs() <= uncertain(rule) + uncertain(some) + 2.0,
+                "{by_profile} and {first}"
+            );
+        }
 
         let control = difference(plain);
         assert!(number(&control["percent"]).abs() < 0.1, "{control}");
@@ -141,9 +171,8 @@ mod in_guests {
             (cost - by_function).abs() <= 3.0,
             "{cost} and {by_function}"
         );
-        let chain = "nft_do_chain [nf_tables]";
-        assert!(after[chain] > 50.0, "{after:?}");
-        assert!(!before.contains_key(chain), "{before:?}");
+        assert!(after[CHAIN] > 50.0, "{after:?}");
+        assert!(!before.contains_key(CHAIN), "{before:?}");
         let mut profiles = 0;
         for boot in document["boots"].as_array().unwrap() {
             assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
@@ -170,7 +199,7 @@ mod in_guests {
             let least = apart.fold(f64::MAX, f64::min);
             assert!(least < 1.0, "{least} instructions per frame apart");
         }
-        assert_eq!(profiles, 2, "one of each configuration");
+        assert_eq!(profiles, 4, "one of each configuration");
 
         let verified = lab.run(&["runs", "verify", "@1"]);
         assert_eq!(verified.code, 0, "{verified:?}");
