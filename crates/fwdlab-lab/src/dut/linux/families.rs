@@ -10,7 +10,7 @@ use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
 use super::tables::Whose;
-use super::{Linux, cards, not_understood, paths};
+use super::{Linux, bgp, cards, not_understood, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
@@ -55,6 +55,7 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
             "routes",
             "ip -4 route show proto 197; ip -6 route show proto 197",
         )],
+        "bgp" => vec![("bgp", bgp::SHOW)],
         "queues" => vec![("queues", "ethtool -l $FWDLAB_IN; ethtool -l $FWDLAB_OUT")],
         "offload" => vec![("offloads", "ethtool -k $FWDLAB_IN; ethtool -k $FWDLAB_OUT")],
         "packet-steering" => vec![(
@@ -74,8 +75,16 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
 }
 
 impl Linux {
-    /// Sets what a family says, and looks that it is there.
-    pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
+    /// Sets what a family says, and looks that it is there; returns what that printed. Only what takes long heeds the limit, but for its
+    /// time.
+    pub(super) fn generate(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
+        match one.family.name {
+            "bgp" => self.bgp(one, limit),
+            _ => self.set_family(one).map(|()| String::new()),
+        }
+    }
+
+    fn set_family(&self, one: &Generated) -> Result<(), LabError> {
         let n = one.count("n");
         let version = match one.value("ip") {
             "ipv6" => IpVersion::Ipv6,

@@ -115,7 +115,7 @@ const ALL: [(&str, Asked); 12] = [
     ("command", |dut| set(dut, &command(), 9)),
     ("reset", |dut| {
         let planned = dut.plan_reset(&Reset::Interface)?;
-        dut.reset(&planned, Limit::OURS)
+        dut.reset(&planned, Limit::OURS).map(drop)
     }),
     ("filter", |dut| {
         let permitted = [("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
