@@ -46,6 +46,7 @@ shipped! {
     "routes/churn-rate"
     "routes/destinations"
     "routes/fib"
+    "routes/fib-cases"
     "routes/full-view"
     "routes/ipv6-fib"
     "routes/rewritten"

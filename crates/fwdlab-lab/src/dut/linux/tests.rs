@@ -477,3 +477,16 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     assert_eq!(dut.undo(), ["x"; 0]);
     assert_eq!(router_state(namespace), before);
 }
+
+#[test]
+fn a_routing_daemon_is_for_duts_that_end_with_it() {
+    let (dut, host, _) = linux(router());
+    let configuration = Configuration::parse("generate:bgp,n=2000").unwrap();
+    let error = dut.apply(&configuration, &Control::default()).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("embedded test bed, with isolation"),
+        "{error}"
+    );
+    assert!(host.asked().iter().all(|command| !command.contains("bird")));
+}
