@@ -1030,12 +1030,11 @@ mod alone {
                  load = '20kpps'\nbefore = '2s'\nafter = '1s'\nlongest = '20s'\nrepetitions = 1\n"
             );
             let ended = run(&lab, &text);
-            if ended.code == 5 {
-                return None;
-            }
-            let document = document(&ended, 0);
+            // what other people's programs did to the speed of the CPUs is no part of a dip: what was not sent is not missing
+            assert!([0, 5].contains(&ended.code), "{ended:?}");
+            let document: Value = serde_json::from_str(&ended.out).unwrap();
             let outcome = &document["test_cases"][0]["outcomes"][0];
-            Some(outcome["found"]["dips"][0].clone())
+            outcome["found"]["dips"].get(0).cloned()
         };
         let others = "others() { awk -v how=$1 'BEGIN { for (i = 0; i < 2000; i++) printf \"route %s blackhole 10.%d.%d.0/24\\n\", how, \
                       i / 250, i % 250 }' | ip -batch -; }\nway='198.19.0.0/16 via 198.19.0.2'\n";

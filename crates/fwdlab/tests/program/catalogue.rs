@@ -207,11 +207,8 @@ mod alone {
         let file = lab.path().join("cleared.toml");
         std::fs::write(&file, text).unwrap();
         let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
-        if ended.code != 0 {
-            // nothing but noise may be the reason
-            assert!([5, 7].contains(&ended.code), "{ended:?}");
-            return skipped(name, "this host is so busy that no trial was valid");
-        }
+        // noise may be told, and is no part of a dip: what was not sent is not missing
+        assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
         let document: Value = serde_json::from_str(&ended.out).unwrap();
         let dip = |configuration: &str| {
             let of = |case: &&Value| {
@@ -221,9 +218,11 @@ mod alone {
                     .starts_with(configuration)
             };
             let case = list(&document["test_cases"]).iter().find(of).unwrap();
-            case["outcomes"][0]["found"]["dips"][0].clone()
+            case["outcomes"][0]["found"]["dips"].get(0).cloned()
         };
-        let (learned, taken) = (dip("learned-again"), dip("taken-over"));
+        let (Some(learned), Some(taken)) = (dip("learned-again"), dip("taken-over")) else {
+            return skipped(name, "this host is so busy that no trial was valid");
+        };
         let at = |moment: &str| {
             let is = |told: &&Value| told["name"].as_str().unwrap().contains(moment);
             let told = list(&learned["moments"]).iter().find(is);

@@ -355,6 +355,8 @@ impl Dut for Linux {
     }
 
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        // the first command in a place makes it, which takes some 100 ms: not when the reset is due
+        self.shell(":", Limit::OURS)?;
         Ok(PlannedReset {
             reset: reset.clone(),
             how: self.reset_script(reset)?,
