@@ -252,7 +252,12 @@ mod alone {
         let most = again - stop + interval;
         assert!((least..most).contains(&blackout), "{learned}");
         let deficit = number(&learned["deficit_s"]);
-        assert!((up - down - interval..most).contains(&deficit), "{learned}");
+        // what was not sent is not missing
+        let least = match number(&learned["fell_short_ratio"]) < 0.1 {
+            true => up - down - interval,
+            false => 0.0,
+        };
+        assert!((least..most).contains(&deficit), "{learned}");
         assert!(number(&learned["depth"]) > 0.99, "{learned}");
         assert!(
             number(&taken["deficit_s"]) < deficit / 2.0,

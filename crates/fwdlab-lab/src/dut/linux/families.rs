@@ -75,16 +75,8 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
 }
 
 impl Linux {
-    /// Sets what a family says, and looks that it is there; returns what that printed. Only what takes long heeds the limit, but for its
-    /// time.
-    pub(super) fn generate(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
-        match one.family.name {
-            "bgp" => self.bgp(one, limit),
-            _ => self.set_family(one).map(|()| String::new()),
-        }
-    }
-
-    fn set_family(&self, one: &Generated) -> Result<(), LabError> {
+    /// Sets what a family says, and looks that it is there.
+    pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
         let n = one.count("n");
         let version = match one.value("ip") {
             "ipv6" => IpVersion::Ipv6,
