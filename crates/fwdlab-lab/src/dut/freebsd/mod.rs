@@ -360,8 +360,10 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        match self.shell(&timed(&planned.how), limit) {
-            Ok(printed) => Ok(Moment::of(&printed)),
+        let timed = self.users_command(&timed(&planned.how));
+        let run = self.host.run(&timed.called(planned.how.trim()), limit);
+        match run.map_err(LabError::from) {
+            Ok(output) => Ok(Moment::of(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),

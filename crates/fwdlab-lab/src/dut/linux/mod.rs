@@ -364,8 +364,10 @@ impl Dut for Linux {
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        match self.shell(&timed(&planned.how), limit) {
-            Ok(printed) => Ok(Moment::of(&printed)),
+        let timed = self.users_command(&timed(&planned.how));
+        let run = self.place.run(&timed.called(planned.how.trim()), limit);
+        match run.map_err(LabError::from) {
+            Ok(output) => Ok(Moment::of(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),

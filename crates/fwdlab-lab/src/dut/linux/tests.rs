@@ -11,7 +11,7 @@ use crate::host::scratch::Namespace;
 use crate::host::scripted::{Fails, NAME, Scripted};
 use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
-use crate::host::{Address, Netns};
+use crate::host::{Address, Files, Netns};
 
 /// A DUT on a recorded host, and the record of its changes.
 pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTempFile) {
@@ -480,7 +480,7 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
 
 #[test]
 fn a_routing_daemon_is_for_duts_that_end_with_it() {
-    let (dut, host, _) = linux(router());
+    let (dut, host, _) = linux(router().with_files(Files::Machine));
     let configuration = Configuration::parse("generate:bgp,n=2000").unwrap();
     let error = dut.apply(&configuration, &Control::default()).unwrap_err();
     let error = error.to_string();
