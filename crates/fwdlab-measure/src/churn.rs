@@ -154,6 +154,7 @@ impl Churn {
         };
         let lossy = sent.saturating_sub(received) as f64 > 1.0 + LOSSY * sent as f64;
         let offered_pps = answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9);
+        let deficit_frames = total(&mut dipped().map(|sample| missing(sample) * due(sample)));
         Some(Dip {
             base_pps: base,
             before_ratio: before().filter(is_low).count() as f64 / before().count().max(1) as f64,
@@ -165,11 +166,13 @@ impl Churn {
                     .filter(|sample| sample.frames_received == 0)
                     .map(seconds),
             ),
-            deficit_s: total(&mut dipped().map(|sample| missing(sample) * due(sample) / base)),
+            deficit_s: deficit_frames / base,
+            deficit_frames: Some(deficit_frames.round()),
             fell_short_ratio: after.iter().copied().filter(falls_short).count() as f64
                 / after.len().max(1) as f64,
             by_loss_s: (!lossy && offered_pps > 0.0)
                 .then(|| answer.frames_lost() as f64 / offered_pps),
+            moments: answer.moments.clone(),
         })
     }
 }
@@ -221,8 +224,7 @@ impl Procedure for Churn {
             let around = samples.filter(|sample| shown.contains(&sample.at_ns));
             (around.collect(), event_ns as f64 / 1e9)
         });
-        self.dips.push(dip);
-        match (dip.first_impact_s, dip.regained_s) {
+        let says = match (dip.first_impact_s, dip.regained_s) {
             (None, _) => "the rate did not dip".into(),
             (Some(first), Some(regained)) => format!(
                 "dipped by {:.1} % after {first:.3} s, regained after {regained:.3} s, {:.3} s missing",
@@ -234,7 +236,9 @@ impl Procedure for Churn {
                 100.0 * dip.depth,
                 time(self.parameters.longest_ns)
             ),
-        }
+        };
+        self.dips.push(dip);
+        says
     }
 
     fn give_up(&mut self, reason: &str) {
@@ -352,7 +356,7 @@ mod tests {
         let Found::Churn(found) = &outcome.found else {
             panic!("{outcome:?}");
         };
-        let dip = found.dips.first().copied();
+        let dip = found.dips.first().cloned();
         (outcome, dip)
     }
 
@@ -380,6 +384,7 @@ mod tests {
             assert!(is(dip.regained_s.unwrap(), 2.8), "{dip:?}");
             assert!(is(dip.depth, 1.0) && is(dip.blackout_s, 1.5), "{dip:?}");
             assert!(is(dip.deficit_s, 2.0), "{dip:?}");
+            assert_eq!(dip.deficit_frames, Some(2.0 * base));
             // in overload, lost frames are not those of the event
             assert_eq!(
                 dip.by_loss_s.map(|s| is(s, 2.0)),

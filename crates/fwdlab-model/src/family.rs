@@ -227,6 +227,19 @@ pub const FAMILIES: &[Family] = &[
         &[one_of("program", &["forward", "pass"], None)],
     ),
     linux(
+        "bgp",
+        "a routing daemon (bird) learns the networks of test frames among n routes of each of two peers; the second has the same or others, \
+         and the first makes so many updates a second",
+        &[
+            count("n", 256, 1_000_000),
+            one_of("views", &["same", "apart"], Some("same")),
+            Key {
+                default: Some("0"),
+                ..count("updates", 0, 100_000)
+            },
+        ],
+    ),
+    linux(
         "ring",
         "n descriptors in the receive and transmit rings of both ports (ethtool -G)",
         &[count("n", 1, 65_536)],

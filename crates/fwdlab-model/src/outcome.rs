@@ -12,7 +12,7 @@ use crate::comparison::Comparison;
 use crate::instructions::Exact;
 use crate::loss::Ledger;
 use crate::probe::ApartStratum;
-use crate::procedure::{Delays, Interval};
+use crate::procedure::{Delays, Interval, Moment};
 use crate::result::Stratum;
 use crate::search::SearchOutcome;
 use crate::units::FrameSize;
@@ -493,7 +493,7 @@ pub struct Churn {
 }
 
 /// What the event did once. Moments are seconds after its begin.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dip {
     /// Median forwarding rate before the event.
     pub base_pps: f64,
@@ -513,9 +513,15 @@ pub struct Dip {
     pub blackout_s: f64,
     /// What was missing until the rate was regained, as seconds of the rate before.
     pub deficit_s: f64,
+    /// The same in frames; absent in runs of versions that did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deficit_frames: Option<f64>,
     /// Lost frames over the offered load (loss-derived, RFC 6412); absent where frames were lost before the event, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_loss_s: Option<f64>,
+    /// What the event itself told of its course: the DUT's own log beside what frames show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
 }
 
 /// What the DUT's host takes of energy, idle and under loads (methods.md §11).

@@ -567,6 +567,9 @@ pub struct Answer {
     /// When what was done then had ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_over_ns: Option<u64>,
+    /// What it told of its course, by the DUT's own clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
     /// The longest time without any frame, of a trial with a reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,
@@ -593,6 +596,39 @@ pub struct Answer {
 )]
 fn is_zero(frames: &u64) -> bool {
     *frames == 0
+}
+
+/// A moment that an event on the DUT told: of a daemon's log, or of a look at a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moment {
+    /// What was then.
+    pub name: String,
+    /// Seconds after the event began, both by the DUT's clock.
+    pub at_s: f64,
+}
+
+impl Moment {
+    /// The moments in what an event printed, lines such as `moment 1764035693.123 session down`: seconds of the system's clock, and what was
+    /// then. The first of them is the event's begin, and not among what is given back, which is in the order of time.
+    pub fn of(printed: &str) -> Vec<Moment> {
+        let mut told = printed.lines().filter_map(|line| {
+            let (at, name) = line.trim().strip_prefix("moment ")?.split_once(' ')?;
+            let at: f64 = at.parse().ok().filter(|at: &f64| at.is_finite())?;
+            Some((at, name.trim().to_owned()))
+        });
+        let Some((began, _)) = told.next() else {
+            return Vec::new();
+        };
+        let mut moments: Vec<Moment> = told
+            .map(|(at, name)| Moment {
+                name,
+                // a clock of the system has no more digits than these in a number of this size
+                at_s: ((at - began) * 1e6).round() / 1e6,
+            })
+            .collect();
+        moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        moments
+    }
 }
 
 impl Answer {
@@ -625,6 +661,17 @@ pub struct Asked {
 mod tests {
     use super::*;
     use crate::latency::exact_buckets;
+
+    #[test]
+    fn moments_are_told_by_lines() {
+        let printed = "moment 1764035693.100000000 began\npeer1: restarted\nmoment 1764035694.350 session up\n\
+                       moment 1764035693.123 session down\nmoment of rest\nmoment inf never\n";
+        let moments = Moment::of(printed);
+        let told: Vec<(&str, f64)> = moments.iter().map(|m| (m.name.as_str(), m.at_s)).collect();
+        assert_eq!(told, [("session down", 0.023), ("session up", 1.25)]);
+        // a clock that tells no parts of a second tells no begin
+        assert_eq!(Moment::of("moment 1764035693.N began\n"), []);
+    }
 
     /// 200 of 10,000 frames were never sent, 50 were lost.
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
@@ -92,7 +93,7 @@ impl Dut for BlackBox {
         )
     }
 
-    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<(), LabError> {
+    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<Vec<Moment>, LabError> {
         self.refuse(
             format!("carry out the reset `{}`", planned.reset),
             "leave the reset test out",

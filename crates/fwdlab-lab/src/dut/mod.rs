@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_model::efficiency::Work;
+use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
@@ -92,11 +93,11 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// What has to be put back afterwards cannot be read.
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError>;
 
-    /// Resets it; returns when that is done.
+    /// Resets it; returns when that is done, with what it told of its course.
     ///
     /// # Errors
     /// It failed, took longer than the limit, or was stopped.
-    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<(), LabError>;
+    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError>;
 
     /// Has it examine so many rules per frame, of which the last permits these sources and destinations, and deny all else (RFC 2544
     /// §11.4). Gives its own words for it to `tell` before that is done.
@@ -232,6 +233,11 @@ pub struct PlannedReset {
     pub reset: Reset,
     /// How, in the words of its system.
     how: String,
+}
+
+/// What `sh` does, with its begin told as the first moment.
+pub(crate) fn timed(script: &str) -> String {
+    format!("date '+moment %s.%N began'\n{script}")
 }
 
 /// The two states between which routes change: the same networks, each through the other next hop than in the other state.

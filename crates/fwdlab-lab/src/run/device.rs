@@ -651,7 +651,7 @@ impl Real<'_> {
                                 is_stopped: &|| control.is_stopped(),
                             },
                         ),
-                        Err(mpsc::RecvError) => Ok(()),
+                        Err(mpsc::RecvError) => Ok(Vec::new()),
                     };
                     is_over.store(true, Ordering::Relaxed);
                     done
@@ -668,7 +668,7 @@ impl Real<'_> {
                 Some(question.peak_pps() * ways as f64),
                 move |tester, control| watch(tester, control, question, ways as usize, trigger),
             );
-            let done = resetting.map_or(Ok(()), |thread| {
+            let done = resetting.map_or(Ok(Vec::new()), |thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -677,9 +677,10 @@ impl Real<'_> {
         });
         let (watched, mut counted) = watched?;
         self.saw_drops(peak_pps, &counted);
-        if watched.is_some() {
-            reset_done?;
-        }
+        let moments = match &watched {
+            Some(_) => reset_done?,
+            None => Vec::new(),
+        };
         if reset.is_some() {
             // that is what was done to it
             counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
@@ -693,6 +694,9 @@ impl Real<'_> {
             // the clock's, and not that of the look at which it was seen to be over
             let whole = |answer: &mut Answer| answer.duration_ns = question.duration_ns();
             answers.iter_mut().for_each(whole);
+        }
+        for answer in &mut answers {
+            answer.moments.clone_from(&moments);
         }
         let mut latencies = Vec::new();
         if analysis.is_some() {

@@ -45,6 +45,10 @@ pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Ve
         "latencies within a trial; for several trials the median, and the largest of all".into(),
         percentiles(outcomes),
     );
+    add(
+        "what the event told of its course, by the DUT's clock".into(),
+        moments(outcomes),
+    );
     let (table, every) = samples(outcomes, most_rows);
     let rows = match every {
         1 => String::new(),
@@ -156,6 +160,7 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("depth", &["depth_percent"]),
             right("nothing for", &["blackout_s"]),
             right("missing", &["deficit_s"]),
+            right("frames", &["deficit_frames"]),
             right("by lost frames", &["by_loss_s"]),
         ],
         Found::Ramp(_) => vec![
@@ -542,7 +547,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             between(found.by_timestamp_s.map(mean_and_ends), seconds_between),
             Cell::optional(found.resolution_s, NOTHING, |s| delay(1e9 * s)),
         ]],
-        Found::Churn(found) if found.dips.is_empty() => vec![vec![Cell::text(""); 7]],
+        Found::Churn(found) if found.dips.is_empty() => vec![vec![Cell::text(""); 8]],
         Found::Churn(found) => (found.dips.iter())
             .map(|dip| {
                 let time = |s: f64| delay(1e9 * s);
@@ -553,6 +558,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                     loss(100.0 * dip.depth),
                     Cell::number(time(dip.blackout_s), dip.blackout_s),
                     Cell::number(time(dip.deficit_s), dip.deficit_s),
+                    Cell::optional(dip.deficit_frames, NOTHING, |frames| count(frames as i64)),
                     Cell::optional(dip.by_loss_s, NOTHING, time),
                 ]
             })
@@ -876,6 +882,31 @@ pub(crate) fn samples_of(outcome: &Outcome) -> &[Interval] {
 /// How many rows of a course stand for one of the table.
 fn every(rows: usize, most: usize) -> usize {
     rows.div_ceil(most).max(1)
+}
+
+/// What events told of their course, beside what the frames show: a row for each moment of each repetition.
+fn moments(outcomes: &[&Outcome]) -> Table {
+    let mut table = table_of(vec![
+        Column::right("repetition", &["repetition"]),
+        Column::right("after", &["at_s"]),
+        Column::left("moment", &["moment"]),
+    ]);
+    for outcome in outcomes {
+        let Found::Churn(found) = &outcome.found else {
+            continue;
+        };
+        for (n, dip) in found.dips.iter().enumerate() {
+            for moment in &dip.moments {
+                let cells = vec![
+                    Cell::number((n + 1).to_string(), n + 1),
+                    Cell::number(delay(1e9 * moment.at_s), moment.at_s),
+                    Cell::text(&moment.name),
+                ];
+                add_row(&mut table, outcome, cells);
+            }
+        }
+    }
+    table
 }
 
 /// What was offered and what came back over time, and how many intervals are together in one row: no lost frame is left out.

@@ -171,3 +171,105 @@ fn entries_are_planned_for_other_kinds_of_duts() {
         .code(2)
         .prints(&["did you mean `linux`?"]);
 }
+
+/// Tests that judge a rate.
+mod alone {
+    use super::*;
+    use crate::support::{number, skipped};
+
+    /// An entry at a small scale, with a real daemon: the session that has the frames' routes is cleared, and another peer has the same or has
+    /// not. What the frames show agrees with what the daemon's log says. Two beds of some seconds: a session takes a second to come up.
+    #[test]
+    fn a_cleared_session_costs_what_the_daemons_log_says() {
+        let name = "a_cleared_session_costs_what_the_daemons_log_says";
+        if !root(name) {
+            return;
+        }
+        let lab = Lab::alone();
+        let entry = "routes/session-cleared";
+        let all = entries(&lab);
+        let missing = all.iter().find(|one| one["name"] == entry).unwrap()["missing"].clone();
+        if !list(&missing).is_empty() {
+            return skipped(name, &format!("needs {missing}"));
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue");
+        let mut text = std::fs::read_to_string(format!("{folder}/{entry}.toml")).unwrap();
+        for (from, to) in [
+            ("195000", "2000"),
+            ("50kpps", "20kpps"),
+            ("before = \"5s\"", "before = \"1500ms\""),
+            ("after = \"5s\"", "after = \"1s\""),
+            ("repetitions = 3", "repetitions = 1"),
+        ] {
+            assert!(text.contains(from), "{text}");
+            text = text.replace(from, to);
+        }
+        let file = lab.path().join("cleared.toml");
+        std::fs::write(&file, text).unwrap();
+        let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
+        // noise may be told, and is no part of a dip: what was not sent is not missing
+        assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        let dip = |configuration: &str| {
+            let of = |case: &&Value| {
+                case["test_case"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with(configuration)
+            };
+            let case = list(&document["test_cases"]).iter().find(of).unwrap();
+            case["outcomes"][0]["found"]["dips"].get(0).cloned()
+        };
+        let (Some(learned), Some(taken)) = (dip("learned-again"), dip("taken-over")) else {
+            return skipped(name, "this host is so busy that no trial was valid");
+        };
+        let at = |moment: &str| {
+            let is = |told: &&Value| told["name"].as_str().unwrap().contains(moment);
+            let told = list(&learned["moments"]).iter().find(is);
+            number(&told.unwrap_or_else(|| panic!("no {moment}: {learned}"))["at_s"])
+        };
+        let (stop, down, up, again) = (at(": stop"), at(": down"), at(": up"), at("all 2000"));
+        assert!(
+            0.0 <= stop && stop <= down && down < up && up <= again,
+            "{learned}"
+        );
+        // the log's clock begins when the event's shell does, which is after the tester asked for it
+        let late = 1.5;
+        let interval = 0.15;
+        let impact = number(&learned["first_impact_s"]);
+        assert!(
+            (stop - interval..down + late).contains(&impact),
+            "{learned}"
+        );
+        let regained = number(&learned["regained_s"]);
+        assert!(
+            (up - interval..again + late).contains(&regained),
+            "{learned}"
+        );
+        // no way between the last route that went and the first that came; the intervals at both ends are not empty
+        let blackout = number(&learned["blackout_s"]);
+        let least = up - down - 2.0 * interval;
+        let most = again - stop + interval;
+        assert!((least..most).contains(&blackout), "{learned}");
+        let deficit = number(&learned["deficit_s"]);
+        // what was not sent is not missing
+        let least = match number(&learned["fell_short_ratio"]) < 0.1 {
+            true => up - down - interval,
+            false => 0.0,
+        };
+        assert!((least..most).contains(&deficit), "{learned}");
+        assert!(number(&learned["depth"]) > 0.99, "{learned}");
+        assert!(
+            number(&taken["deficit_s"]) < deficit / 2.0,
+            "{taken} {learned}"
+        );
+        // and the view was in the kernel
+        for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
+            let shown = format!("inputs/in-force/{configuration}/bgp.txt");
+            let shown = std::fs::read_to_string(lab.only_run().join(shown)).unwrap();
+            let said = format!("routes in the kernel: {routes}");
+            assert!(shown.contains(&said), "{shown}");
+        }
+        lab.assert_clean("daemons of a DUT");
+    }
+}

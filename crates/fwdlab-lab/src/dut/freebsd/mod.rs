@@ -15,13 +15,14 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::not_understood;
 use super::{
     Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
 };
+use super::{not_understood, timed};
 use crate::bed::{End, Networks, Side, mac};
 use crate::error::LabError;
 use crate::host::undo::Undo;
@@ -358,9 +359,11 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         })
     }
 
-    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<(), LabError> {
-        match self.shell(&planned.how, limit) {
-            Ok(_) => Ok(()),
+    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
+        let timed = self.users_command(&timed(&planned.how));
+        let run = self.host.run(&timed.called(planned.how.trim()), limit);
+        match run.map_err(LabError::from) {
+            Ok(output) => Ok(Moment::of(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),

@@ -392,7 +392,7 @@ const ALL: [(&str, Asked); 15] = [
     }),
     ("reset", |dut| {
         let planned = dut.plan_reset(&Reset::Interface)?;
-        dut.reset(&planned, Limit::OURS)
+        dut.reset(&planned, Limit::OURS).map(drop)
     }),
     ("ipfw-rules", |dut| generated(dut, "ipfw-rules,n=4")),
     ("ipfw-table", |dut| generated(dut, "ipfw-table,n=5")),

@@ -65,6 +65,8 @@ impl Linux {
                 self.has_settings(&wanted).map(|()| said)
             }
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
+            // that takes long, and may be stopped
+            Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
             Step::Vpp(path) => Err(LabError::Configuration {
                 name: path.display().to_string(),

@@ -1,10 +1,11 @@
 //! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
 //!
 //! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated, [`tables`] rules and routes, [`reset`]. Start with
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`]), [`tables`] rules and routes, [`reset`]. Start with
 //! [`Linux::new`].
 
 mod apply;
+mod bgp;
 mod cards;
 mod families;
 mod paths;
@@ -21,14 +22,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fwdlab_model::efficiency::Work;
+use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::not_understood;
 use super::{
     Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
     Updates,
 };
+use super::{not_understood, timed};
 use crate::bed::{End, Networks, Side, mac};
 use crate::error::LabError;
 use crate::host::undo::Undo;
@@ -353,15 +355,19 @@ impl Dut for Linux {
     }
 
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        // the first command in a place makes it, which takes some 100 ms: not when the reset is due
+        self.shell(":", Limit::OURS)?;
         Ok(PlannedReset {
             reset: reset.clone(),
             how: self.reset_script(reset)?,
         })
     }
 
-    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<(), LabError> {
-        match self.shell(&planned.how, limit) {
-            Ok(_) => Ok(()),
+    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
+        let timed = self.users_command(&timed(&planned.how));
+        let run = self.place.run(&timed.called(planned.how.trim()), limit);
+        match run.map_err(LabError::from) {
+            Ok(output) => Ok(Moment::of(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),

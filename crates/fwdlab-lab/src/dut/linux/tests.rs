@@ -11,7 +11,7 @@ use crate::host::scratch::Namespace;
 use crate::host::scripted::{Fails, NAME, Scripted};
 use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
-use crate::host::{Address, Netns};
+use crate::host::{Address, Files, Netns};
 
 /// A DUT on a recorded host, and the record of its changes.
 pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTempFile) {
@@ -115,7 +115,7 @@ const ALL: [(&str, Asked); 12] = [
     ("command", |dut| set(dut, &command(), 9)),
     ("reset", |dut| {
         let planned = dut.plan_reset(&Reset::Interface)?;
-        dut.reset(&planned, Limit::OURS)
+        dut.reset(&planned, Limit::OURS).map(drop)
     }),
     ("filter", |dut| {
         let permitted = [("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
@@ -476,4 +476,17 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     assert_eq!(router_state(namespace), before);
     assert_eq!(dut.undo(), ["x"; 0]);
     assert_eq!(router_state(namespace), before);
+}
+
+#[test]
+fn a_routing_daemon_is_for_duts_that_end_with_it() {
+    let (dut, host, _) = linux(router().with_files(Files::Machine));
+    let configuration = Configuration::parse("generate:bgp,n=2000").unwrap();
+    let error = dut.apply(&configuration, &Control::default()).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("embedded test bed, with isolation"),
+        "{error}"
+    );
+    assert!(host.asked().iter().all(|command| !command.contains("bird")));
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::loss::Reason;
+use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
@@ -366,7 +367,7 @@ impl Dut for Vpp {
         )
     }
 
-    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<(), LabError> {
+    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<Vec<Moment>, LabError> {
         self.refuse(
             format!("carry out the reset `{}`", planned.reset),
             "leave the reset test out",

@@ -1,0 +1,63 @@
+//! A routing daemon on a Linux DUT that learns the routes for test frames, and a full view with them, from two peers: BGP sessions of bird.
+//!
+//! What is done is a text for the DUT's shell, `bgp.sh` beside this file; here are the words in front of it, and where it may run. Start with
+//! [`Linux::bgp`].
+
+use fwdlab_model::family::Generated;
+use fwdlab_model::trial::IpVersion;
+
+use super::Linux;
+use crate::bed::mac;
+use crate::error::LabError;
+use crate::host::{Files, Limit, quoted};
+
+/// The text; it ends by itself after some minutes.
+const SCRIPT: &str = include_str!("bgp.sh");
+
+/// What shows that it is in force.
+pub(super) const SHOW: &str = "cat /run/fwdlab-bgp/dut.conf; birdc -r -s /run/fwdlab-bgp/dut.ctl show protocols all; \
+                               birdc -r -s /run/fwdlab-bgp/dut.ctl show route count; \
+                               echo \"routes in the kernel: $(ip -4 route show proto bird | wc -l)\"";
+
+impl Linux {
+    /// Starts the daemons, and waits until all routes are in the kernel; returns how many that are.
+    pub(super) fn bgp(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
+        // they end with the place, and what the daemon routes would be the way to a machine of its own, too
+        if self.place.files() != Files::View {
+            return Err(LabError::Preflight(format!(
+                "{} cannot have routing daemons generated: that is for the DUTs of the embedded test bed, with isolation. For a machine of \
+                 its own write a set with its daemon's configuration",
+                self.place.name()
+            )));
+        }
+        let side = &self.networks.output;
+        let (first, length) = side.ipv4.behind;
+        let n = one.count("n");
+        let networks = 1_u64 << 24_u8.saturating_sub(length);
+        if n < networks {
+            return Err(LabError::Preflight(format!(
+                "{} cannot learn test frames' networks with n = {n}: they are {networks}. Let n be {networks} or more",
+                self.place.name()
+            )));
+        }
+        let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+        let words = format!(
+            "n={n} views={} updates={} first={} networks={networks} prefix={} hop={} mac={} cpus={}\n",
+            one.value("views"),
+            one.count("updates"),
+            u32::from(first),
+            quoted(&side.prefix(IpVersion::Ipv4)),
+            side.ipv4.next_hop,
+            mac(side.tester_mac),
+            cpus.join(","),
+        );
+        let limit = Limit {
+            time: Limit::OURS.time,
+            ..limit
+        };
+        let command = self
+            .users_command(&format!("{words}{SCRIPT}"))
+            .called(format!("{one}"));
+        Ok(self.place.run(&command, limit)?.text())
+    }
+}
