@@ -8,6 +8,7 @@ use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome, Ramp};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
+use fwdlab_model::units::FrameSize;
 use fwdlab_report::chart::{gnuplot, svg};
 use fwdlab_report::html::{self, ShownFacts};
 use fwdlab_report::run::{Run, charts, ramps};
@@ -227,23 +228,233 @@ fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
 #[test]
 fn sentences_are_made_from_figures() {
     let own = two_ramps(["a", "b"]);
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
+    let told = |own: &common::Run| {
+        let all = executive::sentences(&own.info, &own.summary);
+        let all = all
+            .iter()
+            .map(|one| one.with_evidence(&own.info, &own.summary));
+        all.collect::<Vec<_>>().join("\n")
+    };
     // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s of 84 bytes and 20 between frames
-    assert!(
-        told.contains("a: line rate of 1 Gbit/s not reached, 83.2 % of it"),
-        "{told}"
-    );
+    let said = "a: line rate of 1 Gbit/s missed by 201.9 kpps, 83.2 % of it reached";
+    assert!(told(&own).contains(said), "{}", told(&own));
     let mut own = own;
     own.info.facts.link = Some("832 Mbit/s".into());
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
-    assert!(
-        told.contains("a: line rate of 832 Mbit/s reached"),
-        "{told}"
-    );
+    let said = "Line rate of 832 Mbit/s reached: a; b";
+    assert!(told(&own).contains(said), "{}", told(&own));
     // nothing is said of what is not known
     own.info.facts.link = None;
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
-    assert!(!told.contains("line rate"), "{told}");
+    assert!(!told(&own).contains("ine rate"), "{}", told(&own));
+
+    // of one CPU only where it is known that there is one, and every sentence says where it comes from
+    let mut own = common::normal();
+    let case = own.summary.test_cases[0].clone();
+    own.summary.test_cases = [1, 2000]
+        .map(|flows| {
+            let mut case = case.clone();
+            case.case.stream.flows = flows;
+            case.test_case = format!("64B-{flows}");
+            case
+        })
+        .into();
+    assert!(
+        told(&own).contains("At 64 bytes it forwards "),
+        "{}",
+        told(&own)
+    );
+    own.info
+        .parameters
+        .insert("dut_cpus".into(), vec![1].into());
+    let text = told(&own);
+    assert!(text.contains("At 64 bytes one CPU forwards "), "{text}");
+    let evidence = format!("with 2,000 flows (64B-1, 64B-2000 of run {})", own.info.id);
+    assert!(text.contains(&evidence), "{text}");
+    // a simulated DUT has none
+    own.info.facts.engine = "sim: nothing is sent".into();
+    assert!(!told(&own).contains("CPU"), "{}", told(&own));
+
+    // energy only where a meter was read
+    let mut own = common::explained();
+    let text = told(&own);
+    assert!(
+        text.contains("a frame took 42.000 uJ by package-0"),
+        "{text}"
+    );
+    for one in &mut own.summary.test_cases[0].iterations {
+        one.telemetry = None;
+    }
+    assert!(!told(&own).contains(" uJ "), "{}", told(&own));
+}
+
+/// A campaign of these configurations at 64 and 512 bytes: each with what it forwards there, in thousands of frames per second.
+fn matrix(rows: &[(&str, [f64; 2])]) -> common::Run {
+    let mut own = common::normal();
+    own.info.kind = "campaign".into();
+    own.summary.control = None;
+    let case = own.summary.test_cases[0].clone();
+    own.summary.test_cases.clear();
+    for (name, rates) in rows {
+        for (size, kpps) in [64, 512].into_iter().zip(rates) {
+            let mut case = case.clone();
+            case.case.configuration = (*name).to_owned();
+            case.case.stream.frame_size_bytes = FrameSize::new(size).expect("a size in range");
+            case.test_case = format!("{name}/{size}B");
+            let figure = &mut case.figures[0];
+            let scatter = [-1.0, 0.5, 1.0, -0.5, 0.2];
+            figure.values = scatter.map(|part| 1e3 * (kpps + part)).into();
+            figure.median = 1e3 * (kpps + 0.2);
+            figure.interval_half_width = Some(1e3);
+            own.summary.test_cases.push(case);
+        }
+    }
+    own
+}
+
+#[test]
+fn systems_stand_beside_the_reference_under_every_condition() {
+    let mut own = matrix(&[
+        ("nat", [500.0, 450.0]),
+        ("plain", [1000.0, 900.0]),
+        ("same", [1000.0, 900.0]),
+        ("broken", [0.0, 0.0]),
+    ]);
+    for (at, why) in [
+        (6, "linux:x does not come up: panic"),
+        (7, "the link went down"),
+    ] {
+        let case = &mut own.summary.test_cases[at];
+        case.figures.clear();
+        for one in &mut case.iterations {
+            one.failure = Some(why.into());
+            one.outcomes.clear();
+        }
+    }
+    let text = markdown::repository(&[run(&own)], &[]);
+    let row = |name: &str| {
+        let mut rows = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("| {name} |")));
+        rows.find(|row| !row.contains(" B |"))
+            .unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    // the plain DUT is the reference, though it is not the first
+    assert!(text.contains("|  | 64 B | 512 B |"), "{text}");
+    assert!(
+        row("plain").contains("1.000 Mpps ± 0.10 % | 900.2 kpps ± 0.1 %"),
+        "{text}"
+    );
+    assert!(
+        text.find("| plain | 1.0") < text.find("| nat | -50"),
+        "{text}"
+    );
+    assert!(row("nat").starts_with("| nat | -50.00 % ± 0.0"), "{text}");
+    assert!(row("same").contains("~ "), "{text}");
+    assert_eq!(row("broken"), "| broken | did not boot | failed |");
+    assert!(text.contains("± half of its 95 % interval"), "{text}");
+
+    // of several runs a row each; one that was simulated stands beside the others and is not compared
+    let mut simulated = matrix(&[("plain", [2000.0, 800.0])]);
+    simulated.info.facts.engine = "sim: nothing is sent".into();
+    simulated.summary.test_cases.pop();
+    let mut first = matrix(&[("plain", [1000.0, 900.0])]);
+    first.info.facts.engine = "af-packet: proven".into();
+    let two = [
+        Run {
+            name: "apu2",
+            ..run(&first)
+        },
+        Run {
+            name: "model",
+            ..run(&simulated)
+        },
+    ];
+    let text = markdown::repository(&two, &[]);
+    assert!(
+        text.contains("| model | 2.000 Mpps ± 0.050 %, not comparable | not measured |"),
+        "{text}"
+    );
+    assert!(
+        text.contains("model is not comparable with apu2: it is simulated"),
+        "{text}"
+    );
+    // the page has the same
+    let page = html::pages(&two, None, ShownFacts::Brief);
+    assert!(page.contains("not measured") && page.contains("not comparable"));
+}
+
+#[test]
+fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
+    let rows = [
+        ("plain", [1000.0, 900.0]),
+        ("gro", [1200.0, 1000.0]),
+        ("busy", [1100.0, 950.0]),
+        ("worse", [1300.0, 400.0]),
+        ("same", [1000.0, 900.0]),
+    ];
+    let mut own = matrix(&rows);
+    own.info.parameters.insert(
+        "configurations".into(),
+        serde_json::json!({
+            "gro": ["ethtool -K eth0 gro on"],
+            "busy": ["sysctl -w net.core.netdev_budget=600\nsysctl -w net.core.dev_weight=128", "sets/busy"],
+            "worse": ["true"], "same": ["true"],
+        }),
+    );
+    let text = markdown::repository(&[run(&own)], &[]);
+    let tips = text
+        .split("Tips:\n")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(tips.contains("1. gro: forwarding rate +20.0"), "{tips}");
+    assert!(tips.contains(" at 64 B; +11.1"), "{tips}");
+    assert!(tips.contains("ethtool -K eth0 gro on\n"), "{tips}");
+    assert!(
+        tips.contains("sysctl -w net.core.netdev_budget=600\n"),
+        "{tips}"
+    );
+    assert!(
+        tips.contains("# sets/busy, kept in inputs/ of the run"),
+        "{tips}"
+    );
+    // one that is better here and worse there is no advice, nor is one that does nothing
+    assert!(!tips.contains("3. ") && !tips.contains("worse:"), "{tips}");
+    // nobody measured both
+    assert!(
+        tips.contains("All of them at once was not measured"),
+        "{tips}"
+    );
+
+    // where somebody did, it is told
+    let mut own = matrix(&[rows[0], rows[1], rows[2], ("all", [1250.0, 1020.0])]);
+    own.info.parameters.insert(
+        "configurations".into(),
+        serde_json::json!({ "gro": ["a b"], "busy": ["c d"], "all": ["a b", "c d"] }),
+    );
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(
+        text.contains("Before against after all of it: all: forwarding rate +25.0"),
+        "{text}"
+    );
+    let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
+    assert!(page.contains("Before against after all of it"));
+    // too noisy to be relied on: no advice
+    own.summary.noise.too_noisy = true;
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(!text.contains("Tips:"), "{text}");
+
+    // what telemetry explains, with what removes it
+    let mut own = common::explained();
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(
+        text.contains("frames dropped 1,500 frames; in 3 of 5 trials"),
+        "{text}"
+    );
+    assert!(text.contains("nft delete rule"), "{text}");
+    for one in &mut own.summary.test_cases[0].findings {
+        one.evidence.clear();
+    }
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(!text.contains("Tips:"), "no tip without evidence: {text}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
+use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
 use crate::campaign;
@@ -22,10 +23,11 @@ use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
-use crate::executive;
+use crate::executive::{self, Evidence, Sentence};
 use crate::firewall;
 use crate::flame;
 use crate::glossary::{self, TERMS};
+use crate::grid;
 use crate::imported::KIND;
 use crate::markup::Markup;
 use crate::ministat;
@@ -36,6 +38,7 @@ use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
 use crate::thresholds;
+use crate::tips::{Tip, Tips};
 use crate::words::{self, Rated, Shape, several};
 
 pub use comparison::comparison;
@@ -105,6 +108,10 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     }
     head(m, info, summary, trials, rebuilds);
     in_short(m, info, summary);
+    tips(m, run);
+    if is_alone {
+        systems(m, &[*run]);
+    }
     results(m, run, is_alone);
     if is_alone {
         as_ministat(m, &[*run]);
@@ -341,7 +348,11 @@ fn head(
         if summary.noise.too_noisy {
             m.leaf("p", &[], &note(&summary.noise.verdict));
         }
-        listed(m, "Thresholds", &thresholds::sentences(summary));
+        let kept = thresholds::sentences(summary);
+        if !kept.is_empty() {
+            let id = m.place("thresholds");
+            m.within("div", &[("id", &id)], |m| listed(m, "Thresholds", &kept));
+        }
         listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
         match Shape::of(summary) {
@@ -363,12 +374,91 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
     section(m, "In short", |m| {
         m.within("ul", &[("class", "short")], |m| {
-            for sentence in &told {
-                m.leaf("li", &[], &note(sentence));
+            for one in &told {
+                m.within("li", &[], |m| sentence(m, summary, one));
             }
         });
         if let Some(warning) = firewall::warning([summary]) {
             m.leaf("p", &[("class", "caution")], warning);
+        }
+    });
+}
+
+/// A sentence, and where its evidence is on this page.
+fn sentence(m: &mut Markup, summary: &Summary, told: &Sentence) {
+    m.text(&note(&told.words));
+    evidence(m, summary, &told.evidence);
+}
+
+/// Links to evidence: test cases by their names, of many the first, where the others follow.
+fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
+    let names = of.names(&summary.test_cases);
+    let places: Vec<String> = match of {
+        Evidence::Cases(cases) => cases.iter().map(|case| case_place(*case)).collect(),
+        Evidence::Thresholds => vec!["thresholds".into()],
+        Evidence::Noise => vec!["noise".into()],
+    };
+    for (name, place) in names.iter().zip(places) {
+        m.text(" ");
+        let to = format!("#{}", m.place(&place));
+        m.leaf("a", &[("href", &to), ("class", "evidence")], name);
+    }
+}
+
+/// Where the figures of a test case begin.
+fn case_place(case: usize) -> String {
+    format!("case-{}", case + 1)
+}
+
+/// What to do, numbered, each with its evidence and the lines to copy.
+fn tips(m: &mut Markup, run: &Run<'_>) {
+    let Tips { tips, together } = Tips::of(run);
+    if tips.is_empty() {
+        return;
+    }
+    let below = |m: &mut Markup, tip: &Tip| {
+        m.within("p", &[("class", "note")], |m| {
+            let numbers = tip.evidence.join("; ");
+            m.text(&match numbers.is_empty() {
+                true => "Evidence:".to_owned(),
+                false => format!("Evidence: {numbers};"),
+            });
+            evidence(m, run.summary, &tip.of);
+        });
+        if !tip.lines.is_empty() {
+            m.leaf(
+                "pre",
+                &[("class", "copy"), ("tabindex", "0")],
+                &tip.lines.join("\n"),
+            );
+        }
+    };
+    section(m, "Tips", |m| {
+        m.within("ol", &[("class", "tips")], |m| {
+            for tip in &tips {
+                m.within("li", &[], |m| {
+                    m.text(&note(&tip.words));
+                    below(m, tip);
+                });
+            }
+        });
+        if let Some(all) = &together {
+            m.leaf("h3", &[], "All of it");
+            m.leaf("p", &[], &note(&all.words));
+            below(m, all);
+        }
+    });
+}
+
+/// Systems under conditions, where that is more than a list of differences.
+fn systems(m: &mut Markup, runs: &[Run<'_>]) {
+    let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
+        return;
+    };
+    section(m, &format!("Beside {}", grid.reference), |m| {
+        m.within("figure", &[], |m| table(m, &grid.table()));
+        for sentence in grid.notes() {
+            m.leaf("p", &[("class", "note")], &note(&sentence));
         }
     });
 }
@@ -487,15 +577,17 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         m.within("figure", &[], |m| match campaign::differences(all) {
             Some(differences) => {
                 let named = campaign::named_differences(all);
-                let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
+                let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
+                    .chain(&summary.control)
+                    .collect();
                 if !compared.is_empty() {
                     html::draw(m, &chart::differences::differences(&compared, "iteration"));
                 }
-                table(m, &differences);
+                table(m, &of_cases(differences, all));
             }
             None => {
                 html::all(m, &chart::rates::figures(info, all));
-                table(m, &campaign::cases(all));
+                table(m, &of_cases(campaign::cases(all), all));
             }
         });
         for words in campaign::failures(all)
@@ -517,6 +609,14 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
             false => shown(m),
         }
     }
+}
+
+/// A table whose first cells are names of test cases, with its rows as places to lead to.
+fn of_cases(shown: Table, all: &[TestCase]) -> Table {
+    shown.of_cases(|_, row| {
+        let name = row.cells.first()?.raw.first()?;
+        all.iter().position(|case| case.test_case == *name)
+    })
 }
 
 /// What procedures found, each with its graphs and tables; `before` stands in front of its title.
@@ -568,6 +668,10 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
+            for case in 0..summary.test_cases.len() {
+                let id = m.place(&case_place(case));
+                m.leaf("span", &[("id", &id)], "");
+            }
             outcomes(m, &found, "");
             procedures::methods(&found)
         }
@@ -588,7 +692,12 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::differences::differences(&compared, "rebuild"));
-                table(m, &content::comparisons(summary));
+                let cases = summary.test_cases.iter().enumerate();
+                let of: Vec<usize> = cases
+                    .flat_map(|(at, case)| case.comparisons().map(move |_| at))
+                    .collect();
+                let shown = content::comparisons(summary);
+                table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
             for sentence in exact::beside(&summary.test_cases) {
                 m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
@@ -603,7 +712,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 if rated.iter().any(has_result) {
                     html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
-                table(m, &content::cases(summary));
+                table(m, &content::cases(summary).of_cases(|place, _| Some(place)));
             });
             let cases = &summary.test_cases;
             for words in campaign::failures(cases)
@@ -692,7 +801,8 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     let rated = words::rated(summary);
     section(m, "Noise", |m| {
-        m.leaf("p", &[], &note(&summary.noise.verdict));
+        let id = m.place("noise");
+        m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
         if let Some(windows) = words::windows_words(&rated) {
             m.leaf("p", &[], &note(&windows));
         }
@@ -968,7 +1078,10 @@ fn table(m: &mut Markup, table: &Table) {
                         Mark::Control => "control",
                         Mark::Invalid => "invalid",
                     };
-                    m.within("tr", &[("class", mark)], |m| {
+                    let id = row.of.map(|case| m.place(&case_place(case)));
+                    let mut attributes = vec![("class", mark)];
+                    attributes.extend(id.as_deref().map(|id| ("id", id)));
+                    m.within("tr", &attributes, |m| {
                         for &index in &beside {
                             m.leaf(
                                 "td",

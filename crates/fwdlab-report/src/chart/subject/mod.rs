@@ -62,7 +62,9 @@ pub fn of(
                 );
             }
             let named = campaign::named_differences(cases);
-            let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
+            let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
+                .chain(&summary.control)
+                .collect();
             match campaign::differences(cases) {
                 Some(_) if compared.is_empty() => {}
                 Some(_) => all.insert(
