@@ -15,6 +15,7 @@ use fwdlab_model::variant::Variant;
 use fwdlab_stats::Confidence;
 
 use crate::campaign::value;
+use crate::chart::families::Bar;
 use crate::compare::{self, Options, Source, TestChoice, unlike};
 use crate::number::{difference, percent};
 use crate::run::Run;
@@ -120,6 +121,8 @@ struct Entry<'a> {
     at: usize,
     system: String,
     condition: String,
+    /// The condition without its address family; a size that is the smallest of the family is that.
+    but_family: String,
     case: &'a TestCase,
     labels: BTreeMap<String, String>,
 }
@@ -282,6 +285,34 @@ fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> S
     }
 }
 
+/// What each address family gets, for a chart of both: the figure, its unit, and a bar for each.
+pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
+    let entries = entries(runs);
+    let (figure, unit, _) = figure_of(&entries).filter(|(name, ..)| name != DIFFERENCE)?;
+    let of_streams = entries
+        .iter()
+        .filter(|one| one.case.case.variant.profile.is_none());
+    let bar = |one: &Entry<'_>| {
+        let found = one
+            .case
+            .figure(&figure)
+            .filter(|found| !found.values.is_empty());
+        let parts = [&one.but_family[..], &one.system[..]];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let stream = &one.case.case.stream;
+        Bar {
+            group: parts.join(", "),
+            family: stream.ip_version,
+            note: format!("{} B", stream.frame_size_bytes),
+            values: found.map_or(Vec::new(), |found| found.values.clone()),
+            median: found.map(|found| found.median),
+            instead: State::of(one.case).instead().into(),
+        }
+    };
+    let bars = of_streams.map(bar).collect();
+    Some((figure, unit, bars))
+}
+
 fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
@@ -346,14 +377,19 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
         system.extend(duts.then(|| words::dut(case.case.dut).to_owned()));
         system.extend(case.case.image.clone().filter(|_| images));
         system.extend(configurations.then(|| case.case.configuration.clone()));
-        let mut condition = vec![match &variant.profile {
-            Some(profile) => profile.clone(),
-            None => format!("{} B", stream.frame_size_bytes),
-        }];
         let is_stream = variant.profile.is_none();
-        condition.extend((flows && is_stream).then(|| several(stream.flows as usize, "flow")));
-        condition.extend((families && is_stream).then(|| stream.ip_version.to_string()));
-        condition.extend(Some(rest(case)).filter(|rest| variants && !rest.is_empty()));
+        let is_smallest = stream.frame_size_bytes == stream.ip_version.smallest_frame();
+        let condition = |families: bool, smallest: bool| {
+            let mut words = vec![match &variant.profile {
+                Some(profile) => profile.clone(),
+                None if is_smallest && smallest => "smallest frames".into(),
+                None => format!("{} B", stream.frame_size_bytes),
+            }];
+            words.extend((flows && is_stream).then(|| several(stream.flows as usize, "flow")));
+            words.extend((families && is_stream).then(|| stream.ip_version.to_string()));
+            words.extend(Some(rest(case)).filter(|rest| variants && !rest.is_empty()));
+            words.join(", ")
+        };
         let load = own.info.parameters.get("load").map(ToString::to_string);
         let outcome = case
             .outcomes
@@ -374,7 +410,8 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
             run,
             at,
             system: system.join(", "),
-            condition: condition.join(", "),
+            condition: condition(families, false),
+            but_family: condition(false, true),
             case,
             labels: labels.collect(),
         }

@@ -4,14 +4,15 @@
 
 mod common;
 
-use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome, Ramp};
+use fwdlab_model::outcome::{Compliance, Cost, Edge, Found, Outcome, Ramp, Sweep, SweepPoint};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
+use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
-use fwdlab_report::chart::{gnuplot, svg};
+use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
 use fwdlab_report::html::{self, ShownFacts};
-use fwdlab_report::run::{Run, charts, ramps};
+use fwdlab_report::run::{Run, charts, families, ramps, sweeps};
 use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus};
 use fwdlab_stats::ministat::Model;
 
@@ -500,4 +501,154 @@ fn ramps_of_several_devices_share_a_graph() {
     }
     let alone = common::normal();
     assert!(ramps(&[run(&alone)]).is_empty());
+}
+
+#[test]
+fn address_families_stand_beside_each_other() {
+    let mut own = matrix(&[("plain", [1000.0, 900.0]), ("nat", [500.0, 450.0])]);
+    for case in &mut own.summary.test_cases.clone() {
+        // the smallest frames of IPv6 are longer
+        case.case.stream.ip_version = IpVersion::Ipv6;
+        if case.case.stream.frame_size_bytes == FrameSize::MIN {
+            case.case.stream.frame_size_bytes = IpVersion::Ipv6.smallest_frame();
+        }
+        case.test_case += "-ipv6";
+        for value in &mut case.figures[0].values {
+            *value *= 0.9;
+        }
+        case.figures[0].median *= 0.9;
+        own.summary.test_cases.push(case.clone());
+    }
+    let chart = families(&[run(&own)]).expect("both are there");
+    let Plot::Rows(rows) = &chart.plot else {
+        panic!("{chart:?}");
+    };
+    let told: Vec<String> = rows.rows.iter().map(|row| row.spoken()).collect();
+    assert_eq!(told.len(), 8, "{told:?}");
+    assert_eq!(
+        told[0],
+        "smallest frames, plain, IPv4, 64 B: 1.000 Mpps, 999.0 kpps to 1.001 Mpps"
+    );
+    assert!(
+        told[1].starts_with("IPv6, 84 B: 900.2 kpps, 899.1 kpps to 900.9 kpps"),
+        "{told:?}"
+    );
+    assert!(told[2].starts_with("512 B, plain, IPv4"), "{told:?}");
+    // in every format, and once
+    let all = charts(&[run(&own)]);
+    assert_eq!(all.iter().filter(|one| one.name == "families").count(), 1);
+    assert!(svg::draw(&chart).contains("IPv6, 84 B"));
+    let script = gnuplot::files(&all);
+    assert!(
+        script.iter().any(|(name, _)| name.contains("families")),
+        "{script:?}"
+    );
+    let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
+    assert!(page.contains("IPv4 beside IPv6"));
+    // one family has nothing beside it
+    own.summary.test_cases.truncate(4);
+    assert!(families(&[run(&own)]).is_none());
+}
+
+/// A sweep over rules, each of which costs this many nanoseconds beside a microsecond.
+fn sweep_of(own: &mut common::Run, rule_ns: f64, cost: Option<Cost>) {
+    let points = [0_u64, 10, 100].map(|value| {
+        let pps = 1e9 / (1000.0 + rule_ns * value as f64);
+        SweepPoint {
+            value,
+            runs_pps: vec![pps],
+            median_pps: Some(pps),
+            interval_pps: None,
+            percent_of_reference: None,
+        }
+    });
+    let case = &mut own.summary.test_cases[0];
+    let outcome = Outcome {
+        found: Found::Sweep(Sweep {
+            parameter: "rules".into(),
+            inner: "mrr".into(),
+            points: points.into(),
+            reference_pps: Vec::new(),
+            cost,
+        }),
+        ..case.outcomes[0].clone()
+    };
+    case.outcomes = vec![outcome];
+}
+
+#[test]
+fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
+    let mut own = two_ramps(["a", "b"]);
+    own.summary.procedure = "sweep".into();
+    own.summary.test_cases.truncate(1);
+    sweep_of(&mut own, 20.0, None);
+    let curves = |all: &[Chart], title: &str| -> Vec<Curve> {
+        let found = all.iter().find(|chart| chart.title.contains(title));
+        match found.map(|chart| &chart.plot) {
+            Some(Plot::Curves(curves)) => curves.curves.clone(),
+            other => panic!("{title}: {other:?}"),
+        }
+    };
+    let named = |curves: &[Curve], name: &str| -> Vec<(f64, f64)> {
+        let found = curves.iter().find(|curve| curve.name == name);
+        found
+            .unwrap_or_else(|| panic!("{name}: {curves:?}"))
+            .points
+            .clone()
+    };
+    let all = charts(&[run(&own)]);
+    // 1 Gbit/s carries 1.202 Mpps of 84 bytes
+    let line = named(&curves(&all, "Forwarding rate"), "line rate 1G");
+    assert!(
+        line.iter().all(|(_, pps)| (pps - 1_201_923.0).abs() < 1.0),
+        "{line:?}"
+    );
+    let costs = named(&curves(&all, "Time per frame"), "linear reference");
+    assert_eq!(costs, [(0.0, 1000.0), (100.0, 3000.0)]);
+    let each = curves(&all, "What each of rules adds");
+    for name in ["84 B", "linear reference"] {
+        let units = named(&each, name);
+        assert_eq!(units.len(), 2);
+        assert!(
+            units.iter().all(|(_, ns)| (ns - 20.0).abs() < 1e-6),
+            "{units:?}"
+        );
+    }
+    // a line that is far from the values would press them down
+    own.info.facts.link = Some("10 Gbit/s".into());
+    let all = charts(&[run(&own)]);
+    let rates = curves(&all, "Forwarding rate");
+    assert!(
+        rates
+            .iter()
+            .all(|curve| !curve.name.starts_with("line rate"))
+    );
+    // of several systems one graph, each with its reference
+    let mut other = two_ramps(["a", "b"]);
+    other.summary.test_cases.truncate(1);
+    sweep_of(&mut other, 5.0, None);
+    let two = [
+        Run {
+            name: "old",
+            ..run(&own)
+        },
+        Run {
+            name: "new",
+            ..run(&other)
+        },
+    ];
+    let together = sweeps(&two);
+    assert_eq!(together.len(), 3);
+    let shared = curves(&together, "Time per frame");
+    let names: Vec<&str> = shared.iter().map(|curve| &curve.name[..]).collect();
+    assert_eq!(
+        names,
+        [
+            "old",
+            "old, linear reference",
+            "new",
+            "new, linear reference"
+        ]
+    );
+    assert!(sweeps(&two[..1]).is_empty());
 }

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
@@ -29,11 +30,12 @@ use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::grid;
 use crate::imported::KIND;
+use crate::lines;
 use crate::markup::Markup;
 use crate::ministat;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::run::{Run, ramps};
+use crate::run::{Run, families, ramps, sweeps};
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
@@ -125,13 +127,18 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     every_trial(m, summary, trials, rebuilds);
 }
 
-/// Ramps with the same frames in one graph.
+/// Several systems in one graph: address families, ramps with the same frames, sweeps over the same parameter.
 fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
-    let together = ramps(runs);
-    if !together.is_empty() {
-        section(m, "Ramps", |m| {
-            m.within("figure", &[], |m| html::all(m, &together))
-        });
+    for (title, together) in [
+        ("IPv4 beside IPv6", families(runs).into_iter().collect()),
+        ("Ramps", ramps(runs)),
+        ("Sweeps", sweeps(runs)),
+    ] {
+        if !Vec::is_empty(&together) {
+            section(m, title, |m| {
+                m.within("figure", &[], |m| html::all(m, &together))
+            });
+        }
     }
 }
 
@@ -600,7 +607,8 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let many = all.len() > UNFOLDED;
     for case in all {
         let label = campaign::label(case, all);
-        let shown = |m: &mut Markup| outcomes(m, &case.outcomes, &format!("{label}: "));
+        let shown =
+            |m: &mut Markup| outcomes(m, &case.outcomes, lines::link(info), &format!("{label}: "));
         if case.outcomes.is_empty() {
             continue;
         }
@@ -620,11 +628,11 @@ fn of_cases(shown: Table, all: &[TestCase]) -> Table {
 }
 
 /// What procedures found, each with its graphs and tables; `before` stands in front of its title.
-fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
+fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, before: &str) {
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                html::all(m, &chart::procedures::of(&group.outcomes));
+                html::all(m, &chart::procedures::of(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &words::capital(&titled.title));
@@ -672,7 +680,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let id = m.place(&case_place(case));
                 m.leaf("span", &[("id", &id)], "");
             }
-            outcomes(m, &found, "");
+            outcomes(m, &found, lines::link(info), "");
             procedures::methods(&found)
         }
         Shape::Campaign => campaign::methods(&summary.test_cases),
