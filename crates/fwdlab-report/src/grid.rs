@@ -11,6 +11,7 @@ use fwdlab_model::comparison::Verdict;
 use fwdlab_model::outcome::{Better, FORWARDING_RATE, Unit};
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::{CaseFigure, TestCase};
+use fwdlab_model::trial::IpVersion;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Confidence;
 
@@ -121,7 +122,7 @@ struct Entry<'a> {
     at: usize,
     system: String,
     condition: String,
-    /// The condition without its address family; a size that is the smallest of the family is that.
+    /// The condition without its size and its address family.
     but_family: String,
     case: &'a TestCase,
     labels: BTreeMap<String, String>,
@@ -292,18 +293,35 @@ pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
     let of_streams = entries
         .iter()
         .filter(|one| one.case.case.variant.profile.is_none());
+    let sizes = |family| {
+        let own = entries.iter().map(|one| &one.case.case.stream);
+        let own = own.filter(move |stream| stream.ip_version == family);
+        own.map(|stream| stream.frame_size_bytes)
+    };
     let bar = |one: &Entry<'_>| {
         let found = one
             .case
             .figure(&figure)
             .filter(|found| !found.values.is_empty());
-        let parts = [&one.but_family[..], &one.system[..]];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let stream = &one.case.case.stream;
+        let other = match stream.ip_version {
+            IpVersion::Ipv4 => IpVersion::Ipv6,
+            IpVersion::Ipv6 => IpVersion::Ipv4,
+        };
+        // the smallest frames of both are alike, unless the other has frames of this very size
+        let is_smallest = stream.frame_size_bytes == stream.ip_version.smallest_frame()
+            && !sizes(other).any(|size| size == stream.frame_size_bytes);
+        let size = match is_smallest {
+            true => "smallest frames".to_owned(),
+            false => format!("{} B", stream.frame_size_bytes),
+        };
+        let parts = [&size[..], &one.but_family[..], &one.system[..]];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let note = is_smallest.then(|| format!("{} B", stream.frame_size_bytes));
         Bar {
             group: parts.join(", "),
             family: stream.ip_version,
-            note: format!("{} B", stream.frame_size_bytes),
+            note: note.unwrap_or_default(),
             values: found.map_or(Vec::new(), |found| found.values.clone()),
             median: found.map(|found| found.median),
             instead: State::of(one.case).instead().into(),
@@ -378,15 +396,14 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
         system.extend(case.case.image.clone().filter(|_| images));
         system.extend(configurations.then(|| case.case.configuration.clone()));
         let is_stream = variant.profile.is_none();
-        let is_smallest = stream.frame_size_bytes == stream.ip_version.smallest_frame();
-        let condition = |families: bool, smallest: bool| {
-            let mut words = vec![match &variant.profile {
+        let condition = |size: bool| {
+            let mut words = Vec::new();
+            words.extend(size.then(|| match &variant.profile {
                 Some(profile) => profile.clone(),
-                None if is_smallest && smallest => "smallest frames".into(),
                 None => format!("{} B", stream.frame_size_bytes),
-            }];
+            }));
             words.extend((flows && is_stream).then(|| several(stream.flows as usize, "flow")));
-            words.extend((families && is_stream).then(|| stream.ip_version.to_string()));
+            words.extend((families && size && is_stream).then(|| stream.ip_version.to_string()));
             words.extend(Some(rest(case)).filter(|rest| variants && !rest.is_empty()));
             words.join(", ")
         };
@@ -410,8 +427,8 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
             run,
             at,
             system: system.join(", "),
-            condition: condition(families, false),
-            but_family: condition(false, true),
+            condition: condition(true),
+            but_family: condition(false),
             case,
             labels: labels.collect(),
         }

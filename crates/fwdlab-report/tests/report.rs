@@ -605,7 +605,7 @@ fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
     );
     let costs = named(&curves(&all, "Time per frame"), "linear reference");
     assert_eq!(costs, [(0.0, 1000.0), (100.0, 3000.0)]);
-    let each = curves(&all, "What each of rules adds");
+    let each = curves(&all, "Cost per unit, rules");
     for name in ["84 B", "linear reference"] {
         let units = named(&each, name);
         assert_eq!(units.len(), 2);

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
+pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
@@ -57,16 +58,6 @@ const MANY_COLUMNS: usize = 10;
 const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
 const FEW_CASES: usize = 3;
-
-/// How much of the host a page tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ShownFacts {
-    /// What a reader needs to judge the figures.
-    #[default]
-    Brief,
-    /// Also the kernel's command line, which may name disks, hosts and keys of the machine.
-    Full,
-}
 
 /// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
 pub fn page(
@@ -862,7 +853,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
                 if index > 0 {
                     m.text(" ");
                 }
-                m.leaf("span", &[], &shell_word(word));
+                m.leaf("span", &[], &shell_word(&shown.word(word)));
             }
         });
 
@@ -887,7 +878,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
         parameters.extend(
             info.parameters
                 .iter()
-                .map(|(name, value)| (name.clone(), plain_value(value))),
+                .map(|(name, value)| (name.clone(), plain_value(value, shown))),
         );
 
         let mut host = vec![
@@ -960,11 +951,12 @@ fn yes_no(yes: bool) -> String {
 }
 
 /// A parameter without JSON's quotes around plain words.
-fn plain_value(value: &serde_json::Value) -> String {
+fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
     match value {
-        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::String(text) => shown.word(text),
         serde_json::Value::Array(items) => {
-            items.iter().map(plain_value).collect::<Vec<_>>().join(", ")
+            let items = items.iter().map(|item| plain_value(item, shown));
+            items.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }

@@ -71,8 +71,8 @@ pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> 
                 .median
                 .map_or(bar.instead.clone(), |median| value(unit, median)),
             verdict: match bar.median {
-                Some(_) => format!("{} to {}", value(unit, low), value(unit, high)),
-                None => String::new(),
+                Some(_) if low < high => format!("{} to {}", value(unit, low), value(unit, high)),
+                _ => String::new(),
             },
             marks: Row::of_values(bar.median, &bar.values, |v| value(unit, v), "iteration"),
             ..Row::default()

@@ -165,7 +165,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     ];
     if !units.is_empty() {
         let up = times("nanoseconds per frame and unit", &units);
-        charts.push(graph(format!("What each of {parameter} adds"), up, &units));
+        charts.push(graph(format!("Cost per unit, {parameter}"), up, &units));
     }
     charts
 }
