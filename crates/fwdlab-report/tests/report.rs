@@ -274,6 +274,11 @@ fn sentences_are_made_from_figures() {
     own.info.facts.engine = "sim: nothing is sent".into();
     assert!(!told(&own).contains("CPU"), "{}", told(&own));
 
+    // slices are differences already, and nobody wants theirs
+    let text = told(&common::ten_configurations());
+    assert!(text.contains("8 proven slower, 1 proven faster"), "{text}");
+    assert!(!text.contains("beside"), "{text}");
+
     // energy only where a meter was read
     let mut own = common::explained();
     let text = told(&own);
