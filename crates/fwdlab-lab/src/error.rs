@@ -237,3 +237,43 @@ impl LabError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::test_case::NoResult;
+
+    use super::*;
+
+    /// Tables read from what is kept of an error why there is no figure.
+    #[test]
+    fn what_errors_say_is_told_apart_in_tables() {
+        let not_up = LabError::NotUp {
+            image: "debian:linux".into(),
+            why: "panic".into(),
+        };
+        let not_on_vpp = LabError::NotOnVpp {
+            dut: "router".into(),
+            what: "apply x.nft".into(),
+            instead: "give it lines of VPP's",
+        };
+        let black_box = LabError::BlackBox {
+            dut: "router".into(),
+            what: "apply x.nft".into(),
+            instead: "apply it by hand",
+        };
+        let forwards_not = LabError::DoesNotForward {
+            configuration: "plain".into(),
+            sent: 1,
+            received: 0,
+            why: String::new(),
+        };
+        for (error, why) in [
+            (not_up, NoResult::DidNotBoot),
+            (not_on_vpp, NoResult::NotApplicable),
+            (black_box, NoResult::NotApplicable),
+            (forwards_not, NoResult::Failed),
+        ] {
+            assert_eq!(NoResult::of(&error.to_string()), why, "{error}");
+        }
+    }
+}

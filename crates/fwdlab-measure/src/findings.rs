@@ -230,9 +230,36 @@ fn finding(
         sentence,
         evidence: evidence.collect(),
         setting: setting.into(),
+        remedy: Vec::new(),
         trials: 1,
         of_trials: 1,
     }
+}
+
+/// The same with the commands that change it on the DUT.
+fn remedied(found: Finding, commands: impl IntoIterator<Item = String>) -> Finding {
+    Finding {
+        remedy: commands.into_iter().collect(),
+        ..found
+    }
+}
+
+/// CPUs as files of the kernel take them, 32 in a group: `1,00000003`.
+fn mask(cpus: impl Iterator<Item = u32>) -> String {
+    let mut groups: Vec<u32> = vec![0];
+    for cpu in cpus {
+        let group = (cpu / 32) as usize;
+        groups.resize(groups.len().max(group + 1), 0);
+        groups[group] |= 1 << (cpu % 32);
+    }
+    let mut text = String::new();
+    for (place, group) in groups.iter().rev().enumerate() {
+        text += &match place {
+            0 => format!("{group:x}"),
+            _ => format!(",{group:08x}"),
+        };
+    }
+    text
 }
 
 fn percent(ratio: f64) -> String {
@@ -368,7 +395,18 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
         let setting = format!(
             "ethtool -l {port}; packet steering: /sys/class/net/{port}/queues/rx-*/rps_cpus"
         );
-        found.push(finding(Cause::FewQueues, sentence, &evidence, setting));
+        let one = finding(Cause::FewQueues, sentence, &evidence, setting);
+        // a veth pair gets no more queues than it was made with; a card says itself how many it can have
+        let command = match count.driver.as_deref() {
+            Some("veth") => {
+                let cpus = mask(cpus.own.iter().map(|(cpu, _)| cpu.cpu));
+                (0..queues)
+                    .map(|n| format!("echo {cpus} > /sys/class/net/{port}/queues/rx-{n}/rps_cpus"))
+                    .collect()
+            }
+            _ => vec![format!("ethtool -L {port} combined {own}")],
+        };
+        found.push(remedied(one, command));
     }
     found
 }
@@ -453,7 +491,9 @@ fn flow_control(told: &Telemetry) -> Vec<Finding> {
             );
             let evidence = [("pause frames", *frames as f64, "frames")];
             let setting = format!("ethtool -A {port} rx off tx off, and the same on the other end");
-            found.push(finding(Cause::FlowControl, sentence, &evidence, setting));
+            let one = finding(Cause::FlowControl, sentence, &evidence, setting);
+            let command = format!("ethtool -A {port} autoneg off rx off tx off");
+            found.push(remedied(one, [command]));
         }
     }
     found
@@ -469,8 +509,14 @@ fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
             "large receive offload is on at {port}: it joins segments into packets that cannot be forwarded as they came"
         );
         let evidence = [("large-receive-offload", 1.0, "ports")];
-        let setting = format!("ethtool -K {port} lro off");
-        finding(Cause::BreakingOffload, sentence, &evidence, setting)
+        let command = format!("ethtool -K {port} lro off");
+        let one = finding(
+            Cause::BreakingOffload,
+            sentence,
+            &evidence,
+            command.clone(),
+        );
+        remedied(one, [command])
     };
     on.map(of).collect()
 }
@@ -490,12 +536,8 @@ fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
     );
     let evidence = [("interrupts that moved", moved.len() as f64, "interrupts")];
     let setting = "systemctl stop irqbalance, and give every interrupt its CPU";
-    Some(finding(
-        Cause::MovingInterrupts,
-        sentence,
-        &evidence,
-        setting,
-    ))
+    let one = finding(Cause::MovingInterrupts, sentence, &evidence, setting);
+    Some(remedied(one, ["systemctl stop irqbalance".to_owned()]))
 }
 
 /// Bytes per packet where the same frames come and go: a router does not make them longer.
@@ -581,7 +623,14 @@ fn at_limit(told: &Telemetry) -> Vec<Finding> {
             }
             _ => "the limit of this table",
         };
-        found.push(finding(Cause::AtLimit, sentence, &evidence, setting));
+        let one = finding(Cause::AtLimit, sentence, &evidence, setting);
+        found.push(match name.as_str() {
+            "conntrack entries" => {
+                let command = format!("sysctl -w net.netfilter.nf_conntrack_max={}", 2 * limit);
+                remedied(one, [command])
+            }
+            _ => one,
+        });
     }
     found
 }
@@ -629,7 +678,15 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
             REASONS.iter().find(|(word, ..)| counter.contains(word))
         {
             let sentence = format!("{words}: {why}");
-            found.push(finding(Cause::Dropped, sentence, &evidence, *setting));
+            let one = finding(Cause::Dropped, sentence, &evidence, *setting);
+            // the stricter one of all and the port's own counts
+            let ports = told.ports.keys().map(String::as_str);
+            let filters = std::iter::once("all").chain(ports);
+            let filters = filters.map(|port| format!("sysctl -w net.ipv4.conf.{port}.rp_filter=0"));
+            found.push(match counter.contains("IPReversePathFilter") {
+                true => remedied(one, filters),
+                false => one,
+            });
         }
     }
     if let Some((counter, frames)) = rings.filter(|_| !is_overload) {
@@ -1148,6 +1205,49 @@ mod tests {
         assert!(words(60.0, 84.0).contains("24 bytes are FCS, preamble and gap"));
         assert_eq!(with(60.0, 60.0), []);
         assert_eq!(with(60.0, 61.0), [], "a difference without a name");
+    }
+
+    #[test]
+    fn remedies_are_commands_of_what_was_seen() {
+        assert_eq!(mask([0, 1, 3].into_iter()), "b");
+        assert_eq!(mask([0, 33].into_iter()), "2,00000001");
+        let few = |driver: &str| Telemetry {
+            cpus: cpus(&[0.8, 0.5]).cpus,
+            ..port(PortCount {
+                rx_queues: Some(1),
+                rx_packets: 1000,
+                driver: Some(driver.into()),
+                ..PortCount::default()
+            })
+        };
+        let remedy = |told| of_trial(&trial(100_000, 80_000, told)).remove(0).remedy;
+        let steered = ["echo 3 > /sys/class/net/eth0/queues/rx-0/rps_cpus"];
+        assert_eq!(remedy(few("veth")), steered);
+        assert_eq!(remedy(few("igb")), ["ethtool -L eth0 combined 2"]);
+        let full = Telemetry {
+            sizes: [(
+                "conntrack entries".to_owned(),
+                Size {
+                    value: 100,
+                    limit: Some(100),
+                },
+            )]
+            .into(),
+            ..Telemetry::default()
+        };
+        let larger = ["sysctl -w net.netfilter.nf_conntrack_max=200"];
+        assert_eq!(remedy(full), larger);
+        let filtered = Telemetry {
+            drops: [("TcpExt IPReversePathFilter".to_owned(), 20_000)].into(),
+            ..port(PortCount::default())
+        };
+        let off = [
+            "sysctl -w net.ipv4.conf.all.rp_filter=0",
+            "sysctl -w net.ipv4.conf.eth0.rp_filter=0",
+        ];
+        assert_eq!(remedy(filtered), off);
+        // more flows are no command
+        assert!(remedy(queues(&[0, 100_000, 0, 0])).is_empty());
     }
 
     #[test]

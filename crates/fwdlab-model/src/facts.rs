@@ -61,9 +61,59 @@ pub struct Facts {
     pub engines_rejected: BTreeMap<String, String>,
 }
 
+/// How much of the host and of whoever measured a page or an archive tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShownFacts {
+    /// What a reader needs to judge the figures.
+    #[default]
+    Brief,
+    /// Also the kernel's command line, which may name disks, hosts and keys of the machine, and directories.
+    Full,
+}
+
+impl ShownFacts {
+    /// A word of a command, or the value of a parameter: briefly without the directories that it leads through, which are named after
+    /// people. `--runs=/home/ann/runs` is `--runs=runs`; what has blanks is a command of its own and stays.
+    pub fn word(self, word: &str) -> String {
+        let (before, path) = match word.split_once("=/") {
+            Some((before, path)) if !before.contains('/') => (format!("{before}="), path),
+            _ => (String::new(), word.strip_prefix('/').unwrap_or_default()),
+        };
+        let is_path = !path.is_empty() && !word.contains(char::is_whitespace);
+        match (self, path.trim_end_matches('/').rsplit('/').next()) {
+            (ShownFacts::Brief, Some(last)) if is_path && !last.is_empty() => {
+                format!("{before}{last}")
+            }
+            _ => word.to_owned(),
+        }
+    }
+}
+
 impl Facts {
     /// Was nothing sent, and the DUT a simulated one?
     pub fn is_simulated(&self) -> bool {
         self.engine.starts_with("sim:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_left_out_of_words() {
+        for (typed, brief) in [
+            ("/home/ann/lab/x.toml", "x.toml"),
+            ("--runs=/home/ann/runs/", "--runs=runs"),
+            ("lab/x.toml", "lab/x.toml"),
+            ("1/2", "1/2"),
+            ("/", "/"),
+            ("a/b=/c/d", "a/b=/c/d"),
+            ("nft -f /etc/x.nft", "nft -f /etc/x.nft"),
+            ("", ""),
+        ] {
+            assert_eq!(ShownFacts::Brief.word(typed), brief);
+            assert_eq!(ShownFacts::Full.word(typed), typed);
+        }
     }
 }

@@ -363,6 +363,9 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to look at, or to change.
     pub setting: String,
+    /// Commands that change it, on the DUT, where a remedy is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedy: Vec<String>,
     /// Trials in which it was seen.
     pub trials: u32,
     /// Of so many that were looked at.

@@ -110,6 +110,38 @@ pub struct Iteration {
     pub telemetry: Option<Box<Telemetry>>,
 }
 
+/// Why an iteration has no result, as far as tables tell that apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoResult {
+    /// The DUT did not come up.
+    DidNotBoot,
+    /// The DUT is of a kind that cannot be asked for what was to be measured.
+    NotApplicable,
+    /// Anything else.
+    Failed,
+}
+
+impl NoResult {
+    /// What errors of a DUT that does not come up say: a virtual machine, and a host that was restarted.
+    pub const NOT_UP: [&str; 2] = ["does not come up: ", "has not come back within"];
+    /// What DUTs say that cannot be asked for something.
+    pub const NOT_ASKED: [&str; 3] = [
+        ", which is VPP; ",
+        "fwdlab does not do that on FreeBSD; ",
+        "fwdlab cannot log into it; ",
+    ];
+
+    /// Of why an iteration failed, in the words that are kept. The test of `lab`'s errors holds these words to what it says.
+    pub fn of(failure: &str) -> NoResult {
+        let says = |words: &[&str]| words.iter().any(|one| failure.contains(one));
+        match () {
+            () if says(&NoResult::NOT_UP) => NoResult::DidNotBoot,
+            () if says(&NoResult::NOT_ASKED) => NoResult::NotApplicable,
+            () => NoResult::Failed,
+        }
+    }
+}
+
 impl TestCase {
     /// The iterations without a result, and why.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {

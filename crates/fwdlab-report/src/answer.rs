@@ -16,6 +16,7 @@ use fwdlab_stats::Confidence;
 
 use crate::campaign::label;
 use crate::compare::{self, Compared, Options, Source, TestChoice};
+use crate::executive::Sentence;
 
 /// Fewer values have no interval worth the name.
 const FEWEST: usize = 3;
@@ -29,11 +30,15 @@ pub(crate) fn question(info: &RunInfo) -> Option<&str> {
 }
 
 /// One sentence for every test case beside the first.
-pub(crate) fn sentences(all: &[TestCase]) -> Vec<String> {
+pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = all.first() else {
         return Vec::new();
     };
     if all.len() < 2 || differing(all) != 1 {
+        return Vec::new();
+    }
+    // a difference of differences in percent of one of them is nothing that anybody asked for
+    if all.iter().any(|case| case.slices().is_some()) {
         return Vec::new();
     }
     let Some(figure) = first.figures.first() else {
@@ -75,9 +80,13 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<String> {
     let told = outcome.rows.iter().flat_map(|row| &row.comparisons);
     told.map(|compared| {
         let than = format!("{} beside {}", compared.column, outcome.baseline);
-        format!(
-            "{than}: {}",
-            in_words(compared, &figure.name, figure.better)
+        let place = all.iter().position(|case| name(case) == compared.column);
+        Sentence::of(
+            format!(
+                "{than}: {}",
+                in_words(compared, &figure.name, figure.better)
+            ),
+            place.into_iter().chain([0]),
         )
     })
     .collect()

@@ -266,18 +266,19 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     Some(table)
 }
 
-/// The same to be drawn, each under the name of its row: the test case, and the value of what was swept.
-pub(crate) fn named_differences(all: &[TestCase]) -> Vec<Comparison> {
+/// The same to be drawn, each under the name of its row: the test case, whose place is told, and the value of what was swept.
+pub(crate) fn named_differences(all: &[TestCase]) -> Vec<(usize, Comparison)> {
     let mut named = Vec::new();
-    for case in all {
+    for (at, case) in all.iter().enumerate() {
         let Some(found) = case.slices() else { continue };
         for point in &found.points {
             let value = found.parameter.as_ref().zip(point.value);
             let value = value.map_or(String::new(), |(what, value)| format!(", {what} {value}"));
-            named.push(Comparison {
+            let comparison = Comparison {
                 configuration: format!("{}{value}", label(case, all)),
                 ..point.comparison.clone()
-            });
+            };
+            named.push((at, comparison));
         }
     }
     named
@@ -470,7 +471,13 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let control = summary.control.iter().map(words::control_words);
     let question = answer::question(info).map(str::to_owned);
     named("question", question.into_iter().collect())
-        .chain(named("answer", answer::sentences(all)))
+        .chain(named(
+            "answer",
+            answer::sentences(all)
+                .into_iter()
+                .map(|one| one.words)
+                .collect(),
+        ))
         .chain(named("cost", slopes(all)))
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))

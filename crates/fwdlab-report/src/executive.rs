@@ -1,16 +1,18 @@
 //! The executive summary: what a reader must know, in sentences made from the figures.
 //!
-//! Each sentence stands on figures of the run and is left out where they are missing; nothing is estimated here. Start with [`sentences`].
+//! Each sentence stands on figures of the run, says which, and is left out where they are missing; nothing is estimated here. Start with
+//! [`sentences`].
 
 use std::collections::BTreeMap;
 
+use fwdlab_model::comparison::Comparison;
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::outcome::Found;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
 
 use crate::lines;
-use crate::number::{percent, rate_with_interval};
+use crate::number::{percent, rate, rate_with_interval};
 use crate::words::{self, Shape, capital, several};
 use crate::{answer, campaign, exact};
 
@@ -29,6 +31,64 @@ const RATES: [&str; 5] = [
 /// So many test cases get a sentence each; of more the best and the worst are told.
 const TOLD: usize = 6;
 
+/// So many test cases are named as evidence; of more their number.
+const NAMED: usize = 3;
+
+/// A CPU takes part in forwarding from this share of its time on (the limit of findings).
+const AT_WORK: f64 = 0.1;
+
+/// A sentence, and what it stands on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentence {
+    /// The sentence, without a full stop.
+    pub words: String,
+    /// Its evidence.
+    pub evidence: Evidence,
+}
+
+/// What a sentence stands on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    /// Figures of test cases, by their places in the summary.
+    Cases(Vec<usize>),
+    /// How what must be reached came off.
+    Thresholds,
+    /// What the probes read.
+    Noise,
+}
+
+impl Sentence {
+    pub(crate) fn of(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
+        Sentence {
+            words,
+            evidence: Evidence::Cases(cases.into_iter().collect()),
+        }
+    }
+
+    /// With its evidence in words: `... (64B-2000flows-ipv4 of run 2026-...)`.
+    pub fn with_evidence(&self, info: &RunInfo, summary: &Summary) -> String {
+        let names = self.evidence.names(&summary.test_cases);
+        format!("{} ({} of run {})", self.words, names.join(", "), info.id)
+    }
+}
+
+impl Evidence {
+    /// What it is called, test cases by their names.
+    pub fn names(&self, all: &[TestCase]) -> Vec<String> {
+        match self {
+            Evidence::Cases(places) if places.len() > NAMED => {
+                vec![several(places.len(), "test case")]
+            }
+            Evidence::Cases(places) => {
+                let named = places.iter().filter_map(|place| all.get(*place));
+                named.map(|case| case.test_case.clone()).collect()
+            }
+            Evidence::Thresholds => vec!["thresholds".into()],
+            Evidence::Noise => vec!["noise".into()],
+        }
+    }
+}
+
 /// Is there nothing to worry about?
 pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
     info.state == RunState::Finished
@@ -41,10 +101,10 @@ pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
 }
 
 /// The sentences.
-pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<String> {
+pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     let mut told = Vec::new();
     let cases = &summary.test_cases;
-    told.extend(cores(cases));
+    told.extend(cores(info, cases));
     told.extend(line_rates(info, cases));
     told.extend(energy(cases));
     told.extend(answer::sentences(cases).into_iter().take(TOLD));
@@ -61,118 +121,187 @@ fn rate_of(case: &TestCase) -> Option<(f64, Option<f64>)> {
     (!figure.values.is_empty()).then_some((figure.median, figure.interval_half_width))
 }
 
-/// One flow is one queue and so one core; many flows are all the cores there are.
-fn cores(cases: &[TestCase]) -> Option<String> {
-    let with = |wanted: &dyn Fn(u32) -> bool| {
-        let mut found: Vec<&TestCase> = cases
-            .iter()
-            .filter(|case| {
-                wanted(case.case.stream.flows)
-                    && case.case.variant.profile.is_none()
-                    && rate_of(case).is_some()
+/// What one flow and many get, and how many CPUs that is of, where that is known: the smallest frames are the hardest.
+fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
+    let of_flows = |wanted: &dyn Fn(&TestCase) -> bool| {
+        let mut found: Vec<(usize, &TestCase)> = (cases.iter().enumerate())
+            .filter(|(_, case)| {
+                wanted(case) && case.case.variant.profile.is_none() && rate_of(case).is_some()
             })
             .collect();
-        // the smallest frames are the hardest
-        found.sort_by_key(|case| {
-            (
-                case.case.stream.frame_size_bytes,
-                case.case.configuration.clone(),
-            )
-        });
+        found.sort_by_key(|(_, case)| case.case.stream.frame_size_bytes);
         found.first().copied()
     };
-    let one = with(&|flows| flows == 1)?;
-    let most = cases.iter().map(|case| case.case.stream.flows).max()?;
-    let many = with(&|flows| flows == most && flows > 1);
-    let of = |case: &TestCase| {
+    let in_words = |case: &TestCase| {
         let (pps, half) = rate_of(case).unwrap_or_default();
         rate_with_interval(pps, half)
     };
+    let with = |case: &TestCase| {
+        let flows = several(case.case.stream.flows as usize, "flow");
+        format!("{} with {flows}", in_words(case))
+    };
+    let cpus = dut_cpus(info, cases);
+    let who = match cpus {
+        Some(1) => "one CPU forwards".to_owned(),
+        Some(cpus) => format!("a DUT of {cpus} CPUs forwards"),
+        None => "it forwards".to_owned(),
+    };
+    let one = of_flows(&|case| case.case.stream.flows == 1);
+    let Some((at, one)) = one else {
+        // without one flow there is only something to say where one CPU is all there is
+        let (at, case) = of_flows(&|_| true).filter(|_| cpus == Some(1))?;
+        let size = case.case.stream.frame_size_bytes;
+        return Some(Sentence::of(
+            format!("At {size} bytes {who} {}", with(case)),
+            [at],
+        ));
+    };
+    let most = cases.iter().map(|case| case.case.stream.flows).max()?;
+    let same_but_flows = |case: &TestCase| {
+        let like = |own: &TestCase| {
+            let mut like = own.case.clone();
+            like.stream.flows = most;
+            like
+        };
+        most > 1 && case.case.stream.flows == most && case.case == like(one)
+    };
     let size = one.case.stream.frame_size_bytes;
-    Some(
-        match many.filter(|many| many.case.stream.frame_size_bytes == size) {
-            Some(many) => format!(
-                "At {size} bytes it forwards {} with one flow, which one core carries, and {} with {}",
-                of(one),
-                of(many),
-                several(many.case.stream.flows as usize, "flow")
-            ),
-            None => format!(
-                "At {size} bytes it forwards {} with one flow, which one core carries",
-                of(one)
-            ),
-        },
-    )
+    let carried = match (cpus, at_work(one)) {
+        (Some(all), Some(1)) if all > 1 => ", which one of them carries",
+        _ => "",
+    };
+    let told = format!("At {size} bytes {who} {}{carried}", with(one));
+    Some(match of_flows(&same_but_flows) {
+        Some((beside, many)) => Sentence::of(format!("{told}, and {}", with(many)), [at, beside]),
+        None => Sentence::of(told, [at]),
+    })
 }
 
-/// What share of its link each test case fills, and whether that is all of it.
-fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<String> {
+/// How many CPUs the DUT may use, where it is this machine's kernel and they were chosen.
+fn dut_cpus(info: &RunInfo, cases: &[TestCase]) -> Option<usize> {
+    let is_ours = |case: &TestCase| case.case.dut.is_linux() && case.case.image.is_none();
+    let chosen = info.parameters.get("dut_cpus")?.as_array()?.len();
+    (cases.iter().all(is_ours) && !info.facts.is_simulated() && chosen > 0).then_some(chosen)
+}
+
+/// How many CPUs forwarded, where that was read.
+fn at_work(case: &TestCase) -> Option<usize> {
+    let each = case.iterations.iter().filter_map(|one| {
+        let read = one
+            .telemetry
+            .as_ref()
+            .filter(|read| !read.cpus.is_empty())?;
+        let works = |cpu: &&fwdlab_model::telemetry::CpuShare| {
+            cpu.forwards && cpu.softirq_ratio + cpu.system_ratio >= AT_WORK
+        };
+        Some(read.cpus.iter().filter(works).count())
+    });
+    each.max()
+}
+
+/// Where the line rate is reached, and where it is missed by how much.
+fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
+    struct Share {
+        at: usize,
+        label: String,
+        percent: f64,
+        missing_pps: f64,
+    }
     let link = lines::link(info);
-    let mut all: Vec<(String, f64)> = Vec::new();
-    for case in cases {
+    let mut all: Vec<Share> = Vec::new();
+    for (at, case) in cases.iter().enumerate() {
         let both = if case.case.variant.both_directions {
             ", in each direction"
         } else {
             ""
         };
-        let label = format!("{}{both}", campaign::label(case, cases));
-        let of_outcomes = case
-            .outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Throughput(found) => found
-                    .line_rate_pps
-                    .zip(found.throughput_pps)
-                    .map(|(line, pps)| 100.0 * pps / line),
-                Found::Ramp(ramp) => ramp.max_line_percent,
-                _ => None,
-            });
+        let of_outcomes =
+            case.outcomes
+                .iter()
+                .find_map(|outcome| match &outcome.found {
+                    Found::Throughput(found) => found.line_rate_pps.zip(found.throughput_pps),
+                    Found::Ramp(ramp) => ramp
+                        .max_line_percent
+                        .filter(|percent| *percent > 0.0)
+                        .map(|percent| {
+                            let most = ramp.max_forwarding_rate_pps;
+                            (100.0 * most / percent, most)
+                        }),
+                    _ => None,
+                });
         let of_link = || {
             let (pps, _) = rate_of(case)?;
             let line = link?.line_rate_pps(MeanSize::from(case.case.stream.frame_size_bytes));
-            Some(100.0 * pps / line)
+            Some((line, pps))
         };
-        if let Some(share) = of_outcomes.or_else(of_link) {
-            all.push((label, share));
+        if let Some((line, pps)) = of_outcomes.or_else(of_link) {
+            all.push(Share {
+                at,
+                label: format!("{}{both}", campaign::label(case, cases)),
+                percent: 100.0 * pps / line,
+                missing_pps: line - pps,
+            });
         }
-    }
-    if all.is_empty() {
-        return Vec::new();
     }
     let of = link.map_or("line rate".to_owned(), |link| {
         format!("line rate of {}", lines::words(link))
     });
-    let sentence = |(label, share): &(String, f64)| match *share >= REACHED {
-        true => format!("{label}: {of} reached"),
-        false => format!("{}: {of} not reached, {} of it", label, percent(*share)),
-    };
-    if all.len() <= TOLD {
-        return all.iter().map(sentence).collect();
+    let (reached, missed): (Vec<Share>, Vec<Share>) =
+        all.into_iter().partition(|one| one.percent >= REACHED);
+    let mut told = Vec::new();
+    if !reached.is_empty() {
+        let names: Vec<&str> = reached.iter().map(|one| &one.label[..]).collect();
+        let names = match names.len() <= TOLD {
+            true => names.join("; "),
+            false => format!(
+                "{} of {}",
+                names.len(),
+                several(names.len() + missed.len(), "test case")
+            ),
+        };
+        told.push(Sentence::of(
+            format!("{} reached: {names}", capital(&of)),
+            reached.iter().map(|one| one.at),
+        ));
     }
-    let reached = all.iter().filter(|(_, share)| *share >= REACHED).count();
-    let by_share = |a: &&(String, f64), b: &&(String, f64)| a.1.total_cmp(&b.1);
-    let mut told = vec![format!(
-        "{} reached in {reached} of {}",
-        capital(&of),
-        several(all.len(), "test case")
-    )];
-    told.extend(
-        all.iter()
-            .min_by(by_share)
-            .map(|worst| format!("The least: {}", sentence(worst))),
-    );
-    told.extend(
-        all.iter()
-            .max_by(by_share)
-            .map(|best| format!("The most: {}", sentence(best))),
-    );
+    let sentence = |one: &Share| {
+        let words = format!(
+            "{}: {of} missed by {}, {} of it reached",
+            one.label,
+            rate(one.missing_pps),
+            percent(one.percent)
+        );
+        Sentence::of(words, [one.at])
+    };
+    if missed.len() <= TOLD {
+        told.extend(missed.iter().map(sentence));
+        return told;
+    }
+    told.push(Sentence::of(
+        format!(
+            "{} missed in {}",
+            capital(&of),
+            several(missed.len(), "test case")
+        ),
+        missed.iter().map(|one| one.at),
+    ));
+    let by_share = |a: &&Share, b: &&Share| a.percent.total_cmp(&b.percent);
+    for (which, one) in [
+        ("The worst", missed.iter().min_by(by_share)),
+        ("The nearest", missed.iter().max_by(by_share)),
+    ] {
+        told.extend(one.map(|one| Sentence {
+            words: format!("{which}: {}", sentence(one).words),
+            ..sentence(one)
+        }));
+    }
     told
 }
 
 /// What a frame took of energy, meter by meter, where meters were read: one may be part of another, and idle power is in all.
-fn energy(cases: &[TestCase]) -> Vec<String> {
+fn energy(cases: &[TestCase]) -> Vec<Sentence> {
     let mut told = Vec::new();
-    for case in cases {
+    for (at, case) in cases.iter().enumerate() {
         let mut meters: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
         for telemetry in case
             .iterations
@@ -194,9 +323,12 @@ fn energy(cases: &[TestCase]) -> Vec<String> {
         let each: Vec<String> = each.collect();
         if !each.is_empty() && told.len() < TOLD {
             let label = campaign::label(case, cases);
-            told.push(format!(
-                "{label}: a frame took {}, idle power included",
-                each.join(", ")
+            told.push(Sentence::of(
+                format!(
+                    "{label}: a frame took {}, idle power included",
+                    each.join(", ")
+                ),
+                [at],
             ));
         }
     }
@@ -204,60 +336,69 @@ fn energy(cases: &[TestCase]) -> Vec<String> {
 }
 
 /// What is proven, kept or broken.
-fn verdicts(summary: &Summary) -> Vec<String> {
+fn verdicts(summary: &Summary) -> Vec<Sentence> {
     let mut told = Vec::new();
-    let compared: Vec<_> = words::comparisons(summary);
-    let named;
+    let cases = &summary.test_cases;
     let is_slices = Shape::of(summary) == Shape::Slices;
-    let real = match Shape::of(summary) {
-        Shape::Slices => compared
-            .into_iter()
-            .filter(|c| !c.control)
-            .collect::<Vec<_>>(),
-        _ => {
-            named = campaign::named_differences(&summary.test_cases);
-            named.iter().collect()
-        }
+    // each with the test case that it is of
+    let real: Vec<(usize, Comparison)> = match is_slices {
+        true => (cases.iter().enumerate())
+            .flat_map(|(at, case)| case.comparisons().map(move |one| (at, one.clone())))
+            .collect(),
+        false => campaign::named_differences(cases),
     };
     match real.as_slice() {
         [] => {}
         // the command of a comparison is above; the name of a test case is not
-        few if few.len() <= TOLD => told.extend(few.iter().map(|one| match is_slices {
-            true => words::finding(one),
-            false => format!("{}: {}", one.configuration, words::finding(one)),
+        few if few.len() <= TOLD => told.extend(few.iter().map(|(at, one)| {
+            let words = match is_slices {
+                true => words::finding(one),
+                false => format!("{}: {}", one.configuration, words::finding(one)),
+            };
+            Sentence::of(words, [*at])
         })),
-        many => told.push(words::tally(many)),
+        many => {
+            let compared: Vec<&Comparison> = many.iter().map(|(_, one)| one).collect();
+            told.push(Sentence::of(words::tally(&compared), 0..cases.len()));
+        }
     }
-    let failed = summary
-        .test_cases
-        .iter()
-        .filter(|case| case.failures().next().is_some())
-        .count();
-    if failed > 0 {
-        told.push(format!(
-            "{failed} of {} had iterations without a result",
-            several(summary.test_cases.len(), "test case")
-        ));
+    let failed: Vec<usize> = (cases.iter().enumerate())
+        .filter(|(_, case)| case.failures().next().is_some())
+        .map(|(at, _)| at)
+        .collect();
+    if !failed.is_empty() {
+        let words = format!(
+            "{} of {} had iterations without a result",
+            failed.len(),
+            several(cases.len(), "test case")
+        );
+        told.push(Sentence::of(words, failed));
     }
     let all = summary.thresholds.len();
     let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
-    match (all, missed) {
-        (0, _) => {}
-        (_, 0) => told.push(format!("{} kept", several(all, "threshold"))),
-        _ => told.push(format!(
+    let thresholds = match (all, missed) {
+        (0, _) => None,
+        (_, 0) => Some(format!("{} kept", several(all, "threshold"))),
+        _ => Some(format!(
             "{missed} of {} not passed",
             several(all, "threshold")
         )),
-    }
+    };
+    told.extend(thresholds.map(|words| Sentence {
+        words,
+        evidence: Evidence::Thresholds,
+    }));
     if summary.noise.too_noisy {
-        told.push("The machine was too noisy for these figures to be relied on".into());
+        told.push(Sentence {
+            words: "The machine was too noisy for these figures to be relied on".into(),
+            evidence: Evidence::Noise,
+        });
     }
-    if exact::is_in(&summary.test_cases) {
-        told.push(
-            "Instructions were counted, not timed: other work on the machine changes nothing"
-                .into(),
-        );
+    if exact::is_in(cases) {
+        let words =
+            "Instructions were counted, not timed: other work on the machine changes nothing";
+        told.push(Sentence::of(words.into(), 0..cases.len()));
     }
-    told.retain(|sentence| !sentence.is_empty());
+    told.retain(|sentence| !sentence.words.is_empty());
     told
 }

@@ -49,7 +49,7 @@ fn of_run(run: &Run<'_>) -> String {
         text.push('\n');
     }
     for sentence in executive::sentences(info, found) {
-        text += &format!("- {}\n", escaped(&sentence));
+        text += &format!("- {}\n", escaped(&sentence.words));
     }
     text += &format!(
         "\n<details><summary>All figures of run {}</summary>\n\n{}\n</details>\n\n",

@@ -8,8 +8,9 @@ use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::mix::Mix;
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::test_case::TestCase;
+use fwdlab_model::units::FrameSize;
 
-use crate::chart::Reference;
+use crate::chart::{Curve, Reference, values};
 
 /// Links whose need is drawn where nobody says which link there is, in Mbit/s.
 const COMMON: [u32; 8] = [100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000];
@@ -57,6 +58,18 @@ pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> V
     lines.truncate(LINES);
     lines.sort_by(|a, b| a.at.total_cmp(&b.at));
     lines
+}
+
+/// The line rate for frames of this mean size as a line over a graph, where it is near enough to the values to leave them legible.
+pub(crate) fn ceiling(link: LinkSpeed, size: FrameSize, curves: &[Curve]) -> Option<Curve> {
+    let rate = link.line_rate_pps(size);
+    let largest = values(curves).fold(0.0, f64::max);
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let from = points().map(|(at, _)| *at).reduce(f64::min)?;
+    let to = points().map(|(at, _)| *at).reduce(f64::max)?;
+    let is_near = rate <= AT_MOST * largest && rate >= AT_LEAST * largest;
+    is_near
+        .then(|| Curve::new(format!("line rate {link}"), vec![(from, rate), (to, rate)]).dashed())
 }
 
 /// Frames per second of the simple IMIX that fill a link: what a router must forward on it.

@@ -9,10 +9,12 @@ use crate::chart::Chart;
 use crate::content;
 use crate::executive;
 use crate::firewall;
+use crate::grid;
 use crate::imported::KIND;
 use crate::run::Run;
 use crate::table::{Align, Table};
 use crate::text::all_warnings;
+use crate::tips::Tips;
 use crate::words::{self, Shape};
 
 /// The summary of a run.
@@ -87,9 +89,21 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
             text += &format!("## {}\n\n", escaped(&sentence_of(run)));
         }
         for sentence in executive::sentences(run.info, run.summary) {
-            text += &format!("- {}\n", escaped(&sentence));
+            let told = sentence.with_evidence(run.info, run.summary);
+            text += &format!("- {}\n", escaped(&told));
+        }
+        let tips = Tips::of(run).markdown();
+        if !tips.is_empty() {
+            text += &format!("\nTips:\n\n{tips}");
         }
         text += &format!("\n{}\n", summary(run.info, run.summary));
+    }
+    if let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) {
+        text += &format!("{}\n", table(&grid.table()));
+        for sentence in grid.notes() {
+            text += &format!("- {}\n", escaped(&sentence));
+        }
+        text.push('\n');
     }
     if let Some(warning) = firewall::warning(runs.iter().map(|run| run.summary)) {
         text += &format!("> {warning}\n\n");

@@ -5,7 +5,11 @@
 
 /// A piece of a page.
 #[derive(Debug, Default)]
-pub(crate) struct Markup(String);
+pub(crate) struct Markup {
+    text: String,
+    /// What stands before names of places: several runs on one page have the same ones.
+    pub places: String,
+}
 
 /// Attributes of an element.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
@@ -20,14 +24,14 @@ impl Markup {
     ) {
         self.open(tag, attributes, ">");
         children(self);
-        self.0.push_str("</");
-        self.0.push_str(tag);
-        self.0.push('>');
+        self.text.push_str("</");
+        self.text.push_str(tag);
+        self.text.push('>');
         if matches!(
             tag,
             "div" | "figure" | "p" | "section" | "table" | "tr" | "svg" | "h1" | "h2" | "h3"
         ) {
-            self.0.push('\n');
+            self.text.push('\n');
         }
     }
 
@@ -53,45 +57,50 @@ impl Markup {
 
     /// Text of this crate that is markup already: the style sheet.
     pub fn trusted(&mut self, text: &'static str) {
-        self.0.push_str(text);
+        self.text.push_str(text);
+    }
+
+    /// The name of a place on the page: what it is, and which of them.
+    pub fn place(&self, what: &str) -> String {
+        format!("{}{what}", self.places)
     }
 
     /// What was made apart.
     pub fn append(&mut self, other: Markup) {
-        self.0.push_str(&other.0);
+        self.text.push_str(&other.text);
     }
 
     /// The finished text.
     pub fn finish(self) -> String {
-        self.0
+        self.text
     }
 
     fn open(&mut self, tag: &'static str, attributes: Attributes<'_>, end: &str) {
-        self.0.push('<');
-        self.0.push_str(tag);
+        self.text.push('<');
+        self.text.push_str(tag);
         for (name, value) in attributes {
-            self.0.push(' ');
-            self.0.push_str(name);
-            self.0.push_str("=\"");
+            self.text.push(' ');
+            self.text.push_str(name);
+            self.text.push_str("=\"");
             self.escaped(value);
-            self.0.push('"');
+            self.text.push('"');
         }
-        self.0.push_str(end);
+        self.text.push_str(end);
     }
 
     fn escaped(&mut self, text: &str) {
         for c in text.chars() {
             match c {
-                '&' => self.0.push_str("&amp;"),
-                '<' => self.0.push_str("&lt;"),
-                '>' => self.0.push_str("&gt;"),
-                '"' => self.0.push_str("&quot;"),
-                '\'' => self.0.push_str("&#39;"),
+                '&' => self.text.push_str("&amp;"),
+                '<' => self.text.push_str("&lt;"),
+                '>' => self.text.push_str("&gt;"),
+                '"' => self.text.push_str("&quot;"),
+                '\'' => self.text.push_str("&#39;"),
                 // Neither HTML nor XML has these.
-                '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
+                '\u{fffe}' | '\u{ffff}' => self.text.push('\u{fffd}'),
                 // Control characters are errors in HTML, and nothing to read.
-                c if c.is_control() && !matches!(c, '\n' | '\t') => self.0.push('\u{fffd}'),
-                c => self.0.push(c),
+                c if c.is_control() && !matches!(c, '\n' | '\t') => self.text.push('\u{fffd}'),
+                c => self.text.push(c),
             }
         }
     }

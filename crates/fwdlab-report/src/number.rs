@@ -86,6 +86,10 @@ impl Prefix {
         let (value, half) = (pps / prefix.divisor, half_width_pps / prefix.divisor);
         // Two digits of the interval, but never more than six of the value.
         let most = decimals(value, 6, 9) as i32;
+        if half == 0.0 {
+            // values that are all the same say nothing of digits
+            return format!("{} ± 0 {}", prefix.number(pps), prefix.pps());
+        }
         let places = decimals(half, 2, most);
         format!("{value:.places$} ± {half:.places$} {}", prefix.pps())
     }
@@ -358,7 +362,8 @@ mod tests {
             (598_123.0, Some(99.6), "598.12 ± 0.10 kpps"),
             (1_234_567.0, Some(4_211.0), "1.2346 ± 0.0042 Mpps"),
             (1_234_567.0, Some(0.2), "1.23457 ± 0.00000 Mpps"),
-            (598_123.0, Some(0.0), "598 ± 0 kpps"),
+            (598_123.0, Some(0.0), "598.1 ± 0 kpps"),
+            (1_202_000.0, Some(0.0), "1.202 ± 0 Mpps"),
             (598_123.0, Some(900_000.0), "598 ± 900 kpps"),
             (598_123.0, None, "598.1 kpps"),
         ] {

@@ -1,9 +1,9 @@
-//! Why a cell has no figure, or one with a warning: failed, not measured, livelock, overloaded.
+//! Why a cell has no figure, or one with a warning: failed, did not boot, not applicable, not measured, livelock, overloaded.
 //!
 //! Every format uses these words, so that an empty cell never means two things. Start with [`State::of`].
 
 use fwdlab_model::outcome::{Found, Outcome, Unit};
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{NoResult, TestCase};
 
 /// A DUT that forwards less than this share of its best rate when it is offered more is in livelock (RFC 2544 §26.3 and MLRsearch call it
 /// so; the value is that of ramps).
@@ -20,6 +20,10 @@ pub(crate) enum State {
     Overloaded,
     /// All iterations failed.
     Failed,
+    /// They failed because the DUT did not come up.
+    DidNotBoot,
+    /// They failed because the DUT is of a kind that cannot be asked for that.
+    NotApplicable,
     /// Nothing was tried.
     NotMeasured,
 }
@@ -35,7 +39,17 @@ impl State {
         let has_figures = case.figures.iter().any(|figure| !figure.values.is_empty());
         match () {
             () if case.iterations.is_empty() && case.outcomes.is_empty() => State::NotMeasured,
-            () if !has_figures && case.failures().next().is_some() => State::Failed,
+            () if !has_figures && case.failures().next().is_some() => {
+                let all = |is: &dyn Fn(NoResult) -> bool| {
+                    let mut whys = case.failures().map(|(_, why)| NoResult::of(why));
+                    whys.all(is)
+                };
+                match () {
+                    () if all(&|why| why == NoResult::DidNotBoot) => State::DidNotBoot,
+                    () if all(&|why| why == NoResult::NotApplicable) => State::NotApplicable,
+                    () => State::Failed,
+                }
+            }
             () if found().any(is_livelock) => State::Livelock,
             () if found().any(is_overloaded) => State::Overloaded,
             () => State::Measured,
@@ -49,6 +63,8 @@ impl State {
             State::Livelock => Some("livelock"),
             State::Overloaded => Some("overloaded"),
             State::Failed => Some("failed"),
+            State::DidNotBoot => Some("did not boot"),
+            State::NotApplicable => Some("not applicable"),
             State::NotMeasured => Some("not measured"),
         }
     }

@@ -137,6 +137,8 @@ pub struct Row {
     pub cells: Vec<Cell>,
     /// What is special about it.
     pub mark: Mark,
+    /// The test case whose figures it has first, by its place in the summary: sentences on a page lead there.
+    pub of: Option<usize>,
 }
 
 /// Columns and rows; every row has as many cells as there are columns.
@@ -173,7 +175,21 @@ impl Table {
     /// Adds a row.
     pub fn push(&mut self, mark: Mark, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(Row { cells, mark });
+        self.rows.push(Row {
+            cells,
+            mark,
+            of: None,
+        });
+    }
+
+    /// The same, its rows with the test cases that they are of, each once.
+    #[must_use]
+    pub fn of_cases(mut self, of: impl Fn(usize, &Row) -> Option<usize>) -> Table {
+        let mut seen = std::collections::BTreeSet::new();
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            row.of = of(place, row).filter(|case| seen.insert(*case));
+        }
+        self
     }
 
     /// Takes out the column with this head, if there is one.

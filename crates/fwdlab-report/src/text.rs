@@ -11,10 +11,12 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
 use crate::chart::terminal::{self, Symbols};
 use crate::content;
+use crate::grid;
 use crate::imported::KIND;
 use crate::number::{difference, round_up};
 use crate::run::{self, Run};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
+use crate::tips::Tips;
 use crate::words::{self, Labels, Rated, Shape};
 
 /// Columns of the terminal at most, and at least.
@@ -46,10 +48,26 @@ pub(crate) fn width() -> usize {
 /// The same with the charts of the run below it, drawn in characters.
 pub fn with_charts(run: &Run<'_>) -> String {
     let mut text = quick(run.info, run.summary);
+    text += &grid_text(run);
+    text += &Tips::of(run)
+        .text()
+        .replace(|c: char| c.is_control() && c != '\n', "?");
     for chart in run::charts(&[*run]) {
         text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
     }
     text.trim_end().to_owned() + "\n"
+}
+
+/// Systems under conditions, where it is more than a list.
+fn grid_text(run: &Run<'_>) -> String {
+    let Some(grid) = grid::of(&[*run]).filter(|grid| grid.is_worth_showing(1)) else {
+        return String::new();
+    };
+    let mut text = format!("\n{}", grid.table().text(width()));
+    for sentence in grid.notes() {
+        text += &paragraph("", &sentence);
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
 }
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.

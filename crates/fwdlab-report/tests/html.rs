@@ -43,10 +43,20 @@ fn every_page_is_well_formed_and_needs_nothing_else() {
             run.name
         );
         assert!(
-            select(&parsed, "[src], [href], [onclick], [onload]").is_empty(),
+            select(&parsed, "[src], [onclick], [onload]").is_empty(),
             "{}",
             run.name
         );
+        // links lead to places of the page, each of which is there once
+        for link in select(&parsed, "[href]") {
+            let to = link.value().attr("href").unwrap_or_default();
+            let name = to.strip_prefix('#').expect("it leads out of the page");
+            let places = select(&parsed, "[id]");
+            let there = places
+                .iter()
+                .filter(|one| one.value().attr("id") == Some(name));
+            assert_eq!(there.count(), 1, "{}: {to}", run.name);
+        }
         for outside in ["http:", "https:", "url(", "@import"] {
             assert!(!page.contains(outside), "{}: {outside}", run.name);
         }

@@ -4,13 +4,15 @@
 
 mod common;
 
-use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome, Ramp};
+use fwdlab_model::outcome::{Compliance, Cost, Edge, Found, Outcome, Ramp, Sweep, SweepPoint};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
-use fwdlab_report::chart::{gnuplot, svg};
+use fwdlab_model::trial::IpVersion;
+use fwdlab_model::units::FrameSize;
+use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
 use fwdlab_report::html::{self, ShownFacts};
-use fwdlab_report::run::{Run, charts, ramps};
+use fwdlab_report::run::{Run, charts, families, ramps, sweeps};
 use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus};
 use fwdlab_stats::ministat::Model;
 
@@ -227,23 +229,238 @@ fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
 #[test]
 fn sentences_are_made_from_figures() {
     let own = two_ramps(["a", "b"]);
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
+    let told = |own: &common::Run| {
+        let all = executive::sentences(&own.info, &own.summary);
+        let all = all
+            .iter()
+            .map(|one| one.with_evidence(&own.info, &own.summary));
+        all.collect::<Vec<_>>().join("\n")
+    };
     // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s of 84 bytes and 20 between frames
-    assert!(
-        told.contains("a: line rate of 1 Gbit/s not reached, 83.2 % of it"),
-        "{told}"
-    );
+    let said = "a: line rate of 1 Gbit/s missed by 201.9 kpps, 83.2 % of it reached";
+    assert!(told(&own).contains(said), "{}", told(&own));
     let mut own = own;
     own.info.facts.link = Some("832 Mbit/s".into());
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
-    assert!(
-        told.contains("a: line rate of 832 Mbit/s reached"),
-        "{told}"
-    );
+    let said = "Line rate of 832 Mbit/s reached: a; b";
+    assert!(told(&own).contains(said), "{}", told(&own));
     // nothing is said of what is not known
     own.info.facts.link = None;
-    let told = executive::sentences(&own.info, &own.summary).join("\n");
-    assert!(!told.contains("line rate"), "{told}");
+    assert!(!told(&own).contains("ine rate"), "{}", told(&own));
+
+    // of one CPU only where it is known that there is one, and every sentence says where it comes from
+    let mut own = common::normal();
+    let case = own.summary.test_cases[0].clone();
+    own.summary.test_cases = [1, 2000]
+        .map(|flows| {
+            let mut case = case.clone();
+            case.case.stream.flows = flows;
+            case.test_case = format!("64B-{flows}");
+            case
+        })
+        .into();
+    assert!(
+        told(&own).contains("At 64 bytes it forwards "),
+        "{}",
+        told(&own)
+    );
+    own.info
+        .parameters
+        .insert("dut_cpus".into(), vec![1].into());
+    let text = told(&own);
+    assert!(text.contains("At 64 bytes one CPU forwards "), "{text}");
+    let evidence = format!("with 2,000 flows (64B-1, 64B-2000 of run {})", own.info.id);
+    assert!(text.contains(&evidence), "{text}");
+    // a simulated DUT has none
+    own.info.facts.engine = "sim: nothing is sent".into();
+    assert!(!told(&own).contains("CPU"), "{}", told(&own));
+
+    // slices are differences already, and nobody wants theirs
+    let text = told(&common::ten_configurations());
+    assert!(text.contains("8 proven slower, 1 proven faster"), "{text}");
+    assert!(!text.contains("beside"), "{text}");
+
+    // energy only where a meter was read
+    let mut own = common::explained();
+    let text = told(&own);
+    assert!(
+        text.contains("a frame took 42.000 uJ by package-0"),
+        "{text}"
+    );
+    for one in &mut own.summary.test_cases[0].iterations {
+        one.telemetry = None;
+    }
+    assert!(!told(&own).contains(" uJ "), "{}", told(&own));
+}
+
+/// A campaign of these configurations at 64 and 512 bytes: each with what it forwards there, in thousands of frames per second.
+fn matrix(rows: &[(&str, [f64; 2])]) -> common::Run {
+    let mut own = common::normal();
+    own.info.kind = "campaign".into();
+    own.summary.control = None;
+    let case = own.summary.test_cases[0].clone();
+    own.summary.test_cases.clear();
+    for (name, rates) in rows {
+        for (size, kpps) in [64, 512].into_iter().zip(rates) {
+            let mut case = case.clone();
+            case.case.configuration = (*name).to_owned();
+            case.case.stream.frame_size_bytes = FrameSize::new(size).expect("a size in range");
+            case.test_case = format!("{name}/{size}B");
+            let figure = &mut case.figures[0];
+            let scatter = [-1.0, 0.5, 1.0, -0.5, 0.2];
+            figure.values = scatter.map(|part| 1e3 * (kpps + part)).into();
+            figure.median = 1e3 * (kpps + 0.2);
+            figure.interval_half_width = Some(1e3);
+            own.summary.test_cases.push(case);
+        }
+    }
+    own
+}
+
+#[test]
+fn systems_stand_beside_the_reference_under_every_condition() {
+    let mut own = matrix(&[
+        ("nat", [500.0, 450.0]),
+        ("plain", [1000.0, 900.0]),
+        ("same", [1000.0, 900.0]),
+        ("broken", [0.0, 0.0]),
+    ]);
+    for (at, why) in [
+        (6, "linux:x does not come up: panic"),
+        (7, "the link went down"),
+    ] {
+        let case = &mut own.summary.test_cases[at];
+        case.figures.clear();
+        for one in &mut case.iterations {
+            one.failure = Some(why.into());
+            one.outcomes.clear();
+        }
+    }
+    let text = markdown::repository(&[run(&own)], &[]);
+    let row = |name: &str| {
+        let mut rows = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("| {name} |")));
+        rows.find(|row| !row.contains(" B |"))
+            .unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    // the plain DUT is the reference, though it is not the first
+    assert!(text.contains("|  | 64 B | 512 B |"), "{text}");
+    assert!(
+        row("plain").contains("1.000 Mpps ± 0.10 % | 900.2 kpps ± 0.1 %"),
+        "{text}"
+    );
+    assert!(
+        text.find("| plain | 1.0") < text.find("| nat | -50"),
+        "{text}"
+    );
+    assert!(row("nat").starts_with("| nat | -50.00 % ± 0.0"), "{text}");
+    assert!(row("same").contains("~ "), "{text}");
+    assert_eq!(row("broken"), "| broken | did not boot | failed |");
+    assert!(text.contains("± half of its 95 % interval"), "{text}");
+
+    // of several runs a row each; one that was simulated stands beside the others and is not compared
+    let mut simulated = matrix(&[("plain", [2000.0, 800.0])]);
+    simulated.info.facts.engine = "sim: nothing is sent".into();
+    simulated.summary.test_cases.pop();
+    let mut first = matrix(&[("plain", [1000.0, 900.0])]);
+    first.info.facts.engine = "af-packet: proven".into();
+    let two = [
+        Run {
+            name: "apu2",
+            ..run(&first)
+        },
+        Run {
+            name: "model",
+            ..run(&simulated)
+        },
+    ];
+    let text = markdown::repository(&two, &[]);
+    assert!(
+        text.contains("| model | 2.000 Mpps ± 0.050 %, not comparable | not measured |"),
+        "{text}"
+    );
+    assert!(
+        text.contains("model is not comparable with apu2: it is simulated"),
+        "{text}"
+    );
+    // the page has the same
+    let page = html::pages(&two, None, ShownFacts::Brief);
+    assert!(page.contains("not measured") && page.contains("not comparable"));
+}
+
+#[test]
+fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
+    let rows = [
+        ("plain", [1000.0, 900.0]),
+        ("gro", [1200.0, 1000.0]),
+        ("busy", [1100.0, 950.0]),
+        ("worse", [1300.0, 400.0]),
+        ("same", [1000.0, 900.0]),
+    ];
+    let mut own = matrix(&rows);
+    own.info.parameters.insert(
+        "configurations".into(),
+        serde_json::json!({
+            "gro": ["ethtool -K eth0 gro on"],
+            "busy": ["sysctl -w net.core.netdev_budget=600\nsysctl -w net.core.dev_weight=128", "sets/busy"],
+            "worse": ["true"], "same": ["true"],
+        }),
+    );
+    let text = markdown::repository(&[run(&own)], &[]);
+    let tips = text
+        .split("Tips:\n")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(tips.contains("1. gro: forwarding rate +20.0"), "{tips}");
+    assert!(tips.contains(" at 64 B; +11.1"), "{tips}");
+    assert!(tips.contains("ethtool -K eth0 gro on\n"), "{tips}");
+    assert!(
+        tips.contains("sysctl -w net.core.netdev_budget=600\n"),
+        "{tips}"
+    );
+    assert!(
+        tips.contains("# sets/busy, kept in inputs/ of the run"),
+        "{tips}"
+    );
+    // one that is better here and worse there is no advice, nor is one that does nothing
+    assert!(!tips.contains("3. ") && !tips.contains("worse:"), "{tips}");
+    // nobody measured both
+    assert!(
+        tips.contains("All of them at once was not measured"),
+        "{tips}"
+    );
+
+    // where somebody did, it is told
+    let mut own = matrix(&[rows[0], rows[1], rows[2], ("all", [1250.0, 1020.0])]);
+    own.info.parameters.insert(
+        "configurations".into(),
+        serde_json::json!({ "gro": ["a b"], "busy": ["c d"], "all": ["a b", "c d"] }),
+    );
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(
+        text.contains("Before against after all of it: all: forwarding rate +25.0"),
+        "{text}"
+    );
+    let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
+    assert!(page.contains("Before against after all of it"));
+    // too noisy to be relied on: no advice
+    own.summary.noise.too_noisy = true;
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(!text.contains("Tips:"), "{text}");
+
+    // what telemetry explains, with what removes it
+    let mut own = common::explained();
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(
+        text.contains("frames dropped 1,500 frames; in 3 of 5 trials"),
+        "{text}"
+    );
+    assert!(text.contains("nft delete rule"), "{text}");
+    for one in &mut own.summary.test_cases[0].findings {
+        one.evidence.clear();
+    }
+    let text = markdown::repository(&[run(&own)], &[]);
+    assert!(!text.contains("Tips:"), "no tip without evidence: {text}");
 }
 
 #[test]
@@ -289,4 +506,154 @@ fn ramps_of_several_devices_share_a_graph() {
     }
     let alone = common::normal();
     assert!(ramps(&[run(&alone)]).is_empty());
+}
+
+#[test]
+fn address_families_stand_beside_each_other() {
+    let mut own = matrix(&[("plain", [1000.0, 900.0]), ("nat", [500.0, 450.0])]);
+    for case in &mut own.summary.test_cases.clone() {
+        // the smallest frames of IPv6 are longer
+        case.case.stream.ip_version = IpVersion::Ipv6;
+        if case.case.stream.frame_size_bytes == FrameSize::MIN {
+            case.case.stream.frame_size_bytes = IpVersion::Ipv6.smallest_frame();
+        }
+        case.test_case += "-ipv6";
+        for value in &mut case.figures[0].values {
+            *value *= 0.9;
+        }
+        case.figures[0].median *= 0.9;
+        own.summary.test_cases.push(case.clone());
+    }
+    let chart = families(&[run(&own)]).expect("both are there");
+    let Plot::Rows(rows) = &chart.plot else {
+        panic!("{chart:?}");
+    };
+    let told: Vec<String> = rows.rows.iter().map(|row| row.spoken()).collect();
+    assert_eq!(told.len(), 8, "{told:?}");
+    assert_eq!(
+        told[0],
+        "smallest frames, plain, IPv4, 64 B: 1.000 Mpps, 999.0 kpps to 1.001 Mpps"
+    );
+    assert!(
+        told[1].starts_with("IPv6, 84 B: 900.2 kpps, 899.1 kpps to 900.9 kpps"),
+        "{told:?}"
+    );
+    assert!(told[2].starts_with("512 B, plain, IPv4"), "{told:?}");
+    // in every format, and once
+    let all = charts(&[run(&own)]);
+    assert_eq!(all.iter().filter(|one| one.name == "families").count(), 1);
+    assert!(svg::draw(&chart).contains("IPv6, 84 B"));
+    let script = gnuplot::files(&all);
+    assert!(
+        script.iter().any(|(name, _)| name.contains("families")),
+        "{script:?}"
+    );
+    let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
+    assert!(page.contains("IPv4 beside IPv6"));
+    // one family has nothing beside it
+    own.summary.test_cases.truncate(4);
+    assert!(families(&[run(&own)]).is_none());
+}
+
+/// A sweep over rules, each of which costs this many nanoseconds beside a microsecond.
+fn sweep_of(own: &mut common::Run, rule_ns: f64, cost: Option<Cost>) {
+    let points = [0_u64, 10, 100].map(|value| {
+        let pps = 1e9 / (1000.0 + rule_ns * value as f64);
+        SweepPoint {
+            value,
+            runs_pps: vec![pps],
+            median_pps: Some(pps),
+            interval_pps: None,
+            percent_of_reference: None,
+        }
+    });
+    let case = &mut own.summary.test_cases[0];
+    let outcome = Outcome {
+        found: Found::Sweep(Sweep {
+            parameter: "rules".into(),
+            inner: "mrr".into(),
+            points: points.into(),
+            reference_pps: Vec::new(),
+            cost,
+        }),
+        ..case.outcomes[0].clone()
+    };
+    case.outcomes = vec![outcome];
+}
+
+#[test]
+fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
+    let mut own = two_ramps(["a", "b"]);
+    own.summary.procedure = "sweep".into();
+    own.summary.test_cases.truncate(1);
+    sweep_of(&mut own, 20.0, None);
+    let curves = |all: &[Chart], title: &str| -> Vec<Curve> {
+        let found = all.iter().find(|chart| chart.title.contains(title));
+        match found.map(|chart| &chart.plot) {
+            Some(Plot::Curves(curves)) => curves.curves.clone(),
+            other => panic!("{title}: {other:?}"),
+        }
+    };
+    let named = |curves: &[Curve], name: &str| -> Vec<(f64, f64)> {
+        let found = curves.iter().find(|curve| curve.name == name);
+        found
+            .unwrap_or_else(|| panic!("{name}: {curves:?}"))
+            .points
+            .clone()
+    };
+    let all = charts(&[run(&own)]);
+    // 1 Gbit/s carries 1.202 Mpps of 84 bytes
+    let line = named(&curves(&all, "Forwarding rate"), "line rate 1G");
+    assert!(
+        line.iter().all(|(_, pps)| (pps - 1_201_923.0).abs() < 1.0),
+        "{line:?}"
+    );
+    let costs = named(&curves(&all, "Time per frame"), "linear reference");
+    assert_eq!(costs, [(0.0, 1000.0), (100.0, 3000.0)]);
+    let each = curves(&all, "Cost per unit, rules");
+    for name in ["84 B", "linear reference"] {
+        let units = named(&each, name);
+        assert_eq!(units.len(), 2);
+        assert!(
+            units.iter().all(|(_, ns)| (ns - 20.0).abs() < 1e-6),
+            "{units:?}"
+        );
+    }
+    // a line that is far from the values would press them down
+    own.info.facts.link = Some("10 Gbit/s".into());
+    let all = charts(&[run(&own)]);
+    let rates = curves(&all, "Forwarding rate");
+    assert!(
+        rates
+            .iter()
+            .all(|curve| !curve.name.starts_with("line rate"))
+    );
+    // of several systems one graph, each with its reference
+    let mut other = two_ramps(["a", "b"]);
+    other.summary.test_cases.truncate(1);
+    sweep_of(&mut other, 5.0, None);
+    let two = [
+        Run {
+            name: "old",
+            ..run(&own)
+        },
+        Run {
+            name: "new",
+            ..run(&other)
+        },
+    ];
+    let together = sweeps(&two);
+    assert_eq!(together.len(), 3);
+    let shared = curves(&together, "Time per frame");
+    let names: Vec<&str> = shared.iter().map(|curve| &curve.name[..]).collect();
+    assert_eq!(
+        names,
+        [
+            "old",
+            "old, linear reference",
+            "new",
+            "new, linear reference"
+        ]
+    );
+    assert!(sweeps(&two[..1]).is_empty());
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use fwdlab_model::facts::ShownFacts;
 use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use crate::error::StoreError;
@@ -18,16 +19,21 @@ use crate::files::{
     CHECKSUMS, LABELS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_taken, remove_tree, stays_inside,
     sync_tree,
 };
-use crate::{StoredRun, load, regular, seal};
+use crate::{StoredRun, brief, load, regular, seal};
 
 /// What an archive may become; an hour of trials is some megabytes.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// Writes runs that have ended into one archive.
+/// Writes runs that have ended into one archive: as they are, or briefly without what names their host.
 ///
 /// # Errors
-/// [`StoreError::StillRunning`], [`StoreError::NotARun`], [`StoreError::System`].
-pub fn export(runs: &[PathBuf], to: impl Write, file: &Path) -> Result<(), StoreError> {
+/// [`StoreError::StillRunning`], [`StoreError::NotARun`], [`StoreError::NotBrief`], [`StoreError::System`].
+pub fn export(
+    runs: &[PathBuf],
+    to: impl Write,
+    file: &Path,
+    facts: ShownFacts,
+) -> Result<(), StoreError> {
     let cannot = || StoreError::system("write", file);
     let mut archive = Builder::new(GzEncoder::new(to, Compression::default()));
     for run in runs {
@@ -46,13 +52,29 @@ pub fn export(runs: &[PathBuf], to: impl Write, file: &Path) -> Result<(), Store
                 .filter(|name| run.join(name).exists()),
         );
         files.extend(seal::names(run)?);
+        let changed = match facts {
+            ShownFacts::Full => Vec::new(),
+            ShownFacts::Brief => brief::files(run)?,
+        };
         for path in &files {
+            let new = changed.iter().find(|(name, _)| name == path);
+            if let Some((_, None)) = new {
+                continue;
+            }
             let mut content = regular::open(&run.join(path))?;
             let about = (content.metadata()).map_err(StoreError::system("read", run))?;
             let mut header = Header::new_gnu();
             // nothing of the user who made it
             header.set_metadata_in_mode(&about, tar::HeaderMode::Deterministic);
             header.set_mode(0o644);
+            if let Some((_, Some(bytes))) = new {
+                header.set_size(bytes.len() as u64);
+                let path = format!("{name}/{path}");
+                archive
+                    .append_data(&mut header, path, &bytes[..])
+                    .map_err(cannot())?;
+                continue;
+            }
             header.set_size(about.len());
             // one that grows meanwhile would push all after it out of their places
             let content = (&mut content).take(about.len());

@@ -9,6 +9,12 @@ use std::path::{Path, PathBuf};
 /// Why a run could not be kept, found, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// A file of a run is damaged, and what names its host cannot be taken out of it.
+    #[error("{} is damaged, so that nobody can say what it names of its host; see fwdlab runs verify, or export all of it with --facts full", path.display())]
+    NotBrief {
+        /// The file.
+        path: PathBuf,
+    },
     /// A system call failed.
     #[error("cannot {what} {}: {source}{}", path.display(), advice(source))]
     System {

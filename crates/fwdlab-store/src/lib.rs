@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod brief;
 mod error;
 mod files;
 mod follow;

@@ -645,6 +645,10 @@ impl Plan {
         if !campaign.question.is_empty() {
             values.insert("question".into(), campaign.question.clone().into());
         }
+        if !campaign.configurations.is_empty() {
+            // for whoever reads the run and wants to have them, too
+            values.insert("configurations".into(), serde_json::json!(campaign.configurations));
+        }
         values.extend(self.values.clone());
         if let Some(until) = &campaign.until {
             values.insert("iterations_min".into(), until.min.into());

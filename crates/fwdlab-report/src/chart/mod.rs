@@ -14,7 +14,8 @@ pub(crate) use render::html;
 pub use render::{gnuplot, png, svg, terminal};
 pub(crate) use scale::Scale;
 pub(crate) use subject::{
-    comparison, differences, fates, imported, named_apart, procedures, rates, slug, strata,
+    comparison, differences, families, fates, imported, named_apart, procedures, rates, slug,
+    strata, sweeps,
 };
 pub use subject::{of, ramps};
 

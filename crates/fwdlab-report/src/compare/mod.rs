@@ -29,6 +29,9 @@ pub use text::{changes as changes_text, text};
 /// The key of [`Options::by`] under which every argument is a column.
 pub const SOURCE: &str = "source";
 
+/// Procedures whose figures are of a load that is given.
+const AT_A_LOAD: [&str; 4] = ["trial", "forwarding-rate", "latency", "soak"];
+
 /// Series under one name: a run, or a file of numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
@@ -411,6 +414,37 @@ pub fn common_metric(sources: &[Source]) -> String {
         .filter(|metric| !metric.is_empty())
         .unwrap_or(FORWARDING_RATE)
         .to_owned()
+}
+
+/// Why two things with these labels are not comparable, in words: their values were found otherwise, or one was not measured at all. That
+/// hardware, kernels and configurations differ is no reason: that is what is compared.
+pub(crate) fn unlike(
+    one: &BTreeMap<String, String>,
+    other: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let mut told = Vec::new();
+    // where the load is given and not sought, figures are of that load
+    let of_load = one
+        .get("procedure")
+        .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
+    let keys = ["procedure", "load"];
+    for key in keys.into_iter().filter(|key| *key != "load" || of_load) {
+        if let (Some(one), Some(other)) = (one.get(key), other.get(key))
+            && one != other
+        {
+            told.push(format!("{key} {other} against {one}"));
+        }
+    }
+    let simulated = |labels: &BTreeMap<String, String>| {
+        let engine = labels.get("engine")?;
+        Some(engine == "sim" || engine.starts_with("sim:"))
+    };
+    match (simulated(one), simulated(other)) {
+        (Some(false), Some(true)) => told.push("it is simulated".into()),
+        (Some(true), Some(false)) => told.push("what it is compared with is simulated".into()),
+        _ => {}
+    }
+    told
 }
 
 impl Compared {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
-use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row};
+use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, unlike};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten};
 use crate::text::{paragraph, width};
@@ -309,6 +309,25 @@ pub(crate) fn notes(
     if verbose {
         first("beside", beside_words(outcome));
     }
+    let baseline = outcome.columns.first();
+    let unlike = outcome.columns.iter().skip(1).filter_map(|column| {
+        // what makes the columns is what was to be compared
+        let others = |labels: &BTreeMap<String, String>| {
+            let mut labels = labels.clone();
+            labels.retain(|key, _| outcome.by.split(',').all(|by| by != key));
+            labels
+        };
+        let why = unlike(&others(&baseline?.labels), &others(&column.labels));
+        (!why.is_empty()).then(|| {
+            let name = &column.name;
+            format!(
+                "{name} is not comparable with {}: {}",
+                outcome.baseline,
+                why.join("; ")
+            )
+        })
+    });
+    first("unlike", unlike.collect());
     first("differ", differing(outcome));
     first("warning", warnings(outcome));
     let unmatched = outcome.unmatched.iter().map(|row| {

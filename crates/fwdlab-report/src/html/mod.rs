@@ -12,9 +12,12 @@ use std::fmt::Write as _;
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
+pub use fwdlab_model::facts::ShownFacts;
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
+use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
 use crate::campaign;
@@ -22,20 +25,23 @@ use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
-use crate::executive;
+use crate::executive::{self, Evidence, Sentence};
 use crate::firewall;
 use crate::flame;
 use crate::glossary::{self, TERMS};
+use crate::grid;
 use crate::imported::KIND;
+use crate::lines;
 use crate::markup::Markup;
 use crate::ministat;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::run::{Run, ramps};
+use crate::run::{Run, families, ramps, sweeps};
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
 use crate::thresholds;
+use crate::tips::{Tip, Tips};
 use crate::words::{self, Rated, Shape, several};
 
 pub use comparison::comparison;
@@ -52,16 +58,6 @@ const MANY_COLUMNS: usize = 10;
 const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
 const FEW_CASES: usize = 3;
-
-/// How much of the host a page tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ShownFacts {
-    /// What a reader needs to judge the figures.
-    #[default]
-    Brief,
-    /// Also the kernel's command line, which may name disks, hosts and keys of the machine.
-    Full,
-}
 
 /// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
 pub fn page(
@@ -105,6 +101,10 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     }
     head(m, info, summary, trials, rebuilds);
     in_short(m, info, summary);
+    tips(m, run);
+    if is_alone {
+        systems(m, &[*run]);
+    }
     results(m, run, is_alone);
     if is_alone {
         as_ministat(m, &[*run]);
@@ -118,13 +118,18 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     every_trial(m, summary, trials, rebuilds);
 }
 
-/// Ramps with the same frames in one graph.
+/// Several systems in one graph: address families, ramps with the same frames, sweeps over the same parameter.
 fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
-    let together = ramps(runs);
-    if !together.is_empty() {
-        section(m, "Ramps", |m| {
-            m.within("figure", &[], |m| html::all(m, &together))
-        });
+    for (title, together) in [
+        ("IPv4 beside IPv6", families(runs).into_iter().collect()),
+        ("Ramps", ramps(runs)),
+        ("Sweeps", sweeps(runs)),
+    ] {
+        if !Vec::is_empty(&together) {
+            section(m, title, |m| {
+                m.within("figure", &[], |m| html::all(m, &together))
+            });
+        }
     }
 }
 
@@ -341,7 +346,11 @@ fn head(
         if summary.noise.too_noisy {
             m.leaf("p", &[], &note(&summary.noise.verdict));
         }
-        listed(m, "Thresholds", &thresholds::sentences(summary));
+        let kept = thresholds::sentences(summary);
+        if !kept.is_empty() {
+            let id = m.place("thresholds");
+            m.within("div", &[("id", &id)], |m| listed(m, "Thresholds", &kept));
+        }
         listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
         match Shape::of(summary) {
@@ -363,12 +372,91 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
     section(m, "In short", |m| {
         m.within("ul", &[("class", "short")], |m| {
-            for sentence in &told {
-                m.leaf("li", &[], &note(sentence));
+            for one in &told {
+                m.within("li", &[], |m| sentence(m, summary, one));
             }
         });
         if let Some(warning) = firewall::warning([summary]) {
             m.leaf("p", &[("class", "caution")], warning);
+        }
+    });
+}
+
+/// A sentence, and where its evidence is on this page.
+fn sentence(m: &mut Markup, summary: &Summary, told: &Sentence) {
+    m.text(&note(&told.words));
+    evidence(m, summary, &told.evidence);
+}
+
+/// Links to evidence: test cases by their names, of many the first, where the others follow.
+fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
+    let names = of.names(&summary.test_cases);
+    let places: Vec<String> = match of {
+        Evidence::Cases(cases) => cases.iter().map(|case| case_place(*case)).collect(),
+        Evidence::Thresholds => vec!["thresholds".into()],
+        Evidence::Noise => vec!["noise".into()],
+    };
+    for (name, place) in names.iter().zip(places) {
+        m.text(" ");
+        let to = format!("#{}", m.place(&place));
+        m.leaf("a", &[("href", &to), ("class", "evidence")], name);
+    }
+}
+
+/// Where the figures of a test case begin.
+fn case_place(case: usize) -> String {
+    format!("case-{}", case + 1)
+}
+
+/// What to do, numbered, each with its evidence and the lines to copy.
+fn tips(m: &mut Markup, run: &Run<'_>) {
+    let Tips { tips, together } = Tips::of(run);
+    if tips.is_empty() {
+        return;
+    }
+    let below = |m: &mut Markup, tip: &Tip| {
+        m.within("p", &[("class", "note")], |m| {
+            let numbers = tip.evidence.join("; ");
+            m.text(&match numbers.is_empty() {
+                true => "Evidence:".to_owned(),
+                false => format!("Evidence: {numbers};"),
+            });
+            evidence(m, run.summary, &tip.of);
+        });
+        if !tip.lines.is_empty() {
+            m.leaf(
+                "pre",
+                &[("class", "copy"), ("tabindex", "0")],
+                &tip.lines.join("\n"),
+            );
+        }
+    };
+    section(m, "Tips", |m| {
+        m.within("ol", &[("class", "tips")], |m| {
+            for tip in &tips {
+                m.within("li", &[], |m| {
+                    m.text(&note(&tip.words));
+                    below(m, tip);
+                });
+            }
+        });
+        if let Some(all) = &together {
+            m.leaf("h3", &[], "All of it");
+            m.leaf("p", &[], &note(&all.words));
+            below(m, all);
+        }
+    });
+}
+
+/// Systems under conditions, where that is more than a list of differences.
+fn systems(m: &mut Markup, runs: &[Run<'_>]) {
+    let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
+        return;
+    };
+    section(m, &format!("Beside {}", grid.reference), |m| {
+        m.within("figure", &[], |m| table(m, &grid.table()));
+        for sentence in grid.notes() {
+            m.leaf("p", &[("class", "note")], &note(&sentence));
         }
     });
 }
@@ -487,15 +575,17 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         m.within("figure", &[], |m| match campaign::differences(all) {
             Some(differences) => {
                 let named = campaign::named_differences(all);
-                let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
+                let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
+                    .chain(&summary.control)
+                    .collect();
                 if !compared.is_empty() {
                     html::draw(m, &chart::differences::differences(&compared, "iteration"));
                 }
-                table(m, &differences);
+                table(m, &of_cases(differences, all));
             }
             None => {
                 html::all(m, &chart::rates::figures(info, all));
-                table(m, &campaign::cases(all));
+                table(m, &of_cases(campaign::cases(all), all));
             }
         });
         for words in campaign::failures(all)
@@ -508,7 +598,8 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let many = all.len() > UNFOLDED;
     for case in all {
         let label = campaign::label(case, all);
-        let shown = |m: &mut Markup| outcomes(m, &case.outcomes, &format!("{label}: "));
+        let shown =
+            |m: &mut Markup| outcomes(m, &case.outcomes, lines::link(info), &format!("{label}: "));
         if case.outcomes.is_empty() {
             continue;
         }
@@ -519,12 +610,20 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
 }
 
+/// A table whose first cells are names of test cases, with its rows as places to lead to.
+fn of_cases(shown: Table, all: &[TestCase]) -> Table {
+    shown.of_cases(|_, row| {
+        let name = row.cells.first()?.raw.first()?;
+        all.iter().position(|case| case.test_case == *name)
+    })
+}
+
 /// What procedures found, each with its graphs and tables; `before` stands in front of its title.
-fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
+fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, before: &str) {
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                html::all(m, &chart::procedures::of(&group.outcomes));
+                html::all(m, &chart::procedures::of(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &words::capital(&titled.title));
@@ -568,7 +667,11 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
-            outcomes(m, &found, "");
+            for case in 0..summary.test_cases.len() {
+                let id = m.place(&case_place(case));
+                m.leaf("span", &[("id", &id)], "");
+            }
+            outcomes(m, &found, lines::link(info), "");
             procedures::methods(&found)
         }
         Shape::Campaign => campaign::methods(&summary.test_cases),
@@ -588,7 +691,12 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::differences::differences(&compared, "rebuild"));
-                table(m, &content::comparisons(summary));
+                let cases = summary.test_cases.iter().enumerate();
+                let of: Vec<usize> = cases
+                    .flat_map(|(at, case)| case.comparisons().map(move |_| at))
+                    .collect();
+                let shown = content::comparisons(summary);
+                table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
             for sentence in exact::beside(&summary.test_cases) {
                 m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
@@ -603,7 +711,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 if rated.iter().any(has_result) {
                     html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
-                table(m, &content::cases(summary));
+                table(m, &content::cases(summary).of_cases(|place, _| Some(place)));
             });
             let cases = &summary.test_cases;
             for words in campaign::failures(cases)
@@ -692,7 +800,8 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     let rated = words::rated(summary);
     section(m, "Noise", |m| {
-        m.leaf("p", &[], &note(&summary.noise.verdict));
+        let id = m.place("noise");
+        m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
         if let Some(windows) = words::windows_words(&rated) {
             m.leaf("p", &[], &note(&windows));
         }
@@ -744,7 +853,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
                 if index > 0 {
                     m.text(" ");
                 }
-                m.leaf("span", &[], &shell_word(word));
+                m.leaf("span", &[], &shell_word(&shown.word(word)));
             }
         });
 
@@ -769,7 +878,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
         parameters.extend(
             info.parameters
                 .iter()
-                .map(|(name, value)| (name.clone(), plain_value(value))),
+                .map(|(name, value)| (name.clone(), plain_value(value, shown))),
         );
 
         let mut host = vec![
@@ -842,11 +951,12 @@ fn yes_no(yes: bool) -> String {
 }
 
 /// A parameter without JSON's quotes around plain words.
-fn plain_value(value: &serde_json::Value) -> String {
+fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
     match value {
-        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::String(text) => shown.word(text),
         serde_json::Value::Array(items) => {
-            items.iter().map(plain_value).collect::<Vec<_>>().join(", ")
+            let items = items.iter().map(|item| plain_value(item, shown));
+            items.collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }
@@ -968,7 +1078,10 @@ fn table(m: &mut Markup, table: &Table) {
                         Mark::Control => "control",
                         Mark::Invalid => "invalid",
                     };
-                    m.within("tr", &[("class", mark)], |m| {
+                    let id = row.of.map(|case| m.place(&case_place(case)));
+                    let mut attributes = vec![("class", mark)];
+                    attributes.extend(id.as_deref().map(|id| ("id", id)));
+                    m.within("tr", &attributes, |m| {
                         for &index in &beside {
                             m.leaf(
                                 "td",

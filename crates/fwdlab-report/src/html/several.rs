@@ -4,7 +4,7 @@
 
 use super::{
     Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, overlaid,
-    section, table,
+    section, sentence as sentence_of_run, systems, table,
 };
 use crate::chart::{self, html};
 use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
@@ -34,14 +34,17 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
             });
             section(m, "In short", |m| {
                 m.within("ul", &[("class", "short")], |m| {
-                    for run in runs {
+                    for (number, run) in (1..).zip(runs) {
+                        m.places = places(number);
                         let line = words::headline(run.info, run.summary).line();
                         m.within("li", &[], |m| {
                             m.leaf("strong", &[], run.name);
                             m.text(&format!(": {}", note(&line)));
                             let told = executive::sentences(run.info, run.summary);
                             m.within("ul", &[], |m| {
-                                told.iter().for_each(|one| m.leaf("li", &[], &note(one)))
+                                for one in &told {
+                                    m.within("li", &[], |m| sentence_of_run(m, run.summary, one));
+                                }
                             });
                         });
                     }
@@ -53,12 +56,14 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     m.leaf("p", &[("class", "caution")], warning);
                 }
             });
+            systems(m, runs);
             overlaid(m, runs);
             if let Some(outcome) = compared {
                 comparison(m, outcome);
             }
             as_ministat(m, runs);
-            for run in runs {
+            for (number, run) in (1..).zip(runs) {
+                m.places = places(number);
                 let id = match run.name == run.info.id {
                     true => String::new(),
                     false => format!("{}, ", run.name),
@@ -69,6 +74,11 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
             glossary_list(m);
         },
     )
+}
+
+/// What stands before the places of a run on the page.
+fn places(run: usize) -> String {
+    format!("run-{run}-")
 }
 
 /// What is proven, each in a sentence with its interval.

@@ -822,6 +822,7 @@ pub fn explained() -> Run {
             unit: "frames".into(),
         }],
         setting: "this rule: nft list ruleset".into(),
+        remedy: vec![format!("nft delete rule {bad}")],
         trials,
         of_trials,
     };

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use fwdlab_model::event::EventKind;
+use fwdlab_model::facts::ShownFacts;
 use fwdlab_store::{RunWriter, StoreError, export, list, load, take_in};
 use tar::{Builder, EntryType, Header};
 
@@ -17,7 +19,7 @@ const NOW: &str = "2026-11-21T09:00:00Z";
 fn archive_of(root: &Path, ids: &[&str]) -> Vec<u8> {
     let runs: Vec<PathBuf> = ids.iter().map(|id| root.join(id)).collect();
     let mut bytes = Vec::new();
-    export(&runs, &mut bytes, Path::new("x")).unwrap();
+    export(&runs, &mut bytes, Path::new("x"), ShownFacts::Full).unwrap();
     bytes
 }
 
@@ -79,12 +81,84 @@ fn runs_are_elsewhere_what_they_were_here() {
     assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
 }
 
+/// What names the host and the user is in no file of a brief archive, and what was taken in says that it is whole.
+#[test]
+fn a_brief_archive_names_nobody() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut own = info(ID, NOW);
+    own.facts.kernel_command_line = Some("root=/dev/secret-disk key=hidden".into());
+    own.command_line = vec!["/home/ann/bin/fwdlab".into(), "quick".into()];
+    let kept = serde_json::json!("/home/ann/lab/bed.toml");
+    own.parameters.insert("bed".into(), kept);
+    let mut writer = RunWriter::create(here.path(), &own).unwrap();
+    for (number, kind) in [
+        EventKind::RunStarted {
+            format: fwdlab_model::version::EVENT_FORMAT,
+            info: Box::new(own.clone()),
+            estimate_s: 1.5,
+            steps: 1,
+        },
+        EventKind::BedReady {
+            facts: Box::new(own.facts.clone()),
+        },
+        EventKind::Note {
+            text: "of interest".into(),
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        writer.event(&event(number as u32, kind)).unwrap();
+    }
+    writer.input("campaign.toml", b"campaign = 'x'").unwrap();
+    let page = Some("<html>secret-disk</html>");
+    writer
+        .finish(&finished(&own), Some(&summary(ID)), page)
+        .unwrap();
+
+    let runs = [here.path().join(ID)];
+    let mut bytes = Vec::new();
+    export(&runs, &mut bytes, Path::new("x"), ShownFacts::Brief).unwrap();
+    take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
+    let files = contents(&there.path().join(ID));
+    for (name, content) in &files {
+        let text = String::from_utf8_lossy(content);
+        for word in ["secret-disk", "hidden", "/home", "ann"] {
+            assert!(!text.contains(word), "{word} is in {name}: {text}");
+        }
+    }
+    let names: Vec<&str> = files.iter().map(|(name, _)| &name[..]).collect();
+    assert!(
+        !names.contains(&"report.html") && names.contains(&"inputs/campaign.toml"),
+        "{names:?}"
+    );
+    let run = load(&there.path().join(ID)).unwrap();
+    assert_eq!((run.problems, run.is_protected), (vec![], true));
+    assert_eq!(run.info.command_line, ["fwdlab", "quick"]);
+    assert_eq!(run.info.parameters["bed"], "bed.toml");
+    // all else is what it was
+    let before = load(&runs[0]).unwrap();
+    assert_eq!(
+        (run.summary, run.info.facts.kernel),
+        (before.summary, before.info.facts.kernel)
+    );
+
+    // of a damaged head nobody knows what it names
+    let head = runs[0].join("run.json");
+    let text = fs::read_to_string(&head)
+        .unwrap()
+        .replace("secret", "secrex");
+    fs::write(&head, text).unwrap();
+    let error = export(&runs, Vec::new(), Path::new("x"), ShownFacts::Brief).unwrap_err();
+    assert!(matches!(error, StoreError::NotBrief { .. }), "{error}");
+}
+
 #[test]
 fn a_run_that_goes_on_is_not_exported() {
     let root = tempfile::tempdir().unwrap();
     let run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     let runs = [run.path().to_owned()];
-    let error = export(&runs, Vec::new(), Path::new("x")).unwrap_err();
+    let error = export(&runs, Vec::new(), Path::new("x"), ShownFacts::Full).unwrap_err();
     assert!(matches!(error, StoreError::StillRunning { .. }), "{error}");
     drop(run);
     let (bytes, there) = (archive_of(root.path(), &[ID]), tempfile::tempdir().unwrap());

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
+use fwdlab_model::facts::ShownFacts;
 use fwdlab_store::{
     Labels, StoreError, export, label, labels, list, load, rebuild, resolve, take_in,
 };
@@ -52,7 +53,13 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
     assert!(matches!(error, StoreError::Ambiguous { .. }), "{error}");
     // and they go with it
     let mut bytes = Vec::new();
-    export(std::slice::from_ref(&run), &mut bytes, Path::new("x")).unwrap();
+    export(
+        std::slice::from_ref(&run),
+        &mut bytes,
+        Path::new("x"),
+        ShownFacts::Full,
+    )
+    .unwrap();
     let there = tempfile::tempdir().unwrap();
     let taken = take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
     assert_eq!(labels(&taken[0]).unwrap(), words);

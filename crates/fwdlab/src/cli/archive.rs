@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::Global;
+use super::runs::Facts;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -23,6 +24,9 @@ pub struct Export {
     /// Where to, `-` for standard output [default: RUN.tar.gz, of several runs.tar.gz]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What of the host goes with them: brief leaves out the kernel's command line, directories of the command, and the page
+    #[arg(long, value_enum, default_value = "full")]
+    facts: Facts,
 }
 
 /// What is taken in.
@@ -50,7 +54,12 @@ impl Export {
                 let why = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
                 return Err(Usage(why.into()).into());
             }
-            fwdlab_store::export(&runs, out.lock(), Path::new("standard output"))?;
+            fwdlab_store::export(
+                &runs,
+                out.lock(),
+                Path::new("standard output"),
+                self.facts.shown(),
+            )?;
             return Ok(Code::Done);
         }
         if self.output.is_none() && file.exists() {
@@ -64,7 +73,7 @@ impl Export {
         let part = file.with_added_extension("part");
         let write = || -> anyhow::Result<()> {
             let to = File::create(&part).with_context(|| format!("create {}", part.display()))?;
-            fwdlab_store::export(&runs, BufWriter::new(&to), &part)?;
+            fwdlab_store::export(&runs, BufWriter::new(&to), &part, self.facts.shown())?;
             to.sync_all()
                 .with_context(|| format!("write {}", part.display()))?;
             fs::rename(&part, &file).with_context(|| format!("write {}", file.display()))

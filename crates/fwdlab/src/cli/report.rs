@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use fwdlab_report::chart::{Chart, gnuplot, png, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
-use fwdlab_report::html::{CaseProfile, ShownFacts};
+use fwdlab_report::html::CaseProfile;
 use fwdlab_report::run::{Run, charts};
 use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
 use fwdlab_stats::Confidence;
@@ -355,10 +355,7 @@ impl Made {
     }
 
     fn page(&self, runs: &[Run<'_>], loaded: &[Loaded]) -> String {
-        let shown = match self.facts {
-            Facts::Brief => ShownFacts::Brief,
-            Facts::Full => ShownFacts::Full,
-        };
+        let shown = self.facts.shown();
         match runs {
             [run] => html::page(
                 run.info,

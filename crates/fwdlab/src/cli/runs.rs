@@ -129,6 +129,16 @@ pub enum Facts {
     Full,
 }
 
+impl Facts {
+    /// The same for those who show it.
+    pub fn shown(self) -> ShownFacts {
+        match self {
+            Facts::Brief => ShownFacts::Brief,
+            Facts::Full => ShownFacts::Full,
+        }
+    }
+}
+
 /// The formats of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {

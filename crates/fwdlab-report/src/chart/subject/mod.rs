@@ -4,6 +4,7 @@
 
 pub(crate) mod comparison;
 pub(crate) mod differences;
+pub(crate) mod families;
 pub(crate) mod fates;
 pub(crate) mod imported;
 mod over_time;
@@ -13,7 +14,7 @@ pub(crate) mod rates;
 mod rfc2544;
 mod searches;
 pub(crate) mod strata;
-mod sweeps;
+pub(crate) mod sweeps;
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
@@ -22,7 +23,7 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
 use super::Chart;
 use crate::words::{self, Shape};
-use crate::{campaign, content};
+use crate::{campaign, content, lines};
 
 pub use ramps::ramps;
 
@@ -40,7 +41,7 @@ pub fn of(
     }
     let mut found = |before: &str, outcomes: &[Outcome]| {
         for group in crate::procedures::groups(outcomes) {
-            for chart in procedures::of(&group.outcomes) {
+            for chart in procedures::of(&group.outcomes, lines::link(info)) {
                 let title = match chart.title.as_str() {
                     "" => group.title.clone(),
                     own => format!("{}: {own}", group.title),
@@ -62,7 +63,9 @@ pub fn of(
                 );
             }
             let named = campaign::named_differences(cases);
-            let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
+            let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
+                .chain(&summary.control)
+                .collect();
             match campaign::differences(cases) {
                 Some(_) if compared.is_empty() => {}
                 Some(_) => all.insert(

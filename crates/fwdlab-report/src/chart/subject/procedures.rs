@@ -1,13 +1,14 @@
 //! The graphs of what procedures found. Which procedure has which is decided here, how they look in the files beside.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome};
 
 use super::{over_time, rfc2544, searches, sweeps};
 use crate::chart::Chart;
 use crate::procedures::frames;
 
-/// The graphs of outcomes of one procedure.
-pub(crate) fn of(outcomes: &[&Outcome]) -> Vec<Chart> {
+/// The graphs of outcomes of one procedure, measured on this link, where there is one.
+pub(crate) fn of(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
     let mut charts = Vec::new();
     let Some(first) = outcomes.first() else {
         return charts;
@@ -31,7 +32,7 @@ pub(crate) fn of(outcomes: &[&Outcome]) -> Vec<Chart> {
             }
         }
         Found::Plr(_) => searches::critical_load(&mut charts, outcomes),
-        Found::Sweep(_) => sweeps::sweep(&mut charts, outcomes),
+        Found::Sweep(_) => sweeps::sweep(&mut charts, outcomes, link),
         Found::Mlrsearch(_) => {
             for outcome in outcomes {
                 if let Found::Mlrsearch(found) = &outcome.found {

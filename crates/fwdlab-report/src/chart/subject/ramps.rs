@@ -1,19 +1,28 @@
-//! Ramps of several runs or devices in one graph: what each forwarded over time, beside what was offered.
+//! Ramps of several runs or devices in one graph: what each forwarded over time, beside what was offered and the line rate.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome, Ramp};
+use fwdlab_model::units::FrameSize;
 
 use super::named_apart;
 use crate::chart::{Axis, Chart, Curve, Curves};
+use crate::lines::ceiling;
 
 /// Ramps with the same frames in one graph each: over time where they offered the same, and over the offered load always. `named` gives
 /// each its name in the graph; ramps that are alone in what they send are left out.
-pub fn ramps<'a>(named: impl IntoIterator<Item = (String, &'a Outcome)>) -> Vec<Chart> {
+pub fn ramps<'a>(
+    named: impl IntoIterator<Item = (String, &'a Outcome, Option<LinkSpeed>)>,
+) -> Vec<Chart> {
     let mut groups: Vec<(String, Vec<(String, &Ramp)>)> = Vec::new();
-    for (name, outcome) in named {
+    let mut links: Vec<(String, LinkSpeed, FrameSize)> = Vec::new();
+    for (name, outcome, link) in named {
         let Found::Ramp(ramp) = &outcome.found else {
             continue;
         };
         let frames = crate::procedures::frames(outcome);
+        let size = outcome.frame_size_bytes;
+        let line = link.map(|link| (frames.clone(), link, size));
+        links.extend(line.filter(|line| !links.contains(line)));
         match groups.iter_mut().find(|(own, _)| *own == frames) {
             Some((_, all)) => all.push((name, ramp)),
             None => groups.push((frames, vec![(name, ramp)])),
@@ -22,6 +31,14 @@ pub fn ramps<'a>(named: impl IntoIterator<Item = (String, &'a Outcome)>) -> Vec<
     groups.retain(|(_, all)| all.len() > 1);
     let mut charts = Vec::new();
     for (frames, all) in groups {
+        let own = links.iter().filter(|(own, ..)| *own == frames);
+        let own: Vec<(LinkSpeed, FrameSize)> = own.map(|(_, link, size)| (*link, *size)).collect();
+        let ceilings = |curves: &[Curve]| -> Vec<Curve> {
+            let lines = own.iter();
+            lines
+                .filter_map(|(link, size)| ceiling(*link, *size, curves))
+                .collect()
+        };
         let mut curves: Vec<Curve> = all
             .iter()
             .map(|(name, ramp)| {
@@ -39,7 +56,9 @@ pub fn ramps<'a>(named: impl IntoIterator<Item = (String, &'a Outcome)>) -> Vec<
             .flat_map(|c| c.points.last())
             .map(|p| p.0)
             .fold(0.0, f64::max);
+        let lines = ceilings(&curves);
         curves.push(Curve::new("no loss", vec![(0.0, 0.0), (most, most)]).dashed());
+        curves.extend(lines);
         let graph = Curves::new(
             Axis::loads("offered load", &curves),
             Axis::rates(&curves),
@@ -75,7 +94,9 @@ pub fn ramps<'a>(named: impl IntoIterator<Item = (String, &'a Outcome)>) -> Vec<
                 None => offered.push(own),
             }
         }
+        let lines = ceilings(&curves);
         curves.push(Curve::new("offered", offered).dashed());
+        curves.extend(lines);
         let graph = Curves::new(Axis::time(&curves), Axis::rates(&curves), curves);
         charts.push(Chart::curves(
             "ramps-over-time",

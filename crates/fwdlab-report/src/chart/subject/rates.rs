@@ -110,17 +110,7 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
             _ => Vec::new(),
         };
         let ends = all.iter().copied().chain(references.iter().map(|r| r.at));
-        let axis = match unit {
-            Unit::FramesPerSecond => Axis::rates_along(name, ends),
-            _ => {
-                let scale = Scale::covering(ends.chain([0.0]), 6);
-                let tick = |value: f64| match value == 0.0 {
-                    true => "0".into(),
-                    false => campaign::value(unit, value),
-                };
-                Axis::linear(name, scale, tick).reading(quantity(unit))
-            }
-        };
+        let axis = axis_along(name, unit, ends);
         let rows = shown.iter().map(|case| {
             let label = campaign::label(case, cases);
             match of(case) {
@@ -155,6 +145,21 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
         )
     });
     charts.collect()
+}
+
+/// The axis of a figure from zero, along rows.
+pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = f64>) -> Axis {
+    match unit {
+        Unit::FramesPerSecond => Axis::rates_along(name, ends),
+        _ => {
+            let scale = Scale::covering(ends.into_iter().chain([0.0]), 6);
+            let tick = |value: f64| match value == 0.0 {
+                true => "0".into(),
+                false => campaign::value(unit, value),
+            };
+            Axis::linear(name, scale, tick).reading(quantity(unit))
+        }
+    }
 }
 
 fn quantity(unit: Unit) -> Quantity {

@@ -2,9 +2,12 @@
 //!
 //! Start with [`sweep`].
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Cost, Found, Outcome};
+use fwdlab_model::units::FrameSize;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
+use crate::lines::ceiling;
 use crate::procedures::frames;
 
 /// Places of a bent line.
@@ -44,11 +47,49 @@ pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     ));
 }
 
-/// What came out over the values of a parameter, and what a frame cost there: what each rule adds is a straight line.
-pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+/// What came out over the values of a parameter, what a frame cost there, and what each unit added: where each costs the same, that is a
+/// straight line.
+pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome], link: Option<LinkSpeed>) {
+    let named = outcomes.iter().map(|one| (frames(one), *one, link));
+    let named: Vec<Named<'_>> = named.collect();
+    charts.extend(graphs(&named));
+}
+
+/// A sweep with its name, and the link that it was measured on.
+pub(crate) type Named<'a> = (String, &'a Outcome, Option<LinkSpeed>);
+
+/// Sweeps of several systems over the same parameter with the same frames, in one graph each; those that are alone are left out.
+pub(crate) fn together(all: &[Named<'_>]) -> Vec<Chart> {
+    let mut groups: Vec<(String, Vec<Named<'_>>)> = Vec::new();
+    for one in all {
+        let Found::Sweep(found) = &one.1.found else {
+            continue;
+        };
+        let of = format!("{}, {}", found.parameter, frames(one.1));
+        match groups.iter_mut().find(|(own, _)| *own == of) {
+            Some((_, own)) => own.push(one.clone()),
+            None => groups.push((of, vec![one.clone()])),
+        }
+    }
+    let charts = groups
+        .into_iter()
+        .filter(|(_, own)| own.len() > 1)
+        .flat_map(|(of, own)| {
+            graphs(&own).into_iter().map(move |chart| Chart {
+                name: "sweeps-together".into(),
+                title: format!("{}, {of}", chart.title),
+                ..chart
+            })
+        });
+    charts.collect()
+}
+
+/// The graphs of sweeps over one parameter.
+fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     let mut parameter = String::new();
-    let (mut rates, mut costs) = (Vec::new(), Vec::new());
-    for outcome in outcomes {
+    let (mut rates, mut costs, mut units) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ceilings: Vec<(LinkSpeed, FrameSize)> = Vec::new();
+    for (name, outcome, link) in all {
         let Found::Sweep(found) = &outcome.found else {
             continue;
         };
@@ -57,37 +98,76 @@ pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
         let points = points.filter_map(|p| Some((p.value as f64, p.median_pps?)));
         let mut points: Vec<_> = points.filter(|(_, pps)| *pps > 0.0).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
-        costs.push(Curve::new(frames(outcome), of_frame.collect()));
-        rates.push(Curve::new(frames(outcome), points.clone()));
-        if let Some(line) = found.cost.as_ref().and_then(|cost| fitted(cost, &points)) {
-            rates.push(Curve::new("fitted", rates_of(&line, &points)).dashed());
-            costs.push(Curve::new("fitted", line).dashed());
+        if points.len() < 2 {
+            continue;
         }
+        let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
+        let of_frame: Vec<(f64, f64)> = of_frame.collect();
+        let (first, cheapest) = of_frame[0];
+        let of_unit = of_frame[1..].iter();
+        let of_unit = of_unit.map(|(value, cost)| (*value, (cost - cheapest) / (value - first)));
+        units.push(Curve::new(name.clone(), of_unit.collect()));
+        let before = if all.len() > 1 {
+            format!("{name}, ")
+        } else {
+            String::new()
+        };
+        rates.push(Curve::new(name.clone(), points.clone()));
+        let line = found.cost.as_ref().and_then(|cost| fitted(cost, &points));
+        // where the cost is no line, the one through both ends shows how far it is from that
+        let (which, line) = match line {
+            Some(line) => ("fitted", line),
+            None => (
+                "linear reference",
+                vec![of_frame[0], of_frame[of_frame.len() - 1]],
+            ),
+        };
+        costs.push(Curve::new(name.clone(), of_frame));
+        let which = format!("{before}{which}");
+        rates.push(Curve::new(which.clone(), rates_of(&line, &points)).dashed());
+        if let [(from, low), .., (to, high)] = line[..] {
+            let slope = (high - low) / (to - from).max(f64::MIN_POSITIVE);
+            let ends = units.last().map_or(Vec::new(), |own| own.points.clone());
+            let level = ends.iter().map(|(value, _)| (*value, slope)).collect();
+            units.push(Curve::new(which.clone(), level).dashed());
+        }
+        costs.push(Curve::new(which, line).dashed());
+        let size = outcome.frame_size_bytes;
+        ceilings.extend(
+            link.map(|link| (link, size))
+                .filter(|one| !ceilings.contains(one)),
+        );
     }
     rates.retain(|curve| curve.points.len() > 1);
     costs.retain(|curve| curve.points.len() > 1);
+    units.retain(|curve| curve.points.len() > 1);
     if rates.is_empty() {
-        return;
+        return Vec::new();
     }
-    charts.push(Chart::curves(
-        "sweep",
-        "Forwarding rate",
-        Curves::new(
-            Axis::parameter(&parameter, &rates),
-            Axis::rates(&rates),
-            rates.to_vec(),
+    let lines = ceilings.into_iter();
+    let lines: Vec<Curve> = lines
+        .filter_map(|(link, size)| ceiling(link, size, &rates))
+        .collect();
+    rates.extend(lines);
+    let graph = |title: String, up: Axis, curves: &[Curve]| {
+        let across = Axis::parameter(&parameter, curves);
+        Chart::curves("sweep", title, Curves::new(across, up, curves.to_vec()))
+    };
+    let times =
+        |title: &str, curves: &[Curve]| Axis::numbers(title, curves).reading(Quantity::Nanoseconds);
+    let mut charts = vec![
+        graph("Forwarding rate".into(), Axis::rates(&rates), &rates),
+        graph(
+            "Time per frame".into(),
+            times("nanoseconds per frame", &costs),
+            &costs,
         ),
-    ));
-    charts.push(Chart::curves(
-        "sweep",
-        "Time per frame",
-        Curves::new(
-            Axis::parameter(&parameter, &costs),
-            Axis::numbers("nanoseconds per frame", &costs).reading(Quantity::Nanoseconds),
-            costs.to_vec(),
-        ),
-    ));
+    ];
+    if !units.is_empty() {
+        let up = times("nanoseconds per frame and unit", &units);
+        charts.push(graph(format!("Cost per unit, {parameter}"), up, &units));
+    }
+    charts
 }
 
 /// The line that stands for what was found to be the cost, where it is a line.

@@ -1,0 +1,92 @@
+//! IPv4 beside IPv6: a bar to the median of each, with the smallest and the largest value, grouped by what else is the same.
+//!
+//! What is drawn of which runs is decided by [`crate::run::families`]. Start with [`families`].
+
+use fwdlab_model::outcome::Unit;
+use fwdlab_model::trial::IpVersion;
+
+use super::rates::axis_along;
+use crate::campaign::value;
+use crate::chart::{Chart, Row, Rows, legend_of_values};
+
+/// What one family gets.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    /// What is the same for both families: the system, the size, the flows.
+    pub group: String,
+    /// Which.
+    pub family: IpVersion,
+    /// What else is to be said of it, such as its frame size where families differ in that.
+    pub note: String,
+    /// The values; without any, `instead` says why.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: Option<f64>,
+    /// What stands in place of a figure.
+    pub instead: String,
+}
+
+/// The chart; `None` where no group has both families.
+pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> {
+    let mut groups: Vec<&str> = Vec::new();
+    for bar in bars {
+        if !groups.contains(&&bar.group[..]) {
+            groups.push(&bar.group);
+        }
+    }
+    let of = |group: &str| {
+        let mut own: Vec<&Bar> = bars.iter().filter(|bar| bar.group == group).collect();
+        own.sort_by_key(|bar| bar.family);
+        own
+    };
+    groups.retain(|group| {
+        let own = of(group);
+        own.iter().any(|bar| bar.family != own[0].family)
+    });
+    if groups.is_empty() {
+        return None;
+    }
+    let shown: Vec<&Bar> = groups.iter().flat_map(|group| of(group)).collect();
+    let ends = shown.iter().flat_map(|bar| bar.values.iter().copied());
+    let mut last = "";
+    let rows = shown.iter().map(|bar| {
+        let is_first = bar.group != last;
+        last = &bar.group;
+        let (low, high) = (bar.values.iter())
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |ends, v| {
+                (ends.0.min(*v), ends.1.max(*v))
+            });
+        let note = match bar.note.is_empty() {
+            true => String::new(),
+            false => format!(", {}", bar.note),
+        };
+        Row {
+            group: if is_first {
+                bar.group.clone()
+            } else {
+                String::new()
+            },
+            label: format!("{}{note}", bar.family),
+            value: bar
+                .median
+                .map_or(bar.instead.clone(), |median| value(unit, median)),
+            verdict: match bar.median {
+                Some(_) if low < high => format!("{} to {}", value(unit, low), value(unit, high)),
+                _ => String::new(),
+            },
+            marks: Row::of_values(bar.median, &bar.values, |v| value(unit, v), "iteration"),
+            ..Row::default()
+        }
+    });
+    let rows = rows.collect();
+    Some(Chart::rows(
+        "families",
+        "IPv4 beside IPv6",
+        Rows {
+            axis: axis_along(figure, unit, ends),
+            legend: legend_of_values("iteration"),
+            rows,
+            references: Vec::new(),
+        },
+    ))
+}

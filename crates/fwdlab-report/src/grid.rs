@@ -1,0 +1,543 @@
+//! Systems under conditions: a row for each hardware, system or configuration, a column for each kind of traffic, and in the cells how
+//! much more or less than the reference it forwards: `-27.9 % ± 1.1 %`.
+//!
+//! It compares nothing by itself: differences, intervals and verdicts are those of [`compare`](crate::compare), of paired slices those
+//! that were measured. A cell without a figure says why ([`State`]), and what was measured otherwise is not compared. Start with [`of`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::campaign::PLAIN;
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::outcome::{Better, FORWARDING_RATE, Unit};
+use fwdlab_model::series::Series;
+use fwdlab_model::test_case::{CaseFigure, TestCase};
+use fwdlab_model::trial::IpVersion;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::Confidence;
+
+use crate::campaign::value;
+use crate::chart::families::Bar;
+use crate::compare::{self, Options, Source, TestChoice, unlike};
+use crate::number::{difference, percent};
+use crate::run::Run;
+use crate::state::State;
+use crate::table::{Cell as Text, Column, Mark, Table};
+use crate::words::{self, several};
+
+/// Labels of our own, for what stands in rows and columns.
+const SYSTEM: &str = "system";
+const CONDITION: &str = "condition";
+
+/// Fewer values have no interval worth the name.
+const FEWEST: usize = 3;
+
+/// The figure of slices: a difference that was measured as one.
+const DIFFERENCE: &str = "difference";
+
+/// The table as a value.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Grid {
+    /// Which figure.
+    pub figure: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// The system that the others are compared with: the first row.
+    pub reference: String,
+    /// Heads of columns.
+    pub conditions: Vec<String>,
+    /// Rows.
+    pub systems: Vec<System>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct System {
+    /// What it is.
+    pub name: String,
+    /// Why it is not to be compared with the reference; empty where it is.
+    pub unlike: Vec<String>,
+    /// As many as there are conditions.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cell {
+    /// The test case: of which run, and where in its summary.
+    pub of: Option<(usize, usize)>,
+    /// Its figure, and half of its 95 % interval.
+    pub figure: Option<(f64, Option<f64>)>,
+    /// How much more than the reference, where that can be said.
+    pub difference: Option<Difference>,
+    /// Why there is no figure, or what is to be said beside it.
+    pub state: State,
+    /// It has a figure, of another procedure.
+    pub is_other: bool,
+}
+
+/// How a cell stands beside the reference.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Difference {
+    /// In percent of the reference.
+    pub percent: f64,
+    /// Its 95 % interval.
+    pub interval: Option<[f64; 2]>,
+    /// What is proven.
+    pub verdict: Verdict,
+    /// Numbers of values: of the reference, and of this.
+    pub n: [usize; 2],
+}
+
+impl Difference {
+    /// Is it proven, and for the better?
+    pub fn is_better(&self, better: Better) -> bool {
+        self.interval.is_some()
+            && match better {
+                Better::Higher => self.verdict == Verdict::More,
+                Better::Lower => self.verdict == Verdict::Less,
+            }
+    }
+
+    /// `-27.9 % ± 1.1 %`, with `~` before what is not proven.
+    fn words(&self) -> String {
+        let value = difference(self.percent, self.interval);
+        let Some([low, high]) = self.interval else {
+            return format!("{value} %, too few values to tell");
+        };
+        let half = difference((high - low) / 2.0, Some([low, high]));
+        let half = half.trim_start_matches('+');
+        let sign = match self.verdict {
+            Verdict::Less | Verdict::More => "",
+            Verdict::NoDifference | Verdict::CannotTell => "~ ",
+        };
+        format!("{sign}{value} % ± {half} %")
+    }
+}
+
+/// A test case with its place in the table.
+struct Entry<'a> {
+    run: usize,
+    at: usize,
+    system: String,
+    condition: String,
+    /// The condition without its size and its address family.
+    but_family: String,
+    case: &'a TestCase,
+    labels: BTreeMap<String, String>,
+}
+
+/// The table of runs; none where there are no two systems.
+pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
+    let entries = entries(runs);
+    let systems = distinct(entries.iter().map(|one| &one.system));
+    let conditions = distinct(entries.iter().map(|one| &one.condition));
+    let (figure, unit, better) = figure_of(&entries)?;
+    let is_paired = figure == DIFFERENCE;
+    if systems.len() < 2 && !is_paired {
+        return None;
+    }
+    let named = |case: &TestCase| {
+        case.figure(&figure)
+            .filter(|f| !f.values.is_empty())
+            .cloned()
+    };
+    let has = |system: &String| {
+        entries
+            .iter()
+            .any(|e| e.system == *system && named(e.case).is_some())
+    };
+    let is_plain = |system: &&String| {
+        entries
+            .iter()
+            .any(|e| e.system == **system && e.case.case.configuration == PLAIN)
+    };
+    let reference = match is_paired {
+        true => entries
+            .iter()
+            .find_map(|e| Some(e.case.slices()?.reference.clone()))?,
+        false => {
+            let mut able = systems.iter().filter(|system| has(system));
+            let first = able.clone().next()?;
+            able.find(is_plain).unwrap_or(first).clone()
+        }
+    };
+    let compared = match is_paired {
+        true => None,
+        false => compared(&entries, &figure, &reference),
+    };
+    let labels_of = |system: &str| {
+        entries
+            .iter()
+            .find(|e| e.system == system)
+            .map(|e| &e.labels)
+    };
+    let cell = |system: &str, condition: &str| {
+        let entry = entries
+            .iter()
+            .find(|e| e.system == system && e.condition == condition);
+        let Some(entry) = entry else {
+            return Cell::none(State::NotMeasured);
+        };
+        let own = named(entry.case);
+        let in_compared = || {
+            let outcome = compared.as_ref()?;
+            let row = outcome
+                .rows
+                .iter()
+                .find(|row| row.labels.get(CONDITION).is_some_and(|c| c == condition))?;
+            let one = row.comparisons.iter().find(|one| one.column == system)?;
+            let enough = one.n.into_iter().min() >= Some(FEWEST);
+            Some(Difference {
+                percent: one.difference_percent?,
+                interval: one.interval_percent.filter(|_| enough),
+                verdict: one.verdict,
+                n: one.n,
+            })
+        };
+        let measured = || {
+            let found = entry
+                .case
+                .slices()
+                .filter(|found| found.parameter.is_none())?;
+            let one = &found.points.first()?.comparison;
+            let n = one.values_percent.len();
+            Some(Difference {
+                percent: one.difference_percent?,
+                interval: one.interval_percent.filter(|_| one.doubt.is_none()),
+                verdict: one.verdict,
+                n: [n, n],
+            })
+        };
+        Cell {
+            of: Some((entry.run, entry.at)),
+            is_other: own.is_none() && entry.case.figures.iter().any(|f| !f.values.is_empty()),
+            figure: own.map(|own| (own.median, own.interval_half_width)),
+            difference: if is_paired { measured() } else { in_compared() },
+            state: State::of(entry.case),
+        }
+    };
+    let mut rows: Vec<System> = systems
+        .iter()
+        .map(|name| System {
+            name: name.clone(),
+            unlike: match (labels_of(&reference), labels_of(name)) {
+                (Some(reference), Some(own)) => unlike(reference, own),
+                _ => Vec::new(),
+            },
+            cells: conditions
+                .iter()
+                .map(|condition| cell(name, condition))
+                .collect(),
+        })
+        .collect();
+    match rows.iter().position(|row| row.name == reference) {
+        Some(place) => rows[..=place].rotate_right(1),
+        None => rows.insert(0, of_slices(&entries, &reference, &conditions)),
+    }
+    Some(Grid {
+        figure: if is_paired {
+            FORWARDING_RATE.into()
+        } else {
+            figure
+        },
+        unit: if is_paired {
+            Unit::FramesPerSecond
+        } else {
+            unit
+        },
+        better,
+        reference,
+        conditions,
+        systems: rows,
+    })
+}
+
+impl Cell {
+    fn none(state: State) -> Cell {
+        Cell {
+            of: None,
+            figure: None,
+            difference: None,
+            state,
+            is_other: false,
+        }
+    }
+}
+
+/// What the reference of slices forwarded, which has no test case of its own.
+fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> System {
+    let plain = |condition: &String| {
+        let of = entries.iter().filter(|e| e.condition == *condition);
+        let mut rates = of.filter_map(|e| e.case.comparisons().next()?.plain_forwarding_rate_pps);
+        match rates.next() {
+            Some(pps) => Cell {
+                figure: Some((pps, None)),
+                ..Cell::none(State::Measured)
+            },
+            None => Cell::none(State::NotMeasured),
+        }
+    };
+    System {
+        name: reference.to_owned(),
+        unlike: Vec::new(),
+        cells: conditions.iter().map(plain).collect(),
+    }
+}
+
+/// What each address family gets, for a chart of both: the figure, its unit, and a bar for each.
+pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
+    let entries = entries(runs);
+    let (figure, unit, _) = figure_of(&entries).filter(|(name, ..)| name != DIFFERENCE)?;
+    let of_streams = entries
+        .iter()
+        .filter(|one| one.case.case.variant.profile.is_none());
+    let sizes = |family| {
+        let own = entries.iter().map(|one| &one.case.case.stream);
+        let own = own.filter(move |stream| stream.ip_version == family);
+        own.map(|stream| stream.frame_size_bytes)
+    };
+    let bar = |one: &Entry<'_>| {
+        let found = one
+            .case
+            .figure(&figure)
+            .filter(|found| !found.values.is_empty());
+        let stream = &one.case.case.stream;
+        let other = match stream.ip_version {
+            IpVersion::Ipv4 => IpVersion::Ipv6,
+            IpVersion::Ipv6 => IpVersion::Ipv4,
+        };
+        // the smallest frames of both are alike, unless the other has frames of this very size
+        let is_smallest = stream.frame_size_bytes == stream.ip_version.smallest_frame()
+            && !sizes(other).any(|size| size == stream.frame_size_bytes);
+        let size = match is_smallest {
+            true => "smallest frames".to_owned(),
+            false => format!("{} B", stream.frame_size_bytes),
+        };
+        let parts = [&size[..], &one.but_family[..], &one.system[..]];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let note = is_smallest.then(|| format!("{} B", stream.frame_size_bytes));
+        Bar {
+            group: parts.join(", "),
+            family: stream.ip_version,
+            note: note.unwrap_or_default(),
+            values: found.map_or(Vec::new(), |found| found.values.clone()),
+            median: found.map(|found| found.median),
+            instead: State::of(one.case).instead().into(),
+        }
+    };
+    let bars = of_streams.map(bar).collect();
+    Some((figure, unit, bars))
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        if !all.contains(name) {
+            all.push(name.clone());
+        }
+    }
+    all
+}
+
+/// The figure that most test cases have, forwarding rates before others.
+fn figure_of(entries: &[Entry<'_>]) -> Option<(String, Unit, Better)> {
+    let mut found: Vec<(&CaseFigure, usize)> = Vec::new();
+    for figure in entries.iter().flat_map(|one| &one.case.figures) {
+        match found
+            .iter_mut()
+            .find(|(known, _)| known.name == figure.name)
+        {
+            Some((_, times)) => *times += 1,
+            None => found.push((figure, 1)),
+        }
+    }
+    // the last of equals wins
+    found.reverse();
+    let most = found
+        .iter()
+        .max_by_key(|(figure, times)| (*times, figure.name == FORWARDING_RATE));
+    most.map(|(figure, _)| (figure.name.clone(), figure.unit, figure.better))
+}
+
+fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
+    let all: Vec<(usize, usize, &TestCase)> = (runs.iter().enumerate())
+        .flat_map(|(run, one)| {
+            let cases = one.summary.test_cases.iter().enumerate();
+            cases.map(move |(at, case)| (run, at, case))
+        })
+        .collect();
+    let Some((_, _, first)) = all.first().copied() else {
+        return Vec::new();
+    };
+    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(|(_, _, case)| same(case));
+    let of_slices = all.iter().any(|(_, _, case)| case.slices().is_some());
+    let configurations =
+        of_slices || differ(&|case| case.case.configuration == first.case.configuration);
+    let duts = differ(&|case| case.case.dut == first.case.dut);
+    let images = differ(&|case| case.case.image == first.case.image);
+    let flows = differ(&|case| case.case.stream.flows == first.case.stream.flows);
+    let families = differ(&|case| case.case.stream.ip_version == first.case.stream.ip_version);
+    let rest = |case: &TestCase| {
+        let rest = Variant {
+            profile: None,
+            ..case.case.variant.clone()
+        };
+        rest.to_string()
+    };
+    let variants = differ(&|case| rest(case) == rest(first));
+    let of = |(run, at, case): (usize, usize, &'a TestCase)| {
+        let own = &runs[run];
+        let (stream, variant) = (&case.case.stream, &case.case.variant);
+        let mut system = Vec::new();
+        system.extend((runs.len() > 1).then(|| own.name.to_owned()));
+        system.extend(duts.then(|| words::dut(case.case.dut).to_owned()));
+        system.extend(case.case.image.clone().filter(|_| images));
+        system.extend(configurations.then(|| case.case.configuration.clone()));
+        let is_stream = variant.profile.is_none();
+        let condition = |size: bool| {
+            let mut words = Vec::new();
+            words.extend(size.then(|| match &variant.profile {
+                Some(profile) => profile.clone(),
+                None => format!("{} B", stream.frame_size_bytes),
+            }));
+            words.extend((flows && is_stream).then(|| several(stream.flows as usize, "flow")));
+            words.extend((families && size && is_stream).then(|| stream.ip_version.to_string()));
+            words.extend(Some(rest(case)).filter(|rest| variants && !rest.is_empty()));
+            words.join(", ")
+        };
+        let load = own.info.parameters.get("load").map(ToString::to_string);
+        let outcome = case
+            .outcomes
+            .first()
+            .map(|outcome| outcome.found.procedure());
+        let labels = [
+            (
+                "procedure",
+                Some(outcome.unwrap_or(&own.summary.procedure).to_owned()),
+            ),
+            ("engine", Some(own.info.facts.engine.clone())),
+            ("load", load),
+        ];
+        let labels = labels
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        Entry {
+            run,
+            at,
+            system: system.join(", "),
+            condition: condition(true),
+            but_family: condition(false),
+            case,
+            labels: labels.collect(),
+        }
+    };
+    all.iter().copied().map(of).collect()
+}
+
+/// What `compare` says of all systems beside the reference.
+fn compared(entries: &[Entry<'_>], figure: &str, reference: &str) -> Option<compare::Outcome> {
+    let series = entries.iter().filter_map(|one| {
+        let found = one.case.figure(figure)?;
+        Some(Series {
+            labels: BTreeMap::from([
+                (SYSTEM.to_owned(), one.system.clone()),
+                (CONDITION.to_owned(), one.condition.clone()),
+            ]),
+            metric: figure.to_owned(),
+            unit: found.unit.symbol().into(),
+            values: found.values.clone(),
+            left_out: u32::try_from(one.case.failures().count()).unwrap_or(u32::MAX),
+            ..Series::default()
+        })
+    });
+    let source = Source {
+        name: String::new(),
+        series: series.collect(),
+    };
+    let options = Options {
+        metric: figure.to_owned(),
+        by: Some(SYSTEM.to_owned()),
+        rows: Some(CONDITION.to_owned()),
+        filters: Vec::new(),
+        baseline: Some(reference.to_owned()),
+        test: TestChoice::Auto,
+        paired: false,
+        allowance: 0.0,
+        confidence: Confidence::P95,
+        equivalence_percent: None,
+    };
+    // nothing to compare, such as where all but one failed: the cells say so
+    compare::compare(&[source], &options).ok()
+}
+
+impl Grid {
+    /// Is it more than a list of differences, which other tables have?
+    pub fn is_worth_showing(&self, runs: usize) -> bool {
+        self.systems.len() > 1 && (self.conditions.len() > 1 || runs > 1)
+    }
+
+    /// As a table.
+    pub fn table(&self) -> Table {
+        let mut columns = vec![Column::left("", &[])];
+        columns.extend(
+            self.conditions
+                .iter()
+                .map(|name| Column::plus_minus(name, &[])),
+        );
+        let mut table = Table::new(columns);
+        for (place, system) in self.systems.iter().enumerate() {
+            let mut cells = vec![Text::text(system.name.clone())];
+            let own = system.cells.iter();
+            cells.extend(own.map(|cell| Text::text(self.words(place == 0, system, cell))));
+            table.push(Mark::None, cells);
+        }
+        table
+    }
+
+    fn words(&self, is_reference: bool, system: &System, cell: &Cell) -> String {
+        let Some((median, half)) = cell.figure else {
+            return match cell.is_other {
+                true => "not comparable".into(),
+                false => cell.state.instead().into(),
+            };
+        };
+        let figure = || {
+            let half = half.filter(|_| median != 0.0);
+            let half = half.map_or(String::new(), |half| {
+                format!(" ± {}", percent(100.0 * half / median.abs()))
+            });
+            format!("{}{half}", value(self.unit, median))
+        };
+        let text = match (&cell.difference, is_reference) {
+            (_, true) => figure(),
+            (_, false) if !system.unlike.is_empty() => format!("{}, not comparable", figure()),
+            (Some(difference), false) => difference.words(),
+            (None, false) => figure(),
+        };
+        cell.state.beside(self.unit, &text)
+    }
+
+    /// What is to be known of it: how to read the cells, and which rows are of another kind.
+    pub fn notes(&self) -> Vec<String> {
+        let mut told = vec![format!(
+            "{}: the first row is the reference; below it the difference from it ± half of its 95 % interval, with ~ where none is \
+             proven; a figure alone where the reference has none",
+            words::capital(&self.figure)
+        )];
+        for system in self
+            .systems
+            .iter()
+            .filter(|system| !system.unlike.is_empty())
+        {
+            told.push(format!(
+                "{} is not comparable with {}: {}",
+                system.name,
+                self.reference,
+                system.unlike.join("; ")
+            ));
+        }
+        told
+    }
+}

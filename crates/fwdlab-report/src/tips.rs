@@ -1,0 +1,333 @@
+//! Numbered tips: what to do, made from what was found, with the evidence behind each and the lines to copy.
+//!
+//! There are two kinds: causes that telemetry of the DUT explains (`fwdlab_measure::findings` decides which there are), and
+//! configurations that are proven better than the reference. Nothing else is advised. Start with [`Tips::of`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::campaign::PLAIN;
+use fwdlab_model::family::PREFIX;
+use fwdlab_model::result::RunInfo;
+use fwdlab_model::telemetry::{Cause, Evidence as Number, Finding};
+
+use crate::campaign::label;
+use crate::executive::Evidence;
+use crate::grid::{self, Grid};
+use crate::markdown::escaped;
+use crate::number::{count, difference, interval, percent};
+use crate::run::Run;
+use crate::words::several;
+
+/// So many conditions are told of an improvement; of more the largest and the smallest.
+const TOLD: usize = 4;
+
+/// A tip.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tip {
+    /// What was found and what to do, without a full stop.
+    pub words: String,
+    /// The numbers behind it.
+    pub evidence: Vec<String>,
+    /// The test cases that they are of.
+    pub of: Evidence,
+    /// Lines to copy; empty where no command is known. Those that begin with `#` say what is no command.
+    pub lines: Vec<String>,
+}
+
+/// The tips of a run, and what they are worth together.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tips {
+    /// The tips.
+    pub tips: Vec<Tip>,
+    /// Before against after all configurations that are proven better; none where there are not two of them.
+    pub together: Option<Tip>,
+}
+
+impl Tips {
+    /// Those of a run.
+    pub fn of(run: &Run<'_>) -> Tips {
+        let mut tips = of_findings(run);
+        let better = grid::of(&[*run]).map_or(Vec::new(), |grid| improvements(run, &grid));
+        let together = together(run.info, &better);
+        tips.extend(better.into_iter().map(|(_, tip)| tip));
+        Tips { tips, together }
+    }
+
+    /// In Markdown: a numbered list with the lines to copy in fences. Empty where there is no tip.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for (number, tip) in (1..).zip(&self.tips) {
+            text += &format!("{number}. {}.\n", escaped(&tip.words));
+            text += &tip.below("   ");
+        }
+        if let Some(all) = &self.together {
+            text += &format!("\n{}.\n{}", escaped(&all.words), all.below(""));
+        }
+        text
+    }
+
+    /// In plain text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (number, tip) in (1..).zip(&self.tips) {
+            text += &crate::text::paragraph(&format!("tip {number}"), &tip.words);
+            text += &tip.plain();
+        }
+        if let Some(all) = &self.together {
+            text += &crate::text::paragraph("together", &all.words);
+            text += &all.plain();
+        }
+        text
+    }
+}
+
+impl Tip {
+    /// Evidence and lines, below the sentence.
+    fn below(&self, indent: &str) -> String {
+        let mut text = String::new();
+        if !self.evidence.is_empty() {
+            text += &format!(
+                "\n{indent}Evidence: {}.\n",
+                escaped(&self.evidence.join("; "))
+            );
+        }
+        if !self.lines.is_empty() {
+            text += &format!("\n{indent}```sh\n");
+            for line in &self.lines {
+                // no line ends the fence
+                text += &format!("{indent}{}\n", line.replace("```", "` ` `"));
+            }
+            text += &format!("{indent}```\n");
+        }
+        text
+    }
+
+    fn plain(&self) -> String {
+        let mut text = String::new();
+        if !self.evidence.is_empty() {
+            text += &crate::text::paragraph("", &format!("evidence: {}", self.evidence.join("; ")));
+        }
+        text.extend(
+            self.lines
+                .iter()
+                .map(|line| format!("              {line}\n")),
+        );
+        text
+    }
+}
+
+/// A number with its name and unit.
+fn number(evidence: &Number) -> String {
+    let value = evidence.value;
+    let whole = value.fract() == 0.0 && value.abs() < 1e15;
+    let text = match &evidence.unit[..] {
+        "ratio" => percent(100.0 * value),
+        unit if whole => format!("{} {unit}", count(value as i128)),
+        unit => format!("{value:.2} {unit}"),
+    };
+    format!("{} {text}", evidence.what)
+}
+
+/// What is the same of findings that are told once: the cause, and what to look at.
+type Key<'a> = (Cause, &'a str);
+
+/// Causes that were seen, each once: where it was clearest, and in which test cases else.
+fn of_findings(run: &Run<'_>) -> Vec<Tip> {
+    let all = &run.summary.test_cases;
+    let mut seen: Vec<(Key<'_>, Vec<(usize, &Finding)>)> = Vec::new();
+    for (at, case) in all.iter().enumerate() {
+        for one in &case.findings {
+            let key = (one.cause, &one.setting[..]);
+            match seen.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, found)) => found.push((at, one)),
+                None => seen.push((key, vec![(at, one)])),
+            }
+        }
+    }
+    let tips = seen.into_iter().filter_map(|(_, found)| {
+        let strength = |one: &Finding| one.evidence.first().map_or(0.0, |e| e.value);
+        let (at, clearest) = (found.iter())
+            .max_by(|a, b| strength(a.1).total_cmp(&strength(b.1)))
+            .copied()?;
+        // no tip without evidence
+        if clearest.evidence.is_empty() {
+            return None;
+        }
+        let mut evidence: Vec<String> = clearest.evidence.iter().map(number).collect();
+        evidence.push(format!(
+            "in {} of {}",
+            clearest.trials,
+            several(clearest.of_trials as usize, "trial")
+        ));
+        if all.len() > 1 {
+            evidence.push(format!("clearest in {}", label(&all[at], all)));
+        }
+        Some(Tip {
+            words: format!(
+                "{}: {}. Look at {}",
+                clearest.cause, clearest.sentence, clearest.setting
+            ),
+            evidence,
+            of: Evidence::Cases(found.iter().map(|(at, _)| *at).collect()),
+            lines: lines(&clearest.remedy),
+        })
+    });
+    tips.collect()
+}
+
+/// A configuration that is proven better, with its tip.
+type Better<'a> = (&'a str, Tip);
+
+/// Configurations that are proven better than the reference under at least one condition, and worse under none.
+fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
+    let all = &run.summary.test_cases;
+    let mut found = Vec::new();
+    if run.summary.noise.too_noisy {
+        return found;
+    }
+    let reference = grid.systems.first();
+    for system in grid
+        .systems
+        .iter()
+        .skip(1)
+        .filter(|one| one.unlike.is_empty())
+    {
+        let cells = || system.cells.iter().enumerate();
+        let of = cells().filter_map(|(at, cell)| Some((at, cell.difference?, cell.of?.1)));
+        let compared: Vec<_> = of.collect();
+        let good: Vec<_> = compared
+            .iter()
+            .filter(|(_, one, _)| one.is_better(grid.better))
+            .collect();
+        let is_worse = compared.iter().any(|(_, one, _)| {
+            let proven = matches!(
+                one.verdict,
+                fwdlab_model::comparison::Verdict::Less | fwdlab_model::comparison::Verdict::More
+            );
+            proven && !one.is_better(grid.better)
+        });
+        let Some((_, _, first)) = good.first().copied() else {
+            continue;
+        };
+        let (own, doubtful) = (
+            &all[*first],
+            good.iter().any(|(_, _, at)| all[*at].doubt.is_some()),
+        );
+        // another system is no setting that anybody could copy
+        let before = reference.and_then(|row| row.cells.iter().find_map(|cell| cell.of));
+        let is_setting = before.is_none_or(|(_, at)| {
+            let other = &all[at];
+            (other.case.dut, &other.case.image) == (own.case.dut, &own.case.image)
+                && other.case.configuration != own.case.configuration
+        });
+        if is_worse || doubtful || !is_setting || own.case.configuration == PLAIN {
+            continue;
+        }
+        let mut told: Vec<String> = good
+            .iter()
+            .map(|(at, one, _)| {
+                let ends = one.interval.unwrap_or_default();
+                let value = format!(
+                    "{} % {}",
+                    difference(one.percent, one.interval),
+                    interval(ends)
+                );
+                match grid.conditions.len() {
+                    1 => value,
+                    _ => format!("{value} at {}", grid.conditions[*at]),
+                }
+            })
+            .collect();
+        let more = told.len().saturating_sub(TOLD);
+        told.truncate(TOLD);
+        if more > 0 {
+            told.push(format!(
+                "and better under {}",
+                several(more, "more condition")
+            ));
+        }
+        let name = &own.case.configuration;
+        let values = good
+            .iter()
+            .map(|(_, one, _)| format!("{} beside {} values", one.n[1], one.n[0]));
+        let mut evidence = vec![format!("95 % intervals, against {}", grid.reference)];
+        evidence.extend(values.take(1));
+        let tip = Tip {
+            words: format!("{name}: {} {}", grid.figure, told.join("; ")),
+            evidence,
+            of: Evidence::Cases(good.iter().map(|(_, _, at)| *at).collect()),
+            lines: lines(&parts(run.info, name)),
+        };
+        found.push((&own.case.configuration[..], tip));
+    }
+    found
+}
+
+/// What a configuration is made of: its commands, files and families. Of a command line the name is the command.
+fn parts(info: &RunInfo, name: &str) -> Vec<String> {
+    let all = info.parameters.get("configurations");
+    let own: Option<Vec<String>> = all
+        .and_then(|all| all.get(name))
+        .and_then(|parts| serde_json::from_value(parts.clone()).ok());
+    own.unwrap_or_else(|| vec![name.to_owned()])
+}
+
+/// Parts as lines to copy: commands as they are, of files and families where they are.
+fn lines(parts: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for part in parts {
+        let is_file = !part.contains(char::is_whitespace) && part.contains('/');
+        let own: Vec<String> = match () {
+            () if part.trim().starts_with(PREFIX) => vec![format!(
+                "# {}; as it was applied: inputs/in-force/ of the run",
+                part.trim()
+            )],
+            () if is_file => vec![format!("# {part}, kept in inputs/ of the run")],
+            () => part.lines().map(str::to_owned).collect(),
+        };
+        all.extend(own);
+    }
+    for line in &mut all {
+        *line = line.replace(|c: char| c.is_control(), "?");
+    }
+    all
+}
+
+/// Before against after all of it: the configuration that is made of all that is proven better, where one was measured.
+fn together(info: &RunInfo, better: &[Better<'_>]) -> Option<Tip> {
+    let made_of: BTreeMap<&str, Vec<String>> = better
+        .iter()
+        .map(|(name, _)| (*name, parts(info, name)))
+        .collect();
+    let holds = |all: &str, one: &str| made_of[one].iter().all(|part| made_of[all].contains(part));
+    let whole = better
+        .iter()
+        .find(|(all, _)| made_of.keys().all(|one| holds(all, one)));
+    match (better.len(), whole) {
+        (0 | 1, _) => None,
+        (_, Some((_, tip))) => Some(Tip {
+            words: format!("Before against after all of it: {}", tip.words),
+            ..tip.clone()
+        }),
+        (_, None) => {
+            let mut all: Vec<String> = Vec::new();
+            for part in better.iter().flat_map(|(_, tip)| &tip.lines) {
+                if !all.contains(part) {
+                    all.push(part.clone());
+                }
+            }
+            let places = better.iter().flat_map(|(_, tip)| match &tip.of {
+                Evidence::Cases(places) => places.clone(),
+                _ => Vec::new(),
+            });
+            Some(Tip {
+                words: "All of them at once was not measured: differences do not add up. Measure a configuration of all these lines \
+                        before they are relied on together"
+                    .into(),
+                evidence: Vec::new(),
+                of: Evidence::Cases(places.collect()),
+                lines: all,
+            })
+        }
+    }
+}
