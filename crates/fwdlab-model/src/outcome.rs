@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::comparison::Comparison;
 use crate::instructions::Exact;
 use crate::loss::Ledger;
+use crate::management::{Management, Responsiveness};
 use crate::probe::ApartStratum;
 use crate::procedure::{Delays, Interval};
 use crate::result::Stratum;
@@ -92,6 +93,8 @@ pub enum Found {
     Reset(Reset),
     /// What an event under load costs.
     Churn(Churn),
+    /// What the management of a flooded DUT answers.
+    Management(Management),
     /// How close bursts may follow each other.
     Bursts(BurstGaps),
     /// What comes out at the largest load.
@@ -899,6 +902,24 @@ impl Outcome {
                 Seconds,
                 found.deficit_s.map(|s| s.median),
             ),
+            Found::Management(found) => {
+                let of = |one: &Responsiveness| {
+                    let flood = one.at.last()?;
+                    let missing = format!("{} in the flood, without an answer", one.request);
+                    let median = format!("{} in the flood, round trip", one.request);
+                    Some([
+                        figure(&missing, Percent, Some(100.0 * flood.missing_ratio())),
+                        figure(&median, Seconds, flood.round_trip_s.map(|s| s.median)),
+                    ])
+                };
+                found
+                    .requests
+                    .iter()
+                    .filter_map(of)
+                    .flatten()
+                    .flatten()
+                    .collect()
+            }
             Found::Bursts(found) => {
                 let bursts = found.bursts.iter().filter_map(|burst| {
                     let name = format!("gap between bursts of {}", burst.frames);
@@ -985,6 +1006,7 @@ impl Found {
             Found::Recovery(_) => "recovery",
             Found::Reset(_) => "reset",
             Found::Churn(_) => "churn",
+            Found::Management(_) => "management",
             Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",

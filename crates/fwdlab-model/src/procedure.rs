@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::{self, Bucket, HeldUp};
+use crate::management::{self, Requests};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
 
@@ -175,6 +176,9 @@ pub struct Question {
     /// Value of the parameter that a sweep varies: rules, table entries, flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<u64>,
+    /// What the DUT's management is asked meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
     /// The trial is of no use when the load was not offered.
     pub needs_load: bool,
     /// What it is for.
@@ -204,6 +208,7 @@ impl Question {
             reset_at_ns: None,
             reset: None,
             setting: None,
+            requests: None,
             needs_load: true,
             purpose,
             reason: reason.into(),
@@ -529,6 +534,9 @@ pub struct Answer {
     /// What came of queries to the DUT's management during it, where it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
+    /// What became of the requests to it that the question names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<management::Asked>,
     /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::link::MeanSize;
+use fwdlab_model::management::{AtLoad, Management};
 use fwdlab_model::outcome::Found;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
 
 use crate::lines;
-use crate::number::{percent, rate_with_interval};
+use crate::number::{delay, percent, rate_with_interval};
 use crate::words::{self, Shape, capital, several};
 use crate::{answer, campaign, exact};
 
@@ -47,6 +48,7 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<String> {
     told.extend(cores(cases));
     told.extend(line_rates(info, cases));
     told.extend(energy(cases));
+    told.extend(managed(cases));
     told.extend(answer::sentences(cases).into_iter().take(TOLD));
     told.extend(verdicts(summary));
     told
@@ -200,6 +202,60 @@ fn energy(cases: &[TestCase]) -> Vec<String> {
             ));
         }
     }
+    told
+}
+
+/// What the management of flooded DUTs answered, in all iterations.
+fn managed(cases: &[TestCase]) -> Vec<String> {
+    let mut told = Vec::new();
+    for case in cases {
+        let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
+        let answered = outcomes.filter(|outcome| outcome.answered);
+        let found: Vec<&Management> = answered
+            .filter_map(|outcome| match &outcome.found {
+                Found::Management(found) => Some(found),
+                _ => None,
+            })
+            .collect();
+        let kinds = found.first().map_or(&[][..], |first| &first.requests);
+        for (n, kind) in kinds.iter().enumerate() {
+            let all = || found.iter().filter_map(|one| one.requests.get(n));
+            let flood = || all().filter_map(|one| one.at.last());
+            let asked: u64 = flood().map(|at| at.asked).sum();
+            let missing: u64 = flood().map(|at| at.wrong + at.lost).sum();
+            let longest = |at: Option<&AtLoad>| Some(at?.round_trip_s?.max);
+            let most = |longest: f64, s: f64| longest.max(s);
+            let rest = all()
+                .filter_map(|one| longest(one.at.first()))
+                .fold(0.0, most);
+            let slowest = flood().filter_map(|at| longest(Some(at))).fold(0.0, most);
+            let answers = match missing {
+                0 => format!("answered all {asked} requests"),
+                _ => format!("left {missing} of {asked} requests without a good answer"),
+            };
+            let slowest = match slowest > 0.0 {
+                true => format!(
+                    ", the slowest took {} ({} at rest)",
+                    delay(1e9 * slowest),
+                    delay(1e9 * rest)
+                ),
+                false => String::new(),
+            };
+            let mut recovery = all().map(|one| one.recovery_s);
+            let recovery = recovery.try_fold(0.0, |longest, one| Some(most(longest, one?)));
+            let recovery = match recovery {
+                None => "; afterwards it was not seen to answer as at rest".to_owned(),
+                Some(0.0) => String::new(),
+                Some(s) => format!("; as at rest {} after the flood", delay(1e9 * s)),
+            };
+            told.push(format!(
+                "{}: in the flood `{}` {answers}{slowest}{recovery}",
+                campaign::label(case, cases),
+                kind.request
+            ));
+        }
+    }
+    told.truncate(TOLD);
     told
 }
 

@@ -65,6 +65,7 @@ shipped! {
     "tuning/source-validation"
     "tuning/threaded-napi"
     "overload/livelock"
+    "overload/management"
     "overload/recovery"
     "overload/shape"
     "gateways/openvpn"

@@ -23,6 +23,7 @@ use super::hooks::{self, During, Place, around_or_error};
 use super::traffic::Traffic;
 use super::trial::record;
 use super::{Control, Measured, Run, timestamp};
+use crate::dut::daemons::told;
 use crate::error::LabError;
 
 /// A procedure on its way on a device.
@@ -288,6 +289,10 @@ impl Course<'_> {
                 record: Box::new(record.clone()),
             })?;
             measured.trials.push(record);
+            if !made.ended.is_empty() {
+                let when = format!("during trial {trial}");
+                return Err(LabError::Daemons(told(&made.ended, &when)));
+            }
             if made.is_broken {
                 device.mend(run)?;
                 // what they did on the old bed is gone with it

@@ -4,8 +4,8 @@
 //! the conditions that make it invalid. Start with [`Device::trial`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use fwdlab_engine::sim::{self, Dut, Simulation};
@@ -29,20 +29,22 @@ use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
+use super::requests::Requesters;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
     Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, over_time, sum, within,
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
-use crate::dut::PlannedReset;
+use crate::dut::daemons::told;
 use crate::dut::sweep::{Setting, Swept};
+use crate::dut::{Ended, PlannedReset};
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::telemetry::Seen;
 use crate::tester::Rig;
-use crate::witness::WENT_DOWN;
 use crate::witness::probe::Probes;
+use crate::witness::{DURING, WENT_DOWN};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
@@ -116,6 +118,8 @@ pub(super) struct Made {
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
+    /// Daemons of the DUT's configuration that live no more.
+    pub ended: Vec<Ended>,
     /// What forwarding took of the DUT, where it tells that.
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
@@ -186,6 +190,7 @@ impl Device for Simulated<'_> {
             took: Duration::from_nanos(answer.took_ns),
             answer,
             is_broken: false,
+            ended: Vec::new(),
             work: None,
             telemetry: None,
             hooks: Vec::new(),
@@ -288,6 +293,8 @@ pub(super) struct Real<'a> {
     meters: Meters,
     /// Commands of the user's beside the next trial.
     during: During,
+    /// When the frames of the last trial over time began to flow.
+    began: Option<Instant>,
     /// What stands; nothing only while it is built anew, and when that failed.
     standing: Option<Standing>,
 }
@@ -317,6 +324,7 @@ impl<'a> Real<'a> {
             drops: None,
             meters: Meters::default(),
             during: During::default(),
+            began: None,
         }
     }
 }
@@ -328,7 +336,7 @@ impl Real<'_> {
         (tester.as_mut(), bed)
     }
 
-    fn bed(&self) -> &Bed {
+    pub fn bed(&self) -> &Bed {
         &self.standing.as_ref().expect(STANDS).bed
     }
 
@@ -610,6 +618,7 @@ impl Real<'_> {
         };
         let (begin, begun) = mpsc::channel();
         let is_over = AtomicBool::new(false);
+        let flow = OnceLock::new();
         let (bed, control) = (bench.bed, bench.control);
         let (watched, reset_done) = std::thread::scope(|scope| {
             // not from the thread that watches, whose CPU and priority it would inherit
@@ -640,7 +649,11 @@ impl Real<'_> {
                 analysis.clone(),
                 schedule,
                 Some(question.peak_pps() * ways as f64),
-                move |tester, control| watch(tester, control, question, ways as usize, trigger),
+                |tester, control| {
+                    // it was started so long ago
+                    flow.get_or_init(|| Instant::now().checked_sub(WARM_UP));
+                    watch(tester, control, question, ways as usize, trigger)
+                },
             );
             let done = resetting.map_or(Ok(()), |thread| {
                 thread
@@ -650,14 +663,21 @@ impl Real<'_> {
             (watched, done)
         });
         let (watched, mut counted) = watched?;
+        self.began = flow.into_inner().flatten();
         self.saw_drops(peak_pps, &counted);
         if watched.is_some() {
             reset_done?;
         }
         if reset.is_some() {
             // that is what was done to it
-            counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
+            let ended = told(&counted.ended, DURING);
+            counted
+                .objections
+                .retain(|why| !why.ends_with(WENT_DOWN) && *why != ended);
             counted.is_broken = false;
+            if !std::mem::take(&mut counted.ended).is_empty() {
+                self.bed().dut(0).meet_daemons()?;
+            }
         }
         let Some(mut answers) = watched else {
             return Ok(None);
@@ -832,6 +852,14 @@ impl Device for Real<'_> {
             && question.ending.is_none()
             && !question.locate_loss;
         let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
+        let requests = question.requests.as_ref().map(|requests| {
+            let cpus = match self.common.site.is_here() {
+                true => &self.common.placement.dut_cpus[..],
+                false => &[],
+            };
+            Requesters::begin(self.bed(), requests, cpus, self.control)
+        });
+        let requesters = requests.transpose()?;
         let made = match is_plain {
             true => self.plain(stream, question),
             false => self.shaped(stream, question),
@@ -842,12 +870,17 @@ impl Device for Real<'_> {
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
+        let flow = self.began.take();
+        let requests = requesters.zip(flow).map(|(asking, flow)| asking.end(flow));
         let after = self.probes();
         let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
             counted.is_broken || question.reset.is_none() && counted.is_mute()
         });
         if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
             && !is_broken
+            && made
+                .as_ref()
+                .is_some_and(|(_, counted, _)| counted.ended.is_empty())
         {
             self.is_back(stream, question, answer)?;
         }
@@ -863,6 +896,7 @@ impl Device for Real<'_> {
             answer.objections = counted.objections;
             answer.route_updates = route_updates;
             answer.management = management;
+            answer.requests = requests.unwrap_or_default();
             answer.took_ns = took.as_nanos() as u64;
             if answer.duration_ns == 0 {
                 answer.duration_ns = question.duration_ns();
@@ -874,6 +908,7 @@ impl Device for Real<'_> {
                 took,
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
+                ended: counted.ended,
                 work: counted.work,
                 telemetry: counted.telemetry,
                 hooks: counted.hooks,

@@ -22,6 +22,7 @@ use fwdlab_model::variant::Variant;
 
 use super::hooks::{During, Going, Watched};
 use crate::bed::{Bed, DutPorts, PortCounters, SwitchPackets};
+use crate::dut::Ended;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::run::Control;
@@ -119,6 +120,8 @@ pub(super) struct Counted {
     pub objections: Vec<String>,
     /// A port of the bed went down or away: one of them.
     pub is_broken: bool,
+    /// Daemons of the DUTs' configurations that live no more.
+    pub ended: Vec<Ended>,
     /// What forwarding took of the DUT, where there is one and it tells that.
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
@@ -134,6 +137,7 @@ impl Counted {
             counters: vec![Counters::default(); paths],
             objections: vec![why],
             is_broken: true,
+            ended: Vec::new(),
             work: None,
             telemetry: None,
             hooks: Vec::new(),
@@ -532,6 +536,7 @@ impl Bench<'_> {
         let witness::Seen {
             mut objections,
             is_broken,
+            ended,
             reasons,
         } = beside.say(self.bed)?;
         objections.extend(hooks.iter().filter_map(|hook| hook.failure.clone()));
@@ -584,6 +589,7 @@ impl Bench<'_> {
                 counters,
                 objections,
                 is_broken,
+                ended,
                 work,
                 telemetry: None,
                 hooks,

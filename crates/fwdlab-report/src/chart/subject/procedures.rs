@@ -41,6 +41,7 @@ pub(crate) fn of(outcomes: &[&Outcome]) -> Vec<Chart> {
         }
         Found::Recovery(_)
         | Found::Reset(_)
+        | Found::Management(_)
         | Found::Bursts(_)
         | Found::Mrr(_)
         | Found::Maxfwd(_)
