@@ -21,6 +21,9 @@ const FIRST_NS: u64 = 2_000_000_000;
 /// Length of the intervals in which frames are counted.
 const SAMPLE_NS: u64 = 100_000_000;
 
+/// Frames so near to a change of the load are left out of its rates: where it lies among the looks at counters is known no better.
+const GUARD_NS: u64 = 200_000_000;
+
 /// A step in which fewer requests of a kind can be sent says nothing.
 const FEWEST: u64 = 10;
 
@@ -30,6 +33,9 @@ const SLOWER: u64 = 2;
 
 /// The tester may be so much later than planned with a request, as a share of the time between two, before that is told.
 const LATE: f64 = 0.5;
+
+/// Requests have no longer names.
+const LETTERS: usize = 40;
 
 /// More than this share of the flood comes out, and it was none.
 const CARRIED: f64 = 0.98;
@@ -85,9 +91,10 @@ impl Responsive {
             ));
         }
         let least = FEWEST * p.requests.every_ns;
+        let least = least.max(2 * GUARD_NS + 2 * SAMPLE_NS);
         if p.requests.every_ns == 0 || p.each_ns < least || p.after_ns < least {
             return Err(format!(
-                "for, after: {FEWEST} requests of a kind are sent in each at least: {}",
+                "for, after: each lasts for {FEWEST} requests of a kind at least: {}",
                 time(least)
             ));
         }
@@ -127,11 +134,10 @@ impl Responsive {
         steps
             .map(|(n, (name, pps))| {
                 let from_ns = n as u64 * each_ns;
-                let of_step = |middle_ns: u64| (from_ns..from_ns + each_ns).contains(&middle_ns);
-                let own = answer
-                    .samples
-                    .iter()
-                    .filter(|s| of_step(s.at_ns + s.length_ns / 2));
+                let own = (answer.samples.iter()).filter(|s| {
+                    s.at_ns >= from_ns + GUARD_NS
+                        && s.at_ns + s.length_ns + GUARD_NS <= from_ns + each_ns
+                });
                 let (ns, sent, received) = own.fold((0, 0, 0), |(ns, sent, received), one| {
                     (
                         ns + one.length_ns,
@@ -155,7 +161,7 @@ impl Responsive {
         let loads = self.loads().len() as u64;
         let at = |n: u64| at_load(&asked.requests, n * each_ns, (n + 1) * each_ns);
         Responsiveness {
-            request: asked.request.clone(),
+            request: short(&asked.request),
             at: (0..loads).map(at).collect(),
             recovery_s: recovery(&asked.requests, each_ns, loads * each_ns)
                 .map(|ns| ns as f64 / 1e9),
@@ -178,16 +184,13 @@ impl Responsive {
         if late > LATE * every_s {
             warnings.push(format!(
                 "the tester itself sent a request up to {} late: its CPUs were busy, and round trips have that, too",
-                time((1e9 * late) as u64)
+                rounded(late)
             ));
         }
         for one in found {
             let amiss: u64 = one.at.iter().map(|at| at.wrong + at.lost).sum();
             if let Some(reason) = one.reason.as_ref().filter(|_| amiss > 0) {
-                warnings.push(format!(
-                    "`{}`, the first without a good answer: {reason}",
-                    one.request
-                ));
+                warnings.push(format!("`{}` without a good answer: {reason}", one.request));
             }
         }
         warnings
@@ -244,7 +247,26 @@ fn recovery(requests: &[Sent], rest_ns: u64, end_ns: u64) -> Option<u64> {
     }
 }
 
-/// `12 of 100 (12 %)`.
+/// A request in a line of a table: a script in one line, and the begin of a long one.
+fn short(typed: &str) -> String {
+    let line = typed.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.chars().count() {
+        ..=LETTERS => line,
+        _ => line
+            .chars()
+            .take(LETTERS - 3)
+            .chain("...".chars())
+            .collect(),
+    }
+}
+
+/// In microseconds below a millisecond, in milliseconds above.
+fn rounded(s: f64) -> String {
+    let unit = if s < 1e-3 { 1e3 } else { 1e6 };
+    time(((1e9 * s / unit).round() * unit) as u64)
+}
+
+/// `12 of 100`.
 fn missing(at: &AtLoad) -> String {
     format!("{} of {}", at.wrong + at.lost, at.asked)
 }
@@ -262,11 +284,7 @@ fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
         .filter_map(|one| Some((flood(one).round_trip_s?.max, one)))
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     let slowest = slowest.map_or(String::new(), |(s, one)| {
-        format!(
-            "the slowest answer took {} (`{}`)",
-            time((1e9 * s).round() as u64),
-            one.request
-        )
+        format!("the slowest answer took {} (`{}`)", rounded(s), one.request)
     });
     let answers = match &silent[..] {
         [] => "in the flood every request was answered".to_owned(),
@@ -284,7 +302,7 @@ fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
                 .filter_map(|one| one.recovery_s)
                 .fold(0.0, f64::max);
             match last > 0.0 {
-                true => format!("as at rest {} after it", time((1e9 * last).round() as u64)),
+                true => format!("as at rest {} after it", rounded(last)),
                 false => "as at rest as soon as it ended".into(),
             }
         }
@@ -535,7 +553,7 @@ mod tests {
         );
         assert_eq!(
             outcome.warnings,
-            ["`echo`, the first without a good answer: no answer"]
+            ["`echo` without a good answer: no answer"]
         );
     }
 
@@ -566,6 +584,15 @@ mod tests {
             outcome.verdict
         );
         assert_eq!(found(&outcome).1.at.last().unwrap().silent_s, 9.901);
+    }
+
+    #[test]
+    fn names_and_times_are_short() {
+        assert_eq!(short(" command:\n  a=1\n b=2 "), "command: a=1 b=2");
+        let long = short(&"x".repeat(100));
+        assert!(long.len() == LETTERS && long.ends_with("x..."), "{long}");
+        let times = [1.088_255_573, 0.030_4, 0.000_117_3].map(rounded);
+        assert_eq!(times, ["1.088 s", "30 ms", "117 µs"]);
     }
 
     #[test]
@@ -611,7 +638,7 @@ mod tests {
                     each_ns: 900 * MS,
                     ..parameters()
                 },
-                "10 requests of a kind",
+                "10 requests of a kind at least: 1 s",
             ),
         ] {
             let error = Responsive::new(bad).unwrap_err();

@@ -103,7 +103,7 @@ pub struct Asked {
     pub request: String,
     /// One after the other.
     pub requests: Vec<Sent>,
-    /// What was wrong with the first that had no good answer.
+    /// What was wrong with one that had no good answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// How late a request was sent at most: the tester's own doing.
@@ -172,7 +172,7 @@ pub struct Responsiveness {
     /// How long after the end of the flood it began to answer as at rest, in seconds; absent when that was not seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_s: Option<f64>,
-    /// What was wrong with the first request that had no good answer.
+    /// What was wrong with one that had no good answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// How late the tester itself sent one at most, in seconds.

@@ -4,8 +4,8 @@
 //! the conditions that make it invalid. Start with [`Device::trial`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use fwdlab_engine::sim::{self, Dut, Simulation};
@@ -293,8 +293,6 @@ pub(super) struct Real<'a> {
     meters: Meters,
     /// Commands of the user's beside the next trial.
     during: During,
-    /// When the frames of the last trial over time began to flow.
-    began: Option<Instant>,
     /// What stands; nothing only while it is built anew, and when that failed.
     standing: Option<Standing>,
 }
@@ -324,7 +322,6 @@ impl<'a> Real<'a> {
             drops: None,
             meters: Meters::default(),
             during: During::default(),
-            began: None,
         }
     }
 }
@@ -618,7 +615,6 @@ impl Real<'_> {
         };
         let (begin, begun) = mpsc::channel();
         let is_over = AtomicBool::new(false);
-        let flow = OnceLock::new();
         let (bed, control) = (bench.bed, bench.control);
         let (watched, reset_done) = std::thread::scope(|scope| {
             // not from the thread that watches, whose CPU and priority it would inherit
@@ -649,11 +645,7 @@ impl Real<'_> {
                 analysis.clone(),
                 schedule,
                 Some(question.peak_pps() * ways as f64),
-                |tester, control| {
-                    // it was started so long ago
-                    flow.get_or_init(|| Instant::now().checked_sub(WARM_UP));
-                    watch(tester, control, question, ways as usize, trigger)
-                },
+                move |tester, control| watch(tester, control, question, ways as usize, trigger),
             );
             let done = resetting.map_or(Ok(()), |thread| {
                 thread
@@ -663,7 +655,6 @@ impl Real<'_> {
             (watched, done)
         });
         let (watched, mut counted) = watched?;
-        self.began = flow.into_inner().flatten();
         self.saw_drops(peak_pps, &counted);
         if watched.is_some() {
             reset_done?;
@@ -870,7 +861,7 @@ impl Device for Real<'_> {
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
-        let flow = self.began.take();
+        let flow = (made.as_ref()).and_then(|(_, counted, _)| counted.began);
         let requests = requesters.zip(flow).map(|(asking, flow)| asking.end(flow));
         let after = self.probes();
         let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {

@@ -29,6 +29,9 @@ use crate::host::{Command, Failure, Host, Limit, Local};
 /// It is looked so often whether a request is due.
 const TICK: Duration = Duration::from_millis(2);
 
+/// So many different reasons are kept of one kind.
+const REASONS: usize = 100;
+
 /// Bytes of an echo and its reply: header, and as much again that must come back.
 const ECHO: usize = 16;
 
@@ -42,7 +45,8 @@ pub(super) struct Requesters {
 struct Raw {
     request: String,
     sent: Vec<(Instant, Duration, Fate)>,
-    reason: Option<String>,
+    /// Why some had no good answer, and when the last of these was sent.
+    reasons: Vec<(Instant, Fate, String)>,
     late: Duration,
 }
 
@@ -90,7 +94,7 @@ impl Requesters {
                 let mut raw = Raw {
                     request,
                     sent: Vec::new(),
-                    reason: None,
+                    reasons: Vec::new(),
                     late: Duration::ZERO,
                 };
                 let follow = || raw.follow(ask, &stop, every, patience);
@@ -101,7 +105,8 @@ impl Requesters {
                             follow();
                             Ok(())
                         }) {
-                            raw.reason = Some(error.to_string());
+                            let why = error.to_string();
+                            raw.reasons.push((Instant::now(), Fate::Wrong, why));
                         }
                     }
                 }
@@ -127,8 +132,13 @@ impl Requesters {
                     })
                 })
                 .collect(),
+            reason: {
+                // an answer that is wrong says more than none
+                let own = || raw.reasons.iter().filter(|(at, ..)| *at >= began);
+                let wrong = own().find(|(_, fate, _)| *fate == Fate::Wrong);
+                wrong.or_else(|| own().next()).map(|(.., why)| why.clone())
+            },
             request: raw.request,
-            reason: raw.reason,
             late_ns: raw.late.as_nanos() as u64,
         })
         .collect()
@@ -161,7 +171,11 @@ impl Raw {
             let fate = match ask(patience) {
                 Ok(()) => Fate::Answered,
                 Err((fate, why)) => {
-                    self.reason.get_or_insert(why);
+                    match self.reasons.iter().position(|(.., known)| *known == why) {
+                        Some(known) => self.reasons[known].0 = at,
+                        None if self.reasons.len() < REASONS => self.reasons.push((at, fate, why)),
+                        None => {}
+                    }
                     fate
                 }
             };
@@ -300,9 +314,10 @@ fn by_sh(host: &Arc<dyn Host>, text: &str, control: &Control) -> Ask {
         host.run(&command, limit)
             .map(drop)
             .map_err(|error| match error.failure {
-                Failure::Exit { status, said } => {
-                    (Fate::Wrong, format!("{status}: {}", said.trim()))
-                }
+                Failure::Exit { status, said } => (
+                    Fate::Wrong,
+                    format!("{status} {}", said.trim()).trim_end().to_owned(),
+                ),
                 Failure::TimedOut { .. } | Failure::Stopped => lost(patience),
                 _ => (Fate::Wrong, error.to_string()),
             })

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
@@ -120,6 +120,8 @@ pub(super) struct Counted {
     pub objections: Vec<String>,
     /// A port of the bed went down or away: one of them.
     pub is_broken: bool,
+    /// When the tester was started.
+    pub began: Option<Instant>,
     /// Daemons of the DUTs' configurations that live no more.
     pub ended: Vec<Ended>,
     /// What forwarding took of the DUT, where there is one and it tells that.
@@ -137,6 +139,7 @@ impl Counted {
             counters: vec![Counters::default(); paths],
             objections: vec![why],
             is_broken: true,
+            began: None,
             ended: Vec::new(),
             work: None,
             telemetry: None,
@@ -589,6 +592,7 @@ impl Bench<'_> {
                 counters,
                 objections,
                 is_broken,
+                began: Some(began),
                 ended,
                 work,
                 telemetry: None,

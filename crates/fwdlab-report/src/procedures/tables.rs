@@ -540,7 +540,10 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                         trip(|s| s.max),
                         Cell::number(time(at.silent_s), at.silent_s),
                         match n == flood {
-                            true => Cell::optional(one.recovery_s, "not seen", time),
+                            true => Cell::optional(one.recovery_s, "not seen", |s| match s > 0.0 {
+                                true => time(s),
+                                false => "at once".into(),
+                            }),
                             false => Cell::text(""),
                         },
                     ]

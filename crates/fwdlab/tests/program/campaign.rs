@@ -685,17 +685,19 @@ flows = 10
 id = 'management'
 load = '20kpps'
 at = []
-for = '3s'
+for = '6s'
 after = '1s'
 every = '50ms'
-patience = '1s'
+patience = '3s'
 ask = ['echo', 'command: sleep 0.05', 'command: true', '''command:
 r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
 a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
 "#;
     let ended = run(&lab, text);
     if ended.code == 5 {
-        return skipped(THIS, "this host is so busy that no trial was valid");
+        let why =
+            "this host is so busy that no trial was valid, or a command had no answer within 3 s";
+        return skipped(THIS, why);
     }
     let document = document(&ended, 0);
     let outcome = &document["test_cases"][0]["outcomes"][0];
@@ -705,7 +707,7 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         .map(|one| one["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["0 %", "flood"], "{outcome}");
-    assert_eq!(number(&loads[0]["offered_load_pps"]), 0.0, "{outcome}");
+    assert!(number(&loads[0]["offered_load_pps"]) < 1.0, "{outcome}");
     assert!(number(&loads[1]["forwarding_rate_pps"]) > 0.0, "{outcome}");
     let [echo, slow, nothing, under] = list(&outcome["found"]["requests"]) else {
         panic!("{outcome}")
@@ -714,7 +716,7 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
     for load in [0, 1] {
         // one in four, wherever the four began
         let (asked, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
-        assert!(asked >= 4.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
+        assert!(lost >= 1.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
         for fine in [slow, nothing] {
             assert_eq!(of(fine, load, "wrong"), 0.0, "{fine}");
         }
@@ -722,11 +724,12 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
     let smallest = |one: &Value| number(&one["at"][0]["round_trip_s"]["min"]);
     assert!(smallest(slow) >= 0.05, "{slow}");
     assert!(smallest(nothing) < smallest(slow), "{nothing}");
-    assert_eq!(of(under, 0, "wrong"), 0.0, "{under}");
+    // the last one at rest may end in the flood
+    assert!(of(under, 0, "wrong") <= 1.0, "{under}");
     let (asked, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
     assert!(2.0 * wrong > asked, "{under}");
     let warnings = outcome["warnings"].to_string();
-    assert!(warnings.contains("exit code 1"), "{warnings}");
+    assert!(warnings.contains("exit status: 1"), "{warnings}");
     tells(
         &lab.run(&["runs", "show", "@1"]),
         &[
