@@ -27,8 +27,9 @@ const GUARD_NS: u64 = 200_000_000;
 /// A step in which fewer requests of a kind can be sent says nothing.
 const FEWEST: u64 = 10;
 
-/// So many good answers in a row, none slower than this times the slowest at rest, and the DUT answers as before.
+/// So many good answers in a row, the least where the time ends before more, none slower than this times the slowest at rest, and the DUT answers as before.
 const IN_A_ROW: usize = 5;
+const LEAST_IN_A_ROW: usize = 2;
 const SLOWER: u64 = 2;
 
 /// The tester may be so much later than planned with a request, as a share of the time between two, before that is told.
@@ -188,6 +189,13 @@ impl Responsive {
             ));
         }
         for one in found {
+            let fewest = one.at.iter().map(|at| at.asked).min().unwrap_or(0);
+            if fewest < FEWEST {
+                warnings.push(format!(
+                    "`{}` was sent no more than {fewest} times at one of the loads, for each took long: make for and after longer",
+                    one.request
+                ));
+            }
             let amiss: u64 = one.at.iter().map(|at| at.wrong + at.lost).sum();
             if let Some(reason) = one.reason.as_ref().filter(|_| amiss > 0) {
                 warnings.push(format!("`{}` without a good answer: {reason}", one.request));
@@ -238,9 +246,10 @@ fn recovery(requests: &[Sent], rest_ns: u64, end_ns: u64) -> Option<u64> {
         .filter(|one| one.at_ns + one.took_ns > end_ns)
         .collect();
     let is_good = |one: &&Sent| one.fate == Fate::Answered && one.took_ns <= SLOWER * slowest;
-    let first = after
-        .windows(IN_A_ROW)
-        .position(|row| row.iter().all(is_good))?;
+    let first = (0..after.len()).position(|from| {
+        let row = &after[from..after.len().min(from + IN_A_ROW)];
+        row.len() >= LEAST_IN_A_ROW && row.iter().all(is_good)
+    })?;
     match first {
         0 => Some(0),
         n => Some((after[n].at_ns + after[n].took_ns).saturating_sub(end_ns)),
