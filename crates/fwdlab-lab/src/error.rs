@@ -39,6 +39,9 @@ pub enum LabError {
         /// What failed.
         source: Box<LabError>,
     },
+    /// Daemons of a configuration died: which, when, and what they said last.
+    #[error("{0}")]
+    Daemons(String),
     /// The DUT forwards nothing, or next to nothing.
     #[error("the DUT does not forward with {configuration}: {received} of {sent} test frames came back{}", said(.why))]
     DoesNotForward {

@@ -3,7 +3,7 @@
 //! Everything here is a function of values: no traffic, no clock, no thread, and randomness only from a seed that is
 //! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
 //! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
-//! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`churn`], [`energy`], [`sweep`];
+//! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`churn`], [`energy`], [`management`], [`sweep`];
 //! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, [`campaign`] orders and sums up their iterations, and [`efficiency`] what they took of the DUT. How far any of them can be
 //! trusted is decided in [`trust`].
 
@@ -25,6 +25,7 @@ pub mod findings;
 pub mod forwarding_rate;
 pub mod gate;
 pub mod machine;
+pub mod management;
 pub mod maxfwd;
 pub mod meters;
 pub mod mlr;

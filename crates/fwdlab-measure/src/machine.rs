@@ -6,6 +6,7 @@
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Sweep, Test};
 use fwdlab_model::link::{Line, MeanSize};
+use fwdlab_model::management::{Request, Requests};
 use fwdlab_model::procedure::{Purpose, Question, Tagging, Waits};
 use fwdlab_model::reset::Reset;
 use fwdlab_model::units::FrameSize;
@@ -15,7 +16,7 @@ use crate::mlr::{machine as mlr, typed};
 use crate::procedure::{Procedure, Single};
 use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
-use crate::{churn, energy, equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
+use crate::{churn, energy, equilibrium, forwarding_rate, management, mrr, plr, ramp, soak, sweep};
 
 /// What can be offered in frames of one size.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +152,15 @@ pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
     )
 }
 
+/// Does it ask the DUT over a port for its management that the test bed has to have?
+pub fn needs_management(procedure: &campaign::Procedure) -> bool {
+    let is_remote = |typed: &String| Request::parse(typed).is_ok_and(|one| one.is_remote());
+    match procedure {
+        campaign::Procedure::Management(p) => p.address.is_none() && p.ask.iter().any(is_remote),
+        _ => false,
+    }
+}
+
 fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
     use campaign::Procedure as Of;
     let limit = only(limits)?;
@@ -240,6 +250,25 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             shares: p.loads.iter().map(|load| load.0 / 100.0).collect(),
             trial_ns: p.duration.ns(),
             settle_ns: p.settle.ns(),
+        })?),
+        Of::Management(_) if asked.simulated => {
+            return Err(
+                "a simulated DUT has no management that could be asked; measure on a test bed"
+                    .into(),
+            );
+        }
+        Of::Management(p) => Box::new(management::Responsive::new(management::Parameters {
+            frame_size: size,
+            requests: Requests {
+                requests: p.ask.clone(),
+                address: p.address.clone(),
+                every_ns: p.every.ns(),
+                patience_ns: p.patience.ns(),
+            },
+            flood_pps: load(p.load)?,
+            at_percent: p.at.iter().map(|percent| percent.0).collect(),
+            each_ns: p.duration.ns(),
+            after_ns: p.after.ns(),
         })?),
         Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
             trial_ns: p.duration.ns(),
@@ -425,7 +454,9 @@ mod tests {
 
     #[test]
     fn every_procedure_is_made_with_its_defaults() {
-        let of_trials = |id: &&&str| !["maxfwd", "paired", "exact"].contains(id);
+        let error = make(&asked("id = 'management'"), &[limit()]).err();
+        assert!(error.unwrap().contains("a simulated DUT has no management"));
+        let of_trials = |id: &&&str| !["maxfwd", "paired", "exact", "management"].contains(id);
         for id in campaign::Procedure::IDS.iter().filter(of_trials) {
             let more = match *id {
                 "soak" => "load = 1e5",

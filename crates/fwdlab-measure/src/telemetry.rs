@@ -27,6 +27,8 @@ pub struct Around<'a> {
     pub every_s: Option<f64>,
     /// Frames sent into the DUT.
     pub frames_sent: u64,
+    /// Those of them that came back.
+    pub frames_received: u64,
 }
 
 /// The difference of two readings, with what samples between them say.
@@ -44,6 +46,7 @@ pub fn between(
         trials: 1,
         between_s: rounded(after.uptime_s - before.uptime_s),
         frames_sent: around.frames_sent,
+        frames_received: around.frames_received,
         cpus: cpus(before, after, &forwards),
         softnet: softnet(before, after),
         ports: ports(before, after, around.ports),
@@ -320,6 +323,7 @@ fn add(sum: &mut Telemetry, one: &Telemetry) {
     sum.trials += one.trials;
     sum.between_s = rounded(sum.between_s + one.between_s);
     sum.frames_sent += one.frames_sent;
+    sum.frames_received += one.frames_received;
     for cpu in &one.cpus {
         match sum.cpus.iter_mut().find(|known| known.cpu == cpu.cpu) {
             Some(known) => *known = weighed(known, cpu),
@@ -470,6 +474,7 @@ mod tests {
             cpus: &[1],
             every_s: Some(1.0),
             frames_sent: 1000,
+            frames_received: 900,
         }
     }
 

@@ -24,6 +24,7 @@ pub mod latency;
 pub mod link;
 pub mod loadtest;
 pub mod loss;
+pub mod management;
 pub mod mix;
 pub mod outcome;
 pub mod probe;

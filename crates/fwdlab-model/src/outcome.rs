@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::comparison::Comparison;
 use crate::instructions::Exact;
 use crate::loss::Ledger;
+use crate::management::{Management, Responsiveness};
 use crate::probe::ApartStratum;
 use crate::procedure::{Delays, Interval, Moment};
 use crate::result::Stratum;
@@ -96,6 +97,8 @@ pub enum Found {
     Churn(Churn),
     /// What the DUT takes of energy.
     Energy(Energy),
+    /// What the management of a flooded DUT answers.
+    Management(Management),
     /// How close bursts may follow each other.
     Bursts(BurstGaps),
     /// What comes out at the largest load.
@@ -967,6 +970,24 @@ impl Outcome {
                 });
                 meters.collect()
             }
+            Found::Management(found) => {
+                let of = |one: &Responsiveness| {
+                    let flood = one.at.last()?;
+                    let missing = format!("{} in the flood, without an answer", one.request);
+                    let median = format!("{} in the flood, round trip", one.request);
+                    Some([
+                        figure(&missing, Percent, Some(100.0 * flood.missing_ratio())),
+                        figure(&median, Seconds, flood.round_trip_s.map(|s| s.median)),
+                    ])
+                };
+                found
+                    .requests
+                    .iter()
+                    .filter_map(of)
+                    .flatten()
+                    .flatten()
+                    .collect()
+            }
             Found::Bursts(found) => {
                 let bursts = found.bursts.iter().filter_map(|burst| {
                     let name = format!("gap between bursts of {}", burst.frames);
@@ -1054,6 +1075,7 @@ impl Found {
             Found::Reset(_) => "reset",
             Found::Churn(_) => "churn",
             Found::Energy(_) => "energy",
+            Found::Management(_) => "management",
             Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::{self, Bucket, HeldUp};
+use crate::management::{self, Requests};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
 
@@ -180,6 +181,9 @@ pub struct Question {
     /// Value of the parameter that a sweep varies: rules, table entries, flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<u64>,
+    /// What the DUT's management is asked meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
     /// The trial is of no use when the load was not offered.
     pub needs_load: bool,
     /// What it is for.
@@ -210,6 +214,7 @@ impl Question {
             reset: None,
             power_from_ns: None,
             setting: None,
+            requests: None,
             needs_load: true,
             purpose,
             reason: reason.into(),
@@ -538,6 +543,9 @@ pub struct Answer {
     /// Mean power of the DUT's host while frames flowed, in watts, by meter; where it was asked for and read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power_watts: BTreeMap<String, f64>,
+    /// What became of the requests to it that the question names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<management::Asked>,
     /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,

@@ -232,6 +232,9 @@ pub struct Telemetry {
     pub between_s: f64,
     /// Frames that were sent into the DUT meanwhile, by the generator's count.
     pub frames_sent: u64,
+    /// Those of them that came back.
+    #[serde(default)]
+    pub frames_received: u64,
     /// Where the time of its CPUs went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuShare>,
@@ -284,9 +287,9 @@ fn is_none(number: &u32) -> bool {
 }
 
 impl Telemetry {
-    /// Energy per frame sent in joules, by meter.
+    /// Energy per frame that was forwarded in joules, by meter.
     pub fn joules_per_frame(&self) -> impl Iterator<Item = (&str, f64)> {
-        let frames = self.frames_sent as f64;
+        let frames = self.frames_received as f64;
         let all = self.energy_joules.iter().filter(move |_| frames > 0.0);
         all.map(move |(meter, joules)| (meter.as_str(), joules / frames))
     }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::link::MeanSize;
-use fwdlab_model::outcome::Found;
+use fwdlab_model::management::{AtLoad, Management};
+use fwdlab_model::outcome::{Found, Meter};
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
 
 use crate::lines;
-use crate::number::{percent, rate, rate_with_interval};
+use crate::number::{delay, energy as joule, percent, rate, rate_with_interval, watts};
 use crate::words::{self, Shape, capital, several};
 use crate::{answer, campaign, exact};
 
@@ -107,6 +108,7 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     told.extend(cores(info, cases));
     told.extend(line_rates(info, cases));
     told.extend(energy(cases));
+    told.extend(managed(cases));
     told.extend(answer::sentences(cases).into_iter().take(TOLD));
     told.extend(verdicts(summary));
     told
@@ -302,6 +304,21 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
 fn energy(cases: &[TestCase]) -> Vec<Sentence> {
     let mut told = Vec::new();
     for (at, case) in cases.iter().enumerate() {
+        let found = case
+            .outcomes
+            .iter()
+            .find_map(|outcome| match &outcome.found {
+                Found::Energy(found) if outcome.answered => Some(found),
+                _ => None,
+            });
+        if let Some(found) = found {
+            // its idle trials have energy and no frames
+            let label = campaign::label(case, cases);
+            let metered = found.meters.iter().filter_map(metered);
+            let metered = metered.map(|words| Sentence::of(format!("{label}: {words}"), [at]));
+            told.extend(metered.take(TOLD.saturating_sub(told.len())));
+            continue;
+        }
         let mut meters: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
         for telemetry in case
             .iterations
@@ -311,14 +328,14 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             for (meter, joules) in &telemetry.energy_joules {
                 let sum = meters.entry(meter).or_default();
                 sum.0 += joules;
-                sum.1 += telemetry.frames_sent;
+                sum.1 += telemetry.frames_received;
             }
         }
         let each = meters
             .iter()
             .filter(|(_, (joules, frames))| *joules > 0.0 && *frames > 0);
         let each = each.map(|(meter, (joules, frames))| {
-            format!("{:.3} uJ by {meter}", joules / *frames as f64 * 1e6)
+            format!("{} by {meter}", joule(joules / *frames as f64))
         });
         let each: Vec<String> = each.collect();
         if !each.is_empty() && told.len() < TOLD {
@@ -332,6 +349,78 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             ));
         }
     }
+    told
+}
+
+/// What a meter says of idling and of a frame.
+fn metered(meter: &Meter) -> Option<String> {
+    let each = meter.joules_per_frame?;
+    let beyond = meter.marginal_joules_per_frame.map_or(String::new(), |j| {
+        format!(", {} of them beyond idling", joule(j))
+    });
+    let powers = match (meter.idle_watts, meter.full_watts) {
+        (Some(idle), Some(full)) => format!("; {} idle, {} at full load", watts(idle), watts(full)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "a frame costs {} by {}{beyond}{powers}",
+        joule(each),
+        meter.name
+    ))
+}
+
+/// What the management of flooded DUTs answered, in all iterations.
+fn managed(cases: &[TestCase]) -> Vec<Sentence> {
+    let mut told = Vec::new();
+    for (at, case) in cases.iter().enumerate() {
+        let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
+        let answered = outcomes.filter(|outcome| outcome.answered);
+        let found: Vec<&Management> = answered
+            .filter_map(|outcome| match &outcome.found {
+                Found::Management(found) => Some(found),
+                _ => None,
+            })
+            .collect();
+        let kinds = found.first().map_or(&[][..], |first| &first.requests);
+        for (n, kind) in kinds.iter().enumerate() {
+            let all = || found.iter().filter_map(|one| one.requests.get(n));
+            let flood = || all().filter_map(|one| one.at.last());
+            let asked: u64 = flood().map(|at| at.asked).sum();
+            let missing: u64 = flood().map(|at| at.wrong + at.lost).sum();
+            let longest = |at: Option<&AtLoad>| Some(at?.round_trip_s?.max);
+            let most = |longest: f64, s: f64| longest.max(s);
+            let rest = all()
+                .filter_map(|one| longest(one.at.first()))
+                .fold(0.0, most);
+            let slowest = flood().filter_map(|at| longest(Some(at))).fold(0.0, most);
+            let answers = match missing {
+                0 => format!("answered all {asked} requests"),
+                _ => format!("left {missing} of {asked} requests without a good answer"),
+            };
+            let slowest = match slowest > 0.0 {
+                true => format!(
+                    ", the slowest took {} ({} at rest)",
+                    delay(1e9 * slowest),
+                    delay(1e9 * rest)
+                ),
+                false => String::new(),
+            };
+            let mut recovery = all().map(|one| one.recovery_s);
+            let recovery = recovery.try_fold(0.0, |longest, one| Some(most(longest, one?)));
+            let recovery = match recovery {
+                None => "; afterwards it was not seen to answer as at rest".to_owned(),
+                Some(0.0) => String::new(),
+                Some(s) => format!("; as at rest {} after the flood", delay(1e9 * s)),
+            };
+            let words = format!(
+                "{}: in the flood `{}` {answers}{slowest}{recovery}",
+                campaign::label(case, cases),
+                kind.request
+            );
+            told.push(Sentence::of(words, [at]));
+        }
+    }
+    told.truncate(TOLD);
     told
 }
 

@@ -221,7 +221,7 @@ fn others(told: &Telemetry) -> Table {
     for (meter, joules) in told.joules_per_frame() {
         let micro = 1e6 * joules;
         row(
-            format!("energy per frame sent: {meter}"),
+            format!("energy per frame forwarded: {meter}"),
             format!("{micro:.3} µJ"),
             joules.to_string(),
         );

@@ -76,6 +76,7 @@ shipped! {
     "tuning/source-validation"
     "tuning/threaded-napi"
     "overload/livelock"
+    "overload/management"
     "overload/recovery"
     "overload/shape"
     "gateways/openvpn"

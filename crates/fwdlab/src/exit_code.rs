@@ -151,7 +151,8 @@ fn of_lab(error: &LabError) -> Code {
         LabError::Host(_) if error.is_missing_program() => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
         LabError::OnPort { why, .. } => of_lab(why),
-        LabError::NotApplied { .. }
+        LabError::Daemons(_)
+        | LabError::NotApplied { .. }
         | LabError::NotSet { .. }
         | LabError::DoesNotForward { .. }
         | LabError::NoAgent { .. }

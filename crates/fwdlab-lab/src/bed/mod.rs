@@ -20,7 +20,7 @@ pub use switch::SwitchPackets;
 
 use self::switch::BedSwitch;
 use crate::dut::linux::{counters_of, link_changes, ports_amiss, read_counters};
-use crate::dut::{Counted, Dut, PortPair};
+use crate::dut::{Counted, Dut, Ended, PortPair};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::host::undo::Undo;
@@ -294,6 +294,18 @@ impl Bed {
             amiss.extend(dut.ports_amiss()?);
         }
         Ok(amiss)
+    }
+
+    /// Which daemons that configurations have named live no more, of all DUTs.
+    ///
+    /// # Errors
+    /// A host does not answer.
+    pub(crate) fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+        let mut ended = Vec::new();
+        for dut in &self.duts {
+            ended.extend(dut.daemons_ended()?);
+        }
+        Ok(ended)
     }
 
     /// How often the links of its ports came or went so far, where their host counts that: `rx0 in fwdlab-x-gen`, 2.

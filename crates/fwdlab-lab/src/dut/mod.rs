@@ -8,6 +8,7 @@
 //! [`Host`]: crate::host::Host
 
 pub mod black_box;
+pub(crate) mod daemons;
 pub mod freebsd;
 pub mod linux;
 pub mod set;
@@ -28,6 +29,7 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 pub use black_box::BlackBox;
+pub use daemons::Ended;
 pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
@@ -151,6 +153,22 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// It does not answer.
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         Ok(BTreeMap::new())
+    }
+
+    /// Which daemons of the configuration that was applied live no more, as far as it names them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+        Ok(Vec::new())
+    }
+
+    /// Has others been started in their places, as a reset may have done? They are watched from now on.
+    ///
+    /// # Errors
+    /// They do not live either.
+    fn meet_daemons(&self) -> Result<(), LabError> {
+        Ok(())
     }
 
     /// For how long what forwards has waited for its CPU so far; `None`: nobody can read that.

@@ -35,7 +35,7 @@ use super::resume::{self, Before, CutOff};
 use super::suite::capacities;
 use super::{
     Control, Measured, Run, carry_out, configure, exact, manage, open_tester, slices, verify,
-    windows,
+    windows, with_last_words,
 };
 use crate::dut::sweep::{Setting, Swept};
 use crate::dut::vpp::instance;
@@ -547,8 +547,10 @@ impl Running<'_> {
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         self.invalid += followed.invalid;
+        let result = (followed.result)
+            .map_err(|error| with_last_words(device.bed(), error, "during this test case"));
         let undone = device.undo();
-        Ok((followed.outcomes, followed.result.and(undone).err()))
+        Ok((followed.outcomes, result.and(undone).err()))
     }
 
     /// What can be offered: measured when a stream comes for the first time.

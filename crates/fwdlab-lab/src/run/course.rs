@@ -23,6 +23,7 @@ use super::hooks::{self, During, Place, around_or_error};
 use super::traffic::Traffic;
 use super::trial::record;
 use super::{Control, Measured, Run, timestamp};
+use crate::dut::daemons::told;
 use crate::error::LabError;
 
 /// A procedure on its way on a device.
@@ -286,6 +287,10 @@ impl Course<'_> {
                 record: Box::new(record.clone()),
             })?;
             measured.trials.push(record);
+            if !made.ended.is_empty() {
+                let when = format!("during trial {trial}");
+                return Err(LabError::Daemons(told(&made.ended, &when)));
+            }
             if made.is_broken {
                 device.mend(run)?;
                 // what they did on the old bed is gone with it
@@ -464,8 +469,10 @@ impl Course<'_> {
             probes: made.probes.clone(),
             work: made.work.clone().map(Box::new),
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
-            telemetry: (made.telemetry.as_ref())
-                .map(|seen| Box::new(seen.told(answer.frames_sent + answer.frames_beside))),
+            telemetry: (made.telemetry.as_ref()).map(|seen| {
+                let sent = answer.frames_sent + answer.frames_beside;
+                Box::new(seen.told(sent, answer.frames_received))
+            }),
             validity,
             ..record(
                 names,

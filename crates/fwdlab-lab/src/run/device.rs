@@ -32,6 +32,7 @@ use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
+use super::requests::Requesters;
 use super::suite::capacities;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
@@ -39,14 +40,15 @@ use super::trial::{
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
-use crate::dut::PlannedReset;
+use crate::dut::daemons::told;
 use crate::dut::sweep::{Setting, Swept};
+use crate::dut::{Ended, PlannedReset};
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::telemetry::Seen;
 use crate::tester::Rig;
-use crate::witness::WENT_DOWN;
 use crate::witness::probe::Probes;
+use crate::witness::{DURING, WENT_DOWN};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
@@ -120,6 +122,8 @@ pub(super) struct Made {
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
+    /// Daemons of the DUT's configuration that live no more.
+    pub ended: Vec<Ended>,
     /// What forwarding took of the DUT, where it tells that.
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
@@ -190,6 +194,7 @@ impl Device for Simulated<'_> {
             took: Duration::from_nanos(answer.took_ns),
             answer,
             is_broken: false,
+            ended: Vec::new(),
             work: None,
             telemetry: None,
             hooks: Vec::new(),
@@ -349,7 +354,7 @@ impl Real<'_> {
         (tester.as_mut(), bed)
     }
 
-    fn bed(&self) -> &Bed {
+    pub fn bed(&self) -> &Bed {
         &self.standing.as_ref().expect(STANDS).bed
     }
 
@@ -683,8 +688,14 @@ impl Real<'_> {
         };
         if reset.is_some() {
             // that is what was done to it
-            counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
+            let ended = told(&counted.ended, DURING);
+            counted
+                .objections
+                .retain(|why| !why.ends_with(WENT_DOWN) && *why != ended);
             counted.is_broken = false;
+            if !std::mem::take(&mut counted.ended).is_empty() {
+                self.bed().dut(0).meet_daemons()?;
+            }
         }
         let Some(mut answers) = watched else {
             return Ok(None);
@@ -862,6 +873,14 @@ impl Device for Real<'_> {
             && question.ending.is_none()
             && !question.locate_loss;
         let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
+        let requests = question.requests.as_ref().map(|requests| {
+            let cpus = match self.common.site.is_here() {
+                true => &self.common.placement.dut_cpus[..],
+                false => &[],
+            };
+            Requesters::begin(self.bed(), requests, cpus, self.control)
+        });
+        let requesters = requests.transpose()?;
         let made = match is_plain {
             true => self.plain(stream, question),
             false => self.shaped(stream, question),
@@ -872,12 +891,17 @@ impl Device for Real<'_> {
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
+        let flow = (made.as_ref()).and_then(|(_, counted, _)| counted.began);
+        let requests = requesters.zip(flow).map(|(asking, flow)| asking.end(flow));
         let after = self.probes();
         let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
             counted.is_broken || question.reset.is_none() && counted.is_mute()
         });
         if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
             && !is_broken
+            && made
+                .as_ref()
+                .is_some_and(|(_, counted, _)| counted.ended.is_empty())
         {
             self.is_back(stream, question, answer)?;
         }
@@ -893,6 +917,7 @@ impl Device for Real<'_> {
             answer.objections = counted.objections;
             answer.route_updates = route_updates;
             answer.management = management;
+            answer.requests = requests.unwrap_or_default();
             answer.took_ns = took.as_nanos() as u64;
             if answer.duration_ns == 0 {
                 answer.duration_ns = question.duration_ns();
@@ -904,6 +929,7 @@ impl Device for Real<'_> {
                 took,
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
+                ended: counted.ended,
                 work: counted.work,
                 telemetry: counted.telemetry,
                 hooks: counted.hooks,

@@ -4,7 +4,7 @@
 //! Queries go over a port of their own ([`Bed::add_management`]), so that none of their frames is in a count of the test. The agent is
 //! the DUT's own; where none answers, one is started there ([`Dut::start_agent`]) and ends with [`Management`]. Start with [`Management::begin`].
 
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -46,7 +46,7 @@ pub(super) struct Management {
 }
 
 /// Asks an agent.
-struct Asker {
+pub(super) struct Asker {
     socket: UdpSocket,
     request_id: i32,
     /// What the agent said last.
@@ -54,7 +54,7 @@ struct Asker {
 }
 
 /// What came of a query.
-enum Said {
+pub(super) enum Said {
     /// This message: how long the agent has been up.
     UpTime(Vec<u8>),
     /// Something else.
@@ -73,7 +73,7 @@ impl Management {
         tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Management, LabError> {
         let ends = bed.networks().management;
-        let mut asker = Asker::new(bed)?;
+        let mut asker = Asker::new(Some(bed.generator()), (ends.tester, ends.dut))?;
         let mut said = asker.ask(PATIENCE);
         let mut agent = None;
         if matches!(said, Said::Nothing) {
@@ -115,6 +115,12 @@ impl Management {
             asker: Arc::new(Mutex::new(asker)),
             _agent: agent,
         })
+    }
+
+    /// A query now.
+    pub fn ask(&self, patience: Duration) -> Said {
+        let mut asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
+        asker.ask(patience)
     }
 
     /// A trial begins: a query now, and one every second until the returned value is dropped.
@@ -177,18 +183,22 @@ impl Drop for Asking {
 }
 
 impl Asker {
-    fn new(bed: &Bed) -> Result<Asker, LabError> {
-        let ends = bed.networks().management;
+    /// From an address in this namespace, or of this machine, to an agent.
+    pub fn new(
+        namespace: Option<&str>,
+        (from, to): (Ipv4Addr, Ipv4Addr),
+    ) -> Result<Asker, LabError> {
         let failed = |what: &str, e| {
-            let way = format!("{} to {}", ends.tester, ends.dut);
-            LabError::system(format!("{what} for SNMP queries from {way}"), e)
+            LabError::system(format!("{what} for SNMP queries from {from} to {to}"), e)
         };
+        let open = || UdpSocket::bind((from, 0)).map_err(|e| failed("open a socket", e));
         // a socket stays in the namespace in which it was made
-        let socket = within(bed.generator(), || {
-            UdpSocket::bind((ends.tester, 0)).map_err(|e| failed("open a socket", e))
-        })?;
+        let socket = match namespace {
+            Some(namespace) => within(namespace, open)?,
+            None => open()?,
+        };
         socket
-            .connect((ends.dut, PORT))
+            .connect((to, PORT))
             .map_err(|e| failed("connect a socket", e))?;
         Ok(Asker {
             socket,
@@ -198,7 +208,7 @@ impl Asker {
     }
 
     /// Asks, and waits for the answer. Answers to earlier queries are too late.
-    fn ask(&mut self, patience: Duration) -> Said {
+    pub fn ask(&mut self, patience: Duration) -> Said {
         self.request_id = self.request_id.checked_add(1).unwrap_or(1);
         let query = get_up_time(COMMUNITY, self.request_id);
         let asked = Instant::now();

@@ -19,6 +19,7 @@ pub mod manage;
 mod modify;
 mod paired;
 pub mod plan;
+mod requests;
 mod restarts;
 pub mod resume;
 mod slices;
@@ -53,6 +54,7 @@ use jiff::Timestamp;
 pub use self::control::Control;
 use crate::bed::Bed;
 use crate::dut::Configuration;
+use crate::dut::daemons::told;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::preflight::Watch;
@@ -81,6 +83,8 @@ pub struct Parameters {
     pub unconfined: bool,
     /// Of which kind the DUT is, and what is to be known of it.
     pub dut: fwdlab_model::campaign::Dut,
+    /// The DUT has a port for its management.
+    pub is_managed: bool,
     /// Engine to use; `None` takes the fastest that proves itself.
     pub engine: Option<Mode>,
     /// Where test beds are built.
@@ -511,7 +515,7 @@ impl Parameters {
         self.site.build(&site::Wanted {
             duts,
             both_ways: duts == 1 && self.traffic.both_ways(),
-            is_managed: self.traffic.is_managed(),
+            is_managed: self.is_managed || self.traffic.is_managed(),
             is_unconfined: self.unconfined,
             dut: &self.dut,
             placement: &self.placement,
@@ -628,7 +632,8 @@ fn configure(
     }
     run.keep_in_force(&configuration.name, || bed.dut(dut).in_force(configuration))?;
     let with = format!("configuration `{}`", configuration.name);
-    let proof = does_forward(bed, dut, tester, stream, &with)?;
+    let proof = does_forward(bed, dut, tester, stream, &with)
+        .map_err(|error| with_last_words(bed, error, "before anything was measured"))?;
     if proof.received < proof.sent {
         let text = format!(
             "with {with}, only {} of {} test frames at a low rate came back",
@@ -637,6 +642,23 @@ fn configure(
         run.warn(text)?;
     }
     Ok(())
+}
+
+/// What failed, with the daemons of the configuration that have died, which may be why.
+fn with_last_words(bed: &Bed, error: LabError, when: &str) -> LabError {
+    let is_told = matches!(
+        error,
+        LabError::Daemons(_) | LabError::Interrupted | LabError::Store(_)
+    );
+    if is_told || error.is_lost() {
+        return error;
+    }
+    match bed.daemons_ended() {
+        Ok(ended) if !ended.is_empty() => {
+            LabError::Daemons(format!("{}; {error}", told(&ended, when)))
+        }
+        _ => error,
+    }
 }
 
 /// Sends some test frames through a DUT; that none comes back is an error that says how far they went.

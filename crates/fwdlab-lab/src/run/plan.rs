@@ -12,7 +12,7 @@ use std::time::Duration;
 use fwdlab_engine::Mode;
 use fwdlab_engine::sim::{self, Dut};
 use fwdlab_measure::campaign::{self as order, Turn, sequence};
-use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
+use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
@@ -590,6 +590,7 @@ impl Plan {
             configuration: self.configurations.get(&case.configuration).cloned(),
             telemetry: self.telemetry(),
             unconfined: self.host.unconfined,
+            is_managed: needs_management(&self.campaign.procedure),
             dut: campaign::Dut {
                 kind: case.dut,
                 ..self.campaign.dut.clone()
@@ -647,7 +648,10 @@ impl Plan {
         }
         if !campaign.configurations.is_empty() {
             // for whoever reads the run and wants to have them, too
-            values.insert("configurations".into(), serde_json::json!(campaign.configurations));
+            values.insert(
+                "configurations".into(),
+                serde_json::json!(campaign.configurations),
+            );
         }
         values.extend(self.values.clone());
         if let Some(until) = &campaign.until {

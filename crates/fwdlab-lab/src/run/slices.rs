@@ -447,7 +447,10 @@ impl Standing<'_> {
 fn is_its_own(error: &LabError) -> bool {
     matches!(
         error,
-        LabError::NotApplied { .. } | LabError::NotSet { .. } | LabError::DoesNotForward { .. }
+        LabError::NotApplied { .. }
+            | LabError::NotSet { .. }
+            | LabError::DoesNotForward { .. }
+            | LabError::Daemons(_)
     )
 }
 

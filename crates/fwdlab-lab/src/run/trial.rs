@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
@@ -22,6 +22,7 @@ use fwdlab_model::variant::Variant;
 
 use super::hooks::{During, Going, Watched};
 use crate::bed::{Bed, DutPorts, PortCounters, SwitchPackets};
+use crate::dut::Ended;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::run::Control;
@@ -119,6 +120,10 @@ pub(super) struct Counted {
     pub objections: Vec<String>,
     /// A port of the bed went down or away: one of them.
     pub is_broken: bool,
+    /// When the tester was started.
+    pub began: Option<Instant>,
+    /// Daemons of the DUTs' configurations that live no more.
+    pub ended: Vec<Ended>,
     /// What forwarding took of the DUT, where there is one and it tells that.
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
@@ -134,6 +139,8 @@ impl Counted {
             counters: vec![Counters::default(); paths],
             objections: vec![why],
             is_broken: true,
+            began: None,
+            ended: Vec::new(),
             work: None,
             telemetry: None,
             hooks: Vec::new(),
@@ -532,6 +539,7 @@ impl Bench<'_> {
         let witness::Seen {
             mut objections,
             is_broken,
+            ended,
             reasons,
         } = beside.say(self.bed)?;
         objections.extend(hooks.iter().filter_map(|hook| hook.failure.clone()));
@@ -584,6 +592,8 @@ impl Bench<'_> {
                 counters,
                 objections,
                 is_broken,
+                began: Some(began),
+                ended,
                 work,
                 telemetry: None,
                 hooks,
@@ -792,7 +802,8 @@ pub(super) fn telemetry_of(
     record: &TrialRecord,
 ) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
     let frames = record.ledger.frames_sent + record.ledger.frames_beside;
-    (counted.telemetry.as_ref()).map(|seen| Box::new(seen.told(frames)))
+    (counted.telemetry.as_ref())
+        .map(|seen| Box::new(seen.told(frames, record.ledger.frames_received)))
 }
 
 /// The record of a trial with what all have: who sent and counted, what, and what became of every frame. The rest is for who made it.

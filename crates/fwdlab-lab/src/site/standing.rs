@@ -621,7 +621,7 @@ impl Builder for Standing {
         if wanted.is_managed {
             return refuse(
                 "has no port for management of which fwdlab knows",
-                "Omit management frames, or measure on the embedded bed",
+                "Omit management frames, say with address where its management is asked, or measure on the embedded bed",
             );
         }
         let registry = Registry::open()?;

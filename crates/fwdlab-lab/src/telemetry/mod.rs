@@ -437,14 +437,15 @@ impl Seen {
         seen
     }
 
-    /// What it says of a trial in which so many frames were sent.
-    pub fn told(&self, frames_sent: u64) -> Telemetry {
+    /// What it says of a trial in which so many frames were sent, and came back.
+    pub fn told(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
         let around = Around {
             host: &self.host,
             ports: &self.ports,
             cpus: &self.cpus,
             every_s: self.every.map(|every| every.as_secs_f64()),
             frames_sent,
+            frames_received,
         };
         between(&self.before, &self.during, &self.after, &around)
     }
@@ -581,7 +582,7 @@ mod tests {
                     Ok(beside) => beside.end(),
                     Err(seen) => *seen,
                 };
-                let told = seen.told(10);
+                let told = seen.told(10, 9);
                 assert!(!told.missing.is_empty(), "{how:?} at {at}: {told:?}");
                 assert!(
                     told.drops.is_empty() && told.queues.is_empty(),

@@ -1,4 +1,4 @@
-//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops; and the probes of
+//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops, the daemons of configurations; and the probes of
 //! the machine.
 //!
 //! None of them decides what that means for a result. Each may be absent: nobody asks a kernel why it drops frames where that was not
@@ -18,7 +18,12 @@ use self::clock::ClockWatch;
 use self::links::LinkWatch;
 pub(crate) use self::links::WENT_DOWN;
 use crate::bed::Bed;
+use crate::dut::Ended;
+use crate::dut::daemons::told;
 use crate::error::LabError;
+
+/// When daemons died that are told with a trial.
+pub(crate) const DURING: &str = "during this trial";
 
 /// Those of one trial.
 pub(crate) struct Witnesses {
@@ -36,6 +41,8 @@ pub(crate) struct Seen {
     pub objections: Vec<String>,
     /// A port of the bed went down or away: one of them.
     pub is_broken: bool,
+    /// Daemons of the DUTs' configurations that live no more; they are among the objections.
+    pub ended: Vec<Ended>,
     /// The kernel's reasons for dropping frames of it; `None` where it was not asked.
     pub reasons: Option<Vec<Reason>>,
 }
@@ -81,10 +88,16 @@ impl Witnesses {
             events.extend(amiss);
         }
         let reason = |(reason, frames)| Reason { reason, frames };
+        let ended = bed.daemons_ended()?;
+        let died = (!ended.is_empty()).then(|| told(&ended, DURING));
         let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
         Ok(Seen {
             is_broken: !events.is_empty(),
-            objections: self.clock.step().into_iter().chain(events).collect(),
+            objections: (self.clock.step().into_iter())
+                .chain(events)
+                .chain(died)
+                .collect(),
+            ended,
             reasons: counts.map(|counts| counts.into_iter().map(reason).collect()),
         })
     }

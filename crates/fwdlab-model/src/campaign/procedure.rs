@@ -104,6 +104,8 @@ procedures! {
     "churn" Churn(Churn),
     /// What the DUT takes of energy, idle and under loads.
     "energy" Energy(Energy),
+    /// What the management of a DUT answers while it is flooded.
+    "management" Management(Management),
     /// The smallest gap between bursts without loss (RFC 2544 §21).
     "bursts" Bursts(Rfc2544),
     /// Several of these tests.
@@ -192,6 +194,12 @@ impl Procedure {
                 check_samples(&[p.before, p.longest], p.sample)
             }
             Procedure::Energy(p) => check_items("loads", p.loads.len()),
+            Procedure::Management(p) => {
+                check_items("ask", p.ask.len())?;
+                check_items("at", p.at.len())?;
+                let steps = vec![p.duration; p.at.len() + 2];
+                check_samples(&[&steps[..], &[p.after]].concat(), p.every)
+            }
             Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
             Procedure::Mrr(p) => check_trials("trials", p.trials),
             Procedure::Soak(_)
@@ -642,6 +650,45 @@ impl Default for Energy {
             loads: vec![Percent(50.0), Percent(100.0)],
             duration: Period::seconds(120),
             settle: Period::seconds(60),
+        }
+    }
+}
+
+/// What the management of a DUT answers at rest, under load and in a flood, and how soon after that as before
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Management {
+    /// What is asked, side by side: echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT' (by sh on the DUT), 'tester: TEXT' (by sh at
+    /// the other end of the management port, with the DUT's address in $FWDLAB_DUT)
+    pub ask: Vec<String>,
+    /// IPv4 address of the DUT's management, asked from this machine; by default a port of its own, which the embedded test bed has
+    pub address: Option<String>,
+    /// From one request of a kind to the next
+    pub every: Period,
+    /// Without an answer for this long a request is lost
+    pub patience: Period,
+    /// The flood; by default the largest load
+    pub load: Option<Rate>,
+    /// Loads between rest and flood, in percent of what the DUT forwards in the flood
+    pub at: Vec<Percent>,
+    /// How long it rests, and how long each load lasts
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// How long it rests after the flood
+    pub after: Period,
+}
+
+impl Default for Management {
+    fn default() -> Self {
+        Management {
+            ask: vec!["echo".into()],
+            address: None,
+            every: Period(Duration::from_millis(200)),
+            patience: Period::seconds(2),
+            load: None,
+            at: vec![Percent(50.0), Percent(100.0)],
+            duration: Period::seconds(20),
+            after: Period::seconds(20),
         }
     }
 }

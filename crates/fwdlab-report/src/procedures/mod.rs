@@ -70,6 +70,7 @@ fn name(found: &Found) -> &'static str {
         Found::Reset(_) => "Reset",
         Found::Churn(_) => "Event under load",
         Found::Energy(_) => "Energy",
+        Found::Management(_) => "Management under load",
         Found::Bursts(_) => "Bursty traffic",
         Found::Mrr(_) => "Maximum receive rate",
         Found::Soak(_) => "Soak",
@@ -153,7 +154,7 @@ fn figure(outcome: &Outcome) -> String {
         Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
             format!("{}{}", at_least(found.tester_bound), rate(r.mean))
         }),
-        Found::Soak(_) => verdict(),
+        Found::Soak(_) | Found::Management(_) => verdict(),
         Found::Plr(found) => match (found.critical_load_pps, found.lower_pps, found.upper_pps) {
             (Some(pps), Some(lower), Some(upper)) => {
                 format!("{} ({} to {})", rate(pps), rate(lower), rate(upper))

@@ -163,6 +163,19 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("frames", &["deficit_frames"]),
             right("by lost frames", &["by_loss_s"]),
         ],
+        Found::Management(_) => vec![
+            Column::left("request", &["request"]),
+            Column::left("load", &["load"]),
+            right("offered", &["offered_load_pps"]),
+            right("forwarded", &["forwarding_rate_pps"]),
+            right("asked", &["asked"]),
+            right("lost", &["lost"]),
+            right("wrong", &["wrong"]),
+            right("round trip", &["round_trip_median_s"]),
+            right("longest", &["round_trip_max_s"]),
+            right("no answer for", &["silent_s"]),
+            right("as at rest after", &["recovery_s"]),
+        ],
         Found::Ramp(_) => vec![
             Column::left("way", &["way"]),
             right("loss above", &["saturation_pps"]),
@@ -561,6 +574,38 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                     Cell::optional(dip.deficit_frames, NOTHING, |frames| count(frames as i64)),
                     Cell::optional(dip.by_loss_s, NOTHING, time),
                 ]
+            })
+            .collect(),
+        Found::Management(found) if found.requests.is_empty() => vec![vec![Cell::text(""); 11]],
+        Found::Management(found) => (found.requests.iter())
+            .flat_map(|one| {
+                let flood = found.loads.len().saturating_sub(1);
+                let steps = found.loads.iter().zip(&one.at).enumerate();
+                steps.map(move |(n, (load, at))| {
+                    let time = |s: f64| delay(1e9 * s);
+                    let trip = |of: fn(Spread) -> f64| {
+                        Cell::optional(at.round_trip_s.map(of), NOTHING, time)
+                    };
+                    vec![
+                        Cell::text(one.request.clone()),
+                        Cell::text(load.name.clone()),
+                        pps(load.offered_load_pps),
+                        pps(load.forwarding_rate_pps),
+                        Cell::number(count(at.asked), at.asked),
+                        Cell::number(count(at.lost), at.lost),
+                        Cell::number(count(at.wrong), at.wrong),
+                        trip(|s| s.median),
+                        trip(|s| s.max),
+                        Cell::number(time(at.silent_s), at.silent_s),
+                        match n == flood {
+                            true => Cell::optional(one.recovery_s, "not seen", |s| match s > 0.0 {
+                                true => time(s),
+                                false => "at once".into(),
+                            }),
+                            false => Cell::text(""),
+                        },
+                    ]
+                })
             })
             .collect(),
         Found::Ramp(found) => {

@@ -193,6 +193,7 @@ impl Arrangement {
             configuration: configuration.transpose()?,
             telemetry: dut.is_none().then(Wanted::default),
             unconfined: self.set_unconfined,
+            is_managed: false,
             dut: fwdlab_model::campaign::Dut::default(),
             engine: Mode::ALL
                 .into_iter()

@@ -1,7 +1,7 @@
 //! Applying configurations to a Linux DUT: files where they belong, settings and rules loaded, commands run, and all of it seen to be in
 //! force.
 //!
-//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`. What its commands do is its own, unless it says how
+//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`, and names its daemons in `$FWDLAB_DAEMONS`. What its commands do is its own, unless it says how
 //! to undo that; what fwdlab does for it (files, settings, rules) is taken back where it would stay: on a machine of its own. Families are
 //! in [`super::families`]. Start with [`Linux::apply_all`].
 
@@ -46,7 +46,17 @@ impl Linux {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
-        configuration.each(|step| self.carry_out(step, &configuration.name, limit))
+        let words = configuration.words();
+        let names_daemons = self.daemons.expect(&words, &self.place, &self.undo)?;
+        let said = configuration.each(|step| self.carry_out(step, &configuration.name, limit))?;
+        if names_daemons {
+            let met = self.daemons.meet(self.place.as_ref());
+            met.map_err(|source| LabError::NotApplied {
+                name: configuration.name.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        Ok(said)
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
@@ -244,7 +254,11 @@ impl Linux {
     /// A text of the user's, with what every shell knows.
     pub(super) fn users_command(&self, script: &str) -> Command {
         let [input, output] = &self.ports;
-        let ports = format!("export FWDLAB_IN={input} FWDLAB_OUT={output}\n");
+        let daemons = self.daemons.variable();
+        let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+        let cpus = cpus.join(",");
+        let ports =
+            format!("export FWDLAB_IN={input} FWDLAB_OUT={output} FWDLAB_CPUS={cpus} {daemons}\n");
         Command::shell(&format!("{ports}{script}")).called(script.trim())
     }
 

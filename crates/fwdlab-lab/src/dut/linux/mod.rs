@@ -26,6 +26,7 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
+use super::daemons::{Daemons, Ended};
 use super::{
     Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
     Updates,
@@ -100,6 +101,7 @@ pub struct Linux {
     /// What users want to run there must end within this time.
     patience: Duration,
     undo: Arc<Undo>,
+    daemons: Daemons,
 }
 
 impl Linux {
@@ -112,6 +114,7 @@ impl Linux {
         undo: Arc<Undo>,
     ) -> Linux {
         Linux {
+            daemons: Daemons::of(host.name()),
             host,
             place,
             ports: ports.map(str::to_owned),
@@ -448,6 +451,14 @@ impl Dut for Linux {
 
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         link_changes(self.host.as_ref(), &self.ports)
+    }
+
+    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+        self.daemons.ended(self.place.as_ref())
+    }
+
+    fn meet_daemons(&self) -> Result<(), LabError> {
+        self.daemons.meet(self.place.as_ref())
     }
 
     fn waited(&self) -> Option<Duration> {

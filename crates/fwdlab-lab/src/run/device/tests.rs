@@ -62,6 +62,7 @@ fn on_bed<T>(
         configuration: None,
         telemetry: None,
         unconfined: false,
+        is_managed: false,
         dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
         site: Site::default(),

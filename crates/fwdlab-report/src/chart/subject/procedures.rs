@@ -42,6 +42,7 @@ pub(crate) fn of(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
         }
         Found::Recovery(_)
         | Found::Reset(_)
+        | Found::Management(_)
         | Found::Bursts(_)
         | Found::Energy(_)
         | Found::Mrr(_)

@@ -1,0 +1,657 @@
+//! Management under load: what a DUT answers at rest, at loads that it carries and in a flood, and how soon after the flood it answers as
+//! before (methods.md §7.3).
+//!
+//! A first trial finds what the DUT forwards in the flood, which is 100 % of the loads between; then all loads follow each other in one
+//! trial, and the same requests go on through all of it. Who sends them, and over which port, is not known here. Start with
+//! [`Responsive`].
+
+use fwdlab_model::management::{
+    Asked, AtLoad, Fate, LoadStep, Management, Request, Requests, Responsiveness, Sent,
+};
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+
+use crate::procedure::{Course, Procedure, check_load, percent, spread, time};
+
+/// For so long the flood is offered to see what the DUT forwards of it.
+const FIRST_NS: u64 = 2_000_000_000;
+
+/// Length of the intervals in which frames are counted.
+const SAMPLE_NS: u64 = 100_000_000;
+
+/// Frames so near to a change of the load are left out of its rates: where it lies among the looks at counters is known no better.
+const GUARD_NS: u64 = 200_000_000;
+
+/// A step in which fewer requests of a kind can be sent says nothing.
+const FEWEST: u64 = 10;
+
+/// So many good answers in a row, the least where the time ends before more, none slower than this times the slowest at rest, and the DUT answers as before.
+const IN_A_ROW: usize = 5;
+const LEAST_IN_A_ROW: usize = 2;
+const SLOWER: u64 = 2;
+
+/// The tester may be so much later than planned with a request, as a share of the time between two, before that is told.
+const LATE: f64 = 0.5;
+
+/// Requests have no longer names.
+const LETTERS: usize = 40;
+
+/// More than this share of the flood comes out, and it was none.
+const CARRIED: f64 = 0.98;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// What is asked, and how often.
+    pub requests: Requests,
+    /// The flood.
+    pub flood_pps: f64,
+    /// Loads between rest and flood, in percent of what the DUT forwards in the flood.
+    pub at_percent: Vec<f64>,
+    /// How long it rests, and each load lasts.
+    pub each_ns: u64,
+    /// How long it rests after the flood.
+    pub after_ns: u64,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Responsive {
+    parameters: Parameters,
+    carries_pps: Option<f64>,
+    answer: Option<Answer>,
+    course: Course,
+}
+
+impl Responsive {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// Nothing to ask, or not in words that are known; an impossible load; times too short for requests to be counted.
+    pub fn new(parameters: Parameters) -> Result<Responsive, String> {
+        let p = &parameters;
+        check_load("the flood", p.flood_pps)?;
+        if p.requests.requests.is_empty() {
+            return Err("ask: nothing is asked; give at least one request, such as echo".into());
+        }
+        for (n, typed) in p.requests.requests.iter().enumerate() {
+            Request::parse(typed).map_err(|why| format!("ask: {why}"))?;
+            if p.requests.requests[..n].contains(typed) {
+                return Err(format!("ask: `{typed}` stands there twice"));
+            }
+        }
+        if let Some(address) = &p.requests.address
+            && address.parse::<std::net::Ipv4Addr>().is_err()
+        {
+            return Err(format!(
+                "address: `{address}` is no IPv4 address, such as 192.0.2.1"
+            ));
+        }
+        let least = FEWEST * p.requests.every_ns;
+        let least = least.max(2 * GUARD_NS + 2 * SAMPLE_NS);
+        if p.requests.every_ns == 0 || p.each_ns < least || p.after_ns < least {
+            return Err(format!(
+                "for, after: each lasts for {FEWEST} requests of a kind at least: {}",
+                time(least)
+            ));
+        }
+        if p.requests.patience_ns == 0 || p.requests.patience_ns > p.each_ns {
+            return Err("patience: no longer than a load lasts, and above 0".into());
+        }
+        Ok(Responsive {
+            parameters,
+            carries_pps: None,
+            answer: None,
+            course: Course::default(),
+        })
+    }
+
+    /// The loads in the order of time, with their names; the rest after the flood is not among them.
+    fn loads(&self) -> Vec<(String, f64)> {
+        let p = &self.parameters;
+        let carries = self.carries_pps.unwrap_or(0.0);
+        let between = p.at_percent.iter();
+        let between = between.map(|share| {
+            (
+                format!("{} %", percent(share / 100.0)),
+                share / 100.0 * carries,
+            )
+        });
+        let rest = ("0 %".to_owned(), 0.0);
+        let flood = ("flood".to_owned(), p.flood_pps);
+        std::iter::once(rest)
+            .chain(between)
+            .chain([flood])
+            .collect()
+    }
+
+    fn steps(&self, answer: &Answer) -> Vec<LoadStep> {
+        let each_ns = self.parameters.each_ns;
+        let steps = self.loads().into_iter().enumerate();
+        steps
+            .map(|(n, (name, pps))| {
+                let from_ns = n as u64 * each_ns;
+                let own = (answer.samples.iter()).filter(|s| {
+                    s.at_ns >= from_ns + GUARD_NS
+                        && s.at_ns + s.length_ns + GUARD_NS <= from_ns + each_ns
+                });
+                let (ns, sent, received) = own.fold((0, 0, 0), |(ns, sent, received), one| {
+                    (
+                        ns + one.length_ns,
+                        sent + one.frames_sent,
+                        received + one.frames_received,
+                    )
+                });
+                let per_second = |frames: u64| frames as f64 / (ns.max(1) as f64 / 1e9);
+                LoadStep {
+                    name,
+                    intended_load_pps: pps,
+                    offered_load_pps: per_second(sent),
+                    forwarding_rate_pps: per_second(received),
+                }
+            })
+            .collect()
+    }
+
+    fn responsiveness(&self, asked: &Asked) -> Responsiveness {
+        let each_ns = self.parameters.each_ns;
+        let loads = self.loads().len() as u64;
+        let at = |n: u64| at_load(&asked.requests, n * each_ns, (n + 1) * each_ns);
+        Responsiveness {
+            request: short(&asked.request),
+            at: (0..loads).map(at).collect(),
+            recovery_s: recovery(&asked.requests, each_ns, loads * each_ns)
+                .map(|ns| ns as f64 / 1e9),
+            reason: asked.reason.clone(),
+            late_s: asked.late_ns as f64 / 1e9,
+        }
+    }
+
+    fn warnings(&self, steps: &[LoadStep], found: &[Responsiveness]) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(flood) = steps.last()
+            && flood.forwarding_rate_pps > CARRIED * flood.offered_load_pps
+        {
+            warnings.push(
+                "the DUT forwarded all of the flood: it was none, and the tester has no more to give".into(),
+            );
+        }
+        let every_s = self.parameters.requests.every_ns as f64 / 1e9;
+        let late = found.iter().map(|one| one.late_s).fold(0.0, f64::max);
+        if late > LATE * every_s {
+            warnings.push(format!(
+                "the tester itself sent a request up to {} late: its CPUs were busy, and round trips have that, too",
+                rounded(late)
+            ));
+        }
+        for one in found {
+            let fewest = one.at.iter().map(|at| at.asked).min().unwrap_or(0);
+            if fewest < FEWEST {
+                warnings.push(format!(
+                    "`{}` was sent no more than {fewest} times at one of the loads, for each took long: make for and after longer",
+                    one.request
+                ));
+            }
+            let amiss: u64 = one.at.iter().map(|at| at.wrong + at.lost).sum();
+            if let Some(reason) = one.reason.as_ref().filter(|_| amiss > 0) {
+                warnings.push(format!("`{}` without a good answer: {reason}", one.request));
+            }
+        }
+        warnings
+    }
+}
+
+/// Requests that were sent from one moment to another.
+fn at_load(requests: &[Sent], from_ns: u64, until_ns: u64) -> AtLoad {
+    let own: Vec<&Sent> = requests
+        .iter()
+        .filter(|one| (from_ns..until_ns).contains(&one.at_ns))
+        .collect();
+    let count = |fate: Fate| own.iter().filter(|one| one.fate == fate).count() as u64;
+    let good = || own.iter().filter(|one| one.fate == Fate::Answered);
+    let times: Vec<f64> = good().map(|one| one.took_ns as f64 / 1e9).collect();
+    // from answer to answer; what was sent before this load is not its own
+    let (mut last_ns, mut silent_ns) = (own.first().map_or(from_ns, |one| one.at_ns), 0);
+    for one in good() {
+        let came_ns = one.at_ns + one.took_ns;
+        silent_ns = silent_ns.max(came_ns.saturating_sub(last_ns));
+        last_ns = came_ns;
+    }
+    let ended_ns = own.last().map_or(until_ns, |one| one.at_ns + one.took_ns);
+    silent_ns = silent_ns.max(ended_ns.saturating_sub(last_ns));
+    AtLoad {
+        asked: own.len() as u64,
+        answered: count(Fate::Answered),
+        wrong: count(Fate::Wrong),
+        lost: count(Fate::Lost),
+        round_trip_s: spread(&times),
+        silent_s: silent_ns as f64 / 1e9,
+    }
+}
+
+/// How long after `end_ns` the first answer of several in a row came, all of which are good and not much slower than those at rest, which
+/// were asked for before `rest_ns`.
+fn recovery(requests: &[Sent], rest_ns: u64, end_ns: u64) -> Option<u64> {
+    let at_rest = requests
+        .iter()
+        .filter(|one| one.at_ns < rest_ns && one.fate == Fate::Answered);
+    let slowest = at_rest.map(|one| one.took_ns).max()?;
+    // what is still to be answered at the end of the flood is a part of what comes after it
+    let after: Vec<&Sent> = requests
+        .iter()
+        .filter(|one| one.at_ns + one.took_ns > end_ns)
+        .collect();
+    let is_good = |one: &&Sent| one.fate == Fate::Answered && one.took_ns <= SLOWER * slowest;
+    let first = (0..after.len()).position(|from| {
+        let row = &after[from..after.len().min(from + IN_A_ROW)];
+        row.len() >= LEAST_IN_A_ROW && row.iter().all(is_good)
+    })?;
+    match first {
+        0 => Some(0),
+        n => Some((after[n].at_ns + after[n].took_ns).saturating_sub(end_ns)),
+    }
+}
+
+/// A request in a line of a table: a script in one line, and the begin of a long one.
+fn short(typed: &str) -> String {
+    let line = typed.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.chars().count() {
+        ..=LETTERS => line,
+        _ => line
+            .chars()
+            .take(LETTERS - 3)
+            .chain("...".chars())
+            .collect(),
+    }
+}
+
+/// In microseconds below a millisecond, in milliseconds above.
+fn rounded(s: f64) -> String {
+    let unit = if s < 1e-3 { 1e3 } else { 1e6 };
+    time(((1e9 * s / unit).round() * unit) as u64)
+}
+
+/// `12 of 100`.
+fn missing(at: &AtLoad) -> String {
+    format!("{} of {}", at.wrong + at.lost, at.asked)
+}
+
+/// The sentence that answers.
+fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
+    let flood = |one: &Responsiveness| one.at.last().cloned().unwrap_or_default();
+    let silent: Vec<String> = found
+        .iter()
+        .filter(|one| flood(one).missing_ratio() > 0.0)
+        .map(|one| format!("`{}` {}", one.request, missing(&flood(one))))
+        .collect();
+    let slowest = found
+        .iter()
+        .filter_map(|one| Some((flood(one).round_trip_s?.max, one)))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let slowest = slowest.map_or(String::new(), |(s, one)| {
+        format!("the slowest answer took {} (`{}`)", rounded(s), one.request)
+    });
+    let answers = match &silent[..] {
+        [] => "in the flood every request was answered".to_owned(),
+        some => format!("in the flood, without an answer: {}", some.join(", ")),
+    };
+    let never: Vec<String> = found
+        .iter()
+        .filter(|one| one.recovery_s.is_none())
+        .map(|one| format!("`{}`", one.request))
+        .collect();
+    let recovery = match &never[..] {
+        [] => {
+            let last = found
+                .iter()
+                .filter_map(|one| one.recovery_s)
+                .fold(0.0, f64::max);
+            match last > 0.0 {
+                true => format!("as at rest {} after it", rounded(last)),
+                false => "as at rest as soon as it ended".into(),
+            }
+        }
+        some => format!(
+            "{} not as at rest within {} after it",
+            some.join(", "),
+            time(after_ns)
+        ),
+    };
+    let parts = [answers, slowest, recovery];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
+}
+
+impl Procedure for Responsive {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        if self.course.failure.is_some() || self.answer.is_some() {
+            return None;
+        }
+        if self.carries_pps.is_none() {
+            let reason = "what the DUT forwards in the flood, which is 100 %";
+            return Some(Question {
+                // overload is a load as well
+                needs_load: false,
+                ..Question::constant(p.frame_size, p.flood_pps, FIRST_NS, Purpose::Search, reason)
+            });
+        }
+        let loads = self.loads().into_iter();
+        let steps = loads.map(|(_, pps)| Stretch::constant(pps, p.each_ns));
+        let after = Stretch::constant(0.0, p.after_ns);
+        let reason = format!(
+            "{} at rest, under load, in the flood and after it",
+            p.requests.requests.join(", ")
+        );
+        Some(Question {
+            stretches: steps.chain([after]).collect(),
+            sample_ns: Some(SAMPLE_NS),
+            requests: Some(p.requests.clone()),
+            needs_load: false,
+            ..Question::constant(p.frame_size, p.flood_pps, 1, Purpose::Measure, reason)
+        })
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        if question.requests.is_none() {
+            let pps = answer.forwarding_rate_pps();
+            if pps <= 0.0 {
+                self.course.failure = Some("nothing of the flood came back".into());
+            }
+            self.carries_pps = Some(pps);
+            return format!("{pps:.0} frames/s of the flood came back");
+        }
+        self.answer = Some(answer.clone());
+        let found: Vec<Responsiveness> = answer
+            .requests
+            .iter()
+            .map(|asked| self.responsiveness(asked))
+            .collect();
+        verdict(&found, self.parameters.after_ns)
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let asked = self
+            .answer
+            .as_ref()
+            .map_or(&[][..], |answer| &answer.requests);
+        let found: Vec<Responsiveness> = asked.iter().map(|one| self.responsiveness(one)).collect();
+        let steps = self
+            .answer
+            .as_ref()
+            .map_or(Vec::new(), |answer| self.steps(answer));
+        // what does not even answer at rest says nothing of a flood
+        let mute: Vec<String> = found
+            .iter()
+            .filter(|one| one.at.first().is_some_and(|rest| rest.answered == 0))
+            .map(|one| match &one.reason {
+                Some(why) => format!("`{}` ({why})", one.request),
+                None => format!("`{}`", one.request),
+            })
+            .collect();
+        let is_done = self.answer.is_some() && self.course.failure.is_none();
+        let said = match () {
+            () if !is_done => "not all loads were offered".to_owned(),
+            () if found.is_empty() => "nobody asked".into(),
+            () if !mute.is_empty() => format!("no answer even at rest: {}", mute.join(", ")),
+            () => verdict(&found, p.after_ns),
+        };
+        let answered = is_done && mute.is_empty() && !found.is_empty();
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(said),
+            answered,
+            compliance: Compliance::default(),
+            warnings: self.warnings(&steps, &found),
+            trials: self.course.trials,
+            found: Found::Management(Management {
+                carries_pps: self.carries_pps,
+                every_s: p.requests.every_ns as f64 / 1e9,
+                patience_s: p.requests.patience_ns as f64 / 1e9,
+                loads: steps,
+                requests: found,
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::procedure::Interval;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn parameters() -> Parameters {
+        Parameters {
+            frame_size: FrameSize::MIN,
+            requests: Requests {
+                requests: vec!["echo".into()],
+                address: None,
+                every_ns: 100 * MS,
+                patience_ns: 1000 * MS,
+            },
+            flood_pps: 2e6,
+            at_percent: vec![50.0, 100.0],
+            each_ns: 10_000 * MS,
+            after_ns: 10_000 * MS,
+        }
+    }
+
+    /// A DUT that forwards a million frames, and a request every 100 ms, of which each is what `said` says of its moment in seconds.
+    fn measured(said: impl Fn(f64) -> (u64, Fate)) -> Outcome {
+        let mut machine = Responsive::new(parameters()).unwrap();
+        let first = machine.next_trial().unwrap();
+        assert!(first.requests.is_none() && first.peak_pps() == 2e6);
+        let flood = Answer {
+            frames_received: 2_000_000,
+            duration_ns: 2_000 * MS,
+            ..Answer::default()
+        };
+        machine.record(&first, &flood);
+        let question = machine.next_trial().unwrap();
+        let loads: Vec<f64> = question.stretches.iter().map(|one| one.from_pps).collect();
+        assert_eq!(loads, [0.0, 5e5, 1e6, 2e6, 0.0]);
+        let samples = (0..500).map(|k| {
+            let pps = question.load_at(k * 100 * MS);
+            Interval {
+                at_ns: k * 100 * MS,
+                length_ns: 100 * MS,
+                intended_load_pps: pps,
+                frames_sent: (pps / 10.0) as u64,
+                frames_received: (pps.min(1e6) / 10.0) as u64,
+            }
+        });
+        let sent = (0..500).map(|k| {
+            let (took_ns, fate) = said(k as f64 / 10.0);
+            Sent {
+                at_ns: k * 100 * MS,
+                took_ns,
+                fate,
+            }
+        });
+        let answer = Answer {
+            samples: samples.collect(),
+            requests: vec![Asked {
+                request: "echo".into(),
+                requests: sent.collect(),
+                reason: Some("no answer".into()),
+                late_ns: 0,
+            }],
+            ..Answer::default()
+        };
+        machine.record(&question, &answer);
+        assert!(machine.next_trial().is_none());
+        machine.outcomes().pop().unwrap()
+    }
+
+    fn found(outcome: &Outcome) -> (&Management, &Responsiveness) {
+        let Found::Management(found) = &outcome.found else {
+            panic!()
+        };
+        (found, &found.requests[0])
+    }
+
+    #[test]
+    fn what_nobody_planted_is_not_found() {
+        let outcome = measured(|_| (MS, Fate::Answered));
+        let (whole, echo) = found(&outcome);
+        let names: Vec<&str> = whole.loads.iter().map(|load| load.name.as_str()).collect();
+        assert_eq!(names, ["0 %", "50 %", "100 %", "flood"]);
+        let rates: Vec<f64> = whole
+            .loads
+            .iter()
+            .map(|load| load.forwarding_rate_pps)
+            .collect();
+        assert_eq!(rates, [0.0, 5e5, 1e6, 1e6]);
+        for at in &echo.at {
+            assert_eq!((at.asked, at.answered, at.wrong, at.lost), (100, 100, 0, 0));
+            assert_eq!(at.silent_s, 0.1);
+        }
+        assert_eq!(echo.recovery_s, Some(0.0));
+        assert_eq!(
+            outcome.verdict,
+            "in the flood every request was answered; the slowest answer took 1 ms (`echo`); as at rest as soon as it ended"
+        );
+        assert!(
+            outcome.answered && outcome.warnings.is_empty(),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_planted_has_its_size() {
+        // in the flood every fourth is lost and the others take 30 ms; from 40 s on it goes on for 2.05 s
+        let outcome = measured(|s| match (s * 10.0).round() as u64 {
+            k if (300..420).contains(&k) && k % 4 == 0 => (1000 * MS, Fate::Lost),
+            k if (300..=420).contains(&k) => (30 * MS, Fate::Answered),
+            _ => (MS, Fate::Answered),
+        });
+        let (_, echo) = found(&outcome);
+        let flood = echo.at.last().unwrap();
+        assert_eq!((flood.asked, flood.answered, flood.lost), (100, 75, 25));
+        assert_eq!(flood.round_trip_s.unwrap().median, 0.03);
+        assert!(echo.at[..3].iter().all(|at| at.missing_ratio() == 0.0));
+        // the first fast one is sent 2.1 s after the end
+        assert!((echo.recovery_s.unwrap() - 2.101).abs() < 1e-9, "{echo:?}");
+        let figures: Vec<(String, f64)> = (outcome.figures().into_iter())
+            .map(|figure| (figure.name, figure.value))
+            .collect();
+        assert_eq!(
+            figures,
+            [
+                ("echo in the flood, without an answer".into(), 25.0),
+                ("echo in the flood, round trip".into(), 0.03)
+            ]
+        );
+        assert_eq!(
+            outcome.verdict,
+            "in the flood, without an answer: `echo` 25 of 100; the slowest answer took 30 ms (`echo`); as at rest 2.101 s after it"
+        );
+        assert_eq!(
+            outcome.warnings,
+            ["`echo` without a good answer: no answer"]
+        );
+    }
+
+    #[test]
+    fn what_never_answers_is_no_result_and_what_does_not_come_back_is_told() {
+        let outcome = measured(|_| (MS, Fate::Wrong));
+        assert!(!outcome.answered);
+        assert_eq!(
+            outcome.verdict,
+            "no answer even at rest: `echo` (no answer)"
+        );
+        let outcome = measured(|s| {
+            (
+                MS,
+                if s < 30.0 {
+                    Fate::Answered
+                } else {
+                    Fate::Wrong
+                },
+            )
+        });
+        assert!(outcome.answered);
+        assert!(
+            outcome
+                .verdict
+                .ends_with("`echo` not as at rest within 10 s after it"),
+            "{}",
+            outcome.verdict
+        );
+        assert_eq!(found(&outcome).1.at.last().unwrap().silent_s, 9.901);
+    }
+
+    #[test]
+    fn names_and_times_are_short() {
+        assert_eq!(short(" command:\n  a=1\n b=2 "), "command: a=1 b=2");
+        let long = short(&"x".repeat(100));
+        assert!(long.len() == LETTERS && long.ends_with("x..."), "{long}");
+        let times = [1.088_255_573, 0.030_4, 0.000_117_3].map(rounded);
+        assert_eq!(times, ["1.088 s", "30 ms", "117 µs"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let requests = |list: &[&str]| Requests {
+            requests: list.iter().map(|one| (*one).to_owned()).collect(),
+            ..parameters().requests
+        };
+        for (bad, words) in [
+            (
+                Parameters {
+                    requests: requests(&[]),
+                    ..parameters()
+                },
+                "nothing is asked",
+            ),
+            (
+                Parameters {
+                    requests: requests(&["ping"]),
+                    ..parameters()
+                },
+                "ask: `ping` is nothing that",
+            ),
+            (
+                Parameters {
+                    requests: requests(&["echo", "echo"]),
+                    ..parameters()
+                },
+                "twice",
+            ),
+            (
+                Parameters {
+                    requests: Requests {
+                        address: Some("router".into()),
+                        ..requests(&["echo"])
+                    },
+                    ..parameters()
+                },
+                "no IPv4 address",
+            ),
+            (
+                Parameters {
+                    each_ns: 900 * MS,
+                    ..parameters()
+                },
+                "10 requests of a kind at least: 1 s",
+            ),
+        ] {
+            let error = Responsive::new(bad).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
