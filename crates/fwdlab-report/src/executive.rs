@@ -148,13 +148,21 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         Some(cpus) => format!("a DUT of {cpus} CPUs forwards"),
         None => "it forwards".to_owned(),
     };
+    // of several configurations the one that is told is named
+    let beginning = |case: &TestCase| {
+        let own = &case.case.configuration;
+        match cases.iter().all(|other| other.case.configuration == *own) {
+            true => "At".to_owned(),
+            false => format!("{own}: at"),
+        }
+    };
     let one = of_flows(&|case| case.case.stream.flows == 1);
     let Some((at, one)) = one else {
         // without one flow there is only something to say where one CPU is all there is
         let (at, case) = of_flows(&|_| true).filter(|_| cpus == Some(1))?;
         let size = case.case.stream.frame_size_bytes;
         return Some(Sentence::of(
-            format!("At {size} bytes {who} {}", with(case)),
+            format!("{} {size} bytes {who} {}", beginning(case), with(case)),
             [at],
         ));
     };
@@ -172,7 +180,8 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         (Some(all), Some(1)) if all > 1 => ", which one of them carries",
         _ => "",
     };
-    let told = format!("At {size} bytes {who} {}{carried}", with(one));
+    let at_size = format!("{} {size} bytes", beginning(one));
+    let told = format!("{at_size} {who} {}{carried}", with(one));
     Some(match of_flows(&same_but_flows) {
         Some((beside, many)) => Sentence::of(format!("{told}, and {}", with(many)), [at, beside]),
         None => Sentence::of(told, [at]),

@@ -49,6 +49,8 @@ pub(crate) struct Grid {
     pub conditions: Vec<String>,
     /// Rows.
     pub systems: Vec<System>,
+    /// Runs whose figures cannot be relied on.
+    pub noisy: Vec<String>,
 }
 
 /// A row.
@@ -251,6 +253,9 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
         reference,
         conditions,
         systems: rows,
+        noisy: (runs.iter().filter(|run| run.summary.noise.too_noisy))
+            .map(|run| run.name.to_owned())
+            .collect(),
     })
 }
 
@@ -526,6 +531,9 @@ impl Grid {
              proven; a figure alone where the reference has none",
             words::capital(&self.figure)
         )];
+        told.extend(self.noisy.iter().map(|run| {
+            format!("{run}: the machine was too noisy for its figures to be relied on")
+        }));
         for system in self
             .systems
             .iter()

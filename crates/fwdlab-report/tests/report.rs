@@ -383,6 +383,19 @@ fn systems_stand_beside_the_reference_under_every_condition() {
         text.contains("model is not comparable with apu2: it is simulated"),
         "{text}"
     );
+    // noise is said where its figures stand
+    let mut noisy = matrix(&[("plain", [2000.0, 800.0])]);
+    noisy.summary.noise.too_noisy = true;
+    let noisy = [
+        two[0],
+        Run {
+            name: "loud",
+            ..run(&noisy)
+        },
+    ];
+    let said = "loud: the machine was too noisy for its figures";
+    assert!(!text.contains(said));
+    assert!(markdown::repository(&noisy, &[]).contains(said));
     // the page has the same
     let page = html::pages(&two, None, ShownFacts::Brief);
     assert!(page.contains("not measured") && page.contains("not comparable"));
@@ -398,6 +411,9 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
         ("same", [1000.0, 900.0]),
     ];
     let mut own = matrix(&rows);
+    own.info
+        .parameters
+        .insert("dut_cpus".into(), vec![1].into());
     own.info.parameters.insert(
         "configurations".into(),
         serde_json::json!({
@@ -411,6 +427,10 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
         .split("Tips:\n")
         .nth(1)
         .unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        text.contains("- plain: at 64 bytes one CPU forwards 1"),
+        "{text}"
+    );
     assert!(tips.contains("1. gro: forwarding rate +20.0"), "{tips}");
     assert!(tips.contains(" at 64 B; +11.1"), "{tips}");
     assert!(tips.contains("ethtool -K eth0 gro on\n"), "{tips}");
