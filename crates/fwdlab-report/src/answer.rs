@@ -1,14 +1,15 @@
 //! The sentences in which a campaign ends: what each value of the thing that it varies changes.
 //!
 //! They are made where test cases differ in one thing only, such as the configuration or the number of flows, and by the rules of
-//! [`compare`](crate::compare): what this says is what `compare @1 --by` says. Paired slices and exact counts have tables of differences of
-//! their own. Start with [`sentences`].
+//! [`compare`](crate::compare): what this says is what `compare @1 --by` says. Counted instructions have intervals of
+//! their own, and paired slices have tables of differences. Start with [`sentences`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::campaign::Case;
 use fwdlab_model::comparison::Verdict;
-use fwdlab_model::outcome::Better;
+use fwdlab_model::instructions::Exact;
+use fwdlab_model::outcome::{Better, Found};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
@@ -45,6 +46,14 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
         return Vec::new();
     };
     let name = |case: &TestCase| label(case, all);
+    if all.iter().any(|case| counted(case).is_some()) {
+        return (all.iter().enumerate())
+            .filter_map(|(at, case)| {
+                let words = counted(case).and_then(|found| in_instructions(case, found, all))?;
+                Some(Sentence::of(format!("{}: {words}", name(case)), [at, 0]))
+            })
+            .collect();
+    }
     let series = all.iter().filter_map(|case| {
         let found = case.figures.iter().find(|one| one.name == figure.name)?;
         Some(Series {
@@ -90,6 +99,37 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
         )
     })
     .collect()
+}
+
+/// What was counted, where instructions were.
+fn counted(case: &TestCase) -> Option<&Exact> {
+    case.outcomes
+        .iter()
+        .find_map(|outcome| match &outcome.found {
+            Found::Exact(found) => Some(found.as_ref()),
+            _ => None,
+        })
+}
+
+/// How many instructions more than the reference; of that itself nothing.
+fn in_instructions(case: &TestCase, found: &Exact, all: &[TestCase]) -> Option<String> {
+    let difference = found.difference.as_ref()?;
+    if difference.reference == case.test_case {
+        return None;
+    }
+    let reference = all.iter().find(|one| one.test_case == difference.reference);
+    let beside = reference.map_or_else(|| difference.reference.clone(), |one| label(one, all));
+    let [from, to] = difference.interval;
+    let verdict = match difference.proven {
+        true => "proven",
+        false => "no difference proven",
+    };
+    Some(format!(
+        "{:+.1} ± {:.1} instructions a frame beside {beside} ({:+.2} %), {verdict}",
+        difference.instructions_per_frame,
+        (to - from) / 2.0,
+        difference.percent
+    ))
 }
 
 /// In how many things do test cases differ?
