@@ -36,6 +36,7 @@ fn common(scene: &Scene) -> Parameters {
         configuration: None,
         telemetry: None,
         unconfined: false,
+        is_managed: false,
         dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
         site: scene.site.clone(),
