@@ -95,6 +95,8 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     if info.kind == KIND {
         imported::body(m, info, summary);
         if is_alone {
+            systems(m, &[*run]);
+            overlaid(m, &[*run]);
             as_ministat(m, &[*run]);
         }
         return;
