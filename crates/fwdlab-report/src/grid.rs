@@ -469,9 +469,6 @@ fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
             let is_family = |part: &&str| ["inet4", "inet6", "ipv4", "ipv6"].contains(part);
             let parts = || traffic.split(['.', '-', '_']);
             let rest: Vec<&str> = parts().filter(|part| !is_family(part)).collect();
-            let size = one
-                .frame_size_bytes
-                .and_then(|bytes| u16::try_from(bytes).ok());
             entries.push(Entry {
                 run,
                 at: None,
@@ -483,7 +480,8 @@ fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
                     false => traffic.clone(),
                 },
                 but_family: rest.join(" "),
-                size: size.and_then(|bytes| FrameSize::new(bytes).ok()),
+                // of one traffic the frames of IPv6 are longer, and it is the same traffic
+                size: None,
                 family: one.ip_version,
                 labels: BTreeMap::from([("procedure".into(), own.summary.procedure.clone())]),
                 case: Cow::Owned(as_ours(one, configuration)),

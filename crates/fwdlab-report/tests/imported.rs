@@ -6,9 +6,7 @@ use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::version::RUN_FORMAT;
 use fwdlab_report::chart::Plot;
-use fwdlab_report::chart::Plot;
 use fwdlab_report::html::ShownFacts;
-use fwdlab_report::run::Run;
 use fwdlab_report::run::Run;
 use scraper::{Html, Selector};
 
@@ -142,7 +140,7 @@ fn families_and_configurations_of_an_archive() {
             "inet4" => IpVersion::Ipv4,
             _ => IpVersion::Ipv6,
         });
-        one.frame_size_bytes = None;
+        one.frame_size_bytes = Some(if traffic == "inet4" { 64 } else { 66 });
         one
     };
     summary.imported = vec![
