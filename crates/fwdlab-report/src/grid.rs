@@ -4,16 +4,19 @@
 //! It compares nothing by itself: differences, intervals and verdicts are those of [`compare`](crate::compare), of paired slices those
 //! that were measured. A cell without a figure says why ([`State`]), and what was measured otherwise is not compared. Start with [`of`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fwdlab_model::campaign::PLAIN;
+use fwdlab_model::campaign::{Case, Kind, PLAIN};
 use fwdlab_model::comparison::Verdict;
+use fwdlab_model::import::ImportedCase;
 use fwdlab_model::outcome::{Better, FORWARDING_RATE, Unit};
 use fwdlab_model::series::Series;
-use fwdlab_model::test_case::{CaseFigure, TestCase};
-use fwdlab_model::trial::IpVersion;
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
-use fwdlab_stats::Confidence;
+use fwdlab_stats::{Confidence, Sample};
 
 use crate::campaign::value;
 use crate::chart::families::Bar;
@@ -121,12 +124,16 @@ impl Difference {
 /// A test case with its place in the table.
 struct Entry<'a> {
     run: usize,
-    at: usize,
+    /// Its place in the summary; those of an archive have none among ours.
+    at: Option<usize>,
     system: String,
     condition: String,
     /// The condition without its size and its address family.
     but_family: String,
-    case: &'a TestCase,
+    /// The size of its frames and their family, where they are one stream.
+    size: Option<FrameSize>,
+    family: Option<IpVersion>,
+    case: Cow<'a, TestCase>,
     labels: BTreeMap<String, String>,
 }
 
@@ -148,7 +155,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
     let has = |system: &String| {
         entries
             .iter()
-            .any(|e| e.system == *system && named(e.case).is_some())
+            .any(|e| e.system == *system && named(&e.case).is_some())
     };
     let is_plain = |system: &&String| {
         entries
@@ -182,7 +189,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
         let Some(entry) = entry else {
             return Cell::none(State::NotMeasured);
         };
-        let own = named(entry.case);
+        let own = named(&entry.case);
         let in_compared = || {
             let outcome = compared.as_ref()?;
             let row = outcome
@@ -213,11 +220,11 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
             })
         };
         Cell {
-            of: Some((entry.run, entry.at)),
+            of: entry.at.map(|at| (entry.run, at)),
             is_other: own.is_none() && entry.case.figures.iter().any(|f| !f.values.is_empty()),
             figure: own.map(|own| (own.median, own.interval_half_width)),
             difference: if is_paired { measured() } else { in_compared() },
-            state: State::of(entry.case),
+            state: State::of(&entry.case),
         }
     };
     let mut rows: Vec<System> = systems
@@ -295,44 +302,40 @@ fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> S
 pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
     let entries = entries(runs);
     let (figure, unit, _) = figure_of(&entries).filter(|(name, ..)| name != DIFFERENCE)?;
-    let of_streams = entries
-        .iter()
-        .filter(|one| one.case.case.variant.profile.is_none());
     let sizes = |family| {
-        let own = entries.iter().map(|one| &one.case.case.stream);
-        let own = own.filter(move |stream| stream.ip_version == family);
-        own.map(|stream| stream.frame_size_bytes)
+        let own = entries.iter().filter(move |one| one.family == Some(family));
+        own.filter_map(|one| one.size)
     };
     let bar = |one: &Entry<'_>| {
-        let found = one
-            .case
-            .figure(&figure)
-            .filter(|found| !found.values.is_empty());
-        let stream = &one.case.case.stream;
-        let other = match stream.ip_version {
+        let found = one.case.figure(&figure);
+        let found = found.filter(|found| !found.values.is_empty());
+        let family = one.family?;
+        let other = match family {
             IpVersion::Ipv4 => IpVersion::Ipv6,
             IpVersion::Ipv6 => IpVersion::Ipv4,
         };
         // the smallest frames of both are alike, unless the other has frames of this very size
-        let is_smallest = stream.frame_size_bytes == stream.ip_version.smallest_frame()
-            && !sizes(other).any(|size| size == stream.frame_size_bytes);
-        let size = match is_smallest {
-            true => "smallest frames".to_owned(),
-            false => format!("{} B", stream.frame_size_bytes),
+        let is_smallest = |size: &FrameSize| {
+            *size == family.smallest_frame() && !sizes(other).any(|other| other == *size)
+        };
+        let smallest = one.size.filter(is_smallest);
+        let size = match (smallest, one.size) {
+            (Some(_), _) => "smallest frames".to_owned(),
+            (None, Some(size)) => format!("{size} B"),
+            (None, None) => String::new(),
         };
         let parts = [&size[..], &one.but_family[..], &one.system[..]];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        let note = is_smallest.then(|| format!("{} B", stream.frame_size_bytes));
-        Bar {
+        Some(Bar {
             group: parts.join(", "),
-            family: stream.ip_version,
-            note: note.unwrap_or_default(),
+            family,
+            note: smallest.map_or(String::new(), |size| format!("{size} B")),
             values: found.map_or(Vec::new(), |found| found.values.clone()),
             median: found.map(|found| found.median),
-            instead: State::of(one.case).instead().into(),
-        }
+            instead: State::of(&one.case).instead().into(),
+        })
     };
-    let bars = of_streams.map(bar).collect();
+    let bars = entries.iter().filter_map(bar).collect();
     Some((figure, unit, bars))
 }
 
@@ -374,7 +377,7 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
         })
         .collect();
     let Some((_, _, first)) = all.first().copied() else {
-        return Vec::new();
+        return of_archives(runs);
     };
     let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(|(_, _, case)| same(case));
     let of_slices = all.iter().any(|(_, _, case)| case.slices().is_some());
@@ -430,15 +433,113 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
             .filter_map(|(key, value)| Some((key.to_owned(), value?)));
         Entry {
             run,
-            at,
+            at: Some(at),
             system: system.join(", "),
             condition: condition(true),
             but_family: condition(false),
-            case,
+            size: is_stream.then_some(stream.frame_size_bytes),
+            family: is_stream.then_some(stream.ip_version),
+            case: Cow::Borrowed(case),
             labels: labels.collect(),
         }
     };
-    all.iter().copied().map(of).collect()
+    let own = all.iter().copied().map(of);
+    own.chain(of_archives(runs)).collect()
+}
+
+/// Test cases of archives: systems are their images and configurations, conditions what they call traffic.
+fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
+    let imported = |run: &Run<'a>| &run.summary.imported;
+    let label = |case: &ImportedCase, key: &str| case.labels.get(key).cloned();
+    let all: Vec<&ImportedCase> = runs.iter().flat_map(imported).collect();
+    let images = all
+        .iter()
+        .any(|one| label(one, "image") != label(all[0], "image"));
+    let mut entries = Vec::new();
+    for (run, own) in runs.iter().enumerate() {
+        for one in imported(own) {
+            let configuration = label(one, "configuration");
+            let system = [
+                (runs.len() > 1).then(|| own.name.to_owned()),
+                label(one, "image").filter(|_| images),
+                configuration.clone(),
+            ];
+            let traffic = label(one, "traffic").unwrap_or_default();
+            // what they call the families
+            let is_family = |part: &&str| ["inet4", "inet6", "ipv4", "ipv6"].contains(part);
+            let parts = || traffic.split(['.', '-', '_']);
+            let rest: Vec<&str> = parts().filter(|part| !is_family(part)).collect();
+            entries.push(Entry {
+                run,
+                at: None,
+                system: system.into_iter().flatten().collect::<Vec<_>>().join(", "),
+                condition: match traffic.is_empty() {
+                    true => one
+                        .ip_version
+                        .map_or("traffic".into(), |family| family.to_string()),
+                    false => traffic.clone(),
+                },
+                but_family: rest.join(" "),
+                // of one traffic the frames of IPv6 are longer, and it is the same traffic
+                size: None,
+                family: one.ip_version,
+                labels: BTreeMap::from([("procedure".into(), own.summary.procedure.clone())]),
+                case: Cow::Owned(as_ours(one, configuration)),
+            });
+        }
+    }
+    entries
+}
+
+/// A test case of an archive in the shape of ours: its values by our rule, or by its own where ours has none.
+fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
+    let found = match one.ours.iterations_pps.is_empty() {
+        true => &one.legacy,
+        false => &one.ours,
+    };
+    let values = found.iterations_pps.clone();
+    let sample = Sample::new(values.clone()).ok();
+    let half = sample.as_ref().filter(|sample| sample.n() >= FEWEST);
+    let half = half.and_then(|sample| sample.mean_interval(Confidence::P95));
+    let failed = (0..one.iterations_invalid).map(|_| Some("its logs are invalid".to_owned()));
+    let iterations = values.iter().map(|_| None).chain(failed);
+    let figure = found.median_pps.map(|median| CaseFigure {
+        name: FORWARDING_RATE.into(),
+        unit: Unit::FramesPerSecond,
+        better: Better::Higher,
+        values: values.clone(),
+        median,
+        interval_half_width: half.map(|interval| interval.half_width()),
+        variation_percent: None,
+    });
+    TestCase {
+        test_case: one.test_case.clone(),
+        case: Case {
+            configuration: configuration.unwrap_or_else(|| PLAIN.into()),
+            stream: Stream {
+                ip_version: one.ip_version.unwrap_or(IpVersion::Ipv4),
+                frame_size_bytes: FrameSize::MIN,
+                flows: 1,
+            },
+            variant: Variant::default(),
+            image: None,
+            dut: Kind::default(),
+        },
+        figures: figure.into_iter().collect(),
+        outcomes: Vec::new(),
+        iterations: (1..)
+            .zip(iterations)
+            .map(|(iteration, failure)| Iteration {
+                iteration,
+                failure,
+                ..Iteration::default()
+            })
+            .collect(),
+        findings: Vec::new(),
+        doubt: None,
+        work: None,
+        stopped: None,
+    }
 }
 
 /// What `compare` says of all systems beside the reference.

@@ -5,7 +5,9 @@ use fwdlab_model::import::{ImportedCase, ImportedSeries};
 use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::version::RUN_FORMAT;
+use fwdlab_report::chart::Plot;
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::Run;
 use scraper::{Html, Selector};
 
 fn info() -> RunInfo {
@@ -116,4 +118,79 @@ fn as_a_page_that_opens_with_a_plot() {
             .contains("no value")
     );
     assert!(fwdlab_report::text::quick(&info(), &nothing).contains("no value"));
+}
+
+/// Both families of a set stand beside each other, and its configurations beside the first. The values are those that netbenches published
+/// (Xeon E5-2650, Chelsio T540, `forwarding-vlan`, FreeBSD 11.1), by our rule.
+#[test]
+fn families_and_configurations_of_an_archive() {
+    let (info, mut summary) = (info(), summary());
+    let like = summary.imported[0].clone();
+    let of = |configuration: &str, traffic: &str, values: [f64; 5]| {
+        let mut one = like.clone();
+        one.test_case = format!("{configuration}.{traffic}");
+        one.labels = [("configuration", configuration), ("traffic", traffic)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        let mut sorted = values;
+        sorted.sort_by(f64::total_cmp);
+        one.ours.iterations_pps = values.into();
+        one.ours.median_pps = Some(sorted[2]);
+        one.ip_version = Some(match traffic {
+            "inet4" => IpVersion::Ipv4,
+            _ => IpVersion::Ipv6,
+        });
+        one.frame_size_bytes = Some(if traffic == "inet4" { 64 } else { 66 });
+        one
+    };
+    summary.imported = vec![
+        of(
+            "vlan-no-hw",
+            "inet4",
+            [8030074.0, 8017702.0, 8007000.5, 8075207.0, 8016594.5],
+        ),
+        of(
+            "vlan-no-hw",
+            "inet6",
+            [6717141.0, 6682191.0, 6700616.0, 6687282.0, 6705123.0],
+        ),
+        of(
+            "vlan",
+            "inet4",
+            [9055310.0, 9061769.0, 9087808.0, 9056449.0, 9104195.0],
+        ),
+        of(
+            "vlan",
+            "inet6",
+            [7851658.0, 7855423.0, 7857494.5, 7863106.0, 7859684.0],
+        ),
+    ];
+    let run = Run {
+        name: &info.id,
+        info: &info,
+        summary: &summary,
+        trials: &[],
+        rebuilds: &[],
+        profiles: &[],
+    };
+    let text = fwdlab_report::markdown::repository(&[run], &[]);
+    assert!(text.contains("|  | inet4 | inet6 |"), "{text}");
+    assert!(text.contains("| vlan-no-hw | 8.018 Mpps ± 0.4"), "{text}");
+    // of the means: 9,073,106 of 8,029,316 and 7,857,473 of 6,698,471
+    let row = text.lines().find(|line| line.starts_with("| vlan | +13.0"));
+    assert!(row.is_some_and(|row| row.contains("| +17.3")), "{text}");
+    let chart = fwdlab_report::run::families(&[run]).expect("both families are there");
+    let Plot::Rows(rows) = &chart.plot else {
+        panic!("{chart:?}");
+    };
+    let told: Vec<String> = rows.rows.iter().map(|row| row.spoken()).collect();
+    assert_eq!(
+        told,
+        [
+            "vlan-no-hw, IPv4: 8.018 Mpps, 8.007 Mpps to 8.075 Mpps",
+            "IPv6: 6.701 Mpps, 6.682 Mpps to 6.717 Mpps",
+            "vlan, IPv4: 9.062 Mpps, 9.055 Mpps to 9.104 Mpps",
+            "IPv6: 7.857 Mpps, 7.852 Mpps to 7.863 Mpps",
+        ]
+    );
 }

@@ -4,14 +4,14 @@
 
 use fwdlab_model::result::{RunInfo, Summary};
 
-use super::{section, table};
+use super::{ShownFacts, section, table};
 use crate::chart::{self, html};
 use crate::imported::{METHOD, cases, headline, traffic, warnings};
 use crate::markup::Markup;
 use crate::number::time;
 
 /// Everything on the page.
-pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
     m.within("header", &[], |m| {
         let origin = format!("fwdlab {}, imported {}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
@@ -42,7 +42,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary) {
                 let text = value
                     .as_str()
                     .map_or_else(|| value.to_string(), str::to_owned);
-                m.leaf("li", &[], &format!("{key}: {text}"));
+                m.leaf("li", &[], &format!("{key}: {}", shown.word(&text)));
             }
         });
     });

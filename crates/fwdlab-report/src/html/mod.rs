@@ -93,8 +93,10 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
         ..
     } = *run;
     if info.kind == KIND {
-        imported::body(m, info, summary);
+        imported::body(m, info, summary, shown);
         if is_alone {
+            systems(m, &[*run]);
+            overlaid(m, &[*run]);
             as_ministat(m, &[*run]);
         }
         return;

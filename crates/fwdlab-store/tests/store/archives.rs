@@ -87,8 +87,8 @@ fn a_brief_archive_names_nobody() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut own = info(ID, NOW);
     own.facts.kernel_command_line = Some("root=/dev/secret-disk key=hidden".into());
-    own.command_line = vec!["/home/ann/bin/fwdlab".into(), "quick".into()];
-    let kept = serde_json::json!("/home/ann/lab/bed.toml");
+    own.command_line = vec!["/people/ann/bin/fwdlab".into(), "quick".into()];
+    let kept = serde_json::json!("/people/ann/lab/bed.toml");
     own.parameters.insert("bed".into(), kept);
     let mut writer = RunWriter::create(here.path(), &own).unwrap();
     for (number, kind) in [
@@ -123,7 +123,7 @@ fn a_brief_archive_names_nobody() {
     let files = contents(&there.path().join(ID));
     for (name, content) in &files {
         let text = String::from_utf8_lossy(content);
-        for word in ["secret-disk", "hidden", "/home", "ann"] {
+        for word in ["secret-disk", "hidden", "/people", "ann"] {
             assert!(!text.contains(word), "{word} is in {name}: {text}");
         }
     }

@@ -125,7 +125,7 @@ pub enum Facts {
     /// What a reader needs to judge the figures
     #[default]
     Brief,
-    /// Also the kernel's command line, which may name disks, hosts and keys
+    /// Also the kernel's command line and directories of the command, which may name disks, hosts, keys and people
     Full,
 }
 

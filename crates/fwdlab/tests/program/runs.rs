@@ -292,6 +292,20 @@ fn runs_are_listed_shown_and_removed_by_any_of_their_names() {
     lab.run(&["runs", "import", name]).code(0).says(&[ids[2]]);
     assert_eq!(lab.run(&["runs", "show", "@1", "--json"]).out, shown);
     lab.run(&["runs", "verify", "@1"]).code(0);
+    // published: without what names the host, and whole all the same
+    let brief = lab.path().join("published.tar.gz");
+    let published = brief.to_str().unwrap();
+    lab.run(&["runs", "export", "@1", "--facts", "brief", "-o", published])
+        .code(0);
+    lab.run(&["runs", "rm", "@1"]).code(0);
+    lab.run(&["runs", "import", published]).code(0);
+    lab.run(&["runs", "verify", "@1"]).code(0);
+    let head = fs::read_to_string(lab.runs().join(ids[2]).join("run.json")).unwrap();
+    assert!(
+        !head.contains("kernel_command_line") && head.contains("\"kernel\""),
+        "{head}"
+    );
+    assert!(!lab.runs().join(ids[2]).join("report.html").exists());
     let there_is_none = lab.path().join("none.tar.gz");
     let none = there_is_none.to_str().unwrap();
     lab.run(&["runs", "import", none])
