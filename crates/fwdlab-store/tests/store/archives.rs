@@ -96,6 +96,7 @@ fn a_brief_archive_names_nobody() {
             format: fwdlab_model::version::EVENT_FORMAT,
             info: Box::new(own.clone()),
             estimate_s: 1.5,
+            guessed: false,
             steps: 1,
         },
         EventKind::BedReady {
