@@ -510,12 +510,7 @@ fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
         );
         let evidence = [("large-receive-offload", 1.0, "ports")];
         let command = format!("ethtool -K {port} lro off");
-        let one = finding(
-            Cause::BreakingOffload,
-            sentence,
-            &evidence,
-            command.clone(),
-        );
+        let one = finding(Cause::BreakingOffload, sentence, &evidence, command.clone());
         remedied(one, [command])
     };
     on.map(of).collect()

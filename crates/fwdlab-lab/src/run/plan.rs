@@ -647,7 +647,10 @@ impl Plan {
         }
         if !campaign.configurations.is_empty() {
             // for whoever reads the run and wants to have them, too
-            values.insert("configurations".into(), serde_json::json!(campaign.configurations));
+            values.insert(
+                "configurations".into(),
+                serde_json::json!(campaign.configurations),
+            );
         }
         values.extend(self.values.clone());
         if let Some(until) = &campaign.until {
