@@ -240,6 +240,11 @@ pub const FAMILIES: &[Family] = &[
         ],
     ),
     linux(
+        "openvpn",
+        "frames go through a second router and back, by so many tunnels of OpenVPN, or plainly (0); the DUT has both ends",
+        &[count("tunnels", 0, 32)],
+    ),
+    linux(
         "ring",
         "n descriptors in the receive and transmit rings of both ports (ethtool -G)",
         &[count("n", 1, 65_536)],

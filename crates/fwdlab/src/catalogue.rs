@@ -80,6 +80,8 @@ shipped! {
     "overload/recovery"
     "overload/shape"
     "gateways/openvpn"
+    "gateways/openvpn-sizes"
+    "gateways/openvpn-tunnels"
     "gateways/tunnels"
     "systems/linux-vpp"
     "systems/matrix"

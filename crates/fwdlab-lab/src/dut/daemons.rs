@@ -14,7 +14,7 @@ use crate::host::undo::Undo;
 use crate::host::{Command, Files, Host, Limit, quoted};
 
 /// The variable that names the directory.
-const VARIABLE: &str = "FWDLAB_DAEMONS";
+pub(super) const VARIABLE: &str = "FWDLAB_DAEMONS";
 
 /// A daemon that parts from its parent writes its file some moments later: it is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, list, root};
+use crate::support::{Lab, count, list, root, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run(&["run", "--list", "--json"]);
@@ -80,6 +80,45 @@ fn an_entry_is_copied_and_measured() {
         .collect();
     assert_eq!(cases.len(), 2, "{names:?}");
     assert!(names.iter().any(|name| name.contains("both")), "{names:?}");
+}
+
+/// A gateway with two tunnels of the real daemon: frames come through, in both, and the daemons' words are kept.
+#[test]
+fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
+    let name = "a_gateway_hands_frames_on_through_all_of_its_tunnels";
+    if !root(name) {
+        return;
+    }
+    let lab = Lab::new();
+    let all = entries(&lab);
+    let entry = all.iter().find(|e| e["name"] == "gateways/openvpn-tunnels");
+    let missing = &entry.unwrap()["missing"];
+    if !list(missing).is_empty() {
+        return skipped(name, &format!("needs {missing}"));
+    }
+    let file = lab.path().join("gateway.toml");
+    let text = "campaign = 'gateway'\niterations = 1\nseed = 1\n[bed]\nmax = '5kpps'\n\
+        [configuration]\ntwo = { generate = 'openvpn', tunnels = 2 }\n[matrix]\nconfiguration = 'two'\nsize = 512\nflows = 50\n\
+        [hooks]\nafter = 'cat /proc/net/dev'\n[procedure]\nid = 'trial'\nload = '300pps'\nfor = '700ms'\n";
+    std::fs::write(&file, text).unwrap();
+    let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    let trials = list(&document["trials"]);
+    let came: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
+    assert!(came > 0, "{ended:?}");
+    let run = lab.only_run();
+    let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
+    let ups = shown.matches("Initialization Sequence Completed").count();
+    assert!(ups == 4 && shown.contains("dev tun1"), "{shown}");
+    let hooks = std::fs::read_to_string(run.join("hooks.jsonl")).unwrap();
+    for tunnel in ["tun0:", "tun1:"] {
+        let (_, counts) = hooks
+            .split_once(tunnel)
+            .unwrap_or_else(|| panic!("{hooks}"));
+        let sent = counts.split_whitespace().nth(9).unwrap();
+        assert!(sent.parse::<u64>().unwrap() > 0, "{tunnel} {counts}");
+    }
+    lab.assert_clean("daemons of a gateway");
 }
 
 /// What a campaign on a simulated DUT, whose truth is known, says in its end.

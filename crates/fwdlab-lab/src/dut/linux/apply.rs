@@ -77,6 +77,7 @@ impl Linux {
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
             // that takes long, and may be stopped
             Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
+            Step::Generated(one) if one.family.name == "openvpn" => self.openvpn(one, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
             Step::Vpp(path) => Err(LabError::Configuration {
                 name: path.display().to_string(),
@@ -446,7 +447,7 @@ impl Linux {
             kept.insert("sysctl.txt".into(), text);
         }
         for (name, line) in shows {
-            let output = self.host.run(&self.users_command(line), Limit::OURS)?;
+            let output = self.place.run(&self.users_command(line), Limit::OURS)?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             kept.insert(format!("{name}.txt"), text);
         }

@@ -9,7 +9,7 @@ use fwdlab_model::trial::IpVersion;
 use super::Linux;
 use crate::bed::mac;
 use crate::error::LabError;
-use crate::host::{Files, Limit, quoted};
+use crate::host::{Limit, quoted};
 
 /// The text; it ends by itself after some minutes.
 const SCRIPT: &str = include_str!("bgp.sh");
@@ -22,14 +22,7 @@ pub(super) const SHOW: &str = "cat /run/fwdlab-bgp/dut.conf; birdc -r -s /run/fw
 impl Linux {
     /// Starts the daemons, and waits until all routes are in the kernel; returns how many that are.
     pub(super) fn bgp(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
-        // they end with the place, and what the daemon routes would be the way to a machine of its own, too
-        if self.place.files() != Files::View {
-            return Err(LabError::Preflight(format!(
-                "{} cannot have routing daemons generated: that is for the DUTs of the embedded test bed, with isolation. For a machine of \
-                 its own write a set with its daemon's configuration",
-                self.place.name()
-            )));
-        }
+        self.has_daemons_of_its_own("routing daemons")?;
         let side = &self.networks.output;
         let (first, length) = side.ipv4.behind;
         let n = one.count("n");

@@ -178,3 +178,7 @@ while :; do
     sleep 0.2
 done
 
+# one that ends is a result
+for name in dut peer1 peer2; do
+    for kind in pid log; do ln -sf "$state/$name.$kind" "$FWDLAB_DAEMONS/bird-$name.$kind"; done
+done

@@ -1,13 +1,14 @@
 //! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
 //!
 //! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`]), [`tables`] rules and routes, [`reset`]. Start with
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`openvpn`]), [`tables`] rules and routes, [`reset`]. Start with
 //! [`Linux::new`].
 
 mod apply;
 mod bgp;
 mod cards;
 mod families;
+mod openvpn;
 mod paths;
 mod reset;
 #[cfg(test)]

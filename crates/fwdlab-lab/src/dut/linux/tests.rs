@@ -481,12 +481,19 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
 #[test]
 fn a_routing_daemon_is_for_duts_that_end_with_it() {
     let (dut, host, _) = linux(router().with_files(Files::Machine));
-    let configuration = Configuration::parse("generate:bgp,n=2000").unwrap();
-    let error = dut.apply(&configuration, &Control::default()).unwrap_err();
-    let error = error.to_string();
+    for family in ["bgp,n=2000", "openvpn,tunnels=2"] {
+        let configuration = Configuration::parse(&format!("generate:{family}")).unwrap();
+        let error = dut.apply(&configuration, &Control::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("embedded test bed, with isolation"),
+            "{error}"
+        );
+    }
+    let asked = host.asked();
     assert!(
-        error.contains("embedded test bed, with isolation"),
-        "{error}"
+        asked
+            .iter()
+            .all(|command| !command.contains("bird") && !command.contains("ip netns"))
     );
-    assert!(host.asked().iter().all(|command| !command.contains("bird")));
 }

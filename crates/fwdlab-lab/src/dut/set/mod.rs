@@ -246,6 +246,9 @@ impl Configuration {
                     "ipset" => "ipset iptables-nft iptables-legacy".into(),
                     "queues" | "offload" => "ethtool".into(),
                     "napi-affinity" => "taskset".into(),
+                    // it has daemons, which are watched
+                    "bgp" => crate::dut::daemons::VARIABLE.into(),
+                    "openvpn" if one.count("tunnels") > 0 => crate::dut::daemons::VARIABLE.into(),
                     name if name.starts_with("nft") => "nft".into(),
                     _ => continue,
                 },
