@@ -282,10 +282,7 @@ fn sentences_are_made_from_figures() {
     // energy only where a meter was read
     let mut own = common::explained();
     let text = told(&own);
-    assert!(
-        text.contains("a frame took 42.000 uJ by package-0"),
-        "{text}"
-    );
+    assert!(text.contains("a frame took 42.0 uJ by package-0"), "{text}");
     for one in &mut own.summary.test_cases[0].iterations {
         one.telemetry = None;
     }

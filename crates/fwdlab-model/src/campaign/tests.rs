@@ -87,7 +87,13 @@ fn what_is_not_said_has_a_default() {
 #[test]
 fn every_procedure_has_its_defaults() {
     for id in Procedure::IDS {
-        let campaign = parse(&format!("campaign = 'c'\n[procedure]\nid = '{id}'")).unwrap();
+        // power is read while frames flow, or not at all
+        let more = match *id {
+            "energy" => "\n[telemetry]\nevery = '1s'",
+            _ => "",
+        };
+        let text = format!("campaign = 'c'\n[procedure]\nid = '{id}'{more}");
+        let campaign = parse(&text).unwrap();
         assert_eq!(campaign.procedure.id(), *id);
     }
 }

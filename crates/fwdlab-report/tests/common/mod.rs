@@ -844,6 +844,7 @@ pub fn explained() -> Run {
             trials: 1,
             between_s: 2.3,
             frames_sent: 1_000_000,
+            frames_received: 1_000_000,
             cpus: vec![CpuShare {
                 cpu: 3,
                 forwards: true,
