@@ -694,13 +694,14 @@ r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
 a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
 "#;
     let ended = run(&lab, text);
-    if ended.code == 5 {
+    // counts hold on a machine that is too noisy for rates
+    let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+    let outcome = &document["test_cases"][0]["outcomes"][0];
+    if outcome["answered"] != true {
         let why =
             "this host is so busy that no trial was valid, or a command had no answer within 3 s";
         return skipped(THIS, why);
     }
-    let document = document(&ended, 0);
-    let outcome = &document["test_cases"][0]["outcomes"][0];
     let loads = list(&outcome["found"]["loads"]);
     let names: Vec<&str> = loads
         .iter()
