@@ -44,13 +44,6 @@ impl Linux {
             mac(side.tester_mac),
             cpus.join(","),
         );
-        let limit = Limit {
-            time: Limit::OURS.time,
-            ..limit
-        };
-        let command = self
-            .users_command(&format!("{words}{SCRIPT}"))
-            .called(format!("{one}"));
-        Ok(self.place.run(&command, limit)?.text())
+        self.start_daemons(one, &format!("{words}{SCRIPT}"), limit)
     }
 }

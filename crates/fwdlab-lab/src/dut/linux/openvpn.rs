@@ -21,13 +21,21 @@ impl Linux {
         self.has_daemons_of_its_own("a gateway")?;
         let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
         let words = format!("tunnels={} cpus={}\n", one.count("tunnels"), cpus.join(","));
+        self.start_daemons(one, &format!("{words}{SCRIPT}"), limit)
+    }
+
+    /// Carries out the text of a family that starts daemons, which takes as long as it needs; returns what it said.
+    pub(super) fn start_daemons(
+        &self,
+        one: &Generated,
+        text: &str,
+        limit: Limit<'_>,
+    ) -> Result<String, LabError> {
         let limit = Limit {
             time: Limit::OURS.time,
             ..limit
         };
-        let command = self
-            .users_command(&format!("{words}{SCRIPT}"))
-            .called(format!("{one}"));
+        let command = self.users_command(text).called(format!("{one}"));
         Ok(self.place.run(&command, limit)?.text())
     }
 
