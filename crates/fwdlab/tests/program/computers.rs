@@ -462,6 +462,10 @@ mod in_guests {
             return skipped(test, "no QEMU");
         }
         let found: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let held_up = "the generator did not reach the load";
+        if code == Some(5) && out.contains(held_up) {
+            return skipped(test, &format!("the host is busy: {held_up}"));
+        }
         assert_eq!(code, Some(0), "{err}{out}");
         for trial in found["trials"].as_array().unwrap() {
             let (sent, received) = (&trial["frames_sent"], &trial["frames_received"]);
