@@ -153,9 +153,19 @@ fn differing(all: &[TestCase]) -> usize {
     things.into_iter().filter(|differs| *differs).count()
 }
 
+/// Of values that have no ratio: there are none, or the reference is 0.
+fn without_percent(n: [usize; 2], figure: &str) -> String {
+    match n.contains(&0) {
+        true => "nobody can tell, for values are missing".into(),
+        false => format!(
+            "{figure}: the reference is 0, and nothing is a percentage of that; see the figures themselves"
+        ),
+    }
+}
+
 fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     let Some(percent) = compared.difference_percent else {
-        return "nobody can tell, for values are missing".into();
+        return without_percent(compared.n, figure);
     };
     if compared.n.into_iter().min() < Some(FEWEST) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
@@ -176,4 +186,18 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
         },
     };
     format!("{figure} {percent:+.1} %{interval}, {verdict}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_of_zero_is_not_a_missing_value() {
+        let words = without_percent([5, 5], "deficit");
+        assert!(words.starts_with("deficit: the reference is 0"), "{words}");
+        for n in [[0, 5], [5, 0]] {
+            assert!(without_percent(n, "deficit").contains("values are missing"));
+        }
+    }
 }
