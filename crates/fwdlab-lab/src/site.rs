@@ -223,7 +223,9 @@ struct ThisMachine;
 impl Builder for ThisMachine {
     fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
         let bed = match (wanted.dut.kind, wanted.both_ways) {
-            (Kind::Vpp, both_ways) => Bed::up_vpp(wanted.dut, both_ways, wanted.placement)?,
+            (Kind::Vpp | Kind::VppHugePages, both_ways) => {
+                Bed::up_vpp(wanted.dut, both_ways, wanted.placement)?
+            }
             (Kind::Linux, true) => Bed::up_both_ways(wanted.placement)?,
             (Kind::Linux, false) => Bed::up(wanted.duts, wanted.placement, false)?,
         };

@@ -142,6 +142,7 @@ pub(crate) fn dut(kind: Kind) -> &'static str {
     match kind {
         Kind::Linux => "Linux",
         Kind::Vpp => "VPP",
+        Kind::VppHugePages => "VPP in huge pages",
     }
 }
 

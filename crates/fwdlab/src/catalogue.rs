@@ -60,6 +60,7 @@ shipped! {
     "tuning/freebsd-process-limit"
     "tuning/governor"
     "tuning/gro"
+    "tuning/huge-pages"
     "tuning/hyper-threads"
     "tuning/idle-states"
     "tuning/interrupt-moderation"

@@ -16,7 +16,7 @@ use fwdlab_measure::meters::{self, Meters};
 use fwdlab_measure::precision;
 use fwdlab_measure::telemetry;
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Case, Every, Kind, Method, Procedure, When};
+use fwdlab_model::campaign::{Case, Every, Method, Procedure, When};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
@@ -83,7 +83,7 @@ fn prepared(plan: &Plan, runs: &Path, control: &Control) -> Result<(Agenda, RunI
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
     // in random order, it would be missed some time
-    if campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+    if campaign.cases.iter().any(|case| case.dut.is_vpp()) {
         instance::find(campaign.dut.program.as_deref())?;
     }
     let first = campaign.streams(&campaign.cases[0])?;

@@ -857,10 +857,21 @@ fn changes(plan: &Plan) -> Vec<String> {
         vec![words.to_owned()]
     };
     let mut changes = plan.host.site.changes().unwrap_or_else(embedded);
-    if plan.campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+    if plan.campaign.cases.iter().any(|case| case.dut.is_vpp()) {
         changes.push(
             "the DUT, VPP: started in the DUT's namespace on its two ports, with a folder of its own in the folder for temporary files; \
              ended with the bed"
+                .into(),
+        );
+    }
+    if plan
+        .campaign
+        .cases
+        .iter()
+        .any(|case| case.dut == Kind::VppHugePages)
+    {
+        changes.push(
+            "this host: as many huge pages of 2 MiB as VPP's memory needs and are not free (vm.nr_hugepages), put back with the bed"
                 .into(),
         );
     }

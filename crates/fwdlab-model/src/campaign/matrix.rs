@@ -297,7 +297,7 @@ impl Campaign {
                 );
             }
         }
-        let has_vpp = kinds.contains(&Kind::Vpp);
+        let has_vpp = kinds.iter().any(|kind| kind.is_vpp());
         for (key, is_said) in [
             ("program", self.dut.program.is_some()),
             ("workers", self.dut.workers > 0),

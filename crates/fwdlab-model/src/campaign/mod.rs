@@ -216,23 +216,31 @@ pub enum Kind {
     Linux,
     /// VPP, which fwdlab starts in the DUT's namespace
     Vpp,
+    /// The same with its memory in huge pages of 2 MiB
+    VppHugePages,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 2] = [Kind::Linux, Kind::Vpp];
+    pub const ALL: [Kind; 3] = [Kind::Linux, Kind::Vpp, Kind::VppHugePages];
 
     /// As people type it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Linux => "linux",
             Kind::Vpp => "vpp",
+            Kind::VppHugePages => "vpp-huge-pages",
         }
     }
 
     /// Is it what all DUTs were before there were others?
     pub fn is_linux(&self) -> bool {
         *self == Kind::Linux
+    }
+
+    /// Is it a VPP, whatever its memory is in?
+    pub fn is_vpp(self) -> bool {
+        matches!(self, Kind::Vpp | Kind::VppHugePages)
     }
 }
 

@@ -503,6 +503,10 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
             "[dut]\nkind = 'vpp'\nworkers = 65",
             "4:11: VPP has at most 64",
         ),
+        (
+            "[matrix]\ndut = ['vpp-huge-page']",
+            "3:8: unknown name `vpp-huge-page`; did you mean `vpp-huge-pages`?",
+        ),
         ("[matrix]\ndut = ['vpp', 'vpp']", "3:1: vpp is listed twice"),
     ] {
         let error = parse(&least(text)).unwrap_err().to_string();

@@ -262,6 +262,44 @@ fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
     lab.assert_clean(test);
 }
 
+/// One has its memory in huge pages, the other has not: both are measured, and the host has as many huge pages as before.
+#[test]
+fn huge_pages_are_reserved_for_vpp_and_put_back() {
+    let test = "huge_pages_are_reserved_for_vpp_and_put_back";
+    let Some(vpp) = vpp(test) else { return };
+    let kept = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    let Ok(before) = fs::read_to_string(kept) else {
+        return skipped(test, "this kernel has no huge pages of 2 MiB");
+    };
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 1\norder = 'grouped'\n[matrix]\ndut = ['vpp', 'vpp-huge-pages']\nflows = 10\n\
+        [procedure]\nid = 'trial'\nload = '1kpps'\nfor = '300ms'";
+    let ended = run(&lab, &vpp, text);
+    if ended.err.contains("the kernel has made") {
+        return skipped(test, "the kernel does not make as many huge pages");
+    }
+    let document = document(&ended);
+    let cases = list(&document["test_cases"]).iter();
+    let names: Vec<&str> = cases
+        .map(|case| case["test_case"].as_str().unwrap())
+        .collect();
+    let [small, huge] = [
+        "plain/64B-10flows-ipv4@vpp",
+        "plain/64B-10flows-ipv4@vpp-huge-pages",
+    ];
+    assert_eq!(names, [small, huge]);
+    for name in [small, huge] {
+        let of_case = |trial: &&Value| trial["test_case"] == name;
+        let trials = list(&document["trials"]).iter().filter(of_case);
+        let received = trials.map(|trial| trial["frames_received"].as_u64().unwrap());
+        assert!(received.sum::<u64>() > 0, "{name}: {ended:?}");
+    }
+    assert_eq!(fs::read_to_string(kept).unwrap(), before);
+    let plan = lab.run(&["plan", lab.path().join("campaign.toml").to_str().unwrap()]);
+    assert!(plan.out.contains("vm.nr_hugepages"), "{plan:?}");
+    lab.assert_clean(test);
+}
+
 /// Killed in mid trial: the trial is invalid and says how VPP ended, another VPP takes its place, and nobody waits.
 #[test]
 fn a_vpp_that_dies_leaves_its_last_words_and_one_trial() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fwdlab_model::campaign;
+use fwdlab_model::campaign::{self, Kind};
 
 use super::cli::Cli;
 use crate::error::LabError;
@@ -31,6 +31,16 @@ const WORDS: usize = 10;
 
 /// Longest path of a socket, with the zero at its end (sun_path of sockaddr_un).
 const LONGEST_SOCKET: usize = 108;
+
+/// Its memory: the heap, and buffers, which take 19 huge pages of 2 MiB.
+const HEAP: &str = "1G";
+const BUFFERS: u32 = 16384;
+
+/// Huge pages of 2 MiB that these take, and a few for what it makes later.
+const HUGE_PAGES: u64 = 512 + 19 + 5;
+
+/// Where the kernel says how many huge pages of 2 MiB there are, and how many are free.
+const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// What its shell does first: shared memory in mounts of its own goes with it.
 const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
@@ -146,11 +156,18 @@ impl Instance {
         undo: &Undo,
     ) -> Result<Instance, LabError> {
         let program = find(dut.program.as_deref())?;
+        let pages = match dut.kind {
+            Kind::VppHugePages => {
+                reserve(Path::new(PAGES), undo)?;
+                "2M"
+            }
+            _ => "4k",
+        };
         let folder = folder(namespace, undo)?;
         let socket = folder.join("cli.sock");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let file = folder.join("startup.conf");
-        let written = fs::write(&file, startup(&program, &folder, cpus));
+        let written = fs::write(&file, startup(&program, &folder, cpus, pages));
         written.map_err(|e| LabError::system(format!("write {}", file.display()), e))?;
         // what it starts is the lab's, and ends with it
         let place = Netns::place(namespace, lab, true);
@@ -169,11 +186,33 @@ impl Instance {
             cli,
         };
         instance.wait(namespace, &socket)?;
+        instance.see_pages(namespace, pages)?;
         for thread in forwarding(&instance.cli.ask("show threads")?) {
             // without the privilege it is as others are
             let _ = crate::sys::set_nice(thread, NICENESS);
         }
         Ok(instance)
+    }
+
+    /// Is its memory in pages of this size? It takes others where it does not get them.
+    fn see_pages(&self, namespace: &str, pages: &str) -> Result<(), LabError> {
+        let heap = self.cli.ask("show memory main-heap")?;
+        let physical = self.cli.ask("show physmem")?;
+        let has = |text: &str, key: &str| {
+            let size = text.split_once(key).map(|(_, rest)| rest.trim_start());
+            size.is_some_and(|size| size.to_lowercase().starts_with(&pages.to_lowercase()))
+        };
+        match has(&heap, "page-size") && has(&physical, "subpage-size") {
+            true => Ok(()),
+            false => Err(LabError::Vpp {
+                dut: namespace.to_owned(),
+                why: format!(
+                    "its memory is not in pages of {pages}: {}; {}",
+                    first_with(&heap, "page-size"),
+                    first_with(&physical, "subpage-size")
+                ),
+            }),
+        }
     }
 
     /// Until it answers.
@@ -258,6 +297,51 @@ fn forwarding(text: &str) -> Vec<u32> {
     own.map(|(_, thread)| *thread).collect()
 }
 
+/// The first line with this in it.
+fn first_with<'a>(text: &'a str, word: &str) -> &'a str {
+    let mut lines = text.lines().map(str::trim);
+    lines
+        .find(|line| line.contains(word))
+        .unwrap_or("it says nothing of pages")
+}
+
+/// Sees that as many huge pages are free as it needs, for it dies of a page that it does not get; how many there were is written down first.
+///
+/// # Errors
+/// The kernel does not have them.
+fn reserve(kept: &Path, undo: &Undo) -> Result<(), LabError> {
+    let all = kept.join("nr_hugepages");
+    let number = |file: &Path| -> Result<u64, LabError> {
+        let text = fs::read_to_string(file)
+            .map_err(|e| LabError::system(format!("read {}", file.display()), e))?;
+        text.trim().parse().map_err(|_| {
+            LabError::Preflight(format!(
+                "{} says `{}`, no number",
+                file.display(),
+                text.trim()
+            ))
+        })
+    };
+    let free = number(&kept.join("free_hugepages"))?;
+    let missing = HUGE_PAGES.saturating_sub(free);
+    if missing == 0 {
+        return Ok(());
+    }
+    let before = number(&all)?;
+    let here: Arc<dyn Host> = Arc::new(Local);
+    let back = format!("echo {before} > {}", all.display());
+    undo.before(&here, "huge pages", Command::shell(&back))?;
+    fs::write(&all, (before + missing).to_string())
+        .map_err(|e| LabError::system(format!("write {}", all.display()), e))?;
+    match number(&kept.join("free_hugepages"))? {
+        free if free >= HUGE_PAGES => Ok(()),
+        free => Err(LabError::Preflight(format!(
+            "VPP needs {HUGE_PAGES} free huge pages of 2 MiB, and the kernel has made {free} of them: free some memory, or reserve them \
+             when this machine starts (hugepages={HUGE_PAGES} in the kernel's command line)"
+        ))),
+    }
+}
+
 /// The program of VPP: as said, or of the environment, or in PATH.
 ///
 /// # Errors
@@ -321,7 +405,7 @@ fn folder(namespace: &str, undo: &Undo) -> Result<PathBuf, LabError> {
 }
 
 /// Its configuration.
-fn startup(program: &Path, folder: &Path, cpus: &Cpus) -> String {
+fn startup(program: &Path, folder: &Path, cpus: &Cpus, pages: &str) -> String {
     let run = folder.display();
     let plugins = program
         .parent()
@@ -341,8 +425,8 @@ fn startup(program: &Path, folder: &Path, cpus: &Cpus) -> String {
     format!(
         "unix {{ nodaemon cli-listen {run}/cli.sock runtime-dir {run} }}\n\
          api-segment {{ prefix fwdlab }}\n\
-         memory {{ main-heap-size 1G main-heap-page-size 4k }}\n\
-         buffers {{ buffers-per-numa 16384 page-size 4k }}\n\
+         memory {{ main-heap-size {HEAP} main-heap-page-size {pages} }}\n\
+         buffers {{ buffers-per-numa {BUFFERS} page-size {pages} }}\n\
          statseg {{ size 32M page-size 4k socket-name {run}/stats.sock }}\n\
          cpu {{{} }}\n\
          plugins {{{path} plugin default {{ disable }}{enabled} }}\n",
@@ -372,6 +456,40 @@ mod tests {
         assert_eq!(Cpus::choose(0, &[], &[]).unwrap().section(), "");
     }
 
+    #[test]
+    fn huge_pages_that_are_missing_are_reserved_and_the_way_back_is_known_first() {
+        let kept = tempfile::tempdir().unwrap();
+        let record = tempfile::NamedTempFile::new().unwrap();
+        let undo = Undo::new(record.reopen().unwrap());
+        let all = kept.path().join("nr_hugepages");
+        let written = || fs::read_to_string(record.path()).unwrap();
+        let says = |all_of_them: u64, free: u64| {
+            fs::write(&all, format!("{all_of_them}\n")).unwrap();
+            fs::write(kept.path().join("free_hugepages"), format!("{free}\n")).unwrap();
+        };
+        // enough: nothing is changed
+        says(600, HUGE_PAGES);
+        reserve(kept.path(), &undo).unwrap();
+        assert_eq!(
+            (fs::read_to_string(&all).unwrap().trim(), written().len()),
+            ("600", 0)
+        );
+        // somebody has 20 of 30; a kernel that makes none more is told
+        says(30, 10);
+        let error = reserve(kept.path(), &undo).unwrap_err().to_string();
+        let [wanted, more] = [HUGE_PAGES, 30 + HUGE_PAGES - 10].map(|n| n.to_string());
+        assert!(
+            error.contains(&wanted) && error.contains("has made 10"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&all).unwrap(), more);
+        assert!(
+            written().contains(&format!("echo 30 > {}", all.display())),
+            "{}",
+            written()
+        );
+    }
+
     /// As VPP 26.10 said it, but for the colours.
     #[test]
     fn the_threads_that_forward_are_the_workers_or_the_main_one() {
@@ -387,7 +505,7 @@ mod tests {
     #[test]
     fn its_files_are_all_in_its_folder() {
         let cpus = Cpus::choose(0, &[1], &[0]).unwrap();
-        let text = startup(Path::new("/usr/bin/vpp"), Path::new("/tmp/x"), &cpus);
+        let text = startup(Path::new("/usr/bin/vpp"), Path::new("/tmp/x"), &cpus, "2M");
         for file in [
             "cli-listen /tmp/x/cli.sock",
             "runtime-dir /tmp/x",
@@ -396,6 +514,11 @@ mod tests {
             assert!(text.contains(file), "{text}");
         }
         assert!(text.contains("cpu { main-core 1 }"), "{text}");
+        assert!(
+            text.contains("main-heap-page-size 2M")
+                && text.contains("buffers-per-numa 16384 page-size 2M"),
+            "{text}"
+        );
         let named = find(Some("/no/such/vpp")).unwrap_err().to_string();
         assert!(
             named.contains("`/no/such/vpp`, which program in [dut] names"),
