@@ -404,7 +404,9 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
                     .map(|n| format!("echo {cpus} > /sys/class/net/{port}/queues/rx-{n}/rps_cpus"))
                     .collect()
             }
-            _ => vec![format!("ethtool -L {port} combined {own}")],
+            Some(_) => vec![format!("ethtool -L {port} combined {own}")],
+            // nobody said what drives it: FreeBSD, whose commands are others
+            None => Vec::new(),
         };
         found.push(remedied(one, command));
     }
@@ -493,7 +495,8 @@ fn flow_control(told: &Telemetry) -> Vec<Finding> {
             let setting = format!("ethtool -A {port} rx off tx off, and the same on the other end");
             let one = finding(Cause::FlowControl, sentence, &evidence, setting);
             let command = format!("ethtool -A {port} autoneg off rx off tx off");
-            found.push(remedied(one, [command]));
+            let is_linux = count.driver.is_some();
+            found.push(remedied(one, is_linux.then_some(command)));
         }
     }
     found
@@ -1206,19 +1209,31 @@ mod tests {
     fn remedies_are_commands_of_what_was_seen() {
         assert_eq!(mask([0, 1, 3].into_iter()), "b");
         assert_eq!(mask([0, 33].into_iter()), "2,00000001");
-        let few = |driver: &str| Telemetry {
+        let few = |driver: Option<&str>| Telemetry {
             cpus: cpus(&[0.8, 0.5]).cpus,
             ..port(PortCount {
                 rx_queues: Some(1),
                 rx_packets: 1000,
-                driver: Some(driver.into()),
+                driver: driver.map(Into::into),
                 ..PortCount::default()
             })
         };
         let remedy = |told| of_trial(&trial(100_000, 80_000, told)).remove(0).remedy;
         let steered = ["echo 3 > /sys/class/net/eth0/queues/rx-0/rps_cpus"];
-        assert_eq!(remedy(few("veth")), steered);
-        assert_eq!(remedy(few("igb")), ["ethtool -L eth0 combined 2"]);
+        assert_eq!(remedy(few(Some("veth"))), steered);
+        assert_eq!(remedy(few(Some("igb"))), ["ethtool -L eth0 combined 2"]);
+        // as on FreeBSD, which has other commands
+        assert!(remedy(few(None)).is_empty());
+        let paused = |driver: Option<&str>| {
+            port(PortCount {
+                pauses: [("rx_pause".to_owned(), 1000)].into(),
+                driver: driver.map(Into::into),
+                ..PortCount::default()
+            })
+        };
+        let off = ["ethtool -A eth0 autoneg off rx off tx off"];
+        assert_eq!(remedy(paused(Some("igb"))), off);
+        assert!(remedy(paused(None)).is_empty());
         let full = Telemetry {
             sizes: [(
                 "conntrack entries".to_owned(),
