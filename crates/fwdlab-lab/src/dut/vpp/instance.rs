@@ -42,6 +42,9 @@ const HUGE_PAGES: u64 = 512 + 19 + 5;
 /// Where the kernel says how many huge pages of 2 MiB there are, and how many are free.
 const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
+/// Gives back what was added: `sh -c GIVE_BACK FILE-WITH-THE-NUMBER nr_hugepages`. Done again, it finds no number.
+const GIVE_BACK: &str = "[ -e \"$0\" ] || exit 0; n=$(($(cat \"$1\") - $(cat \"$0\"))) && rm \"$0\" && echo $n > \"$1\"";
+
 /// What its shell does first: shared memory in mounts of its own goes with it.
 const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
 
@@ -156,14 +159,12 @@ impl Instance {
         undo: &Undo,
     ) -> Result<Instance, LabError> {
         let program = find(dut.program.as_deref())?;
-        let pages = match dut.kind {
-            Kind::VppHugePages => {
-                reserve(Path::new(PAGES), undo)?;
-                "2M"
-            }
-            _ => "4k",
-        };
         let folder = folder(namespace, undo)?;
+        let is_huge = dut.kind == Kind::VppHugePages;
+        if is_huge {
+            reserve(Path::new(PAGES), &folder, undo)?;
+        }
+        let pages = if is_huge { "2M" } else { "4k" };
         let socket = folder.join("cli.sock");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let file = folder.join("startup.conf");
@@ -186,7 +187,9 @@ impl Instance {
             cli,
         };
         instance.wait(namespace, &socket)?;
-        instance.see_pages(namespace, pages)?;
+        if is_huge {
+            instance.sees_huge_pages(namespace)?;
+        }
         for thread in forwarding(&instance.cli.ask("show threads")?) {
             // without the privilege it is as others are
             let _ = crate::sys::set_nice(thread, NICENESS);
@@ -194,20 +197,16 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Is its memory in pages of this size? It takes others where it does not get them.
-    fn see_pages(&self, namespace: &str, pages: &str) -> Result<(), LabError> {
+    /// Is its memory in huge pages? It takes others where it does not get them.
+    fn sees_huge_pages(&self, namespace: &str) -> Result<(), LabError> {
         let heap = self.cli.ask("show memory main-heap")?;
         let physical = self.cli.ask("show physmem")?;
-        let has = |text: &str, key: &str| {
-            let size = text.split_once(key).map(|(_, rest)| rest.trim_start());
-            size.is_some_and(|size| size.to_lowercase().starts_with(&pages.to_lowercase()))
-        };
-        match has(&heap, "page-size") && has(&physical, "subpage-size") {
+        match heap.contains("page-size 2M") && physical.contains("subpage-size 2M") {
             true => Ok(()),
             false => Err(LabError::Vpp {
                 dut: namespace.to_owned(),
                 why: format!(
-                    "its memory is not in pages of {pages}: {}; {}",
+                    "its memory is not in huge pages of 2 MiB: {}; {}",
                     first_with(&heap, "page-size"),
                     first_with(&physical, "subpage-size")
                 ),
@@ -305,11 +304,12 @@ fn first_with<'a>(text: &'a str, word: &str) -> &'a str {
         .unwrap_or("it says nothing of pages")
 }
 
-/// Sees that as many huge pages are free as it needs, for it dies of a page that it does not get; how many there were is written down first.
+/// Sees that as many huge pages are free as it needs, for it dies of a page that it does not get. How many were added
+/// stands in its folder first: that many are given back, once, whatever others reserved meanwhile.
 ///
 /// # Errors
 /// The kernel does not have them.
-fn reserve(kept: &Path, undo: &Undo) -> Result<(), LabError> {
+fn reserve(kept: &Path, folder: &Path, undo: &Undo) -> Result<(), LabError> {
     let all = kept.join("nr_hugepages");
     let number = |file: &Path| -> Result<u64, LabError> {
         let text = fs::read_to_string(file)
@@ -329,8 +329,12 @@ fn reserve(kept: &Path, undo: &Undo) -> Result<(), LabError> {
     }
     let before = number(&all)?;
     let here: Arc<dyn Host> = Arc::new(Local);
-    let back = format!("echo {before} > {}", all.display());
-    undo.before(&here, "huge pages", Command::shell(&back))?;
+    let added = folder.join("huge-pages");
+    let (file, back) = (added.to_string_lossy(), all.to_string_lossy());
+    let back = Command::new("sh", &["-c", GIVE_BACK, &file, &back]);
+    undo.before(&here, "huge pages", back)?;
+    fs::write(&added, missing.to_string())
+        .map_err(|e| LabError::system(format!("write {}", added.display()), e))?;
     fs::write(&all, (before + missing).to_string())
         .map_err(|e| LabError::system(format!("write {}", all.display()), e))?;
     match number(&kept.join("free_hugepages"))? {
@@ -467,27 +471,39 @@ mod tests {
             fs::write(&all, format!("{all_of_them}\n")).unwrap();
             fs::write(kept.path().join("free_hugepages"), format!("{free}\n")).unwrap();
         };
+        let folder = tempfile::tempdir().unwrap();
         // enough: nothing is changed
         says(600, HUGE_PAGES);
-        reserve(kept.path(), &undo).unwrap();
-        assert_eq!(
-            (fs::read_to_string(&all).unwrap().trim(), written().len()),
-            ("600", 0)
-        );
+        reserve(kept.path(), folder.path(), &undo).unwrap();
+        let there = || {
+            fs::read_to_string(&all)
+                .unwrap()
+                .trim()
+                .parse::<u64>()
+                .unwrap()
+        };
+        assert_eq!((there(), written().len()), (600, 0));
         // somebody has 20 of 30; a kernel that makes none more is told
         says(30, 10);
-        let error = reserve(kept.path(), &undo).unwrap_err().to_string();
-        let [wanted, more] = [HUGE_PAGES, 30 + HUGE_PAGES - 10].map(|n| n.to_string());
+        let error = reserve(kept.path(), folder.path(), &undo)
+            .unwrap_err()
+            .to_string();
         assert!(
-            error.contains(&wanted) && error.contains("has made 10"),
+            error.contains(&HUGE_PAGES.to_string()) && error.contains("has made 10"),
             "{error}"
         );
-        assert_eq!(fs::read_to_string(&all).unwrap(), more);
-        assert!(
-            written().contains(&format!("echo 30 > {}", all.display())),
-            "{}",
-            written()
-        );
+        assert_eq!(there(), 30 + HUGE_PAGES - 10);
+        assert!(written().contains("nr_hugepages"), "{}", written());
+        // another lab has reserved 7 meanwhile, and keeps them; twice gives back no more than once
+        says(30 + HUGE_PAGES - 10 + 7, 10);
+        for _ in 0..2 {
+            let back = std::process::Command::new("sh")
+                .args(["-c", GIVE_BACK])
+                .args([&folder.path().join("huge-pages"), &all])
+                .status();
+            assert!(back.unwrap().success());
+            assert_eq!(there(), 37);
+        }
     }
 
     /// As VPP 26.10 said it, but for the colours.
