@@ -14,7 +14,7 @@ use std::sync::Arc;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use fwdlab_engine::tester::Addresses;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
+use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted, count_flows};
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::{Frames, TestFrames, Traffic, TrafficFrames};
 use fwdlab_model::profile::Profile;
@@ -247,6 +247,23 @@ fn streams_without_signatures_are_named() {
         (expectation.streams[0].id, expectation.streams[0].index),
         (2, 1)
     );
+}
+
+#[test]
+fn flows_are_counted_up_to_a_limit_and_all_kinds_of_streams_have_some() {
+    let two = "[[stream]]\nname = 'a'\nsize = 64\nflows = 30\n[[stream]]\nname = 'b'\nsize = 64\nflows = 5";
+    for (text, most, flows) in [
+        ("[[stream]]\nsize = 64", 60_000, 1),
+        (two, 60_000, 35),
+        (two, 35, 35),
+        (two, 31, 31),
+        ("[[stream]]\nsize = 64\nflows = 10_000_000", 60_000, 60_000),
+        // without signatures, and in no order that comes again
+        ("[[stream]]\nlayers = ['ipv4', 'tcp']\nsize = 64", 60_000, 1),
+        ("[[stream]]\nflows = 20\norder = 'drawn'", 60_000, 20),
+    ] {
+        assert_eq!(count_flows(&traffic(text).streams, most), flows, "{text}");
+    }
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! again in the same order. Which flows those are is known here, by the addresses and ports of the frames themselves, so that a
 //! flow that never arrived has a name. Start with [`Expectation::of`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use fwdlab_packet::decode::decode;
 use fwdlab_packet::modifier::{Instruction, MIN_TRIM, Machine};
@@ -20,6 +20,9 @@ use crate::generator::{Frames, SignaturePlace};
 
 /// The longest cycle whose frames are looked at one by one: some 100 MB and a second.
 pub const MOST_FRAMES: u64 = 1 << 22;
+
+/// So many frames of an endless or longer cycle are looked at by whoever only wants to know how many flows there are.
+const LOOKED_AT: u32 = 1 << 18;
 
 /// The streams of some frames, as their receiver sees them.
 #[derive(Debug, Clone, Default)]
@@ -210,6 +213,7 @@ impl Flows {
                                 *name = name_of(frame);
                             }
                         }
+                        ControlFlow::Continue(())
                     },
                 );
                 names
@@ -217,6 +221,34 @@ impl Flows {
             _ => wanted.iter().map(|flow| format!("flow {flow}")).collect(),
         }
     }
+}
+
+/// How many flows these streams have, and no more than `most`: up to there every frame of a cycle is looked at, and no farther.
+pub fn count_flows(streams: &[Stream], most: u32) -> u32 {
+    let mut count = 0;
+    for stream in streams {
+        let keys: Vec<Key> = stream.kinds.iter().map(|k| Key::of(&k.template)).collect();
+        let (mut seen, mut key) = (HashSet::<Box<[u8]>>::new(), Vec::new());
+        for_each_frame(
+            stream,
+            cycle(stream).unwrap_or(LOOKED_AT),
+            |_, kind, frame| {
+                keys[kind].read(frame, &mut key);
+                if !seen.contains(key.as_slice()) {
+                    seen.insert(key.as_slice().into());
+                }
+                match count + (seen.len() as u32) < most {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            },
+        );
+        count += seen.len() as u32;
+        if count >= most {
+            return most;
+        }
+    }
+    count
 }
 
 /// Goes through the cycle of a stream, frame by frame.
@@ -246,6 +278,7 @@ fn walk(stream: &Stream) -> Result<(Flows, Lengths), Uncounted> {
         });
         known.shortest = known.shortest.min(len);
         known.longest = known.longest.max(len);
+        ControlFlow::Continue(())
     });
     let carried = Carried::Cycle {
         of_frame: of_frame.into(),
@@ -289,7 +322,11 @@ fn machines(stream: &Stream) -> Vec<Option<Machine>> {
 }
 
 /// Writes the first so many frames of a stream, without signatures: number, kind and bytes.
-fn for_each_frame(stream: &Stream, frames: u32, mut look: impl FnMut(u32, usize, &[u8])) {
+fn for_each_frame(
+    stream: &Stream,
+    frames: u32,
+    mut look: impl FnMut(u32, usize, &[u8]) -> ControlFlow<()>,
+) {
     let mut machines = machines(stream);
     let longest = stream.kinds.iter().map(|kind| kind.template.len()).max();
     let mut buffer = vec![0; longest.unwrap_or(0)];
@@ -305,7 +342,9 @@ fn for_each_frame(stream: &Stream, frames: u32, mut look: impl FnMut(u32, usize,
             return;
         };
         let len = machine.render(&mut buffer, &signature);
-        look(number, kind, &buffer[..len]);
+        if look(number, kind, &buffer[..len]).is_break() {
+            return;
+        }
     }
 }
 

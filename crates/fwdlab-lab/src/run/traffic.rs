@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use fwdlab_engine::traffic::beside::Beside;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::traffic::expect::{Expectation, Flows};
+use fwdlab_engine::traffic::expect::count_flows;
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::reach::Reach;
 use fwdlab_engine::traffic::{Emission, Kind};
-use fwdlab_engine::{Addresses, Frames, TrafficFrames};
+use fwdlab_engine::{Addresses, TrafficFrames};
 use fwdlab_model::link::{LinkSpeed, MeanSize};
 use fwdlab_model::procedure::Bursts;
 use fwdlab_model::profile::Profile;
@@ -37,6 +37,9 @@ const DENIED: u32 = 10;
 
 /// Frames of a profile that are looked at for their mean size.
 const LOOKED_AT: u32 = 50_000;
+
+/// A stream has no more flows than an address has ports for them.
+const MOST_FLOWS: u32 = 60_000;
 
 /// What a run offers, in series one after the other.
 #[derive(Debug, Clone)]
@@ -149,15 +152,7 @@ impl ProfileFrames {
     /// A stream that stands for it in records: of its mean size, with its flows.
     pub fn as_stream(&self) -> Stream {
         let bytes = self.mean.bytes().round() as u16;
-        let frames = Frames::Traffic(TrafficFrames {
-            traffic: Arc::new(self.forward.clone()),
-            nonce: 0,
-        });
-        let streams = Expectation::of(&frames).streams;
-        let flows = streams
-            .iter()
-            .filter_map(|stream| stream.flows.as_ref().ok());
-        let flows: u32 = flows.map(Flows::count).fold(0, u32::saturating_add);
+        let flows = count_flows(&self.forward.streams, MOST_FLOWS);
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
             ip_version: if has_ipv4 {
@@ -166,7 +161,7 @@ impl ProfileFrames {
                 IpVersion::Ipv6
             },
             frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
-            flows: flows.clamp(1, 60_000),
+            flows: flows.max(1),
         }
     }
 }
