@@ -3,7 +3,7 @@
 //! They look at the conditions of a trial alone, never at whether its result looks good. What a device saw itself (links,
 //! clocks, counters that do not add up) comes with the answer. Start with [`objections`].
 
-use fwdlab_model::procedure::{Answer, Question};
+use fwdlab_model::procedure::{Answer, Ending, Question};
 
 use crate::mlr::outcome::OFFERED_SHARE;
 
@@ -50,10 +50,26 @@ pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
     reasons
 }
 
-/// Says so when the generator offered less than was asked for, and the question needs it.
+/// What was lost is the DUT's when it is so many times what the generator did not send: what held that up for a moment may have held up
+/// the DUT as well.
+const SURELY: f64 = 4.0;
+
+/// Has the DUT lost more than the question allows, and more than what held the generator up explains? Then the whole load would have
+/// told the same.
+fn is_settled(question: &Question, answer: &Answer) -> bool {
+    let not_sent = answer.frames_intended.saturating_sub(answer.frames_sent);
+    let lost = answer.frames_lost() as f64;
+    match question.ending {
+        Some(Ending::Lost { frames }) => lost > frames as f64 + SURELY * not_sent as f64,
+        _ => false,
+    }
+}
+
+/// Says so when the generator offered less than was asked for, and the question needs it still.
 pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
     let intended = answer.frames_intended as f64;
-    (question.needs_load && (answer.frames_sent as f64) < OFFERED_SHARE * intended).then(|| {
+    let is_short = (answer.frames_sent as f64) < OFFERED_SHARE * intended;
+    (question.needs_load && is_short && !is_settled(question, answer)).then(|| {
         format!(
             "the generator did not reach the load: it sent {} of {} frames",
             answer.frames_sent, answer.frames_intended
@@ -63,7 +79,7 @@ pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::procedure::{Ending, Purpose};
+    use fwdlab_model::procedure::Purpose;
     use fwdlab_model::units::FrameSize;
 
     use super::*;
@@ -116,10 +132,20 @@ mod tests {
 
         let short = |frames_sent| Answer {
             frames_sent,
+            frames_received: frames_sent,
             ..good.clone()
         };
         assert_eq!(fell_short(&question, &short(995_000)), None);
         assert!(fell_short(&question, &short(994_999)).is_some());
+        // a sender that was held up has a DUT that was, perhaps; one that lost far more has lost it by itself
+        let lossy = |lost: u64| Answer {
+            frames_received: 950_000 - lost,
+            ..short(950_000)
+        };
+        assert!(fell_short(&question, &lossy(200_000)).is_some());
+        assert_eq!(fell_short(&question, &lossy(200_001)), None);
+        question.ending = None;
+        assert!(fell_short(&question, &lossy(900_000)).is_some());
         question.needs_load = false;
         assert_eq!(fell_short(&question, &short(1)), None);
     }

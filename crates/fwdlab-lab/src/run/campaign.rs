@@ -26,7 +26,7 @@ use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
 
-use super::course::{Course, Planned, invalid};
+use super::course::{Course, Planned, Tally, invalid};
 use super::device::{self, Device, Real, Simulated, doubts, simulated_noise};
 use super::hooks::{Hosts, Place, around_or_error};
 use super::plan::{Agenda, Plan, agenda};
@@ -443,6 +443,7 @@ impl Running<'_> {
             procedure: plan.procedure(),
             asked: &asked,
             capacities: capacities(plan.dut.as_ref(), &limits),
+            held: Tally::default(),
             limits,
             case: of_case,
             planned,
@@ -535,6 +536,7 @@ impl Running<'_> {
             procedure: self.plan.procedure(),
             asked,
             capacities: device.capacities(&limits),
+            held: device.held(),
             limits,
             case,
             planned,

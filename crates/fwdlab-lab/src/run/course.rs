@@ -2,6 +2,7 @@
 //!
 //! For a run of one procedure, and for every test case of a campaign. Start with [`Course::follow`].
 
+use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_measure::ahead::{Ahead, Capacities, ahead};
@@ -40,6 +41,8 @@ pub(super) struct Course<'a> {
     pub case: Option<(&'a str, u32)>,
     /// What is known of the DUT's capacity before the first trial.
     pub capacities: Capacities,
+    /// How often the sender reached the largest loads before the first trial.
+    pub held: Tally,
     pub planned: Planned,
     pub gate: Option<&'a Gate>,
     /// Commands of the user's before, during and after.
@@ -58,12 +61,34 @@ pub(super) struct Planned {
     pub later: Duration,
 }
 
+/// Trials or looks, and those of them that count.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub made: u32,
+    pub valid: u32,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.made += other.made;
+        self.valid += other.valid;
+    }
+}
+
+impl Tally {
+    /// How often a trial is made until it counts, as far as can be said after so few.
+    fn per_trial(self) -> f64 {
+        f64::from(self.made + 2) / f64::from(self.valid + 2)
+    }
+}
+
 /// How a course gets on.
 struct Pace {
     capacities: Capacities,
-    /// Trials so far, and those of them that count.
+    /// Trials so far.
     made: u32,
-    valid: u32,
+    /// They, and the looks before them.
+    attempts: Tally,
     /// What all of them took.
     spent: Duration,
     /// What they took beyond their own time.
@@ -112,11 +137,11 @@ pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
 }
 
 impl Pace {
-    fn new(capacities: Capacities, corrected: bool) -> Pace {
+    fn new(capacities: Capacities, held: Tally, corrected: bool) -> Pace {
         Pace {
             capacities,
             made: 0,
-            valid: 0,
+            attempts: held,
             spent: Duration::ZERO,
             beyond: Duration::ZERO,
             corrected,
@@ -129,21 +154,19 @@ impl Pace {
         self.spent += made.took;
         let own = Duration::from_nanos(made.answer.duration_ns + question.waits.total_ns());
         self.beyond += made.took.saturating_sub(own);
+        self.attempts += Tally {
+            made: 1,
+            valid: u32::from(is_valid),
+        };
         if is_valid {
-            self.valid += 1;
             self.capacities.see(question, &made.answer);
         }
-    }
-
-    /// How often a trial is made until it counts, as far as can be said after so few.
-    fn attempts(&self) -> f64 {
-        f64::from(self.made + 2) / f64::from(self.valid + 2)
     }
 
     /// The time of what is still to do.
     fn time(&self, ahead: Ahead) -> Duration {
         let beyond = (self.beyond + device::OVERHEAD) / (self.made + 1);
-        (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts())
+        (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts.per_trial())
     }
 }
 
@@ -203,7 +226,7 @@ impl Course<'_> {
         followed: &mut Followed,
     ) -> Result<(), LabError> {
         let corrected = self.asked.simulated || self.case.is_some();
-        let mut pace = Pace::new(self.capacities.clone(), corrected);
+        let mut pace = Pace::new(self.capacities.clone(), self.held, corrected);
         for (at, variant) in self.traffic.variants.iter().enumerate() {
             let procedure = make(self.asked, &self.limits).map_err(LabError::Preflight)?;
             let mut session = Session::new(procedure);
@@ -436,7 +459,7 @@ impl Course<'_> {
             steps: (of_run + pace.made + trials)
                 .saturating_sub(steps)
                 .max(done + 1),
-            left_s: (time + later.mul_f64(pace.attempts())).as_secs_f64(),
+            left_s: (time + later.mul_f64(pace.attempts.per_trial())).as_secs_f64(),
             offered_load_pps: None,
             forwarding_rate_pps: None,
             estimate: None,

@@ -15,6 +15,7 @@ use fwdlab_measure::ahead::Capacities;
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
+use fwdlab_measure::mlr::outcome::OFFERED_SHARE;
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
@@ -29,6 +30,7 @@ use fwdlab_model::trial::Stream;
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 
+use super::course::Tally;
 use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
@@ -53,8 +55,13 @@ use crate::witness::{DURING, WENT_DOWN};
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
 
-/// The largest load of a run for which none was given, relative to what the generator held for a second.
-const SUSTAINED: f64 = 0.9;
+/// The largest load of a run for which none was given, relative to what the generator held for a second: the first of these at which most
+/// looks reach the load as trials must. Where none does, the sender is held up at any load, and the first is as good as another.
+const SUSTAINED: [f64; 3] = [0.9, 0.8, 0.7];
+
+/// So many looks, so long each, say whether a load is held.
+const HELD_LOOKS: u32 = 3;
+const HELD_LOOK: Duration = Duration::from_millis(250);
 
 /// A load is sought so often on another bed.
 const LOOKS: u32 = 2;
@@ -300,6 +307,8 @@ pub(super) struct Real<'a> {
     drops: Option<(Stream, Option<f64>)>,
     /// What was seen of the DUT while loads were sought: frame size, offered load, share that came out.
     looks: Vec<(FrameSize, f64, f64)>,
+    /// Looks at the loads that were chosen, and how many of them reached it.
+    held: Tally,
     /// What is known of the bed's meters.
     meters: Meters,
     /// Commands of the user's beside the next trial.
@@ -332,6 +341,7 @@ impl<'a> Real<'a> {
             setting: None,
             drops: None,
             looks: Vec::new(),
+            held: Tally::default(),
             meters: Meters::default(),
             during: During::default(),
         }
@@ -346,6 +356,11 @@ impl Real<'_> {
             known.saw(size, load_pps, share);
         }
         known
+    }
+
+    /// How often the sender reached the largest loads while they were sought.
+    pub fn held(&self) -> Tally {
+        self.held
     }
 
     /// What measures, and the bed.
@@ -461,20 +476,40 @@ impl Real<'_> {
         let (_, counted) = bench.load(&stream, flat_out, second)?;
         let all = Counters::total(&counted.whole()?.counters);
         let sent = (all.generator_sent + all.generator_beside) as f64;
-        if all.generator_sent > 0 {
+        let look = (all.generator_sent > 0).then(|| {
             let share = all.receiver_received as f64 / all.generator_sent as f64;
-            let size = stream.frame_size_bytes;
-            self.looks.push((size, sent / second.as_secs_f64(), share));
-        }
+            let offered_pps = sent / second.as_secs_f64();
+            (stream.frame_size_bytes, offered_pps, share)
+        });
         let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
-        // two significant digits: the same load in the next run of the same machine
-        let max = SUSTAINED * held;
-        let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
+        let mut found = None;
+        for share in SUSTAINED {
+            // two significant digits: the same load in the next run of the same machine
+            let max = share * held;
+            let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
+            let load = (max / digits).floor() * digits;
+            let mut looks = Tally::default();
+            for _ in 0..HELD_LOOKS {
+                let (_, counted) = bench.load(&stream, load, HELD_LOOK)?;
+                looks.made += 1;
+                looks.valid += u32::from(is_reached(&counted.whole()?));
+            }
+            let is_held = 2 * looks.valid > looks.made;
+            if is_held || found.is_none() {
+                found = Some((share, load, looks));
+            }
+            if is_held {
+                break;
+            }
+        }
+        let (share, load, looks) = found.expect("one share is looked at");
+        self.looks.extend(look);
+        self.held += looks;
         let source = format!(
             "{:.0} % of the {held:.0} frames per second that the tester could sustain",
-            100.0 * SUSTAINED
+            100.0 * share
         );
-        Ok(((max / digits).floor() * digits, source))
+        Ok((load, source))
     }
 
     /// Looks for something on the bed; again on one made anew, when a port of it goes down or away meanwhile.
@@ -973,6 +1008,13 @@ impl Device for Real<'_> {
 struct Trigger<'a> {
     begin: mpsc::Sender<()>,
     is_over: &'a AtomicBool,
+}
+
+/// Did the sender offer the load as trials must?
+fn is_reached(counted: &Counted) -> bool {
+    let all = Counters::total(&counted.counters);
+    let sent = (all.generator_sent + all.generator_beside) as f64;
+    sent >= OFFERED_SHARE * (sent + all.generator_not_sent as f64)
 }
 
 /// Finds the longest time without a frame, by looks at a counter.

@@ -26,7 +26,7 @@ const TYPICAL_SHARE: f64 = 0.15;
 const BED: Duration = Duration::from_millis(500);
 
 /// The largest load that the tester can offer is sought for so long, for every frame size.
-const SOUGHT: Duration = Duration::from_millis(1600);
+const SOUGHT: Duration = Duration::from_millis(2600);
 
 /// Test cases that one procedure goes through by itself.
 #[derive(Debug, Clone)]

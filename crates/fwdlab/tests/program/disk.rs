@@ -7,6 +7,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
@@ -24,6 +25,9 @@ const NEEDED: [(&str, &str); 4] = [
     ("ssh-keygen", "openssh-client"),
     ("cpio", "cpio"),
 ];
+
+/// Tests beside each other wait for who makes it first.
+static MAKING: Mutex<()> = Mutex::new(());
 
 const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/mbr.bin";
 
@@ -69,6 +73,7 @@ impl TestDisk {
         let mut sum = DefaultHasher::new();
         (RECIPE, &kernel.sha256, &initramfs).hash(&mut sum);
         let folder = cache.folder().join(format!("disks/{:016x}", sum.finish()));
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         if !folder.is_dir() {
             let new = folder.with_extension(std::process::id().to_string());
             fs::create_dir_all(&new).unwrap();

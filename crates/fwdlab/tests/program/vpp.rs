@@ -52,11 +52,14 @@ fn document(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
+/// What VPP's nodes counted in a trial; where nothing was sent, none has.
+fn nodes(trial: &Value) -> &[Value] {
+    trial["work"].get("nodes").map_or(&[][..], list)
+}
+
 /// What one node of VPP counted in a trial: calls and frames.
 fn node(trial: &Value, name: &str) -> (u64, u64) {
-    // where nothing was sent, no node has counted
-    let nodes = trial["work"].get("nodes").map_or(&[][..], list);
-    let own = nodes.iter().filter(|node| node["node"] == name);
+    let own = nodes(trial).iter().filter(|node| node["node"] == name);
     own.fold((0, 0), |(calls, vectors), node| {
         (
             calls + node["calls"].as_u64().unwrap(),
@@ -175,9 +178,8 @@ fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
                 Some(own.map(|r| r["frames"].as_u64().unwrap()).sum::<u64>())
             });
         assert_eq!(in_dut.sum::<u64>(), denied, "{trial}");
-        let nodes = list(&trial["work"]["nodes"]);
         assert!(
-            nodes.iter().all(|node| node["thread"] == "vpp_wk_0"),
+            nodes(trial).iter().all(|node| node["thread"] == "vpp_wk_0"),
             "{trial}"
         );
         denied_frames += denied;

@@ -79,7 +79,7 @@ wait("Stopping traffic on port(s) [0._]")
 wait("[SUCCESS]")
 say("quit\n")
 ended = None
-for _ in range(50):
+for _ in range(300):
     read(0.1)
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
