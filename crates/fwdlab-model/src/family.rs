@@ -229,13 +229,17 @@ pub const FAMILIES: &[Family] = &[
     linux(
         "bgp",
         "a routing daemon (bird) learns the networks of test frames among n routes of each of two peers; the second has the same or others, \
-         and the first makes so many updates a second",
+         and the first makes so many updates a second; sessions end after hold seconds without a message",
         &[
             count("n", 256, 1_000_000),
             one_of("views", &["same", "apart"], Some("same")),
             Key {
                 default: Some("0"),
                 ..count("updates", 0, 100_000)
+            },
+            Key {
+                default: Some("240"),
+                ..count("hold", 3, 65_535)
             },
         ],
     ),

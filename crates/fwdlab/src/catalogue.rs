@@ -77,6 +77,7 @@ shipped! {
     "tuning/source-validation"
     "tuning/threaded-napi"
     "overload/livelock"
+    "overload/hold-timers"
     "overload/management"
     "overload/recovery"
     "overload/shape"

@@ -35,9 +35,10 @@ impl Linux {
         }
         let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
         let words = format!(
-            "n={n} views={} updates={} first={} networks={networks} prefix={} hop={} mac={} cpus={}\n",
+            "n={n} views={} updates={} hold={} first={} networks={networks} prefix={} hop={} mac={} cpus={}\n",
             one.value("views"),
             one.count("updates"),
+            one.count("hold"),
             u32::from(first),
             quoted(&side.prefix(IpVersion::Ipv4)),
             side.ipv4.next_hop,

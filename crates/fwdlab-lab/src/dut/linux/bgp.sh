@@ -4,7 +4,7 @@
 #                                                      bird of the DUT, AS 64500
 #   peer2 192.0.2.13 AS 64502 ==== 192.0.2.14  /
 #
-# Before it stand: n views updates (of the family), first networks prefix (where test frames go: a number, how many /24s, a prefix), hop
+# Before it stand: n views updates hold (of the family), first networks prefix (where test frames go: a number, how many /24s, a prefix), hop
 # mac (of the tester), cpus. All files are in $state: NAME.conf, NAME.log, NAME.ctl (for birdc -s), NAME.pid, each of `dut`, `peer1`, `peer2`;
 # `sh $state/clear peer1` is an event for the procedure churn.
 set -eu
@@ -55,6 +55,7 @@ protocol static { ipv4;
 protocol bgp dut {
     local $2 as $4;
     neighbor $3 as 64500;
+    hold time $hold;
     connect delay time 1; connect retry time 1; error wait time 1, 2;
     ipv4 { import none; export filter { bgp_next_hop = $5; accept; }; };
 }
@@ -141,6 +142,7 @@ protocol direct { ipv4; interface "$FWDLAB_OUT"; }
 protocol kernel { ipv4 { import none; export where source = RTS_BGP; }; }
 template bgp peer {
     local as 64500;
+    hold time $hold;
     connect delay time 1; connect retry time 1; error wait time 1, 2;
 }
 protocol bgp peer1 from peer {
