@@ -108,9 +108,9 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let came: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
     assert!(came > 0, "{ended:?}");
     let reasons = |flows: u64| -> Vec<String> {
-        let of = trials.iter().filter(|t| {
-            t["test_case"].as_str().unwrap().starts_with("two") && t["flows"] == flows
-        });
+        let of = trials
+            .iter()
+            .filter(|t| t["test_case"].as_str().unwrap().starts_with("two") && t["flows"] == flows);
         of.map(|trial| trial["validity"]["reasons"].to_string())
             .collect()
     };
