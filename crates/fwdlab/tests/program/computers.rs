@@ -413,9 +413,8 @@ mod in_guests {
         assert!(console.contains("current login:"), "{console}");
     }
 
-    /// A router in a disk of which nothing is known but its name: root logs in on its console, and no key of anybody's is let in. Frames go to
-    /// a second router and back through two tunnels, and half of what comes back is dropped. Two boots, for it is restarted once, and some
-    /// hundred sessions of SSH with an emulated machine: 40 s of CPU.
+    /// A router in a disk of which nothing is known but its name: root logs in on its console, and no key of anybody's is let in. Two boots,
+    /// for it is restarted once, and some hundred sessions of SSH with an emulated machine: 40 s of CPU.
     #[test]
     fn a_disk_needs_nothing_but_its_name() {
         let test = "a_disk_needs_nothing_but_its_name";
@@ -443,9 +442,8 @@ mod in_guests {
         );
         fs::write(lab.path().join("beds/router.toml"), bed).unwrap();
         let campaign = "campaign = 'c'\nbed = 'router'\norder = 'grouped'\nreboot = true\niterations = 1\n\
-             [configuration]\nhalf = [\"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
-             nft add rule ip t f iifname back0 numgen inc mod 2 0 drop\", { generate = 'esp', tunnels = 2 }]\n\
-             [matrix]\nconfiguration = 'half'\nflows = 50\n\
+             [configuration]\nhalf = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+             nft add rule ip t f numgen inc mod 2 0 drop\"\n[matrix]\nconfiguration = 'half'\nflows = 10\n\
              [procedure]\nid = 'trial'\nload = '200pps'\nfor = '1s'\n";
         fs::write(lab.path().join("c.toml"), campaign).unwrap();
         let say = |words: &[&str]| {
@@ -476,7 +474,6 @@ mod in_guests {
             assert!(sent >= 100, "{trial:#}");
         }
         assert_eq!(found["trials"].as_array().unwrap().len(), 1);
-        assert!(!err.contains("could not be taken back"), "{err}");
         let facts = &found["info"]["facts"]["placement"];
         assert!(
             facts["system"].as_str().unwrap().starts_with("Linux "),
