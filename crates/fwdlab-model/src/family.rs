@@ -77,6 +77,7 @@ const ENTRIES: Key = count("n", 1, 1_000_000);
 const STATE: Key = one_of("state", &["on", "off"], None);
 const IP: Key = one_of("ip", &["ipv4", "ipv6"], Some("ipv4"));
 const BACKEND: Key = one_of("backend", &["nft", "legacy"], Some("nft"));
+const TUNNELS: Key = count("tunnels", 0, 32);
 const CPUS: Key = Key {
     name: "cpus",
     values: Values::Cpus,
@@ -246,7 +247,17 @@ pub const FAMILIES: &[Family] = &[
     linux(
         "openvpn",
         "frames go through a second router and back, by so many tunnels of OpenVPN, or plainly (0); the DUT has both ends",
-        &[count("tunnels", 0, 32)],
+        &[TUNNELS],
+    ),
+    linux(
+        "wireguard",
+        "frames go through a second router and back, by so many tunnels of WireGuard, or plainly (0); the DUT has both ends",
+        &[TUNNELS],
+    ),
+    linux(
+        "esp",
+        "frames go through a second router and back, by so many IPsec tunnels (ESP, AES-128-GCM), or plainly (0); the DUT has both ends",
+        &[TUNNELS],
     ),
     linux(
         "ring",

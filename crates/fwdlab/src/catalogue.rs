@@ -4,6 +4,7 @@
 //! `fwdlab_model::campaign`'s. To add one: a file in `catalogue/GROUP/`, and its name in the table here. Start with [`find`].
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::Campaign;
@@ -81,10 +82,16 @@ shipped! {
     "overload/management"
     "overload/recovery"
     "overload/shape"
+    "gateways/esp-sizes"
+    "gateways/esp-tunnels"
+    "gateways/exact-sizes"
+    "gateways/exact-tunnels"
     "gateways/openvpn"
     "gateways/openvpn-sizes"
     "gateways/openvpn-tunnels"
     "gateways/tunnels"
+    "gateways/wireguard-sizes"
+    "gateways/wireguard-tunnels"
     "systems/linux-vpp"
     "systems/matrix"
     "versions/kernels"
@@ -116,21 +123,9 @@ impl Entry {
 
     /// What of this is not here, as far as can be seen without asking the system to change anything.
     pub fn missing(&self) -> Vec<String> {
-        let is_here = |need: &str| match need.split_once(' ') {
-            None if need == "root" => user_namespace::is_root(),
-            Some(("program", "vpp")) => {
-                std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp")
-            }
-            Some(("program", name)) => is_program(name),
-            Some((number, "CPUs")) => {
-                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-                number.parse().is_ok_and(|needed: usize| cpus >= needed)
-            }
-            // a test bed or an archive: nobody knows before it is asked
-            _ => false,
-        };
         let mut needs = self.campaign().needs;
-        needs.retain(|need| !is_here(need));
+        // a test bed or an archive: nobody knows before it is asked
+        needs.retain(|need| is_here(need) != Some(true));
         needs
     }
 
@@ -141,6 +136,33 @@ impl Entry {
             &format!("campaign = \"{own}\""),
             &format!("campaign = \"{name}\""),
         )
+    }
+}
+
+/// What of a campaign's needs is not on this machine, as far as that is known.
+pub fn lacking(needs: &[String]) -> Vec<&str> {
+    let is_lacking = |need: &&str| *need != "root" && is_here(need) == Some(false);
+    needs
+        .iter()
+        .map(String::as_str)
+        .filter(is_lacking)
+        .collect()
+}
+
+/// Has this machine what is needed? `None`: that cannot be seen.
+fn is_here(need: &str) -> Option<bool> {
+    match need.split_once(' ') {
+        None if need == "root" => Some(user_namespace::is_root()),
+        Some(("program", "vpp")) => {
+            Some(std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp"))
+        }
+        Some(("program", name)) => Some(is_program(name)),
+        Some(("module", name)) => Some(is_module(Path::new("/"), name, &SYMBOLS)),
+        Some((number, "CPUs")) => {
+            let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+            number.parse().ok().map(|needed: usize| cpus >= needed)
+        }
+        _ => None,
     }
 }
 
@@ -166,9 +188,63 @@ fn is_program(name: &str) -> bool {
     folders.any(|folder| folder.join(name).is_file())
 }
 
+/// Functions of modules, by which a kernel that lists no modules of its own is known to have one within.
+const FUNCTIONS: [(&str, &str); 3] = [
+    ("wireguard", "wg_xmit"),
+    ("esp4", "esp_output"),
+    ("xfrm_interface", "xfrmi_xmit"),
+];
+
+/// What this kernel's functions are called: some megabytes, read once.
+static SYMBOLS: LazyLock<String> =
+    LazyLock::new(|| std::fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+
+/// Has the kernel this part, loaded, within it, or to be loaded, below this root?
+fn is_module(root: &Path, name: &str, symbols: &LazyLock<String>) -> bool {
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
+    if root.join("sys/module").join(name).exists() {
+        return true;
+    }
+    let release = read("proc/sys/kernel/osrelease");
+    let folder = format!("lib/modules/{}", release.trim());
+    if root.join(&folder).exists() {
+        let lists = ["dep", "builtin"].map(|list| read(&format!("{folder}/modules.{list}")));
+        // `kernel/net/xfrm/xfrm_interface.ko.xz: ...`
+        let file = format!("/{name}.ko");
+        let is_listed = |line: &str| line.split(':').next().unwrap_or(line).contains(&file);
+        return lists.iter().flat_map(|list| list.lines()).any(is_listed);
+    }
+    let function = FUNCTIONS.iter().find(|(module, _)| *module == name);
+    function.is_some_and(|(_, function)| symbols.contains(&format!(" {function}\n")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_kernel_are_found_without_loading_them() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        let symbols = LazyLock::new(|| "0 t xesp_output\n0 T esp_output\n0 T wg_xmit_x\n".into());
+        let has = |name| is_module(root.path(), name, &symbols);
+        write("proc/sys/kernel/osrelease", "9.9\n");
+        assert!(has("esp4") && !has("wireguard") && !has("own"));
+        write(
+            "lib/modules/9.9/modules.dep",
+            "kernel/a/wireguard.ko.xz: kernel/b/xfrm_interface.ko.xz\n",
+        );
+        write("lib/modules/9.9/modules.builtin", "kernel/b/own.ko\n");
+        assert!(has("wireguard") && has("own") && !has("xfrm_interface") && !has("esp4"));
+        write("sys/module/xfrm_interface/version", "1");
+        assert!(has("xfrm_interface"));
+        let needs = ["root", "program no-such", "a test bed", "module nothing"].map(str::to_owned);
+        assert_eq!(lacking(&needs), ["program no-such", "module nothing"]);
+    }
 
     #[test]
     fn entries_are_campaigns_that_say_what_they_answer_and_need() {

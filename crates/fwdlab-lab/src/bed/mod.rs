@@ -20,7 +20,7 @@ pub use switch::SwitchPackets;
 
 use self::switch::BedSwitch;
 use crate::dut::linux::{counters_of, link_changes, ports_amiss, read_counters};
-use crate::dut::{Counted, Dut, Ended, PortPair};
+use crate::dut::{Counted, Dut, Ended, PortPair, Spread};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::host::undo::Undo;
@@ -306,6 +306,14 @@ impl Bed {
             ended.extend(dut.daemons_ended()?);
         }
         Ok(ended)
+    }
+
+    /// How configurations with tunnels have spread frames over them so far, of every DUT.
+    ///
+    /// # Errors
+    /// A host does not answer.
+    pub(crate) fn spread(&self) -> Result<Vec<Option<Spread>>, LabError> {
+        self.duts.iter().map(|dut| dut.spread()).collect()
     }
 
     /// How often the links of its ports came or went so far, where their host counts that: `rx0 in fwdlab-x-gen`, 2.

@@ -12,6 +12,7 @@ pub(crate) mod daemons;
 pub mod freebsd;
 pub mod linux;
 pub mod set;
+mod spread;
 pub(crate) mod sweep;
 mod upload;
 mod verify;
@@ -33,6 +34,7 @@ pub use daemons::Ended;
 pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
+pub use spread::Spread;
 pub use sweep::Swept;
 pub use vpp::Vpp;
 
@@ -153,6 +155,14 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// It does not answer.
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         Ok(BTreeMap::new())
+    }
+
+    /// How a configuration that spreads frames over tunnels has spread them so far; `None`: it does not.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn spread(&self) -> Result<Option<Spread>, LabError> {
+        Ok(None)
     }
 
     /// Which daemons of the configuration that was applied live no more, as far as it names them.

@@ -26,7 +26,7 @@ use super::campaign::Running;
 use super::plan::{Plan, agenda};
 use super::{BootProfile, Measured, PAUSE, Run, timestamp, verify};
 use crate::bed::Bed;
-use crate::dut::Configuration;
+use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
 use crate::tester::bursts::Bursts;
@@ -712,6 +712,7 @@ fn boot(
         time: BURST,
         is_stopped,
     };
+    let spread = bed.spread()?;
     let mut made: Vec<BurstRecord> = Vec::new();
     while let Next::Burst(way) = next(&made, p) {
         let burst = bursts.send(way, p.frames, limit)?;
@@ -738,6 +739,7 @@ fn boot(
             "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
         ));
     }
+    (validity.reasons).extend(Spread::unused(&spread, &bed.spread()?));
     let past = made.iter().filter(|burst| burst.way == Way::Past);
     if past.clone().any(|burst| burst.received < burst.sent) {
         let why = "frames were lost between generator and receiver, past the DUT";

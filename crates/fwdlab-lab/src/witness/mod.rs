@@ -1,5 +1,5 @@
-//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops, the daemons of configurations; and the probes of
-//! the machine.
+//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops, the daemons and
+//! tunnels of configurations; and the probes of the machine.
 //!
 //! None of them decides what that means for a result. Each may be absent: nobody asks a kernel why it drops frames where that was not
 //! wanted, and there is no probe where no CPU of the DUT is this machine's. Start with [`Witnesses`]; [`probe`] is read beside windows
@@ -18,8 +18,8 @@ use self::clock::ClockWatch;
 use self::links::LinkWatch;
 pub(crate) use self::links::WENT_DOWN;
 use crate::bed::Bed;
-use crate::dut::Ended;
 use crate::dut::daemons::told;
+use crate::dut::{Ended, Spread};
 use crate::error::LabError;
 
 /// When daemons died that are told with a trial.
@@ -32,6 +32,8 @@ pub(crate) struct Witnesses {
     link_changes: Option<BTreeMap<String, u64>>,
     clock: ClockWatch,
     drops: Option<DropMonitor>,
+    /// What tunnels of each DUT had carried before.
+    spread: Vec<Option<Spread>>,
 }
 
 /// What they saw in a trial.
@@ -60,6 +62,7 @@ impl Witnesses {
             link_changes: changes.transpose()?,
             clock: ClockWatch::new(),
             drops: count_reasons.then(DropMonitor::open).transpose()?,
+            spread: bed.spread()?,
         })
     }
 
@@ -90,12 +93,14 @@ impl Witnesses {
         let reason = |(reason, frames)| Reason { reason, frames };
         let ended = bed.daemons_ended()?;
         let died = (!ended.is_empty()).then(|| told(&ended, DURING));
+        let unused = Spread::unused(&self.spread, &bed.spread()?);
         let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
         Ok(Seen {
             is_broken: !events.is_empty(),
             objections: (self.clock.step().into_iter())
                 .chain(events)
                 .chain(died)
+                .chain(unused)
                 .collect(),
             ended,
             reasons: counts.map(|counts| counts.into_iter().map(reason).collect()),

@@ -145,6 +145,15 @@ impl Run {
         plan.set_references(ids);
         let campaign = plan.campaign();
         let is_embedded = !campaign.is_simulated() && campaign.bed.file.is_none();
+        let lacking = catalogue::lacking(&campaign.needs);
+        if is_embedded && !lacking.is_empty() {
+            return Err(LabError::Preflight(format!(
+                "{} needs what this machine does not have: {}. Install it, or measure a DUT that has it: bed = \"NAME\" in a copy",
+                campaign.name,
+                lacking.join(", ")
+            ))
+            .into());
+        }
         if !user_namespace::is_root() && is_embedded {
             user_namespace::enter()?;
         }
@@ -656,8 +665,16 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
     };
     let parameters = read(file, chosen)?;
     let campaign = parameters.campaign();
+    let lacking = match (dut, &campaign.bed.file) {
+        (None, None) => catalogue::lacking(&campaign.needs),
+        _ => Vec::new(),
+    };
+    let lacks = match lacking.is_empty() {
+        true => String::new(),
+        false => format!("\n  this machine lacks {}", lacking.join(", ")),
+    };
     Ok(format!(
-        "campaign {}: {} by {}, {} each",
+        "campaign {}: {} by {}, {} each{lacks}",
         campaign.name,
         several(campaign.cases.len(), "test case"),
         procedure(campaign),

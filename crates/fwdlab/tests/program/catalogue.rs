@@ -82,7 +82,8 @@ fn an_entry_is_copied_and_measured() {
     assert!(names.iter().any(|name| name.contains("both")), "{names:?}");
 }
 
-/// A gateway with two tunnels of the real daemon: frames come through, in both, and the daemons' words are kept.
+/// A gateway with two tunnels of the real daemon: frames come through, in both, and the daemons' words are kept. One connection goes by one
+/// of them, which is no result of two, and a kernel without IPsec says so.
 #[test]
 fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let name = "a_gateway_hands_frames_on_through_all_of_its_tunnels";
@@ -98,7 +99,7 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     }
     let file = lab.path().join("gateway.toml");
     let text = "campaign = 'gateway'\niterations = 1\nseed = 1\n[bed]\nmax = '5kpps'\n\
-        [configuration]\ntwo = { generate = 'openvpn', tunnels = 2 }\n[matrix]\nconfiguration = 'two'\nsize = 512\nflows = 50\n\
+        [configuration]\ntwo = { generate = 'openvpn', tunnels = 2 }\nesp = { generate = 'esp', tunnels = 1 }\n[matrix]\nconfiguration = ['two', 'esp']\nsize = 512\nflows = [50, 1]\n\
         [hooks]\nafter = 'cat /proc/net/dev'\n[procedure]\nid = 'trial'\nload = '300pps'\nfor = '700ms'\n";
     std::fs::write(&file, text).unwrap();
     let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
@@ -106,6 +107,34 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let trials = list(&document["trials"]);
     let came: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
     assert!(came > 0, "{ended:?}");
+    let reasons = |flows: u64| -> Vec<String> {
+        let of = trials
+            .iter()
+            .filter(|t| t["test_case"].as_str().unwrap().starts_with("two") && t["flows"] == flows);
+        of.map(|trial| trial["validity"]["reasons"].to_string())
+            .collect()
+    };
+    let (many, one) = (reasons(50), reasons(1));
+    assert!(!many.is_empty() && !one.is_empty(), "{ended:?}");
+    assert!(
+        !many.iter().any(|said| said.contains("carried none")),
+        "{many:?}"
+    );
+    let unused = "1 of 2 tunnels carried none (tun";
+    assert!(one.iter().all(|said| said.contains(unused)), "{one:?}");
+    let without = all.iter().find(|e| e["name"] == "gateways/esp-sizes");
+    if list(&without.unwrap()["missing"]).contains(&"module esp4".into()) {
+        assert!(
+            ended.out.contains("cannot have esp,tunnels=1: its kernel"),
+            "{ended:?}"
+        );
+        let refused = lab.run(&["run", "gateways/esp-sizes"]);
+        refused
+            .code(3)
+            .says(&["module esp4", "this machine does not have"]);
+        let checked = lab.run(&["check", "gateways/esp-sizes"]);
+        checked.code(0).prints(&["this machine lacks module esp4"]);
+    }
     let run = lab.only_run();
     let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
     let ups = shown.matches("Initialization Sequence Completed").count();

@@ -13,8 +13,8 @@ use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
 use fwdlab_lab::agent;
 use fwdlab_lab::bed::{Bed, Networks};
 use fwdlab_lab::bursts::Bursts;
-use fwdlab_lab::dut::Configuration;
-use fwdlab_lab::host::{Host, Limit};
+use fwdlab_lab::dut::{Configuration, Spread};
+use fwdlab_lab::host::{Host, Limit, Remote};
 use fwdlab_lab::run::Control;
 use fwdlab_lab::tester::{Frames, remote};
 use fwdlab_lab::vm::image::cache::Cache;
@@ -23,6 +23,7 @@ use fwdlab_lab::vm::initramfs::{self, Recipe};
 use fwdlab_lab::vm::machine::{Boot, Machine};
 use fwdlab_lab::vm::plugin;
 use fwdlab_model::campaign::Generator;
+use fwdlab_model::family::PREFIX;
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -35,6 +36,14 @@ const NAME: &str = "features_of_stock_kernels_are_in_the_path";
 const FEATURES: &[(&str, &[&str])] = &[
     ("second-router wireguard", &["wg_xmit", "wg_packet_receive"]),
     ("second-router esp", &["esp_output", "esp_input"]),
+    (
+        "generate:wireguard,tunnels=3",
+        &["wg_xmit", "wg_packet_receive"],
+    ),
+    (
+        "generate:esp,tunnels=3",
+        &["xfrmi_xmit", "esp_output", "esp_input"],
+    ),
     ("bridge", &["br_handle_frame", "br_dev_xmit"]),
     ("vrf", &["vrf_l3_rcv"]),
     (
@@ -60,6 +69,9 @@ const PKTGEN: &str = "pktgen";
 /// A burst that a queue of WireGuard's takes, which has room for 1024 frames.
 const FRAMES: u32 = 992;
 
+/// A burst that the DUT's input takes, whoever takes turns with it.
+const FEW: u32 = 256;
+
 /// Enough to tell a loss of 10 %.
 const MANY: u32 = 20_000;
 
@@ -81,9 +93,15 @@ impl Guest {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
         for set in sets.split(' ').filter(|set| *set != PKTGEN) {
-            let set = Configuration::parse(folder.join(set).to_str().unwrap()).unwrap();
-            bed.dut(0).apply(&set, &Control::default()).unwrap();
+            let set = match set.starts_with(PREFIX) {
+                true => Configuration::parse(set),
+                false => Configuration::parse(folder.join(set).to_str().unwrap()),
+            };
+            let applied = bed.dut(0).apply(&set.unwrap(), &Control::default());
+            applied.unwrap();
         }
+        let spread = || vec![bed.dut(0).spread().unwrap()];
+        let before = spread();
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 100).unwrap();
         let generator = match sets {
             PKTGEN => Generator::Pktgen,
@@ -99,9 +117,15 @@ impl Guest {
             is_stopped: &|| false,
         };
         // neighbours, handshakes and flows are new to the first
-        let _ = bursts.send(Way::Through, FRAMES, limit).unwrap();
+        let _ = bursts
+            .send(Way::Through, frames.min(FRAMES), limit)
+            .unwrap();
         let burst = bursts.send(Way::Through, frames, limit).unwrap();
         self.bursts += 2;
+        assert_eq!(Spread::unused(&before, &spread()), None, "{sets}");
+        if sets.starts_with(PREFIX) {
+            Guest::is_taken_back(&bed, sets, &host);
+        }
         let counted = plugin::section(&self.folder, self.bursts - 1)
             .unwrap()
             .unwrap();
@@ -115,6 +139,33 @@ impl Guest {
             burst.received as f64 / burst.sent as f64,
             functions.collect(),
         )
+    }
+
+    /// A gateway has counted what its tunnels carried, is in nobody's place, and goes without a trace.
+    fn is_taken_back(bed: &Bed, family: &str, host: &Remote) {
+        let counted = bed.dut(0).spread().unwrap().unwrap();
+        assert!(counted.came >= u64::from(FEW), "{counted:?}");
+        assert_eq!(counted.carried.len(), 3);
+        let again = Configuration::parse(family).unwrap();
+        let again = bed.dut(0).apply(&again, &Control::default());
+        let again = again.unwrap_err().to_string();
+        for there in ["tun2", "namespace far", "table 100", "192.0.0.0/24"] {
+            assert!(again.contains(there), "{again}");
+        }
+        let left = "ip rule; ip -6 rule; ip route show table all; ip -br link; ip xfrm state; ip xfrm policy; ip netns; sysctl -n net.ipv4.fib_multipath_hash_policy";
+        let dut = host.within("dut0");
+        let look = || dut.ask("sh", &["-c", left]).unwrap();
+        let with = look();
+        assert_eq!(bed.dut(0).undo(), [""; 0]);
+        let without = look();
+        for trace in ["tun", "far", "lookup 100", "192.0.0.", "blackhole"] {
+            assert!(!without.contains(trace), "{trace}: {without}");
+            assert!(with.contains(trace), "{trace}: {with}");
+        }
+        assert!(
+            without.ends_with("0\n") && with.ends_with("1\n"),
+            "{without}"
+        );
     }
 
     /// The delay of frames through the DUT as it stands, by the machine's clock, as a trial tells it: median and longest, in ms.
@@ -161,7 +212,11 @@ impl Guest {
 
     /// Do these configurations what they say?
     fn judge(&mut self, sets: &str, expected: &[&str]) {
-        let frames = if sets == "netem-loss" { MANY } else { FRAMES };
+        let frames = match sets {
+            "netem-loss" => MANY,
+            _ if sets.starts_with(PREFIX) => FEW,
+            _ => FRAMES,
+        };
         let (ratio, functions) = self.send(sets, frames);
         for function in expected {
             assert!(
@@ -200,7 +255,7 @@ impl Guest {
 mod in_guests {
     use super::*;
 
-    /// Takes 70 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
+    /// Takes 80 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
     /// for all of it. With others on both CPUs (a load of 7) it took 193 s.
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {

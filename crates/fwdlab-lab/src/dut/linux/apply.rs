@@ -14,7 +14,7 @@ use std::time::Duration;
 use fwdlab_model::family::System;
 use fwdlab_model::set::Verify;
 
-use super::{Linux, not_understood};
+use super::{Linux, gateway, not_understood};
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings::{self, Setting};
 use crate::dut::set::{Configuration, Step};
@@ -77,7 +77,7 @@ impl Linux {
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
             // that takes long, and may be stopped
             Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
-            Step::Generated(one) if one.family.name == "openvpn" => self.openvpn(one, limit),
+            Step::Generated(one) if gateway::is_one(one) => self.gateway(one, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
             Step::Vpp(path) => Err(LabError::Configuration {
                 name: path.display().to_string(),

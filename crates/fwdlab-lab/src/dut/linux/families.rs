@@ -10,7 +10,7 @@ use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
 use super::tables::Whose;
-use super::{Linux, bgp, cards, not_understood, openvpn, paths};
+use super::{Linux, bgp, cards, gateway, not_understood, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
@@ -56,7 +56,6 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
             "ip -4 route show proto 197; ip -6 route show proto 197",
         )],
         "bgp" => vec![("bgp", bgp::SHOW)],
-        "openvpn" => vec![("openvpn", openvpn::SHOW)],
         "queues" => vec![("queues", "ethtool -l $FWDLAB_IN; ethtool -l $FWDLAB_OUT")],
         "offload" => vec![("offloads", "ethtool -k $FWDLAB_IN; ethtool -k $FWDLAB_OUT")],
         "packet-steering" => vec![(
@@ -70,6 +69,7 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
         "irq-affinity" => vec![("interrupts", "grep . /proc/irq/*/smp_affinity_list")],
         other => paths::shows(other)
             .or_else(|| cards::shows(other))
+            .or_else(|| gateway::shows(other))
             .into_iter()
             .collect(),
     }

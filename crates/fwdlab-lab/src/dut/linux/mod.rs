@@ -1,14 +1,14 @@
 //! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
 //!
 //! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`openvpn`]), [`tables`] rules and routes, [`reset`]. Start with
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`gateway`]), [`tables`] rules and routes, [`reset`]. Start with
 //! [`Linux::new`].
 
 mod apply;
 mod bgp;
 mod cards;
 mod families;
-mod openvpn;
+mod gateway;
 mod paths;
 mod reset;
 #[cfg(test)]
@@ -20,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fwdlab_model::efficiency::Work;
@@ -29,8 +30,8 @@ use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, Ended};
 use super::{
-    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
-    Updates,
+    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Spread,
+    Swept, Updates,
 };
 use super::{not_understood, timed};
 use crate::bed::{End, Networks, Side, mac};
@@ -103,6 +104,8 @@ pub struct Linux {
     patience: Duration,
     undo: Arc<Undo>,
     daemons: Daemons,
+    /// So many it has to the router behind it, tun0, tun1, ...
+    tunnels: AtomicU64,
 }
 
 impl Linux {
@@ -124,6 +127,7 @@ impl Linux {
             thread: None,
             patience: apply::LIMIT,
             undo,
+            tunnels: AtomicU64::new(0),
         }
     }
 
@@ -454,6 +458,10 @@ impl Dut for Linux {
         link_changes(self.host.as_ref(), &self.ports)
     }
 
+    fn spread(&self) -> Result<Option<Spread>, LabError> {
+        self.carried()
+    }
+
     fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
         self.daemons.ended(self.place.as_ref())
     }
@@ -521,6 +529,7 @@ impl Dut for Linux {
     }
 
     fn undo(&self) -> Vec<String> {
+        self.tunnels.store(0, Ordering::Relaxed);
         self.undo.take_all_back(Limit::OURS)
     }
 }

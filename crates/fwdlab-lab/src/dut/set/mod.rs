@@ -249,6 +249,7 @@ impl Configuration {
                     // it has daemons, which are watched
                     "bgp" => crate::dut::daemons::VARIABLE.into(),
                     "openvpn" if one.count("tunnels") > 0 => crate::dut::daemons::VARIABLE.into(),
+                    "wireguard" if one.count("tunnels") > 0 => "wg".into(),
                     name if name.starts_with("nft") => "nft".into(),
                     _ => continue,
                 },

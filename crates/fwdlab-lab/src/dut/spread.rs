@@ -1,0 +1,84 @@
+//! Whether frames went by all of the tunnels over which a configuration spreads them, by what each has carried.
+//!
+//! Only counts are compared here; who reads them is a DUT. A tunnel that nothing went through makes what was measured another thing than the
+//! configuration says. Start with [`Spread::unused`].
+
+use std::collections::BTreeMap;
+
+/// Of so many frames for each tunnel every one gets some, where there are connections enough: of fewer that is not said.
+const ENOUGH: u64 = 32;
+
+/// How far a DUT has spread frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    /// Frames that came in at its input.
+    pub came: u64,
+    /// What each tunnel has carried of them, by its port.
+    pub carried: BTreeMap<String, u64>,
+}
+
+impl Spread {
+    /// What is to be said of tunnels that carried nothing, of DUTs before and after.
+    pub fn unused(before: &[Option<Spread>], after: &[Option<Spread>]) -> Option<String> {
+        let each = before.iter().zip(after);
+        let said = each.filter_map(|pair| match pair {
+            (Some(before), Some(after)) => after.unused_since(before),
+            _ => None,
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+
+    fn unused_since(&self, before: &Spread) -> Option<String> {
+        let came = self.came.saturating_sub(before.came);
+        let is_used = |(name, now): &(&String, &u64)| before.carried.get(*name) < Some(now);
+        let (used, unused): (Vec<_>, Vec<_>) = self.carried.iter().partition(is_used);
+        if unused.is_empty() || came < ENOUGH * self.carried.len() as u64 {
+            return None;
+        }
+        let names: Vec<&str> = unused.iter().map(|(name, _)| name.as_str()).collect();
+        Some(format!(
+            "of {came} frames that came in, {} of {} tunnels carried none ({}): {}",
+            unused.len(),
+            self.carried.len(),
+            names.join(", "),
+            match used.is_empty() {
+                true => "they went another way. Tunnels are for IPv4 frames",
+                false => "connections are too few. Send more flows",
+            }
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(came: u64, carried: &[u64]) -> Vec<Option<Spread>> {
+        let names = (0..).map(|n| format!("tun{n}"));
+        let carried = names.zip(carried.iter().copied()).collect();
+        vec![None, Some(Spread { came, carried })]
+    }
+
+    #[test]
+    fn a_tunnel_that_carried_nothing_is_told() {
+        let before = spread(100, &[50, 7, 0]);
+        let of = |came, carried: &[u64]| Spread::unused(&before, &spread(came, carried));
+        assert_eq!(of(1100, &[51, 8, 1]), None);
+        assert_eq!(
+            of(1100, &[550, 7, 500]).unwrap(),
+            "of 1000 frames that came in, 1 of 3 tunnels carried none (tun1): connections are too few. Send more flows"
+        );
+        let none = of(1100, &[50, 7, 0]).unwrap();
+        assert!(
+            none.contains("3 of 3 tunnels") && none.contains("went another way"),
+            "{none}"
+        );
+        // chance, and a DUT whose turn it was not
+        assert_eq!(of(195, &[145, 7, 0]), None);
+        assert!(of(196, &[146, 7, 0]).is_some());
+        assert_eq!(of(100, &[50, 7, 0]), None);
+        // before there were any
+        assert_eq!(Spread::unused(&[None, None], &before), None);
+    }
+}
