@@ -22,6 +22,7 @@ use std::time::Duration;
 use fwdlab_measure::energy::power_of;
 use fwdlab_measure::telemetry::{Around, between};
 use fwdlab_model::campaign::{Subject, Telemetry as Asked};
+pub use fwdlab_model::telemetry::System;
 use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
 
 use self::drops::Ruleset;
@@ -94,15 +95,6 @@ impl Wanted {
             !wanted.collect.is_empty() || wanted.every.is_some() || wanted.power.is_some();
         is_something.then_some(wanted)
     }
-}
-
-/// What runs on a host that is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// Linux.
-    Linux,
-    /// FreeBSD, BSDRP.
-    FreeBsd,
 }
 
 /// Where a DUT is read.
@@ -365,6 +357,7 @@ pub(crate) struct Seen {
     cpus: Vec<usize>,
     every: Option<Duration>,
     before: Reading,
+    system: System,
     during: Vec<Reading>,
     after: Reading,
 }
@@ -427,6 +420,7 @@ impl Seen {
             cpus: observed.cpus.clone(),
             ..Seen::default()
         }
+            system: observed.system,
     }
 
     fn unread(observed: &Observed, error: &HostError) -> Seen {
@@ -445,6 +439,7 @@ impl Seen {
             cpus: &self.cpus,
             every_s: self.every.map(|every| every.as_secs_f64()),
             frames_sent,
+            system: self.system,
             frames_received,
         };
         between(&self.before, &self.during, &self.after, &around)
