@@ -322,6 +322,11 @@ const fn linux(name: &'static str, about: &'static str, keys: &'static [Key]) ->
         about,
         system: System::Linux,
         keys,
+    bsd(
+        "vnet-jail",
+        "both ports are in a jail with a network stack of its own (VNET), which forwards",
+        &[],
+    ),
     }
 }
 

@@ -31,6 +31,7 @@ shipped! {
     "traffic/tags"
     "paths/bridge"
     "paths/flowtable"
+    "paths/jail"
     "paths/nat"
     "paths/policy-routing"
     "paths/tunnels"
