@@ -207,6 +207,14 @@ pub const FAMILIES: &[Family] = &[
         ],
     ),
     linux(
+        "conntrack",
+        "room for max connections that are tracked, in a hash of so many buckets (a multiple of 512)",
+        &[
+            count("max", 1, 1_000_000_000),
+            count("buckets", 512, 268_435_456),
+        ],
+    ),
+    linux(
         "nft-flowtable",
         "nftables tracks connections; those that are known bypass routing (on)",
         &[STATE],
@@ -314,6 +322,11 @@ pub const FAMILIES: &[Family] = &[
         "pf keeps state of what it passes (on), or passes all (off)",
         &[STATE],
     ),
+    bsd(
+        "vnet-jail",
+        "both ports are in a jail with a network stack of its own (VNET), which forwards",
+        &[],
+    ),
 ];
 
 const fn linux(name: &'static str, about: &'static str, keys: &'static [Key]) -> Family {
@@ -322,11 +335,6 @@ const fn linux(name: &'static str, about: &'static str, keys: &'static [Key]) ->
         about,
         system: System::Linux,
         keys,
-    bsd(
-        "vnet-jail",
-        "both ports are in a jail with a network stack of its own (VNET), which forwards",
-        &[],
-    ),
     }
 }
 

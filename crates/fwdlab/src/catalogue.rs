@@ -46,6 +46,7 @@ shipped! {
     "firewall/sets"
     "firewall/stateful"
     "firewall/states"
+    "firewall/ten-million-states"
     "routes/churn-rate"
     "routes/destinations"
     "routes/fib"
@@ -122,6 +123,11 @@ impl Entry {
                 std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp")
             }
             Some(("program", name)) => is_program(name),
+            Some((gigabytes, "GB of memory")) => {
+                let here = rustix::system::sysinfo();
+                let bytes = here.totalram as u64 * u64::from(here.mem_unit);
+                (gigabytes.parse()).is_ok_and(|needed: u64| bytes >= needed * 1_000_000_000)
+            }
             Some((number, "CPUs")) => {
                 let cpus = std::thread::available_parallelism().map_or(1, usize::from);
                 number.parse().is_ok_and(|needed: usize| cpus >= needed)

@@ -146,9 +146,8 @@ impl ProfileFrames {
         })
     }
 
-    /// A stream that stands for it in records: of its mean size, with its flows.
-    pub fn as_stream(&self) -> Stream {
-        let bytes = self.mean.bytes().round() as u16;
+    /// How many flows go forward.
+    fn flows(&self) -> u32 {
         let frames = Frames::Traffic(TrafficFrames {
             traffic: Arc::new(self.forward.clone()),
             nonce: 0,
@@ -157,7 +156,12 @@ impl ProfileFrames {
         let flows = streams
             .iter()
             .filter_map(|stream| stream.flows.as_ref().ok());
-        let flows: u32 = flows.map(Flows::count).fold(0, u32::saturating_add);
+        flows.map(Flows::count).fold(0, u32::saturating_add)
+    }
+
+    /// A stream that stands for it in records: of its mean size, with its flows, as far as a stream can have so many.
+    pub fn as_stream(&self) -> Stream {
+        let bytes = self.mean.bytes().round() as u16;
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
             ip_version: if has_ipv4 {
@@ -166,7 +170,7 @@ impl ProfileFrames {
                 IpVersion::Ipv6
             },
             frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
-            flows: flows.clamp(1, 60_000),
+            flows: self.flows().clamp(1, 60_000),
         }
     }
 }
@@ -198,6 +202,14 @@ impl Traffic {
             values.push(("mean_frame_size_bytes", profile.mean.bytes().into()));
         }
         values
+    }
+
+    /// How many flows a stream has in this series: a profile may have more than any stream.
+    pub(super) fn flows(&self, stream: &Stream, variant: &Variant) -> u32 {
+        match &self.profile {
+            Some(profile) => profile.flows(),
+            None => variant.stream(stream).flows,
+        }
     }
 
     /// The mean size of the frames of a stream in this series, where it is not that of the stream.
