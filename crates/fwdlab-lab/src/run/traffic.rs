@@ -61,6 +61,8 @@ pub struct ProfileFrames {
     pub mean: MeanSize,
     /// What readers of the results should know.
     pub notes: Vec<String>,
+    /// How many flows go forward.
+    flows: u32,
     forward: fwdlab_engine::Traffic,
     /// `None` where nothing goes back.
     reverse: Option<fwdlab_engine::Traffic>,
@@ -141,22 +143,10 @@ impl ProfileFrames {
             ending,
             mean: mean(&forward)?,
             notes: Vec::new(),
+            flows: flows(&forward),
             forward,
             reverse,
         })
-    }
-
-    /// How many flows go forward.
-    fn flows(&self) -> u32 {
-        let frames = Frames::Traffic(TrafficFrames {
-            traffic: Arc::new(self.forward.clone()),
-            nonce: 0,
-        });
-        let streams = Expectation::of(&frames).streams;
-        let flows = streams
-            .iter()
-            .filter_map(|stream| stream.flows.as_ref().ok());
-        flows.map(Flows::count).fold(0, u32::saturating_add)
     }
 
     /// A stream that stands for it in records: of its mean size, with its flows, as far as a stream can have so many.
@@ -170,7 +160,7 @@ impl ProfileFrames {
                 IpVersion::Ipv6
             },
             frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
-            flows: self.flows().clamp(1, 60_000),
+            flows: self.flows.clamp(1, 60_000),
         }
     }
 }
@@ -207,7 +197,7 @@ impl Traffic {
     /// How many flows a stream has in this series: a profile may have more than any stream.
     pub(super) fn flows(&self, stream: &Stream, variant: &Variant) -> u32 {
         match &self.profile {
-            Some(profile) => profile.flows(),
+            Some(profile) => profile.flows,
             None => variant.stream(stream).flows,
         }
     }
@@ -477,6 +467,19 @@ fn host(side: &Side, version: IpVersion, n: u32) -> IpAddr {
         IpAddr::V4(net) => Ipv4Addr::from(u32::from(net) + 10).into(),
         IpAddr::V6(net) => Ipv6Addr::from(u128::from(net) + 16).into(),
     }
+}
+
+/// How many flows these frames are. Writes every frame of a cycle once, so it may take a second.
+fn flows(traffic: &fwdlab_engine::Traffic) -> u32 {
+    let frames = Frames::Traffic(TrafficFrames {
+        traffic: Arc::new(traffic.clone()),
+        nonce: 0,
+    });
+    let streams = Expectation::of(&frames).streams;
+    let flows = streams
+        .iter()
+        .filter_map(|stream| stream.flows.as_ref().ok());
+    flows.map(Flows::count).fold(0, u32::saturating_add)
 }
 
 /// Prefixes that hold all destinations of what a router forwards of this traffic; those of the bed are left out.
