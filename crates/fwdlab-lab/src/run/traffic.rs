@@ -111,6 +111,9 @@ impl ProfileFrames {
         let name = profile.name.clone();
         let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
         frames.notes = forward.notes;
+        // those of a cycle that is too long to be looked at are not counted
+        let said = profile.streams.iter().filter_map(|stream| stream.flows);
+        frames.flows = frames.flows.max(said.fold(0, u32::saturating_add));
         Ok(frames)
     }
 
@@ -593,6 +596,32 @@ mod tests {
             both_directions,
             ..Variant::default()
         }
+    }
+
+    /// More than a stream can have, and more than are looked at one by one.
+    #[test]
+    fn a_profile_says_how_many_flows_it_has() {
+        let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        for (text, flows) in [
+            ("[[stream]]\nflows = 100_000\n", 100_000),
+            (
+                "[[stream]]\nflows = 5_000_000\n[[stream]]\nflows = 7\n",
+                5_000_007,
+            ),
+            ("[[stream]]\nsize = 64\n", 1),
+        ] {
+            let profile = Profile::parse("test.toml", text).unwrap();
+            let frames = ProfileFrames::new(&profile, false, None, &Networks::EMBEDDED, &read);
+            let of = Traffic {
+                profile: Some(Arc::new(frames.unwrap())),
+                ..Traffic::default()
+            };
+            let plain = variant(Destinations::Flows, false);
+            assert_eq!(of.flows(&stream(IpVersion::Ipv4), &plain), flows, "{text}");
+        }
+        let plain = variant(Destinations::Flows, false);
+        let of_stream = Traffic::default().flows(&stream(IpVersion::Ipv4), &plain);
+        assert_eq!(of_stream, 2000);
     }
 
     /// Counted by another reader of frames: every network nearly equally often, none twice as often in order.
