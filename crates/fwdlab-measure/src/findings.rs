@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::loss::{Counters, Place, Stage};
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::telemetry::{
-    Cause, CpuShare, Evidence, Finding, PortCount, QueueShare, Telemetry, Way,
+    Cause, CpuShare, Evidence, Finding, PortCount, QueueShare, System, Telemetry, Way,
 };
 
 use crate::telemetry::is_room;
@@ -77,7 +77,7 @@ const RINGS: [&str; 10] = [
 ];
 
 /// What drops frames besides, by words in the name of its counter: a sentence's end, and what to look at.
-const REASONS: [(&str, &str, &str); 16] = [
+const REASONS: [(&str, &str, &str); 19] = [
     (
         "nft ",
         "a rule of nftables dropped them",
@@ -140,6 +140,21 @@ const REASONS: [(&str, &str, &str); 16] = [
     ),
     ("no route", "no route was known for them", "netstat -rn"),
     (
+        "bad header checksum",
+        "their checksums are wrong",
+        "the profile, and checksum offloads: ifconfig",
+    ),
+    (
+        "fragments dropped",
+        "there was no room for their fragments",
+        "net.inet.ip.maxfrags, and MTU of the ports: ifconfig",
+    ),
+    (
+        "can't be fragmented",
+        "they could not be cut into fragments",
+        "MTU of the ports: ifconfig",
+    ),
+    (
         "not forwardable",
         "they may not be forwarded",
         "net.inet.ip.forwarding, and routes",
@@ -196,7 +211,7 @@ pub fn of_trial(trial: &TrialRecord) -> Vec<Finding> {
     found.extend(generator_limited(trial));
     found.extend(hot_queues(told, trial.stream.flows));
     found.extend(few_queues(told, &cpus));
-    found.extend(idle_cores(&cpus));
+    found.extend(idle_cores(told, &cpus));
     found.extend(far_nodes(told));
     found.extend(flow_control(told));
     found.extend(breaking_offloads(told));
@@ -242,6 +257,20 @@ fn remedied(found: Finding, commands: impl IntoIterator<Item = String>) -> Findi
         remedy: commands.into_iter().collect(),
         ..found
     }
+}
+
+/// The words for what runs on the DUT: people of FreeBSD have other tools.
+fn for_system(told: &Telemetry, linux: impl Into<String>, freebsd: impl Into<String>) -> String {
+    match told.system {
+        System::Linux => linux.into(),
+        System::FreeBsd => freebsd.into(),
+    }
+}
+
+/// A port of FreeBSD as the tree of its driver's settings calls it: `dev.ix.0`.
+fn tree(port: &str) -> String {
+    let driver = port.trim_end_matches(|c: char| c.is_ascii_digit());
+    format!("dev.{driver}.{}", &port[driver.len()..])
 }
 
 /// CPUs as files of the kernel take them, 32 in a group: `1,00000003`.
@@ -360,8 +389,15 @@ fn hot_queues(told: &Telemetry, flows: u32) -> Vec<Finding> {
             ("packets of the queue", hot.packets as f64, "packets"),
             ("packets of all queues", all as f64, "packets"),
         ];
-        let setting = format!(
-            "more flows; what is hashed (ethtool -n {port} rx-flow-hash udp4) and to where (ethtool -x {port})"
+        let setting = for_system(
+            told,
+            format!(
+                "more flows; what is hashed (ethtool -n {port} rx-flow-hash udp4) and to where (ethtool -x {port})"
+            ),
+            format!(
+                "more flows; packets by queue (sysctl {}) and their interrupts (vmstat -i); what the kernel hashes (sysctl net.inet.rss)",
+                tree(port)
+            ),
         );
         found.push(finding(Cause::HotQueue, sentence, &evidence, setting));
     }
@@ -392,28 +428,35 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
             ("receive queues", f64::from(queues), "queues"),
             ("work of the busiest CPU", worked, "ratio"),
         ];
-        let setting = format!(
-            "ethtool -l {port}; packet steering: /sys/class/net/{port}/queues/rx-*/rps_cpus"
+        let setting = for_system(
+            told,
+            format!(
+                "ethtool -l {port}; packet steering: /sys/class/net/{port}/queues/rx-*/rps_cpus"
+            ),
+            format!(
+                "{}.iflib.override_nrxqs in loader.conf (of cxl: hw.cxgbe.nrxq), vmstat -i; netisr threads: netstat -Q, net.isr.maxthreads",
+                tree(port)
+            ),
         );
         let one = finding(Cause::FewQueues, sentence, &evidence, setting);
-        // a veth pair gets no more queues than it was made with; a card says itself how many it can have
-        let command = match count.driver.as_deref() {
-            Some("veth") => {
+        // a veth pair gets no more queues than it was made with; a card says itself how many it can have; FreeBSD must be restarted for it
+        let command = match (told.system, count.driver.as_deref()) {
+            (System::Linux, Some("veth")) => {
                 let cpus = mask(cpus.own.iter().map(|(cpu, _)| cpu.cpu));
                 (0..queues)
                     .map(|n| format!("echo {cpus} > /sys/class/net/{port}/queues/rx-{n}/rps_cpus"))
                     .collect()
             }
-            Some(_) => vec![format!("ethtool -L {port} combined {own}")],
-            // nobody said what drives it: FreeBSD, whose commands are others
-            None => Vec::new(),
+            (System::Linux, Some(_)) => vec![format!("ethtool -L {port} combined {own}")],
+            // or nobody said what drives it
+            _ => Vec::new(),
         };
         found.push(remedied(one, command));
     }
     found
 }
 
-fn idle_cores(cpus: &Cpus<'_>) -> Option<Finding> {
+fn idle_cores(told: &Telemetry, cpus: &Cpus<'_>) -> Option<Finding> {
     let (busiest, worked) = cpus.busiest()?;
     let idle = (cpus.own.iter()).filter(|(_, worked)| *worked <= limits::CPU_IDLE);
     let idle: Vec<u32> = idle.map(|(cpu, _)| cpu.cpu).collect();
@@ -439,7 +482,12 @@ fn idle_cores(cpus: &Cpus<'_>) -> Option<Finding> {
         ("work of the busiest CPU", worked, "ratio"),
         ("CPUs that may forward", cpus.own.len() as f64, "CPUs"),
     ];
-    let setting = "queues and their interrupts (/proc/irq/*/smp_affinity_list), packet steering (rps_cpus), the number of flows";
+    let setting = for_system(
+        told,
+        "queues and their interrupts (/proc/irq/*/smp_affinity_list), packet steering (rps_cpus), the number of flows",
+        "queues and their interrupts (vmstat -i; cpuset -l CPU -x IRQ), which threads run where (top -HSP), netisr (netstat -Q, \
+         net.isr.maxthreads, net.isr.bindthreads), the number of flows",
+    );
     Some(finding(Cause::IdleCores, sentence, &evidence, setting))
 }
 
@@ -469,8 +517,13 @@ fn far_nodes(told: &Telemetry) -> Vec<Finding> {
             ("CPUs at work on another node", far.len() as f64, "CPUs"),
             ("CPUs at work", at_work.len() as f64, "CPUs"),
         ];
+        let how = for_system(
+            told,
+            "/proc/irq/*/smp_affinity_list",
+            "cpuset -l CPU -x IRQ (vmstat -i)",
+        );
         let setting = format!(
-            "interrupts of {port} on CPUs of node {node}: /proc/irq/*/smp_affinity_list, or the card in another slot"
+            "interrupts of {port} on CPUs of node {node}: {how}, or the card in another slot"
         );
         found.push(finding(Cause::FarNode, sentence, &evidence, setting));
     }
@@ -492,10 +545,15 @@ fn flow_control(told: &Telemetry) -> Vec<Finding> {
                 }
             );
             let evidence = [("pause frames", *frames as f64, "frames")];
-            let setting = format!("ethtool -A {port} rx off tx off, and the same on the other end");
+            let how = for_system(
+                told,
+                format!("ethtool -A {port} rx off tx off"),
+                format!("sysctl {0}.fc=0 (of cxl: {0}.pause_settings=0)", tree(port)),
+            );
+            let setting = format!("{how}, and the same on the other end");
             let one = finding(Cause::FlowControl, sentence, &evidence, setting);
             let command = format!("ethtool -A {port} autoneg off rx off tx off");
-            let is_linux = count.driver.is_some();
+            let is_linux = told.system == System::Linux && count.driver.is_some();
             found.push(remedied(one, is_linux.then_some(command)));
         }
     }
@@ -512,7 +570,11 @@ fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
             "large receive offload is on at {port}: it joins segments into packets that cannot be forwarded as they came"
         );
         let evidence = [("large-receive-offload", 1.0, "ports")];
-        let command = format!("ethtool -K {port} lro off");
+        let command = for_system(
+            told,
+            format!("ethtool -K {port} lro off"),
+            format!("ifconfig {port} -lro"),
+        );
         let one = finding(Cause::BreakingOffload, sentence, &evidence, command.clone());
         remedied(one, [command])
     };
@@ -533,9 +595,17 @@ fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
         first.name
     );
     let evidence = [("interrupts that moved", moved.len() as f64, "interrupts")];
-    let setting = "systemctl stop irqbalance, and give every interrupt its CPU";
+    let setting = for_system(
+        told,
+        "systemctl stop irqbalance, and give every interrupt its CPU",
+        "give every interrupt its CPU: cpuset -l CPU -x IRQ (vmstat -i)",
+    );
     let one = finding(Cause::MovingInterrupts, sentence, &evidence, setting);
-    Some(remedied(one, ["systemctl stop irqbalance".to_owned()]))
+    let is_linux = told.system == System::Linux;
+    Some(remedied(
+        one,
+        is_linux.then(|| "systemctl stop irqbalance".to_owned()),
+    ))
 }
 
 /// Bytes per packet where the same frames come and go: a router does not make them longer.
@@ -587,7 +657,11 @@ fn starved(told: &Telemetry) -> Option<Finding> {
         ("longest time between two samples", gap, "s"),
         ("time between samples", every, "s"),
     ];
-    let setting = "a CPU for programs: interrupts of ports on the others, net.core.netdev_budget_usecs, threaded NAPI";
+    let setting = for_system(
+        told,
+        "a CPU for programs: interrupts of ports on the others, net.core.netdev_budget_usecs, threaded NAPI",
+        "a CPU for programs: interrupts of ports on the others (cpuset -l CPU -x IRQ); which threads take it: top -HSP",
+    );
     Some(finding(Cause::Starved, sentence, &evidence, setting))
 }
 
@@ -616,9 +690,13 @@ fn at_limit(told: &Telemetry) -> Vec<Finding> {
             "conntrack entries" => {
                 "net.netfilter.nf_conntrack_max and nf_conntrack_buckets, timeouts of connections"
             }
-            name if name.starts_with("memory") => {
-                "memory of the DUT: tables, rings (ethtool -g), other programs"
-            }
+            "pf states" => "set limit states in pf.conf (pfctl -sm, pfctl -si), timeouts of states",
+            name if name.starts_with("memory") => match told.system {
+                System::Linux => "memory of the DUT: tables, rings (ethtool -g), other programs",
+                System::FreeBsd => {
+                    "memory of the DUT: vmstat -z, netstat -m, other programs (top -o res)"
+                }
+            },
             _ => "the limit of this table",
         };
         let one = finding(Cause::AtLimit, sentence, &evidence, setting);
@@ -699,8 +777,16 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
             ("frames dropped", *frames as f64, "frames"),
             ("frames lost", lost as f64, "frames"),
         ];
-        let setting = format!(
-            "what the CPU does with a frame; then ethtool -g {port} and its queues, ethtool -l {port}"
+        let setting = for_system(
+            told,
+            format!(
+                "what the CPU does with a frame; then ethtool -g {port} and its queues, ethtool -l {port}"
+            ),
+            format!(
+                "what the CPU does with a frame (top -HSP, pmcstat -TS); then its rings and queues: {0}.iflib.override_nrxds and \
+                 override_nrxqs in loader.conf (sysctl {0}), vmstat -i",
+                tree(port)
+            ),
         );
         found.push(finding(Cause::RingFull, sentence, &evidence, setting));
     }
@@ -1258,6 +1344,123 @@ mod tests {
         assert_eq!(remedy(filtered), off);
         // more flows are no command
         assert!(remedy(queues(&[0, 100_000, 0, 0])).is_empty());
+    }
+
+    /// Every finding that can be one of FreeBSD: none names what only Linux has, and each of those that Linux has a tool for names another.
+    #[test]
+    fn words_for_freebsd_name_its_own_tools() {
+        let port = |count: PortCount| Telemetry {
+            ports: [("ix0".to_owned(), count)].into(),
+            ..Telemetry::default()
+        };
+        let queue = |mut told: Telemetry| {
+            told.queues[0].port = "ix0".into();
+            told.queues[1].port = "ix0".into();
+            told
+        };
+        let few = Telemetry {
+            cpus: cpus(&[0.8, 0.5]).cpus,
+            ..port(PortCount {
+                rx_queues: Some(1),
+                rx_packets: 1000,
+                driver: Some("ix".into()),
+                ..PortCount::default()
+            })
+        };
+        let far = Telemetry {
+            cpus: vec![CpuShare {
+                node: Some(1),
+                ..cpus(&[0.5]).cpus[0]
+            }],
+            ..port(PortCount {
+                node: Some(0),
+                ..PortCount::default()
+            })
+        };
+        let paused = port(PortCount {
+            pauses: [("mac_stats.xoff_recvd".to_owned(), 1000)].into(),
+            driver: Some("ix".into()),
+            ..PortCount::default()
+        });
+        let joined = port(PortCount {
+            lro: Some(true),
+            ..PortCount::default()
+        });
+        let moved = Telemetry {
+            interrupts: vec![InterruptShare {
+                name: "irq264: ix0:rxq0".into(),
+                moved: Some(["0".into(), "3".into()]),
+                ..InterruptShare::default()
+            }],
+            ..Telemetry::default()
+        };
+        let late = Telemetry {
+            gap_s: Some(3.0),
+            every_s: Some(0.5),
+            ..Telemetry::default()
+        };
+        let full = |name: &str, value| Telemetry {
+            sizes: [(
+                name.to_owned(),
+                Size {
+                    value,
+                    limit: Some(100),
+                },
+            )]
+            .into(),
+            ..Telemetry::default()
+        };
+        let dropped = |name: &str| Telemetry {
+            drops: [(name.to_owned(), 20_000)].into(),
+            ..port(PortCount::default())
+        };
+        for (told, own, remedy) in [
+            (queue(queues(&[100_000, 0])), "sysctl dev.ix.0", None),
+            (few, "dev.ix.0.iflib.override_nrxqs", None),
+            (cpus(&[0.8, 0.1]), "cpuset -l CPU -x IRQ", None),
+            (far, "vmstat -i", None),
+            (paused, "sysctl dev.ix.0.fc=0", None),
+            (joined, "ifconfig ix0 -lro", Some("ifconfig ix0 -lro")),
+            (moved, "cpuset -l CPU -x IRQ", None),
+            (late, "top -HSP", None),
+            (full("pf states", 99), "pfctl -sm", None),
+            (full("memory bytes available", 1), "vmstat -z", None),
+            (dropped("ix0 mac_stats.rx_missed"), "pmcstat -TS", None),
+            (
+                dropped("ip packets discarded due to no route"),
+                "netstat -rn",
+                None,
+            ),
+            (dropped("ip bad header checksums"), "ifconfig", None),
+            (
+                dropped("ip output datagrams can't be fragmented"),
+                "ifconfig",
+                None,
+            ),
+        ] {
+            let told = Telemetry {
+                system: System::FreeBsd,
+                ..told
+            };
+            let found = of_trial(&trial(100_000, 80_000, told));
+            assert_eq!(found.len(), 1, "{own}: {found:?}");
+            let setting = &found[0].setting;
+            assert!(setting.contains(own), "{own} is not in: {setting}");
+            for others in [
+                "ethtool",
+                "/proc/",
+                "/sys/",
+                "rps_cpus",
+                "net.core",
+                "NAPI",
+                "irqbalance",
+                "systemctl",
+                "ip link",
+            ] {
+                assert!(!setting.contains(others), "{setting}");
+            }
+            assert_eq!(found[0].remedy, Vec::from_iter(remedy), "{own}");
+        }
     }
 
     #[test]

@@ -273,6 +273,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
         Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
             trial_ns: p.duration.ns(),
             trials: p.trials,
+            warm_up_ns: p.warm_up.ns(),
             ..mrr::Parameters::standard(size, limit.max_load_pps)
         })?),
         Of::Soak(p) => {

@@ -23,6 +23,8 @@ pub struct Parameters {
     pub trial_ns: u64,
     /// Trials.
     pub trials: u32,
+    /// Duration of a first trial that does not count; 0: there is none.
+    pub warm_up_ns: u64,
 }
 
 impl Parameters {
@@ -33,6 +35,7 @@ impl Parameters {
             max_load_pps,
             trial_ns: 1_000_000_000,
             trials: 10,
+            warm_up_ns: 0,
         }
     }
 }
@@ -41,6 +44,7 @@ impl Parameters {
 #[derive(Debug, Clone)]
 pub struct Mrr {
     parameters: Parameters,
+    is_warm: bool,
     rates_pps: Vec<f64>,
     /// What was really offered, at most.
     offered_pps: f64,
@@ -58,7 +62,15 @@ impl Mrr {
         if parameters.trials == 0 {
             return Err("mrr needs at least one trial".into());
         }
+        if parameters.warm_up_ns > 0 {
+            check_duration(
+                "the warm-up",
+                parameters.warm_up_ns,
+                parameters.max_load_pps,
+            )?;
+        }
         Ok(Mrr {
+            is_warm: parameters.warm_up_ns == 0,
             parameters,
             rates_pps: Vec::new(),
             offered_pps: 0.0,
@@ -70,6 +82,19 @@ impl Mrr {
 impl Procedure for Mrr {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
+        if !self.is_warm && self.course.failure.is_none() {
+            return Some(Question {
+                // what is not used need not be repeated where the tester sends less
+                needs_load: false,
+                ..Question::constant(
+                    p.frame_size,
+                    p.max_load_pps,
+                    p.warm_up_ns,
+                    Purpose::WarmUp,
+                    "warms the DUT up; its result is not used",
+                )
+            });
+        }
         let made = self.rates_pps.len() as u32;
         (made < p.trials && self.course.failure.is_none()).then(|| {
             let reason = format!("output at the largest load, {} of {}", made + 1, p.trials);
@@ -83,8 +108,12 @@ impl Procedure for Mrr {
         })
     }
 
-    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
+        if question.purpose == Purpose::WarmUp {
+            self.is_warm = true;
+            return "not used".into();
+        }
         let rate = answer.forwarding_rate_pps();
         self.rates_pps.push(rate);
         let seconds = answer.duration_ns as f64 / 1e9;
@@ -129,5 +158,85 @@ impl Procedure for Mrr {
                 tester_bound,
             }),
         }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedure::Session;
+
+    #[test]
+    fn a_warm_up_comes_first_and_is_in_no_figure() {
+        let parameters = Parameters {
+            trials: 2,
+            warm_up_ns: 20_000_000_000,
+            ..Parameters::standard(FrameSize::MIN, 1e6)
+        };
+        let mut session = Session::new(Box::new(Mrr::new(parameters).unwrap()));
+        let mut asked = Vec::new();
+        while let Some((question, attempt)) = session.next_trial() {
+            let is_first_look = asked.is_empty();
+            asked.push((question.purpose, question.duration_ns(), attempt));
+            let is_warm_up = question.purpose == Purpose::WarmUp;
+            let seconds = question.duration_ns() / 1_000_000_000;
+            session.record(&Answer {
+                // while a table is filled less comes out
+                frames_received: match question.purpose {
+                    Purpose::WarmUp => 10 * seconds,
+                    _ => 500 * seconds,
+                },
+                frames_intended: 1_000_000 * seconds,
+                // and a tester that falls short fills it all the same
+                frames_sent: if is_warm_up { 500_000 } else { 1_000_000 } * seconds,
+                duration_ns: question.duration_ns(),
+                objections: match is_first_look {
+                    true => vec!["the table is not full".into()],
+                    false => Vec::new(),
+                },
+                ..Answer::default()
+            });
+        }
+        let (warm, measure) = (20_000_000_000, 1_000_000_000);
+        assert_eq!(
+            asked,
+            [
+                (Purpose::WarmUp, warm, 1),
+                (Purpose::WarmUp, warm, 2),
+                (Purpose::Measure, measure, 1),
+                (Purpose::Measure, measure, 1),
+            ]
+        );
+        let Found::Mrr(found) = session.outcomes().remove(0).found else {
+            panic!("it is another procedure");
+        };
+        assert_eq!(found.trials_pps, [500.0, 500.0]);
+    }
+
+    /// What never gets warm has no figure.
+    #[test]
+    fn without_a_valid_warm_up_nothing_is_measured() {
+        let parameters = Parameters {
+            warm_up_ns: 1_000_000_000,
+            ..Parameters::standard(FrameSize::MIN, 1e6)
+        };
+        let mut session = Session::new(Box::new(Mrr::new(parameters).unwrap()));
+        while let Some((question, _)) = session.next_trial() {
+            assert_eq!(question.purpose, Purpose::WarmUp);
+            session.record(&Answer {
+                objections: vec!["the table is not full".into()],
+                ..Answer::default()
+            });
+        }
+        let outcome = &session.outcomes()[0];
+        assert!(
+            !outcome.answered && outcome.verdict.contains("the table is not full"),
+            "{outcome:?}"
+        );
+        let none = Parameters {
+            warm_up_ns: 1,
+            ..Parameters::standard(FrameSize::MIN, 1e6)
+        };
+        assert!(Mrr::new(none).unwrap_err().contains("the warm-up"));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::telemetry::{
     CpuShare, CpuTime, EnergyCount, Interrupt, InterruptShare, PortCount, QueueCount, QueueShare,
-    Reading, Size, Softnet, Telemetry,
+    Reading, Size, Softnet, System, Telemetry,
 };
 use fwdlab_model::test_case::TestCase;
 
@@ -19,6 +19,8 @@ use crate::findings;
 pub struct Around<'a> {
     /// The host.
     pub host: &'a str,
+    /// What runs there.
+    pub system: System,
     /// The ports of the test.
     pub ports: &'a [String],
     /// CPUs on which the DUT forwards; empty: all of them may.
@@ -43,6 +45,7 @@ pub fn between(
     let all = || std::iter::once(before).chain(during).chain([after]);
     let mut told = Telemetry {
         host: around.host.to_owned(),
+        system: around.system,
         trials: 1,
         between_s: rounded(after.uptime_s - before.uptime_s),
         frames_sent: around.frames_sent,
@@ -470,6 +473,7 @@ mod tests {
     fn around(ports: &[String]) -> Around<'_> {
         Around {
             host: "dut",
+            system: System::FreeBsd,
             ports,
             cpus: &[1],
             every_s: Some(1.0),

@@ -208,6 +208,14 @@ pub const FAMILIES: &[Family] = &[
         ],
     ),
     linux(
+        "conntrack",
+        "room for max connections that are tracked, in a hash of so many buckets (a multiple of 512)",
+        &[
+            count("max", 1, 1_000_000_000),
+            count("buckets", 512, 268_435_456),
+        ],
+    ),
+    linux(
         "nft-flowtable",
         "nftables tracks connections; those that are known bypass routing (on)",
         &[STATE],
@@ -328,6 +336,11 @@ pub const FAMILIES: &[Family] = &[
         "pf-stateful",
         "pf keeps state of what it passes (on), or passes all (off)",
         &[STATE],
+    ),
+    bsd(
+        "vnet-jail",
+        "both ports are in a jail with a network stack of its own (VNET), which forwards",
+        &[],
     ),
 ];
 

@@ -36,6 +36,23 @@ pub struct Record {
     pub reading: Reading,
 }
 
+/// What runs on a host that is read: whose tools findings name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// Linux.
+    #[default]
+    Linux,
+    /// FreeBSD, BSDRP.
+    FreeBsd,
+}
+
+impl System {
+    fn is_linux(&self) -> bool {
+        *self == System::Linux
+    }
+}
+
 /// What a host counted so far, and how it stands.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
@@ -226,6 +243,9 @@ pub struct EnergyCount {
 pub struct Telemetry {
     /// The host that was read.
     pub host: String,
+    /// What runs there; absent: Linux.
+    #[serde(default, skip_serializing_if = "System::is_linux")]
+    pub system: System,
     /// Trials.
     pub trials: u32,
     /// Seconds between the readings, by the host's own clock. It is longer than the load: shares of time are of this time.

@@ -32,6 +32,7 @@ shipped! {
     "traffic/tags"
     "paths/bridge"
     "paths/flowtable"
+    "paths/jail"
     "paths/nat"
     "paths/policy-routing"
     "paths/tunnels"
@@ -46,6 +47,7 @@ shipped! {
     "firewall/sets"
     "firewall/stateful"
     "firewall/states"
+    "firewall/ten-million-states"
     "routes/churn-rate"
     "routes/destinations"
     "routes/fib"
@@ -158,6 +160,14 @@ fn is_here(need: &str) -> Option<bool> {
         }
         Some(("program", name)) => Some(is_program(name)),
         Some(("module", name)) => Some(is_module(Path::new("/"), name, &SYMBOLS)),
+        Some((gigabytes, "GB of memory")) => {
+            let here = rustix::system::sysinfo();
+            let bytes = here.totalram as u64 * u64::from(here.mem_unit);
+            gigabytes
+                .parse()
+                .ok()
+                .map(|needed: u64| bytes >= needed * 1_000_000_000)
+        }
         Some((number, "CPUs")) => {
             let cpus = std::thread::available_parallelism().map_or(1, usize::from);
             number.parse().ok().map(|needed: usize| cpus >= needed)

@@ -30,6 +30,8 @@ shipped! {
     "flows/100"
     "flows/2000"
     "flows/5000"
+    "flows/10k"
+    "flows/100k"
     "flows/1M"
     "flows/10M"
     "fib/best"

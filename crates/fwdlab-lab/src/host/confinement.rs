@@ -37,6 +37,9 @@ mount -t tmpfs -o nosuid,nodev,mode=0755 "$MARK" "$STATE"
 over() {
     mount -t overlay -o "$2lowerdir=/$1,upperdir=$STATE/$1/files,workdir=$STATE/$1/work" "$MARK" "/$1" 2>/dev/null
 }
+# names of namespaces mean nothing here: below an overlay they are empty files, of which `ip` complains one by one
+mkdir -p "$STATE/run/files"
+mknod "$STATE/run/files/netns" c 0 0 2>/dev/null || :
 # that with the state is the last
 for part in etc var run; do
     [ -d /$part ] && [ ! -L /$part ] || continue

@@ -272,7 +272,11 @@ impl Course<'_> {
             let stream = self.stream(&question);
             let (started_at, began) = (timestamp(), SystemTime::now());
             let trial = measured.trials.len() as u32 + 1;
-            let place = self.place().trial(trial, Some(question.peak_pps()));
+            let place = self.place().trial(
+                trial,
+                Some(question.peak_pps()),
+                self.traffic.flows(&stream, variant),
+            );
             let Some(mut made) = self.hooked(device, &stream, &question, &place, run)? else {
                 return Ok(());
             };

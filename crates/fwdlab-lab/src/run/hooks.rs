@@ -54,6 +54,8 @@ pub(super) struct Place {
     pub trial: Option<u32>,
     /// What it offers at most, in frames per second; `None`: flat out.
     pub load_pps: Option<f64>,
+    /// Of how many flows.
+    pub flows: u32,
 }
 
 impl Place {
@@ -67,10 +69,11 @@ impl Place {
     }
 
     /// Of a trial of it.
-    pub fn trial(&self, trial: u32, load_pps: Option<f64>) -> Place {
+    pub fn trial(&self, trial: u32, load_pps: Option<f64>, flows: u32) -> Place {
         Place {
             trial: Some(trial),
             load_pps,
+            flows,
             ..self.clone()
         }
     }
@@ -85,6 +88,7 @@ impl Place {
             names.push(("FWDLAB_TRIAL", trial));
             let load = self.load_pps.map(|pps| format!("{pps:.0}"));
             names.push(("FWDLAB_LOAD", load.unwrap_or_else(|| "max".into())));
+            names.push(("FWDLAB_FLOWS", self.flows.to_string()));
         }
         let export = |(name, value): &(&str, String)| format!("{name}={}", quoted(value));
         let exports: Vec<String> = names.iter().map(export).collect();

@@ -64,6 +64,8 @@ pub struct ProfileFrames {
     pub mean: MeanSize,
     /// What readers of the results should know.
     pub notes: Vec<String>,
+    /// How many flows go forward.
+    flows: u32,
     forward: fwdlab_engine::Traffic,
     /// `None` where nothing goes back.
     reverse: Option<fwdlab_engine::Traffic>,
@@ -112,6 +114,9 @@ impl ProfileFrames {
         let name = profile.name.clone();
         let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
         frames.notes = forward.notes;
+        // more than a stream can have are not counted
+        let said = profile.streams.iter().filter_map(|stream| stream.flows);
+        frames.flows = frames.flows.max(said.fold(0, u32::saturating_add));
         Ok(frames)
     }
 
@@ -144,15 +149,15 @@ impl ProfileFrames {
             ending,
             mean: mean(&forward)?,
             notes: Vec::new(),
+            flows: count_flows(&forward.streams, MOST_FLOWS),
             forward,
             reverse,
         })
     }
 
-    /// A stream that stands for it in records: of its mean size, with its flows.
+    /// A stream that stands for it in records: of its mean size, with its flows, as far as a stream can have so many.
     pub fn as_stream(&self) -> Stream {
         let bytes = self.mean.bytes().round() as u16;
-        let flows = count_flows(&self.forward.streams, MOST_FLOWS);
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
             ip_version: if has_ipv4 {
@@ -161,7 +166,7 @@ impl ProfileFrames {
                 IpVersion::Ipv6
             },
             frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
-            flows: flows.max(1),
+            flows: self.flows.clamp(1, MOST_FLOWS),
         }
     }
 }
@@ -193,6 +198,14 @@ impl Traffic {
             values.push(("mean_frame_size_bytes", profile.mean.bytes().into()));
         }
         values
+    }
+
+    /// How many flows a stream has in this series: a profile may have more than any stream.
+    pub(super) fn flows(&self, stream: &Stream, variant: &Variant) -> u32 {
+        match &self.profile {
+            Some(profile) => profile.flows,
+            None => variant.stream(stream).flows,
+        }
     }
 
     /// The mean size of the frames of a stream in this series, where it is not that of the stream.
@@ -573,6 +586,32 @@ mod tests {
             both_directions,
             ..Variant::default()
         }
+    }
+
+    /// More than a stream can have, and more than are looked at one by one.
+    #[test]
+    fn a_profile_says_how_many_flows_it_has() {
+        let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        for (text, flows) in [
+            ("[[stream]]\nflows = 100_000\n", 100_000),
+            (
+                "[[stream]]\nflows = 5_000_000\n[[stream]]\nflows = 7\n",
+                5_000_007,
+            ),
+            ("[[stream]]\nsize = 64\n", 1),
+        ] {
+            let profile = Profile::parse("test.toml", text).unwrap();
+            let frames = ProfileFrames::new(&profile, false, None, &Networks::EMBEDDED, &read);
+            let of = Traffic {
+                profile: Some(Arc::new(frames.unwrap())),
+                ..Traffic::default()
+            };
+            let plain = variant(Destinations::Flows, false);
+            assert_eq!(of.flows(&stream(IpVersion::Ipv4), &plain), flows, "{text}");
+        }
+        let plain = variant(Destinations::Flows, false);
+        let of_stream = Traffic::default().flows(&stream(IpVersion::Ipv4), &plain);
+        assert_eq!(of_stream, 2000);
     }
 
     /// Counted by another reader of frames: every network nearly equally often, none twice as often in order.

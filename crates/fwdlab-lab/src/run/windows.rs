@@ -415,7 +415,11 @@ impl Running<'_> {
         };
         planned.load = known.load_pps;
         let number = trials.raw.len() as u32 + 1;
-        let place = place.trial(number, known.load_pps);
+        let place = place.trial(
+            number,
+            known.load_pps,
+            common.traffic.flows(stream, variant),
+        );
         let during = During::of(&campaign.hooks, &place, hosts, &run.info.id);
         bench.count_reasons = known.loses_inside && common.privileged;
         bench.telemetry = common.telemetry.as_ref();

@@ -22,6 +22,7 @@ use std::time::Duration;
 use fwdlab_measure::energy::power_of;
 use fwdlab_measure::telemetry::{Around, between};
 use fwdlab_model::campaign::{Subject, Telemetry as Asked};
+pub use fwdlab_model::telemetry::System;
 use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
 
 use self::drops::Ruleset;
@@ -40,10 +41,11 @@ const FAILS: &str = "@@ fails ";
 /// The last part: without it the answer is not whole.
 const END: &str = "end";
 
-/// Entries of connection tracking, and how many there may be.
-const CONNTRACK: [&str; 2] = [
+/// Entries of connection tracking, how many there may be, and in how many lists they are sought.
+const CONNTRACK: [&str; 3] = [
     "/proc/sys/net/netfilter/nf_conntrack_count",
     "/proc/sys/net/netfilter/nf_conntrack_max",
+    "/proc/sys/net/netfilter/nf_conntrack_buckets",
 ];
 
 /// Frequencies, temperatures, power and energy.
@@ -94,15 +96,6 @@ impl Wanted {
             !wanted.collect.is_empty() || wanted.every.is_some() || wanted.power.is_some();
         is_something.then_some(wanted)
     }
-}
-
-/// What runs on a host that is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
-    /// Linux.
-    Linux,
-    /// FreeBSD, BSDRP.
-    FreeBsd,
 }
 
 /// Where a DUT is read.
@@ -163,6 +156,9 @@ fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
         read(&[&device("numa_node"), &device("uevent")]);
     }
     part("files", &format!("grep -sH '' {}", files.join(" ")));
+    if has(Subject::Sizes) {
+        part("slabs", "grep '^nf_conntrack ' /proc/slabinfo");
+    }
     if has(Subject::Sensors) {
         part("sensors", &format!("grep -sH '' {SENSORS}"));
     }
@@ -273,7 +269,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
         "/proc/net/rt6_stats",
         "/proc/meminfo",
     ];
-    let entries = CONNTRACK.map(|name| format!("{name}:{}", file(name)));
+    let entries = CONNTRACK.map(|name| format!("{name}:{}\n", file(name).trim_end()));
     let mut reading = Reading {
         uptime_s: sampler::uptime(file("/proc/uptime"))?,
         cpus: cpu::times(file("/proc/stat")),
@@ -281,7 +277,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
         softnet: cpu::softnet(file("/proc/net/softnet_stat")),
         nodes: cpu::nodes(&below("/sys/devices/system/node/")),
         interrupts: interrupts::interrupts(file("/proc/interrupts"), &below("/proc/irq/")),
-        sizes: sizes::sizes(&[entries.concat(), text_of(&tables)].concat()),
+        sizes: sizes::sizes(&[&entries.concat(), part("slabs"), &text_of(&tables)].concat()),
         ..Reading::default()
     };
     let mut missing = |what: &str, why: String| drop(reading.missing.insert(what.to_owned(), why));
@@ -361,6 +357,7 @@ pub(crate) struct Beside {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     host: String,
+    system: System,
     ports: Vec<String>,
     cpus: Vec<usize>,
     every: Option<Duration>,
@@ -423,6 +420,7 @@ impl Seen {
     fn of(observed: &Observed) -> Seen {
         Seen {
             host: observed.host.name().to_owned(),
+            system: observed.system,
             ports: observed.ports.clone(),
             cpus: observed.cpus.clone(),
             ..Seen::default()
@@ -441,6 +439,7 @@ impl Seen {
     pub fn told(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
         let around = Around {
             host: &self.host,
+            system: self.system,
             ports: &self.ports,
             cpus: &self.cpus,
             every_s: self.every.map(|every| every.as_secs_f64()),

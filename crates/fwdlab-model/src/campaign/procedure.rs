@@ -517,6 +517,8 @@ pub struct Mrr {
     /// How long each
     #[serde(rename = "for")]
     pub duration: Period,
+    /// A first trial at the same load whose result is not used: it fills what flows fill
+    pub warm_up: Pause,
 }
 
 impl Default for Mrr {
@@ -524,6 +526,7 @@ impl Default for Mrr {
         Mrr {
             trials: 10,
             duration: Period::seconds(1),
+            warm_up: Pause::seconds(0),
         }
     }
 }

@@ -10,6 +10,10 @@ use crate::number::{
 /// Numbers of frame sizes are so far apart at least, in percent of the width.
 const APART: f64 = 4.0;
 
+/// So wide is a drawing on a narrow page, and a character of a number, in pixels; two numbers are a character apart at least.
+const NARROW: f64 = 360.0;
+const CHARACTER: f64 = 6.5;
+
 /// How a value reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
@@ -102,6 +106,24 @@ impl Axis {
     /// The same, whose values read like this.
     pub(crate) fn reading(self, quantity: Quantity) -> Axis {
         Axis { quantity, ..self }
+    }
+
+    /// The same with as many numbers as have room side by side on a narrow page: all, every second, every third.
+    pub(crate) fn with_room(mut self) -> Axis {
+        let longest = self
+            .ticks
+            .iter()
+            .map(|(_, number)| number.chars().count())
+            .max();
+        let wide = CHARACTER * (longest.unwrap_or(0) + 1) as f64;
+        let apart = NARROW / self.ticks.len().saturating_sub(1).max(1) as f64;
+        let every = (wide / apart).ceil().max(1.0) as usize;
+        for (n, (_, number)) in self.ticks.iter_mut().enumerate() {
+            if n % every != 0 {
+                number.clear();
+            }
+        }
+        self
     }
 
     /// From 0 to 100 %, as RFC 2544 §26.3 wants it.
@@ -319,6 +341,33 @@ mod tests {
         let same = Axis::delays(&curve(&[(1.0, 15e3)]));
         assert_eq!(same.ticks.len(), 2);
         assert!(!Axis::delays(&curve(&[(1.0, 0.0)])).ticks.is_empty());
+    }
+
+    #[test]
+    fn numbers_that_would_touch_on_a_narrow_page_are_left_out() {
+        let told = |number: &dyn Fn(f64) -> String| {
+            let axis = Axis::linear("x", Scale::covering([0.0, 6.0], 6), number).with_room();
+            axis.ticks
+                .into_iter()
+                .map(|(_, number)| number)
+                .collect::<Vec<_>>()
+        };
+        // times of some microseconds, in seconds
+        assert_eq!(
+            told(&|tick| format!("{:.6} s", tick / 1e6)),
+            [
+                "0.000000 s",
+                "",
+                "0.000002 s",
+                "",
+                "0.000004 s",
+                "",
+                "0.000006 s"
+            ]
+        );
+        assert_eq!(told(&short), ["0", "1", "2", "3", "4", "5", "6"]);
+        let long = told(&|tick| format!("{tick:.20}"));
+        assert_eq!(long.iter().filter(|number| !number.is_empty()).count(), 3);
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn every_entry_is_checked_planned_and_in_the_manual() {
         .collect();
     let (bsd, others): (Vec<&str>, Vec<&str>) = names
         .iter()
-        .partition(|name| name.starts_with("firewall/freebsd"));
+        .partition(|name| name.starts_with("firewall/freebsd") || **name == "paths/jail");
     lab.run(&[&["check"], &others[..]].concat()).code(0);
     lab.run(&[&["check", "--dut", "freebsd"], &bsd[..]].concat())
         .code(0);
@@ -339,5 +339,108 @@ mod alone {
             assert!(shown.contains(&said), "{shown}");
         }
         lab.assert_clean("daemons of a DUT");
+    }
+
+    /// Of this machine: how many connections it tracks at most, and in how many buckets.
+    fn room() -> [String; 2] {
+        ["max", "buckets"].map(|what| {
+            let file = format!("/proc/sys/net/netfilter/nf_conntrack_{what}");
+            std::fs::read_to_string(file).unwrap_or_default()
+        })
+    }
+
+    /// An entry at a small scale: it sets what all namespaces of this machine share, one DUT at a time, and puts it back; a table that is not
+    /// filled is no result. Four beds, alone because of the settings.
+    #[test]
+    fn connections_have_room_and_are_there_or_it_is_no_result() {
+        let name = "connections_have_room_and_are_there_or_it_is_no_result";
+        if !root(name) {
+            return;
+        }
+        let lab = Lab::alone();
+        let tracked = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
+        match tracked.as_deref().map(str::trim) {
+            Ok("0") => {}
+            Ok(_) => return skipped(name, "this machine tracks connections of its own"),
+            Err(_) => return skipped(name, "the kernel tracks no connections yet"),
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue");
+        let entry = format!("{folder}/firewall/ten-million-states.toml");
+        let mut text = std::fs::read_to_string(entry).unwrap();
+        for (from, to) in [
+            (
+                "\"flows/1\", \"flows/10k\", \"flows/100k\", \"flows/1M\", \"flows/10M\"",
+                "\"flows/2000\", \"flows/100k\"",
+            ),
+            ("12000000", "50000"),
+            ("16777216", "131584"),
+            ("\"120s\"", "\"500ms\""),
+            ("trials = 3", "trials = 1"),
+            ("\"10s\"", "\"300ms\""),
+            ("iterations = 3", "iterations = 1"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            text = text.replace(from, to);
+        }
+        let file = lab.path().join("states.toml");
+        std::fs::write(&file, text).unwrap();
+        let run = ["run", file.to_str().unwrap(), "--json"];
+        let before = room();
+
+        // somebody else's DUT has set it
+        let held = std::fs::File::open("/proc/sys/net/netfilter/nf_conntrack_buckets").unwrap();
+        held.lock().unwrap();
+        let one = "generate:conntrack,max=50000,buckets=131584";
+        let ended = lab.run(&["quick", "--set", one]);
+        ended.code(4).says(&["another DUT has set it"]);
+        assert!(!ended.err.contains("could not be taken back"), "{ended:?}");
+        drop(held);
+
+        let ended = lab.run(&run);
+        let document: Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+        let kept = crate::support::directories(&lab.runs()).into_iter();
+        let mut kept = kept.filter(|run| run.join("inputs/in-force/stateful").exists());
+        let kept = kept.next().unwrap();
+        let shown =
+            std::fs::read_to_string(kept.join("inputs/in-force/stateful/conntrack.txt")).unwrap();
+        assert!(
+            shown.contains("nf_conntrack_max:50000")
+                && shown.contains("nf_conntrack_buckets:131584"),
+            "{shown}"
+        );
+        assert_eq!(room(), before);
+        let of = |flows: &str| {
+            let is = |case: &&Value| case["test_case"].as_str().unwrap().ends_with(flows);
+            list(&document["test_cases"])
+                .iter()
+                .find(is)
+                .unwrap()
+                .clone()
+        };
+        // there is no room for as many
+        let few = of("flows/100k");
+        assert!(few["outcomes"][0]["answered"] != true, "{few}");
+        assert!(few.to_string().contains("hook after"), "{few}");
+        let all = of("flows/2000");
+        if all["outcomes"][0]["answered"] != true {
+            return skipped(
+                name,
+                "this host is so busy that 2000 flows were not sent in half a second",
+            );
+        }
+        let hooks = std::fs::read_to_string(kept.join("hooks.jsonl")).unwrap();
+        assert!(hooks.contains("2000 connections of 2000 flows"), "{hooks}");
+        let trials = list(&document["trials"]);
+        let told = trials.iter().find_map(|trial| {
+            let sizes = &trial["telemetry"]["sizes"];
+            (sizes["conntrack entries"]["value"] == 2000).then(|| sizes.clone())
+        });
+        let told = told.unwrap_or_else(|| panic!("{document}"));
+        assert_eq!(count(&told["conntrack entries"]["limit"]), 50_000);
+        assert_eq!(count(&told["conntrack buckets"]["value"]), 131_584);
+        let bytes = count(&told["conntrack memory bytes"]["value"]);
+        assert!(bytes >= 2000 * 200, "{told}");
+        lab.assert_clean("room for connections");
     }
 }

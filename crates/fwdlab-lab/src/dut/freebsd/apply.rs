@@ -12,7 +12,7 @@ use std::time::Duration;
 use fwdlab_model::family::System;
 use fwdlab_model::set::Verify;
 
-use super::{FreeBsd, Making, not_understood, read};
+use super::{FreeBsd, Making, jail, not_understood, read};
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings;
 use crate::dut::set::{Configuration, Step};
@@ -43,6 +43,7 @@ impl FreeBsd {
         control: &Control,
     ) -> Result<String, LabError> {
         configuration.check_for(System::FreeBsd)?;
+        jail::check_alone(configuration)?;
         if self.host.files() != Files::Machine {
             configuration.check_without_restart()?;
         }
@@ -326,6 +327,7 @@ impl FreeBsd {
                     }
                 }
                 Step::Sysctl(path) => named.extend(settings::read(path)?),
+                Step::Generated(one) if one.family.name == jail::FAMILY => shows.push(jail::SHOW),
                 Step::Generated(one) if one.family.name.starts_with("pf") => {
                     shows.push(("pf-rules", "pfctl -sr"))
                 }

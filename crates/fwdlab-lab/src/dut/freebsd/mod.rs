@@ -2,9 +2,10 @@
 //!
 //! It is built from FreeBSD's manuals and sources and from recorded output, and tested against a scripted machine. What is set is read back;
 //! before anything is changed the way back is written down. [`apply`] is for configurations and images, [`tables`] for rules, tables and
-//! routes, [`read`] for what its programs print. What it cannot do it refuses. Start with [`FreeBsd::new`].
+//! routes, [`jail`] for one that forwards in a jail, [`read`] for what its programs print. What it cannot do it refuses. Start with [`FreeBsd::new`].
 
 mod apply;
+mod jail;
 mod read;
 mod tables;
 #[cfg(test)]
@@ -12,7 +13,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fwdlab_model::procedure::Moment;
@@ -28,6 +30,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit, Process, quoted};
 use crate::run::Control;
+use crate::telemetry::{Observed, System};
 
 /// What is said of every result.
 pub const NOT_YET_RUN: &str = "this kind of DUT has not yet been run on the real thing: it is built from FreeBSD's documentation";
@@ -75,6 +78,10 @@ pub struct FreeBsd {
     /// What users want to run there must end within this time.
     patience: Duration,
     undo: Arc<Undo>,
+    /// Its ports are in a jail.
+    is_jailed: AtomicBool,
+    /// Routes for test frames that it was given.
+    routes: Mutex<Vec<Route>>,
 }
 
 impl FreeBsd {
@@ -93,6 +100,8 @@ impl FreeBsd {
             networks,
             patience: apply::LIMIT,
             undo,
+            is_jailed: AtomicBool::new(false),
+            routes: Mutex::default(),
         }
     }
 
@@ -248,6 +257,12 @@ impl FreeBsd {
         (script, back)
     }
 
+    /// Routes for test frames that it was given so far.
+    fn routes(&self) -> Vec<Route> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.clone()
+    }
+
     fn has_ipv6(&self) -> Result<bool, LabError> {
         Ok(self.setting("net.inet6.ip6.forwarding")?.is_some())
     }
@@ -317,8 +332,14 @@ impl Dut for FreeBsd {
                 "sweep cores",
                 "set net.isr.maxthreads in loader.conf of a configuration set for every number",
             ),
-            Swept::Rules => self.set_rules(version, value).map(Some),
-            Swept::Routes => self.set_routes(version, value).map(Some),
+            Swept::Rules => {
+                self.check_outside("set rules")?;
+                self.set_rules(version, value).map(Some)
+            }
+            Swept::Routes => {
+                self.check_outside("set routes")?;
+                self.set_routes(version, value).map(Some)
+            }
             Swept::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
@@ -339,6 +360,9 @@ impl Dut for FreeBsd {
     }
 
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        if !matches!(reset, Reset::Command(_)) {
+            self.check_outside("reset the ports")?;
+        }
         let how = match reset {
             Reset::Forwarding => "\
 sysctl net.inet.ip.forwarding=0; sysctl net.inet6.ip6.forwarding=0 2>/dev/null
@@ -378,6 +402,7 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         rules: u32,
         tell: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
+        self.check_outside("set filters")?;
         self.set_filters(permitted, rules, tell)
     }
 
@@ -402,11 +427,21 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         Some(self.host.clone())
     }
 
+    fn observed(&self) -> Option<Observed> {
+        Some(Observed {
+            system: System::FreeBsd,
+            host: self.inside(),
+            ports: self.ports.to_vec(),
+            cpus: Vec::new(),
+        })
+    }
+
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        let inside = self.inside();
         let of = |end| {
             let port = self.port(end);
             let words = ["-I", port, "-b", "-n", "-d", "--libxo", "json"];
-            let said = self.host.ask("netstat", &words)?;
+            let said = inside.ask("netstat", &words)?;
             read::counters(&said, port).ok_or_else(|| {
                 not_understood(
                     self.host.as_ref(),
@@ -423,10 +458,11 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
 
     fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
         let mut amiss = Vec::new();
+        let inside = self.inside();
         for port in &self.ports {
             let look = format!("ifconfig {port} 2>&1 || :");
             let look = Command::shell(&look).called(format!("ifconfig {port}"));
-            let said = self.host.run(&look, Limit::OURS)?.text();
+            let said = inside.run(&look, Limit::OURS)?.text();
             let state = match said.starts_with(&format!("{port}: ")) {
                 true => read::amiss(&said),
                 false if said.contains("does not exist") => Some("is gone"),
@@ -443,8 +479,9 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
 
     fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
+        let inside = self.inside();
         for port in &self.ports {
-            let Ok(said) = self.host.ask("ifconfig", &[port]) else {
+            let Ok(said) = inside.ask("ifconfig", &[port]) else {
                 continue;
             };
             let on = read::options(&said);
@@ -465,6 +502,8 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     }
 
     fn undo(&self) -> Vec<String> {
-        self.undo.take_all_back(Limit::OURS)
+        let amiss = self.undo.take_all_back(Limit::OURS);
+        self.is_jailed.store(false, Ordering::Relaxed);
+        amiss
     }
 }

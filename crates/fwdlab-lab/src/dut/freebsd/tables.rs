@@ -4,11 +4,12 @@
 //! has none. Start with [`FreeBsd::generate`].
 
 use std::fmt::Write;
+use std::sync::PoisonError;
 
 use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
-use super::{FreeBsd, GONE, read};
+use super::{FreeBsd, GONE, jail, read};
 use crate::bed::End;
 use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route, not_understood};
@@ -61,6 +62,7 @@ impl FreeBsd {
                     false => Err(self.otherwise(format!("`pfctl -sr` lists no rule with {state}: {}", there.trim()))),
                 })
             }
+            jail::FAMILY => self.jail(),
             other => return self.refuse(&format!("do {other}"), "leave it out"),
         }
         .map(drop)
@@ -283,19 +285,14 @@ impl FreeBsd {
 
     /// Routes by next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
-        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
-        let mut words = String::new();
-        for route in routes {
-            let (network, length) = route.network;
-            let (version, flag) = match network.is_ipv4() {
-                true => (IpVersion::Ipv4, ""),
-                false => (IpVersion::Ipv6, "-6 "),
-            };
-            let next = self.networks.side(route.out).next_hop(version);
-            let of = format!("{flag}-net {network}/{length} {next}");
-            let _ = writeln!(script, "route -n add {of} || route -n change {of}");
-            let _ = writeln!(back, "gone route -n delete {of}");
-            let _ = writeln!(words, "route add {of}");
+        let (script, words) = self.routing(routes);
+        let mut back = format!("set -e\n{GONE}");
+        for line in words.lines() {
+            let _ = writeln!(
+                back,
+                "gone {}",
+                line.replacen("route add", "route -n delete", 1)
+            );
         }
         if !routes.is_empty() {
             let back = self.script("take routes for test frames back", &back);
@@ -306,8 +303,27 @@ impl FreeBsd {
                 )?;
                 Ok(())
             })?;
+            let mut all = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(routes);
         }
         Ok(words)
+    }
+
+    /// What sets these routes, and what they are in words.
+    pub(super) fn routing(&self, routes: &[Route]) -> (String, String) {
+        let (mut script, mut words) = ("set -e\n".to_owned(), String::new());
+        for route in routes {
+            let (network, length) = route.network;
+            let (version, flag) = match network.is_ipv4() {
+                true => (IpVersion::Ipv4, ""),
+                false => (IpVersion::Ipv6, "-6 "),
+            };
+            let next = self.networks.side(route.out).next_hop(version);
+            let of = format!("{flag}-net {network}/{length} {next}");
+            let _ = writeln!(script, "route -n add {of} || route -n change {of}");
+            let _ = writeln!(words, "route add {of}");
+        }
+        (script, words)
     }
 }
 

@@ -34,6 +34,10 @@ struct Machine {
     put: Option<PathBuf>,
     /// It takes nothing that it is told by sysctl.
     stubborn: bool,
+    /// Its interfaces that are not in a jail.
+    ports: BTreeSet<String>,
+    /// The jail, which has settings and tables of its own.
+    jail: Option<Box<Machine>>,
 }
 
 impl Machine {
@@ -46,13 +50,24 @@ impl Machine {
             ("net.inet6.ip6.dad_count", "1"),
             ("hw.pci.do_power_nodriver", "0"),
             ("net.inet.ip.fw.enable", "1"),
+            ("kern.features.vimage", "1"),
         ];
         Machine {
             settings: settings.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
             boot: 1,
             version: "1.96".into(),
+            ports: ["igb1", "igb2"].map(str::to_owned).into(),
             ..Machine::default()
         }
+    }
+
+    /// An interface comes here from elsewhere, or goes: all that it had of addresses and routes is gone.
+    fn port(&mut self, port: &str, is_here: bool) {
+        self.lines.clear();
+        match is_here {
+            true => self.ports.insert(port.to_owned()),
+            false => self.ports.remove(port),
+        };
     }
 
     /// A line of a script, or a command of its own, with what it reads.
@@ -71,6 +86,35 @@ impl Machine {
                 if let Some(is) = self.settings.get_mut(name).filter(|_| !self.stubborn) {
                     value.clone_into(is);
                 }
+            }
+            ["jls", "-j", name, ..] => {
+                let found = if self.jail.is_some() { name } else { "none" };
+                return format!("{found}\n");
+            }
+            ["jail", "-c", "name=fwdlab_dut", rest @ ..] => {
+                assert_eq!(
+                    rest,
+                    ["path=/", "host.hostname=fwdlab_dut", "vnet", "persist"]
+                );
+                let mut jail = Machine::new();
+                jail.ports.clear();
+                self.jail = Some(Box::new(jail));
+            }
+            ["jail", "-r", "fwdlab_dut"] => {
+                let jail = self.jail.take();
+                self.ports
+                    .extend(jail.into_iter().flat_map(|jail| jail.ports));
+            }
+            ["ifconfig", port, way @ ("vnet" | "-vnet"), "fwdlab_dut", ..] => {
+                if let Some(jail) = &mut self.jail {
+                    let goes = *way == "vnet";
+                    jail.port(port, goes && self.ports.contains(*port));
+                    self.port(port, !goes);
+                }
+            }
+            ["ifconfig", "-l"] => {
+                let ports: Vec<&str> = self.ports.iter().map(String::as_str).collect();
+                return format!("{}\n", ports.join(" "));
             }
             ["ifconfig", port, _, "-alias"] | ["ifconfig", port, "inet" | "inet6", _, "-alias"] => {
                 let address = words[words.len() - 2];
@@ -102,6 +146,9 @@ impl Machine {
                 let head = "Routing tables\n\nInternet:\nDestination        Gateway            Flags     Netif Expire\n";
                 let routes = self.lines.iter().map(|line| format!("{line} UGS igb2\n"));
                 return head.to_owned() + &routes.collect::<String>();
+            }
+            ["netstat", "-I", port, ..] if !self.ports.contains(*port) => {
+                return "{\"statistics\":{\"interface\":[]}}\n".into();
             }
             ["netstat", "-I", port, ..] => {
                 return format!(
@@ -217,6 +264,10 @@ impl Machine {
     }
 
     fn answer(&mut self, command: &str, input: &str) -> String {
+        if let Some(inside) = command.strip_prefix("jexec fwdlab_dut ") {
+            let jail = self.jail.as_mut().expect("there is a jail");
+            return jail.answer(inside, input);
+        }
         let path = |line: &str| line.split_whitespace().nth(1).unwrap().to_owned();
         match command {
             "which boot is this?" => return format!("{{ sec = {}, usec = 0 }}\n", self.boot),
@@ -286,8 +337,14 @@ impl Machine {
         if let Some(read) = command.strip_prefix("read ") {
             return self.files.get(read).cloned().unwrap_or_default();
         }
-        if command.starts_with("ifconfig ") && !command.contains("alias") {
+        if command.starts_with("ifconfig ")
+            && !command.contains("alias")
+            && command != "ifconfig -l"
+        {
             let port = path(command);
+            if !self.ports.contains(&port) {
+                return format!("ifconfig: interface {port} does not exist\n");
+            }
             return format!(
                 "{port}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500\n\toptions=2<RXCSUM,LRO>\n\tstatus: active\n"
             );
@@ -368,7 +425,7 @@ const TREE: [(&str, &str); 3] = [
 type Asked = fn(&FreeBsd) -> Result<(), LabError>;
 
 /// Everything that can be asked of it.
-const ALL: [(&str, Asked); 15] = [
+const ALL: [(&str, Asked); 16] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("route", |dut| {
         let network = ("48.0.0.0".parse().unwrap(), 22);
@@ -402,6 +459,7 @@ const ALL: [(&str, Asked); 15] = [
     ("pf-rules", |dut| generated(dut, "pf-rules,n=4")),
     ("pf-table", |dut| generated(dut, "pf-table,n=5")),
     ("pf-stateful", |dut| generated(dut, "pf-stateful,state=off")),
+    ("jail", |dut| generated(dut, "vnet-jail")),
     ("counters", |dut| dut.counters().map(drop)),
     ("ports", |dut| dut.ports_amiss().map(drop)),
     ("set", |dut| {
@@ -470,6 +528,95 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
     assert_eq!(dut.offloads()["igb1:tso4"], "off");
 }
 
+/// The ports are in the jail, and so is what was the host's for the test; what is counted is counted there. At the end all is as before.
+#[test]
+fn in_a_jail_the_ports_are_asked_there_and_come_back() {
+    let (dut, machine, host, record) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let before = machine.lock().unwrap().clone();
+    dut.prepare().unwrap();
+    let far = Route {
+        network: ("48.0.0.0".parse().unwrap(), 22),
+        out: End::Output,
+    };
+    dut.route(&[far]).unwrap();
+    let on_host = machine.lock().unwrap().lines.clone();
+    generated(&dut, "vnet-jail").unwrap();
+    let now = machine.lock().unwrap().clone();
+    let jail = now.jail.clone().unwrap();
+    assert_eq!((now.ports.len(), now.lines.len()), (0, 0));
+    assert_eq!(jail.ports, before.ports);
+    assert_eq!(jail.lines, on_host);
+    assert!(jail.lines.contains("48.0.0.0/22 198.19.0.2"), "{jail:#?}");
+    for (setting, value) in [
+        ("net.inet.ip.forwarding", "1"),
+        ("net.inet6.ip6.forwarding", "1"),
+        ("net.inet.ip.redirect", "0"),
+    ] {
+        assert_eq!(jail.settings[setting], value, "{setting}");
+    }
+    let counted = dut.counters().unwrap().unwrap();
+    assert_eq!(counted.output.tx_packets, 20);
+    assert_eq!(dut.ports_amiss().unwrap(), ["x"; 0]);
+    assert_eq!(dut.offloads()["igb1:lro"], "on");
+    let read = dut.observed().unwrap();
+    assert_eq!(read.system, System::FreeBsd);
+    read.host
+        .ask("sysctl", &["-n", "net.inet.ip.redirect"])
+        .unwrap();
+    let asked = host.asked();
+    assert_eq!(
+        asked.last().unwrap(),
+        "jexec fwdlab_dut sysctl -n net.inet.ip.redirect"
+    );
+
+    // what would be set on the host reaches no frame
+    let control = Control::default();
+    for refused in [
+        dut.set(&Swept::Rules, IpVersion::Ipv4, 3, &control)
+            .unwrap_err(),
+        dut.set(&Swept::Routes, IpVersion::Ipv4, 3, &control)
+            .unwrap_err(),
+        dut.filter(&[], 25, &mut |_| Ok(())).unwrap_err(),
+        dut.plan_reset(&Reset::Interface).unwrap_err(),
+    ] {
+        let said = refused.to_string();
+        assert!(said.contains("jexec fwdlab_dut"), "{said}");
+    }
+    assert_eq!(host.asked().len(), asked.len());
+    let again = generated(&dut, "vnet-jail").unwrap_err().to_string();
+    assert!(again.contains("has a jail fwdlab_dut already"), "{again}");
+
+    assert_eq!(dut.undo(), ["x"; 0]);
+    assert_eq!(*machine.lock().unwrap(), before);
+    let text = fs::read_to_string(record.path()).unwrap();
+    assert_eq!(Left::of(&text), Left::default());
+    // and the host is asked again
+    dut.counters().unwrap();
+    assert!(!host.asked().last().unwrap().contains("jexec"));
+}
+
+#[test]
+fn a_jail_is_refused_where_it_would_not_be_measured() {
+    let parts = ["generate:vnet-jail", "generate:ipfw-rules,n=4"].map(str::to_owned);
+    let both = Configuration::named("both", &parts, Path::new("/")).unwrap();
+    let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let error = dut
+        .apply(&both, &Control::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("vnet-jail cannot stand beside ipfw-rules"),
+        "{error}"
+    );
+    assert_eq!(host.asked(), ["x"; 0]);
+
+    let mut old = Machine::new();
+    old.settings.remove("kern.features.vimage");
+    let (dut, ..) = freebsd(Making::Plain, old, |host| host);
+    let error = generated(&dut, "vnet-jail").unwrap_err().to_string();
+    assert!(error.contains("without VIMAGE"), "{error}");
+}
+
 /// Every failure at every command: an error that says where and what, or it does no harm; and what was begun is taken back, or said to be
 /// there still.
 #[test]
@@ -512,6 +659,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                             "FWDLAB",
                             "read ",
                             "ifconfig igb2 down",
+                            "jexec fwdlab_dut set ",
                         ];
                         let is_unused = how == Fails::Garbage
                             && sets.iter().any(|begin| failed.starts_with(begin));

@@ -4,17 +4,18 @@
 //! whole. Start with [`Linux::generate`].
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
 use super::tables::Whose;
-use super::{Linux, bgp, cards, gateway, not_understood, paths};
+use super::{Linux, bgp, cards, conntrack, gateway, not_understood, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
-use crate::host::{Command, Failure, Files, Limit, quoted};
+use crate::host::{Command, Failure, Files, Host, Limit, quoted};
 
 /// Tables of nftables.
 const SET: &str = "fwdlab_set";
@@ -56,6 +57,7 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
             "ip -4 route show proto 197; ip -6 route show proto 197",
         )],
         "bgp" => vec![("bgp", bgp::SHOW)],
+        "conntrack" => vec![conntrack::SHOW],
         "queues" => vec![("queues", "ethtool -l $FWDLAB_IN; ethtool -l $FWDLAB_OUT")],
         "offload" => vec![("offloads", "ethtool -k $FWDLAB_IN; ethtool -k $FWDLAB_OUT")],
         "packet-steering" => vec![(
@@ -111,6 +113,7 @@ impl Linux {
                 .ports
                 .iter()
                 .try_for_each(|port| self.offload(port, one.value("feature"), one.value("state"))),
+            "conntrack" => self.connections(one),
             "sysctl" => self.sysctl(one.value("name"), one.value("value")),
             other => {
                 let elsewhere = self.path(one).or_else(|| self.card(one));
@@ -409,35 +412,36 @@ impl Linux {
 
     /// Makes this the value of a file that is a setting.
     pub(super) fn set_file(&self, file: &str, value: &str) -> Result<(), LabError> {
+        self.set_file_of(&self.host, file, value)
+    }
+
+    /// The same of another host.
+    pub(super) fn set_file_of(
+        &self,
+        host: &Arc<dyn Host>,
+        file: &str,
+        value: &str,
+    ) -> Result<(), LabError> {
         let read = || -> Result<String, LabError> {
-            let said = self
-                .host
-                .ask("sh", &["-c", &format!("cat {}", quoted(file))])?;
+            let said = host.ask("sh", &["-c", &format!("cat {}", quoted(file))])?;
             let said = said.trim().to_owned();
             let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
             match !said.is_empty() && said.chars().all(is_plain) {
                 true => Ok(said),
-                false => Err(not_understood(
-                    self.host.as_ref(),
-                    &format!("cat {file}"),
-                    &said,
-                )),
+                false => Err(not_understood(host.as_ref(), &format!("cat {file}"), &said)),
             }
         };
-        let write = |value: &str| {
-            Command::shell(&format!(
-                "printf '%s\\n' {} > {}",
-                quoted(value),
-                quoted(file)
-            ))
-        };
+        let write = |value: &str| format!("printf '%s\\n' {} > {}", quoted(value), quoted(file));
         let before = read()?;
         if settings::says(&before, value) {
             return Ok(());
         }
+        // what could not be set need not, and often cannot, be set back
+        let is_as_before = format!("[ \"$(cat {})\" = {} ]", quoted(file), quoted(&before));
+        let back = Command::shell(&format!("{is_as_before} || {}", write(&before)));
         self.undo
-            .changing(&self.host, file, write(&before), || {
-                self.host.run(&write(value), Limit::OURS)?;
+            .changing(host, file, back, || {
+                host.run(&Command::shell(&write(value)), Limit::OURS)?;
                 match read()? {
                     found if settings::says(&found, value) => Ok(()),
                     found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),

@@ -1,12 +1,13 @@
 //! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
 //!
 //! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`gateway`]), [`tables`] rules and routes, [`reset`]. Start with
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`gateway`]; for many connections: [`conntrack`]), [`tables`] rules and routes, [`reset`]. Start with
 //! [`Linux::new`].
 
 mod apply;
 mod bgp;
 mod cards;
+mod conntrack;
 mod families;
 mod gateway;
 mod paths;
@@ -40,6 +41,7 @@ use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
 use crate::telemetry::{Observed, System};
+use conntrack::Machine;
 use tables::Whose;
 
 /// What is set, and why. The rest keeps what the kernel has.
@@ -106,6 +108,8 @@ pub struct Linux {
     daemons: Daemons,
     /// So many it has to the router behind it, tun0, tun1, ...
     tunnels: AtomicU64,
+    /// What it is a part of, in the embedded test bed.
+    machine: Machine,
 }
 
 impl Linux {
@@ -128,6 +132,7 @@ impl Linux {
             patience: apply::LIMIT,
             undo,
             tunnels: AtomicU64::new(0),
+            machine: Machine::default(),
         }
     }
 

@@ -209,6 +209,11 @@ fn families_are_in_the_kernel_and_leave_nothing() {
             unknown.join("; ")
         );
     }
+    // what no namespace may set is not set, and nothing of it is left
+    let of_all = "generate:sysctl,name=net.netfilter.nf_conntrack_max,value=1000";
+    let of_all = Configuration::parse(of_all).unwrap();
+    let error = dut.apply(&of_all, &control()).unwrap_err().to_string();
+    assert!(!error.contains("could not be taken back"), "{error}");
 }
 
 /// What a set says is looked at in the kernel, and a set that was not taken is an error that says what and where.

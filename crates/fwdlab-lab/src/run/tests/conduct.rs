@@ -236,7 +236,11 @@ fn hooks_run_around_and_beside_what_they_belong_to() {
         told(
             one[2],
             "router1: hook beside [",
-            &["FWDLAB_TRIAL=1 FWDLAB_LOAD=", "/64B-10flows-ipv4"],
+            &[
+                "FWDLAB_TRIAL=1 FWDLAB_LOAD=",
+                "FWDLAB_FLOWS=10",
+                "/64B-10flows-ipv4",
+            ],
         );
         told(one[3], "router1: hook of the trial [", &["FWDLAB_TRIAL=1"]);
         told(one[4], "router1: hook last [", &[case]);

@@ -157,7 +157,9 @@ pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = 
                 true => "0".into(),
                 false => campaign::value(unit, value),
             };
-            Axis::linear(name, scale, tick).reading(quantity(unit))
+            Axis::linear(name, scale, tick)
+                .with_room()
+                .reading(quantity(unit))
         }
     }
 }

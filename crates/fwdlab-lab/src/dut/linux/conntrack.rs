@@ -1,0 +1,203 @@
+//! How many connections a Linux DUT can keep, and in a hash of how many buckets: settings of the whole machine that it is a part of.
+//!
+//! On a machine of its own they are set as any other. In the embedded test bed they are this machine's, which has them for all namespaces:
+//! one DUT at a time sets them there, where nothing is tracked beside, and they are put back. Start with [`Linux::connections`].
+
+use std::fs::{File, TryLockError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fwdlab_model::family::Generated;
+
+use super::{Linux, not_understood};
+use crate::error::LabError;
+use crate::host::{Files, Host, Local};
+
+/// How many connections there may be.
+const MAX: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
+/// Lists in which they are sought.
+const BUCKETS: &str = "/proc/sys/net/netfilter/nf_conntrack_buckets";
+/// How many there are, in a namespace.
+const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
+
+/// What shows that they are in force, and what they take.
+pub(super) const SHOW: (&str, &str) = (
+    "conntrack",
+    "cd /proc/sys/net/netfilter && grep . nf_conntrack_max nf_conntrack_buckets; grep '^nf_conntrack ' /proc/slabinfo || :",
+);
+
+/// The machine that a DUT of the embedded test bed is a part of.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub host: Arc<dyn Host>,
+    /// The file that says by its lock that a DUT has set something of it.
+    pub lock: PathBuf,
+    /// That file, while it is this one.
+    pub held: Mutex<Option<File>>,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine {
+            host: Arc::new(Local),
+            lock: BUCKETS.into(),
+            held: Mutex::default(),
+        }
+    }
+}
+
+impl Linux {
+    /// Makes room for so many connections, in a hash of so many buckets.
+    pub(super) fn connections(&self, one: &Generated) -> Result<(), LabError> {
+        let host = match self.place.files() {
+            Files::Machine | Files::Guest => &self.host,
+            Files::View | Files::Ours => self.machine_for_itself()?,
+        };
+        self.set_file_of(host, BUCKETS, one.value("buckets"))?;
+        self.set_file_of(host, MAX, one.value("max"))
+    }
+
+    /// This machine, when nobody else needs the table as it is: no other DUT, and not the machine itself, unless the user has said that
+    /// configurations may change it (unconfined).
+    fn machine_for_itself(&self) -> Result<&Arc<dyn Host>, LabError> {
+        let Machine { host, lock, held } = &self.machine;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return Ok(host);
+        }
+        let what = format!("lock {}", lock.display());
+        let file = File::open(lock).map_err(|e| LabError::system(&what, e))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(e)) => return Err(LabError::system(&what, e)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(self.cannot(
+                    "set how many connections there may be: that is one setting of this whole machine, and another DUT has set it. \
+                     Measure one after the other (mrr, not paired), when no other fwdlab does",
+                ));
+            }
+        }
+        let said = host.read(COUNT)?;
+        let said = String::from_utf8_lossy(&said);
+        let tracked: u64 = said
+            .trim()
+            .parse()
+            .map_err(|_| not_understood(host.as_ref(), &format!("read {COUNT}"), &said))?;
+        if tracked > 0 && self.place.files() == Files::View {
+            return Err(self.cannot(&format!(
+                "set how many connections there may be: that is a setting of this whole machine, which tracks {tracked} of its own. Measure \
+                 on a machine that is not in use, or say with --set-unconfined that configurations may change this one"
+            )));
+        }
+        *held = Some(file);
+        Ok(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::linux;
+    use super::*;
+    use crate::host::scripted::Scripted;
+
+    /// A machine that keeps what is written to its settings, and takes no more than `most` buckets.
+    fn machine(tracked: &'static str, most: u64) -> Scripted {
+        let values = Mutex::new(("262144".to_owned(), "65536".to_owned()));
+        Scripted::new(move |command, text| {
+            let asked = if text.is_empty() { command } else { text };
+            let mut values = values.lock().unwrap();
+            let (max, buckets) = &mut *values;
+            let written = asked.rsplit_once("printf '%s\\n' ");
+            let written = written.and_then(|(_, rest)| rest.split_once(" > "));
+            match written {
+                Some((value, MAX)) => value.clone_into(max),
+                Some((value, BUCKETS)) if value.parse::<u64>().unwrap() <= most => {
+                    value.clone_into(buckets);
+                }
+                _ => {}
+            }
+            match asked {
+                _ if asked.ends_with(COUNT) => format!("{tracked}\n"),
+                _ if asked.ends_with(MAX) => format!("{max}\n"),
+                _ if asked.ends_with(BUCKETS) => format!("{buckets}\n"),
+                _ => String::new(),
+            }
+        })
+    }
+
+    /// A DUT that is a part of this machine, as scripted, whose lock is this file.
+    fn part_of(host: Scripted, lock: &std::path::Path) -> (Linux, Arc<Scripted>) {
+        let (mut dut, _, _) = linux(Scripted::new(|_, _| String::new()));
+        let host = Arc::new(host);
+        dut.machine = Machine {
+            host: host.clone(),
+            lock: lock.to_owned(),
+            held: Mutex::default(),
+        };
+        (dut, host)
+    }
+
+    fn said(text: &str) -> Generated {
+        Generated::parse(text).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_whole_machine_has_room_for_one_dut_at_a_time_and_is_put_back() {
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let (dut, host) = part_of(machine("0", u64::MAX), lock.path());
+        let wanted = said("conntrack,max=12000000,buckets=1048576");
+        dut.connections(&wanted).unwrap();
+        let now = |file: &str| host.ask("sh", &["-c", &format!("cat {file}")]).unwrap();
+        assert_eq!(
+            (now(MAX), now(BUCKETS)),
+            ("12000000\n".into(), "1048576\n".into())
+        );
+        // another DUT waits until this one has gone
+        let (other, untouched) = part_of(machine("0", u64::MAX), lock.path());
+        let error = other.connections(&wanted).unwrap_err().to_string();
+        assert!(error.contains("another DUT has set it"), "{error}");
+        assert_eq!(untouched.asked(), Vec::<String>::new());
+        // it itself may go on
+        dut.connections(&said("conntrack,max=4000000,buckets=1048576"))
+            .unwrap();
+        assert_eq!(now(MAX), "4000000\n");
+        assert_eq!(crate::dut::Dut::undo(&dut), Vec::<String>::new());
+        assert_eq!(
+            (now(MAX), now(BUCKETS)),
+            ("262144\n".into(), "65536\n".into())
+        );
+        drop(dut);
+        other.connections(&wanted).unwrap();
+    }
+
+    #[test]
+    fn a_machine_that_tracks_connections_of_its_own_is_left_alone() {
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let (dut, host) = part_of(machine("23", u64::MAX), lock.path());
+        let wanted = said("conntrack,max=12000000,buckets=1048576");
+        let error = dut.connections(&wanted).unwrap_err().to_string();
+        assert!(error.contains("which tracks 23 of its own"), "{error}");
+        assert_eq!(host.asked(), [format!("read {COUNT}")]);
+        // the user has said so: --set-unconfined
+        let place: Arc<dyn Host> =
+            Arc::new(Scripted::new(|_, _| String::new()).with_files(Files::Ours));
+        Linux { place, ..dut }.connections(&wanted).unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_take_is_told_and_nothing_stays() {
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let (dut, host) = part_of(machine("0", 100_000), lock.path());
+        let wanted = said("conntrack,max=12000000,buckets=1048576");
+        let error = dut.connections(&wanted).unwrap_err().to_string();
+        assert!(
+            error.contains("nf_conntrack_buckets says 65536, not 1048576"),
+            "{error}"
+        );
+        let now = |file: &str| host.ask("sh", &["-c", &format!("cat {file}")]).unwrap();
+        assert_eq!(
+            (now(MAX), now(BUCKETS)),
+            ("262144\n".into(), "65536\n".into())
+        );
+    }
+}
