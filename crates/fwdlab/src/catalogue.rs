@@ -240,7 +240,8 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         };
-        let symbols = LazyLock::new(|| "0 t xesp_output\n0 T esp_output\n0 T wg_xmit_x\n".into());
+        let text = || "0 t xesp_output\n0 T esp_output\n0 T wg_xmit_x\n".to_owned();
+        let symbols = LazyLock::new(text as fn() -> String);
         let has = |name| is_module(root.path(), name, &symbols);
         write("proc/sys/kernel/osrelease", "9.9\n");
         assert!(has("esp4") && !has("wireguard") && !has("own"));
