@@ -255,7 +255,7 @@ impl Guest {
 mod in_guests {
     use super::*;
 
-    /// Takes 80 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
+    /// Took 108 to 122 s of CPU on a loaded host, in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
     /// for all of it. With others on both CPUs (a load of 7) it took 193 s.
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
