@@ -319,6 +319,42 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
     assert!(ended == trials && looks > 0, "{ended} of {trials}, {looks}");
 }
 
+/// The largest load is one that the sender holds as trials want it; where it holds none, the first is as good as another, and trials are
+/// expected to be repeated.
+#[test]
+fn the_largest_load_is_one_that_is_held() {
+    let found = |stutters_above_pps: f64| {
+        let scene = Scene::new(1, Faults::default());
+        scene.world.stutters_above(stutters_above_pps);
+        let made = campaign(
+            &scene,
+            "campaign = 'c'\niterations = 1\n[matrix]\nsize = 64\n[procedure]\nid = 'throughput'\ntrial = '1s'",
+        );
+        let found = made.events.iter().find_map(|event| match &event.kind {
+            EventKind::LoadFound {
+                load_pps, source, ..
+            } => Some((load_pps.unwrap(), source.clone())),
+            _ => None,
+        });
+        let first = made.events.iter().find_map(|event| match &event.kind {
+            EventKind::Progress { left_s, .. } => Some(*left_s),
+            _ => None,
+        });
+        (found.unwrap(), first.unwrap())
+    };
+    let ((load, source), held_s) = found(f64::INFINITY);
+    assert_eq!(load, 4.5e6, "{source}");
+    let ((load, source), _) = found(4.2e6);
+    assert_eq!(load, 3.9e6);
+    assert!(source.starts_with("80 % of the 4950000"), "{source}");
+    let ((load, _), repeated_s) = found(0.0);
+    assert_eq!(load, 4.4e6);
+    assert!(
+        repeated_s > 2.0 * held_s,
+        "{repeated_s} s beside {held_s} s"
+    );
+}
+
 /// What is amiss with what a failure has left: nothing may be, or it was told, and the next start takes it back.
 fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
     let mut amiss = Vec::new();

@@ -84,6 +84,8 @@ struct State {
     unknown: Vec<String>,
     /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed, or comes back.
     goes_down: Option<(usize, Duration, Away)>,
+    /// Of a constant load above this one a hundredth never leaves.
+    stutters_above_pps: f64,
     /// Trials that were begun.
     trials: usize,
     /// How often each command of a hook was run on any host, with what it was told.
@@ -365,7 +367,10 @@ impl State {
             None => {}
         }
         flow.due = due(&flow.schedule, after, f64::MAX);
-        let left = due(&flow.schedule, after, MOST_PPS);
+        let mut left = due(&flow.schedule, after, MOST_PPS);
+        if matches!(flow.schedule.load, LoadPlan::Constant(pps) if pps > self.stutters_above_pps) {
+            left -= left / 100;
+        }
         let new = left - flow.left;
         flow.left = left;
         let router = &mut self.routers[flow.path];
@@ -412,6 +417,11 @@ impl World {
             changes.map(move |change| format!("{}: {change}", name(k)))
         });
         changes.collect()
+    }
+
+    /// The sender is held up again and again at constant loads above this one.
+    pub fn stutters_above(&self, pps: f64) {
+        self.state().stutters_above_pps = pps;
     }
 
     /// A port of the first router goes down in this trial of the rig, so long after its begin.
@@ -553,6 +563,7 @@ impl Scene {
                 beds: 0,
                 unknown: Vec::new(),
                 goes_down: None,
+                stutters_above_pps: f64::INFINITY,
                 trials: 0,
                 hooks: Vec::new(),
                 restarts: 0,
