@@ -65,9 +65,18 @@ pub struct Session {
     pending: Option<Question>,
     attempts: u32,
     invalid: u32,
+    /// So many loads in a row the generator was held up at every time.
+    held_up: u32,
     /// What the procedure was told so far.
     told: Vec<Told>,
 }
+
+/// At so many loads in a row a generator is held up at each, every time: lower ones tell no more of the DUT. (A load that is too large
+/// for it is another thing: half of that may be reached.)
+const HELD_UP_LOADS: u32 = 4;
+
+/// A generator is held up when it sends this share of the load; it is at its limit when it sends less.
+const HELD_UP_SHARE: f64 = 0.9;
 
 /// What a procedure is told about the trial that it asked for.
 #[derive(Debug, Clone)]
@@ -84,6 +93,7 @@ impl Session {
             pending: None,
             attempts: 0,
             invalid: 0,
+            held_up: 0,
             told: Vec::new(),
         }
     }
@@ -100,7 +110,8 @@ impl Session {
     /// Takes the answer to the trial asked for last.
     ///
     /// A trial whose only fault is that the generator fell short is used after all when it does so every time: that is the
-    /// generator's limit, and what it did not send counts as lost.
+    /// generator's limit, and what it did not send counts as lost. When that goes on from load to load although each was nearly
+    /// reached, the search is given up.
     pub fn record(&mut self, answer: &Answer) -> Recorded {
         let Some(question) = self.pending.take() else {
             return Recorded {
@@ -118,6 +129,17 @@ impl Session {
             && !is_last
         {
             reasons.push(words.clone());
+        }
+        let nearly = HELD_UP_SHARE * answer.frames_intended as f64;
+        if reasons.is_empty() {
+            let is_held_up = fell_short.is_some() && answer.frames_sent as f64 >= nearly;
+            self.held_up = if is_held_up { self.held_up + 1 } else { 0 };
+        }
+        if let (HELD_UP_LOADS, Some(words)) = (self.held_up, &fell_short) {
+            reasons.push(format!(
+                "held up at {HELD_UP_LOADS} loads in a row, each time: {words}"
+            ));
+            self.held_up = 0;
         }
         if reasons.is_empty() {
             let mut says = self.procedure.record(&question, answer);
@@ -378,6 +400,8 @@ mod tests {
     use fwdlab_model::units::FrameSize;
 
     use super::*;
+    use crate::compliance::Conditions;
+    use crate::rfc2544::{Setup, throughput};
 
     fn single(load: f64) -> Session {
         let question =
@@ -502,6 +526,52 @@ mod tests {
             assert_eq!(recorded.validity.is_valid(), valid, "{recorded:?}");
         }
         assert_eq!(session.next_trial(), None);
+    }
+
+    /// A sender without CPU tells nothing of the DUT at any load: the search ends in words, not at the bottom. One at its limit, however
+    /// far below the largest load, finds what it can offer.
+    #[test]
+    fn a_search_with_a_sender_held_up_at_every_load_is_given_up() {
+        let search = |sent: &dyn Fn(f64) -> f64| {
+            let setup = Setup {
+                frame_size: FrameSize::MIN,
+                line_rate_pps: None,
+                max_load_pps: 5e6,
+                conditions: Conditions::met(),
+            };
+            let parameters = throughput::Parameters {
+                search_ns: 1_000_000_000,
+                final_ns: 1_000_000_000,
+                ..throughput::Parameters::standard(setup)
+            };
+            let procedure = throughput::Throughput::new(parameters).unwrap();
+            let mut session = Session::new(Box::new(procedure));
+            let mut trials = 0;
+            while let Some((question, _)) = session.next_trial() {
+                let intended = question.frames();
+                let sent = sent(intended as f64) as u64;
+                session.record(&Answer {
+                    frames_intended: intended,
+                    ..answer(sent, sent)
+                });
+                trials += 1;
+            }
+            (trials, session.outcomes().remove(0))
+        };
+        let (trials, outcome) = search(&|intended| 0.95 * intended);
+        assert_eq!(trials, HELD_UP_LOADS * MAX_INVALID);
+        assert!(!outcome.answered, "{outcome:?}");
+        let words = "held up at 4 loads in a row, each time: the generator did not reach the load";
+        assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
+
+        let (_, outcome) = search(&|intended| intended.min(1e5));
+        assert!(outcome.answered, "{outcome:?}");
+        // held up at three loads, and not at the next
+        let (_, outcome) = search(&|intended| match intended > 1e6 {
+            true => 0.95 * intended,
+            false => intended,
+        });
+        assert!(outcome.answered, "{outcome:?}");
     }
 
     #[test]
