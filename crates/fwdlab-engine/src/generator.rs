@@ -13,7 +13,7 @@ use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
-use crate::pacer::HoldUps;
+use crate::pacer::{CATCH_UP_US, HoldUps};
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::TrafficFrames;
@@ -213,6 +213,12 @@ pub struct Schedule {
     pub hold_ups: HoldUps,
     /// Index of the path that gets the first frames.
     pub path: usize,
+}
+
+impl Schedule {
+    /// A frame that leaves no later than this after it was due was not missed. Who has so many frames sent in a time lets the schedule
+    /// last so much longer, or the last ones of a short burst are cut off.
+    pub const CATCH_UP: Duration = Duration::from_micros(CATCH_UP_US as u64);
 }
 
 /// What a sender has done since [`Sender::start`].

@@ -614,11 +614,11 @@ pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     }
 }
 
-/// Sends so many frames, and none later than in this time.
+/// Sends so many frames, and plans none for later than in this time. A burst of some frames is over before its last ones are late.
 pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
     Schedule {
         frames: Some(frames),
-        at_most: time,
+        at_most: time + Schedule::CATCH_UP,
         ..until(Some(load_pps), time)
     }
 }

@@ -249,6 +249,43 @@ fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
     }
 }
 
+/// A burst that is over before the sender has handed over its last batch is a burst all the same: what a search for the longest one
+/// loses is the DUT's, and not cut off. One attempt in some is enough, for the sender may be held up in any.
+#[test]
+fn a_short_burst_leaves_whole() {
+    const TEST: &str = "a_short_burst_leaves_whole";
+    const LOAD_PPS: f64 = 6e6;
+    const ATTEMPTS: usize = 20;
+    if !rustix::process::geteuid().is_root() {
+        return skipped(TEST, "not root");
+    }
+    let version = IpVersion::Ipv4;
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+    let sent = on_bed(&stream, |device| {
+        let mut most = Vec::new();
+        for frames in [1u64, 63, 150] {
+            let duration_ns = (frames as f64 / LOAD_PPS * 1e9).round() as u64;
+            let size = stream.frame_size_bytes;
+            let burst = Question::constant(size, LOAD_PPS, duration_ns, Purpose::Search, "");
+            assert_eq!(burst.frames(), frames);
+            let mut sent = 0;
+            for _ in 0..ATTEMPTS {
+                let answer = device.trial(&stream, &burst)?.unwrap().answer;
+                assert_eq!(answer.frames_intended, frames, "{answer:?}");
+                sent = sent.max(answer.frames_sent);
+                if sent == frames {
+                    break;
+                }
+            }
+            most.push((sent, frames));
+        }
+        Ok(most)
+    });
+    for (sent, frames) in sent.unwrap() {
+        assert_eq!(sent, frames);
+    }
+}
+
 /// Its frames are counted all the same, what its ports count is said to be not read, and what should be done to it is refused.
 #[test]
 fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
