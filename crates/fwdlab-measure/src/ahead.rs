@@ -4,6 +4,7 @@
 //! [`ahead`] and [`Capacities`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fwdlab_model::procedure::{Answer, Delays, Ending, Interval, Outage, Question};
 use fwdlab_model::units::FrameSize;
@@ -19,10 +20,29 @@ pub struct Ahead {
     pub ns: u64,
 }
 
-/// Which load a DUT forwards without loss, as far as that has been seen.
+/// What a DUT forwards.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Capacity {
+    /// The largest load without loss.
+    pub lossless_pps: f64,
+    /// What comes out of any load above this one.
+    pub overload_pps: f64,
+}
+
+impl From<f64> for Capacity {
+    /// Of an ideal DUT, which loses nothing until it is overloaded.
+    fn from(pps: f64) -> Capacity {
+        Capacity {
+            lossless_pps: pps,
+            overload_pps: pps,
+        }
+    }
+}
+
+/// What DUTs forward, as far as that has been seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacities {
-    guess_pps: f64,
+    guess: Capacity,
     seen: BTreeMap<FrameSize, Seen>,
 }
 
@@ -31,15 +51,17 @@ pub struct Capacities {
 struct Seen {
     /// The largest load without loss.
     lossless_pps: f64,
-    /// The least that came out of a trial with loss.
+    /// The least load with loss.
     lossy_pps: f64,
+    /// The most that came out of a load with loss.
+    overload_pps: f64,
 }
 
 impl Capacities {
     /// Nothing was seen yet.
-    pub fn guess(pps: f64) -> Capacities {
+    pub fn guess(capacity: impl Into<Capacity>) -> Capacities {
         Capacities {
-            guess_pps: pps,
+            guess: capacity.into(),
             seen: BTreeMap::new(),
         }
     }
@@ -58,33 +80,45 @@ impl Capacities {
         let nothing = Seen {
             lossless_pps: 0.0,
             lossy_pps: f64::INFINITY,
+            overload_pps: 0.0,
         };
         let seen = self.seen.entry(size).or_insert(nothing);
-        match share < 1.0 {
-            true => seen.lossy_pps = seen.lossy_pps.min(load_pps * share),
-            false => seen.lossless_pps = seen.lossless_pps.max(load_pps),
+        if share < 1.0 {
+            seen.lossy_pps = seen.lossy_pps.min(load_pps);
+            seen.overload_pps = seen.overload_pps.max(load_pps * share);
+        } else {
+            seen.lossless_pps = seen.lossless_pps.max(load_pps);
         }
     }
 
     /// The capacity for frames of this size. What is known of another size is nearer to the truth than a guess: frames cost more than
     /// bytes do.
-    pub fn pps(&self, size: FrameSize) -> f64 {
+    pub fn of(&self, size: FrameSize) -> Capacity {
         let distance = |of: &FrameSize| of.bytes().abs_diff(size.bytes());
         let nearest = self.seen.iter().min_by_key(|(of, _)| distance(of));
-        nearest.map_or(self.guess_pps, |(_, seen)| match seen.lossy_pps {
-            f64::INFINITY => self.guess_pps.max(seen.lossless_pps),
+        let Some((_, &seen)) = nearest else {
+            return self.guess;
+        };
+        let share = self.guess.lossless_pps / self.guess.overload_pps;
+        let overload_pps = match seen.overload_pps {
+            0.0 => self.guess.overload_pps.max(seen.lossless_pps),
             pps => pps.max(seen.lossless_pps),
-        })
+        };
+        // so far below the capacity as is guessed, and in the middle at most where less lost frames, too
+        let guessed = share * overload_pps;
+        let below = match seen.lossy_pps < overload_pps {
+            true => guessed.min((seen.lossless_pps + seen.lossy_pps) / 2.0),
+            false => guessed,
+        };
+        Capacity {
+            lossless_pps: below.max(seen.lossless_pps),
+            overload_pps,
+        }
     }
 
     /// Has any DUT been seen to lose frames?
     pub fn is_known(&self) -> bool {
         self.seen.values().any(|seen| seen.lossy_pps.is_finite())
-    }
-
-    /// What an ideal DUT with these capacities takes for a trial.
-    pub fn takes_ns(&self, question: &Question) -> u64 {
-        ideal(question, self.pps(question.frame_size_bytes)).took_ns
     }
 }
 
@@ -92,7 +126,7 @@ impl Capacities {
 pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
     let mut ahead = Ahead::default();
     while let Some(question) = procedure.next_trial() {
-        let answer = ideal(&question, capacities.pps(question.frame_size_bytes));
+        let answer = ideal(&question, capacities.of(question.frame_size_bytes));
         ahead.trials += 1;
         ahead.ns += answer.took_ns;
         procedure.record(&question, &answer);
@@ -100,25 +134,56 @@ pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
     ahead
 }
 
-/// A trial that loses frames and may end then ends so early: the tester looks at counters more than once.
-const EARLY_NS: u64 = 70_000_000;
+/// So often a tester changes a load, and looks whether frames are lost.
+pub const TICK: Duration = Duration::from_millis(20);
 
-/// How an ideal DUT answers: it forwards its capacity, and needs ten seconds after a reset.
-pub(crate) fn ideal(question: &Question, capacity_pps: f64) -> Answer {
+/// So many frames may be on their way when it looks, in rings of veth and of an engine, beside those of one tick: they are not lost yet.
+pub const ON_THEIR_WAY: u64 = 4096;
+
+/// It begins to look so late.
+const FIRST_NS: f64 = 30e6;
+
+/// A load between the largest without loss and the capacity loses this share: a disturbance now and then, and not an overload.
+const DISTURBED: f64 = 0.002;
+
+/// When a tester notices that of such a load more frames than these are lost; `None`: never, for they could be on their way.
+fn noticed_ns(load_pps: f64, overload_pps: f64, frames: u64) -> Option<u64> {
+    let tick = TICK.as_secs_f64();
+    let missing = (frames + ON_THEIR_WAY) as f64 + load_pps * tick;
+    let lost_pps = load_pps - overload_pps;
+    let ticks = (missing / lost_pps / tick).ceil();
+    (lost_pps > 0.0).then_some((FIRST_NS + ticks * tick * 1e9) as u64)
+}
+
+/// How a DUT answers that forwards its capacity, loses a few frames of less, and needs ten seconds after a reset.
+pub(crate) fn ideal(question: &Question, capacity: impl Into<Capacity>) -> Answer {
     const DOWN_NS: u64 = 10_000_000_000;
+    let capacity = capacity.into();
+    let forwarded_pps = |load_pps: f64| {
+        if load_pps > capacity.overload_pps {
+            capacity.overload_pps
+        } else if load_pps > capacity.lossless_pps {
+            load_pps * (1.0 - DISTURBED)
+        } else {
+            load_pps
+        }
+    };
     let mut duration_ns = question.duration_ns();
     let mut received = 0.0;
     for stretch in &question.stretches {
         let mean = (stretch.from_pps + stretch.to_pps) / 2.0;
-        received += mean.min(capacity_pps) * (stretch.duration_ns as f64 / 1e9);
+        received += forwarded_pps(mean) * (stretch.duration_ns as f64 / 1e9);
     }
     let sent = question.frames();
     let received = (received.round() as u64).min(sent);
     let mut ended_early = false;
     match question.ending {
-        Some(Ending::Lost { frames }) if sent - received > frames => {
-            duration_ns = duration_ns.min(EARLY_NS);
-            ended_early = true;
+        Some(Ending::Lost { frames }) => {
+            let noticed = noticed_ns(question.peak_pps(), capacity.overload_pps, frames);
+            if let Some(noticed_ns) = noticed.filter(|&at_ns| at_ns < duration_ns) {
+                duration_ns = noticed_ns;
+                ended_early = true;
+            }
         }
         Some(Ending::Recovered { for_ns, .. } | Ending::Regained { for_ns, .. }) => {
             let end = question.reset_at_ns.unwrap_or(0) + DOWN_NS + for_ns;
@@ -145,7 +210,7 @@ pub(crate) fn ideal(question: &Question, capacity_pps: f64) -> Answer {
                     length_ns,
                     intended_load_pps: pps,
                     frames_sent: frames(pps),
-                    frames_received: frames(pps.min(capacity_pps)),
+                    frames_received: frames(forwarded_pps(pps)),
                 }
             })
             .collect()
@@ -192,7 +257,7 @@ mod tests {
         let mut see = |bytes, load, capacity: f64| {
             let question = trial(bytes, load);
             capacities.see(&question, &ideal(&question, capacity));
-            [64, 512, 1518].map(|bytes| (capacities.pps(size(bytes)) / 1e3).round())
+            [64, 512, 1518].map(|bytes| (capacities.of(size(bytes)).lossless_pps / 1e3).round())
         };
         // no loss says that it is no less
         assert_eq!(see(64, 6e6, 7e6), [6000.0; 3]);
@@ -202,6 +267,36 @@ mod tests {
         // of another size, and what is nearer to that one
         assert_eq!(see(1518, 2e6, 1e6), [6000.0, 6000.0, 1000.0]);
         assert!(capacities.is_known());
+    }
+
+    /// A DUT that loses frames far below its capacity: guessed so, then found between what lost none and what did; its trials there last
+    /// to their end.
+    #[test]
+    fn a_dut_may_lose_frames_below_its_capacity() {
+        let dut = Capacity {
+            lossless_pps: 3e5,
+            overload_pps: 1e6,
+        };
+        let mut capacities = Capacities::guess(Capacity {
+            lossless_pps: 1e6,
+            overload_pps: 4e6,
+        });
+        let mut see = |load| {
+            let question = Question {
+                ending: Some(Ending::Lost { frames: 0 }),
+                ..trial(64, load)
+            };
+            let answer = ideal(&question, dut);
+            capacities.see(&question, &answer);
+            let found = capacities.of(size(64));
+            let figures = [found.lossless_pps, found.overload_pps].map(|pps| (pps / 1e3).round());
+            (answer.duration_ns / 1_000_000, figures)
+        };
+        assert_eq!(see(6e6), (70, [250.0, 1000.0]));
+        assert_eq!(see(1.25e6), (150, [250.0, 1000.0]));
+        assert_eq!(see(8e5), (1000, [250.0, 1000.0]));
+        assert_eq!(see(4e5), (1000, [200.0, 1000.0]));
+        assert_eq!(see(2.9e5), (1000, [290.0, 1000.0]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_
 use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, LoadPlan};
-use fwdlab_measure::ahead::Capacities;
+use fwdlab_measure::ahead::{Capacities, ON_THEIR_WAY, TICK};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
@@ -81,9 +81,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The probes are read so often beside a trial; the best counts.
 const READINGS: usize = 5;
 
-/// A load that changes is set, and counters are looked at, so often.
-const TICK: Duration = Duration::from_millis(20);
-
 /// So often when the DUT is reset: the time without frames is known no better.
 const RESET_TICK: Duration = Duration::from_millis(1);
 
@@ -92,9 +89,6 @@ const LATE_NS: u64 = 1_000_000_000;
 
 /// Nobody uses a device whose bed could not be built.
 const STANDS: &str = "a bed stands";
-
-/// So many frames may be on their way when counters are read: rings of veth and of the engine.
-const ON_THEIR_WAY: u64 = 4096;
 
 /// What makes a trial.
 pub(super) trait Device {

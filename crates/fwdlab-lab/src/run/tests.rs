@@ -350,9 +350,37 @@ fn the_largest_load_is_one_that_is_held() {
     let ((load, _), repeated_s) = found(0.0);
     assert_eq!(load, 4.4e6);
     assert!(
-        repeated_s > 2.0 * held_s,
+        repeated_s > 1.3 * held_s,
         "{repeated_s} s beside {held_s} s"
     );
+}
+
+/// What a search is told to take before its first trial is what it takes, of a DUT that loses nothing until it is overloaded as of one that
+/// loses a few frames far below: where those begin is looked for.
+#[test]
+fn a_search_takes_what_was_told_before_its_first_trial() {
+    for loses_above_pps in [f64::INFINITY, 5e5, 2e5, 5e4] {
+        let scene = Scene::new(1, Faults::default());
+        scene.world.loses_above(loses_above_pps);
+        let made = throughput(&scene);
+        let told = made.events.iter().find_map(|event| match &event.kind {
+            EventKind::Progress { left_s, .. } => Some(*left_s),
+            _ => None,
+        });
+        let trials = &made.result.as_ref().unwrap().trials;
+        let took = trials.iter().map(|trial| {
+            let waits = trial.asked.as_ref().unwrap().question.waits;
+            // a scripted host begins and ends one in no time
+            device::OVERHEAD.as_secs_f64() + trial.duration_s + waits.total_ns() as f64 / 1e9
+        });
+        let took: f64 = took.sum();
+        let ratio = told.unwrap() / took;
+        assert!(
+            (1.0 / 1.3..1.3).contains(&ratio),
+            "{told:?} told, {took} s taken, lossy above {loses_above_pps}"
+        );
+        assert_eq!(made.failures(), ["x"; 0]);
+    }
 }
 
 /// What is amiss with what a failure has left: nothing may be, or it was told, and the next start takes it back.

@@ -86,6 +86,8 @@ struct State {
     goes_down: Option<(usize, Duration, Away)>,
     /// Of a constant load above this one a hundredth never leaves.
     stutters_above_pps: f64,
+    /// Of constant loads above this one the routers lose a few frames.
+    loses_above_pps: f64,
     /// Trials that were begun.
     trials: usize,
     /// How often each command of a hook was run on any host, with what it was told.
@@ -375,10 +377,13 @@ impl State {
         flow.left = left;
         let router = &mut self.routers[flow.path];
         let most = flow.credit + time.as_secs_f64() * 1e9 / router.frame_ns();
-        let forwarded = match router.forwards() {
+        let mut forwarded = match router.forwards() {
             true => new.min(most as u64),
             false => 0,
         };
+        if matches!(flow.schedule.load, LoadPlan::Constant(pps) if pps > self.loses_above_pps) {
+            forwarded -= forwarded / 300;
+        }
         // a frame or two wait in its queue, no more
         flow.credit = (most - forwarded as f64).clamp(0.0, 2.0);
         router.counted.0 += new;
@@ -417,6 +422,11 @@ impl World {
             changes.map(move |change| format!("{}: {change}", name(k)))
         });
         changes.collect()
+    }
+
+    /// The routers lose a few frames of constant loads above this one, overloaded or not.
+    pub fn loses_above(&self, pps: f64) {
+        self.state().loses_above_pps = pps;
     }
 
     /// The sender is held up again and again at constant loads above this one.
@@ -564,6 +574,7 @@ impl Scene {
                 unknown: Vec::new(),
                 goes_down: None,
                 stutters_above_pps: f64::INFINITY,
+                loses_above_pps: f64::INFINITY,
                 trials: 0,
                 hooks: Vec::new(),
                 restarts: 0,
