@@ -90,7 +90,6 @@ mod alone {
         }
         let lab = Lab::alone();
         let wire = Wire::new();
-        wire.exec("ethtool -K pb gro on");
         for engine in ["xdp-live", "af-xdp", "af-packet"] {
             for frames in ["--flows 100", "--profile imix"] {
                 let words = format!("--load 20kpps --for 600ms --engine {engine} {frames}");

@@ -439,8 +439,6 @@ fn nothing_is_left_on_a_port_after_any_exit() {
         "receive --port pb --engine af-packet".to_owned(),
         capture,
     ];
-    // live frames need NAPI at the other end
-    wire.exec("ethtool -K pb gro on");
     for command in &commands {
         for (signal, code) in [
             (Signal::INT, 0),

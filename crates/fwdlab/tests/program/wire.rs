@@ -36,6 +36,8 @@ impl Wire {
         self.ip(&format!(
             "link add name pa address {MAC_A} type veth peer name pb address {MAC_B}"
         ));
+        // live frames go into a veth whose other end has NAPI: without, every start waits for them in vain and takes the next engine
+        self.exec("ethtool -K pa gro on; ethtool -K pb gro on");
         self.ip("link set pa up");
         self.ip("link set pb up");
     }
