@@ -1,11 +1,11 @@
-// Looks at the dashboard in a real browser: node pages.mjs CHROMIUM ADDRESS TOKEN LIVE-RUN STORED-RUN... What it needs done to the server it
-// says on its standard output, and is told on its standard input when it is done. It ends with 0, or with what is wrong.
+// Looks at the dashboard in a real browser: node pages.mjs CHROMIUM ADDRESS TOKEN live|- STORED-RUN... What it needs done, to the server or by
+// a run, it says on its standard output, and is told on its standard input when it is done. It ends with 0, or with what is wrong.
 import AxeBuilder from "@axe-core/playwright";
 import assert from "node:assert/strict";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
-const [program, at, token, going, ...stored] = process.argv.slice(2);
+const [program, at, token, live, ...stored] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const ask = async (what) => {
   console.log(what);
@@ -88,7 +88,8 @@ await page.goto(`${at}/runs/${ndr[0]}`);
 await page.locator("main img.chart").first().waitFor();
 
 // two browsers follow a run; the server is killed meanwhile, and neither misses an event
-if (going !== "-") {
+if (live !== "-") {
+  const going = await ask("run");
   const watching = await open({});
   await watching.goto(`${at}/runs/${going}`);
   await page.goto(`${at}/runs/${going}#token=${token}`);

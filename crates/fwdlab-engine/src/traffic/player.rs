@@ -497,11 +497,16 @@ impl Voice {
 
     /// After how many of its frames they are the same again.
     fn period(&self, machines: &[Machine]) -> Option<u64> {
+        let mut of_kinds = vec![0; machines.len()];
+        for &kind in &self.pattern {
+            of_kinds[kind as usize] += 1;
+        }
         let mut rounds = 1;
-        for kind in &self.pattern {
-            let of_kind = self.pattern.iter().filter(|&other| other == kind).count() as u64;
-            let period = machines[*kind as usize].period()?;
-            rounds = lcm(rounds, period / gcd(period, of_kind))?;
+        for (machine, &of_kind) in machines.iter().zip(&of_kinds) {
+            if of_kind > 0 {
+                let period = machine.period()?;
+                rounds = lcm(rounds, period / gcd(period, of_kind))?;
+            }
         }
         rounds.checked_mul(self.pattern.len() as u64)
     }

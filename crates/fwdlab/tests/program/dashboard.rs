@@ -151,17 +151,14 @@ fn pages_are_looked_at_in_a_browser() {
     runs.push(simulated(&lab, &rfc));
     let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
     let port = url.rsplit(':').next().unwrap().to_owned();
-    // a run that goes on needs a test bed of this machine
+    // a run that goes on needs a test bed of this machine; it sends, so it begins when it is looked at
     let is_root = rustix::process::geteuid().is_root();
     let campaign = short_trials(&lab);
     let line = ["run", &campaign, "--json-stream"];
-    let mut going = is_root.then(|| lab.start(&line));
-    let live = going.as_mut().map_or("-".to_owned(), |run| {
-        run.event("progress")["run"].as_str().unwrap().to_owned()
-    });
+    let mut going = None;
     let mut child = Command::new("node")
         .arg(web().join("tests/pages.mjs"))
-        .args([browser, &url, TOKEN, &live])
+        .args([browser, &url, TOKEN, if is_root { "live" } else { "-" }])
         .env("REPORT", lab.runs().join(&runs[2]).join("report.html"))
         .args(&runs)
         .stdin(Stdio::piped())
@@ -173,6 +170,12 @@ fn pages_are_looked_at_in_a_browser() {
     let mut script = Script { child, said };
     loop {
         match script.next().as_str() {
+            "run" => {
+                let mut run = lab.start(&line);
+                let live = run.event("progress")["run"].as_str().unwrap().to_owned();
+                script.answer(&live);
+                going = Some((run, live));
+            }
             "kill" => {
                 server.signal(rustix::process::Signal::KILL);
                 server.wait_until("its end", |this| this.has_ended());
@@ -183,7 +186,7 @@ fn pages_are_looked_at_in_a_browser() {
                 script.answer("started");
             }
             "count" => {
-                let mut run = going.take().unwrap();
+                let (mut run, live) = going.take().unwrap();
                 run.wait_until("its end", |this| this.has_ended());
                 let journal =
                     fs::read_to_string(lab.runs().join(&live).join("events.jsonl")).unwrap();
