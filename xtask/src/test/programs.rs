@@ -21,9 +21,8 @@ const FRAMES: &[&str] = &["engine", "lab", "fwdlab"];
 /// So many of the others at a time.
 const LANES: usize = 2;
 
-/// The program that takes most of the time: fwdlab as its users have it. Its own tests run two at a time, for most of them wait for half
-/// of their time; to run the other programs beside it as well was no faster, and held up senders. Three at a time on two CPUs took 222 s
-/// instead of 306, and one or two of 199 failed each time, held up: first those must hold on a busy host.
+/// The program that takes most of the time: fwdlab as its users have it. To run the other programs beside it as well was no faster, and
+/// held up senders.
 const LONGEST: &str = "fwdlab program";
 
 /// Its tests that want the CPUs for themselves stand in modules of this name.
@@ -141,8 +140,10 @@ pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
     side_by_side(beside, each);
     for program in frames {
         if program.name == LONGEST {
-            let both = ["--skip", ALONE, "--skip", IN_GUESTS];
-            each(one(program.clone(), &both));
+            let threads = at_a_time();
+            let neither = ["--skip", ALONE, "--skip", IN_GUESTS];
+            let arguments = [&neither[..], &["--test-threads", &threads]].concat();
+            each(one(program.clone(), &arguments));
             for (part, name) in [(ALONE, ", alone"), (IN_GUESTS, ", in guests")] {
                 let mut ended = one(program.clone(), &[part]);
                 ended.program.name += name;
@@ -152,6 +153,13 @@ pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
             each(one(program, &[]));
         }
     }
+}
+
+/// So many tests of the longest program: three on two CPUs, for they wait for a quarter of their time. (Those that boot guests do not:
+/// three of them took 295 s where two took 291.)
+fn at_a_time() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus * 3 / 2).to_string()
 }
 
 /// Runs one of its tests once more, with nothing beside it.
