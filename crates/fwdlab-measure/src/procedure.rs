@@ -65,17 +65,17 @@ pub struct Session {
     pending: Option<Question>,
     attempts: u32,
     invalid: u32,
-    /// So many loads in a row the generator was held up at every time.
+    /// At so many loads in a row, each far below the one before, the generator was held up every time; and what it sent at the last one.
     held_up: u32,
+    held_up_pps: f64,
     /// What the procedure was told so far.
     told: Vec<Told>,
 }
 
-/// At so many loads in a row a generator is held up at each, every time: lower ones tell no more of the DUT. (A load that is too large
-/// for it is another thing: half of that may be reached.)
+/// At so many loads in a row a generator is held up at each, every time: lower ones tell no more of the DUT.
 const HELD_UP_LOADS: u32 = 4;
 
-/// A generator is held up when it sends this share of the load; it is at its limit when it sends less.
+/// A generator is held up when it sends this share of any load, and at its limit when it sends as much of a lower one.
 const HELD_UP_SHARE: f64 = 0.9;
 
 /// What a procedure is told about the trial that it asked for.
@@ -94,6 +94,7 @@ impl Session {
             attempts: 0,
             invalid: 0,
             held_up: 0,
+            held_up_pps: f64::INFINITY,
             told: Vec::new(),
         }
     }
@@ -130,21 +131,18 @@ impl Session {
         {
             reasons.push(words.clone());
         }
-        let nearly = HELD_UP_SHARE * answer.frames_intended as f64;
-        if reasons.is_empty() {
-            let is_held_up = fell_short.is_some() && answer.frames_sent as f64 >= nearly;
-            self.held_up = if is_held_up { self.held_up + 1 } else { 0 };
-        }
-        if let (HELD_UP_LOADS, Some(words)) = (self.held_up, &fell_short) {
+        let has_fallen_short = fell_short.is_some();
+        if reasons.is_empty() && self.is_held_up(answer, has_fallen_short) {
             reasons.push(format!(
-                "held up at {HELD_UP_LOADS} loads in a row, each time: {words}"
+                "held up at {HELD_UP_LOADS} loads in a row, each far below the last: {}",
+                fell_short.unwrap_or_default()
             ));
             self.held_up = 0;
         }
         if reasons.is_empty() {
             let mut says = self.procedure.record(&question, answer);
             self.told.push(Told::Answer(Box::new(answer.clone())));
-            if fell_short.is_some() {
+            if has_fallen_short {
                 says.push_str(
                     "; more than the generator can offer: what it did not send counts as lost",
                 );
@@ -172,6 +170,19 @@ impl Session {
             validity: Validity { reasons },
             says: String::new(),
         }
+    }
+
+    /// Counts loads at which the generator was held up every time; are they too many?
+    fn is_held_up(&mut self, answer: &Answer, fell_short: bool) -> bool {
+        let sent_pps = answer.frames_sent as f64 / answer.duration_ns.max(1) as f64 * 1e9;
+        if !fell_short {
+            (self.held_up, self.held_up_pps) = (0, f64::INFINITY);
+        } else if (answer.frames_sent as f64) < HELD_UP_SHARE * answer.frames_intended as f64 {
+            // at its limit
+        } else if sent_pps < HELD_UP_SHARE * self.held_up_pps {
+            (self.held_up, self.held_up_pps) = (self.held_up + 1, sent_pps);
+        }
+        self.held_up >= HELD_UP_LOADS
     }
 
     /// Brings another procedure, made as this one was, to where this one is.
@@ -561,11 +572,13 @@ mod tests {
         let (trials, outcome) = search(&|intended| 0.95 * intended);
         assert_eq!(trials, HELD_UP_LOADS * MAX_INVALID);
         assert!(!outcome.answered, "{outcome:?}");
-        let words = "held up at 4 loads in a row, each time: the generator did not reach the load";
+        let words = "held up at 4 loads in a row, each far below the last: the generator did not reach the load";
         assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
 
-        let (_, outcome) = search(&|intended| intended.min(1e5));
-        assert!(outcome.answered, "{outcome:?}");
+        for limit in [1e5, 4.99e6, 4.9e6] {
+            let (_, outcome) = search(&|intended| intended.min(limit));
+            assert!(outcome.answered, "{outcome:?}");
+        }
         // held up at three loads, and not at the next
         let (_, outcome) = search(&|intended| match intended > 1e6 {
             true => 0.95 * intended,
