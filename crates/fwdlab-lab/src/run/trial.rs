@@ -614,11 +614,18 @@ pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     }
 }
 
-/// Sends so many frames, and plans none for later than in this time. A burst of some frames is over before its last ones are late.
+/// A trial that is shorter is a burst: what the sender has not handed over when its time ends, a batch of some 100 frames, is much of it.
+const BURST: Duration = Duration::from_millis(10);
+
+/// Sends so many frames, and none later than in this time, or hardly later if it is a burst.
 pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
+    let late = match time < BURST {
+        true => Schedule::CATCH_UP,
+        false => Duration::ZERO,
+    };
     Schedule {
         frames: Some(frames),
-        at_most: time + Schedule::CATCH_UP,
+        at_most: time + late,
         ..until(Some(load_pps), time)
     }
 }
