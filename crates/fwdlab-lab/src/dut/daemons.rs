@@ -1,14 +1,14 @@
 //! Daemons that a configuration has started on a DUT, and whether they still live: who died says so with its last words.
 //!
 //! A configuration names them by files: `NAME.pid` in `$FWDLAB_DAEMONS`, with `NAME.log` beside it for what it says. In the words of any
-//! `sh`; a process is known by its number and by when it started. It does not start, stop or judge anything. Start with [`Daemons`].
+//! `sh`; a process is known by its number and, where there is a `/proc`, by when it started. It does not start, stop or judge anything. Start with [`Daemons`].
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::not_understood;
+use super::{Configuration, not_understood};
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Files, Host, Limit, quoted};
@@ -73,15 +73,15 @@ pub struct Ended {
 }
 
 impl Daemons {
-    /// Of the DUT that has this name; none is known yet.
-    pub fn of(dut: &str) -> Daemons {
+    /// Of the DUT that has this name, and keeps there what a start forgets (`/run`); none is known yet.
+    pub fn of(dut: &str, run: &str) -> Daemons {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = dut
             .chars()
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
         Daemons {
-            folder: format!("/run/fwdlab-daemons-{name}"),
+            folder: format!("{run}/fwdlab-daemons-{name}"),
             known: Mutex::default(),
         }
     }
@@ -91,11 +91,34 @@ impl Daemons {
         format!("{VARIABLE}={}", self.folder)
     }
 
+    /// Has a configuration applied, and knows the daemons that it names from then on.
+    ///
+    /// # Errors
+    /// It is not applied, or names daemons that do not live.
+    pub fn of_configuration(
+        &self,
+        configuration: &Configuration,
+        host: &Arc<dyn Host>,
+        undo: &Undo,
+        apply: impl FnOnce() -> Result<String, LabError>,
+    ) -> Result<String, LabError> {
+        let names_daemons = self.expect(&configuration.words(), host, undo)?;
+        let said = apply()?;
+        if names_daemons {
+            let met = self.meet(host.as_ref());
+            met.map_err(|source| LabError::NotApplied {
+                name: configuration.name.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        Ok(said)
+    }
+
     /// Before a configuration is applied of which these are the words: is any daemon to be named? Then there is room for its files.
     ///
     /// # Errors
     /// The directory cannot be made.
-    pub fn expect(
+    fn expect(
         &self,
         words: &BTreeSet<String>,
         host: &Arc<dyn Host>,

@@ -51,7 +51,8 @@ impl FreeBsd {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
-        configuration.each(|step| self.carry_out(step, &configuration.name, limit))
+        let apply = || configuration.each(|step| self.carry_out(step, &configuration.name, limit));
+        (self.daemons).of_configuration(configuration, &self.host, &self.undo, apply)
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {

@@ -21,6 +21,7 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
+use super::daemons::{Daemons, Ended};
 use super::{
     Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
 };
@@ -78,6 +79,8 @@ pub struct FreeBsd {
     /// What users want to run there must end within this time.
     patience: Duration,
     undo: Arc<Undo>,
+    /// Those of its configuration.
+    daemons: Daemons,
     /// Its ports are in a jail.
     is_jailed: AtomicBool,
     /// Routes for test frames that it was given.
@@ -94,6 +97,7 @@ impl FreeBsd {
         undo: Arc<Undo>,
     ) -> FreeBsd {
         FreeBsd {
+            daemons: Daemons::of(host.name(), "/var/run"),
             host,
             making,
             ports: ports.map(str::to_owned),
@@ -269,8 +273,9 @@ impl FreeBsd {
 
     fn users_command(&self, text: &str) -> Command {
         let [input, output] = &self.ports;
-        let ports = format!("FWDLAB_IN={input} FWDLAB_OUT={output}\nexport FWDLAB_IN FWDLAB_OUT\n");
-        Command::shell(&format!("{ports}{text}")).called(text.trim())
+        let daemons = self.daemons.variable();
+        let words = format!("export FWDLAB_IN={input} FWDLAB_OUT={output} {daemons}\n");
+        Command::shell(&format!("{words}{text}")).called(text.trim())
     }
 
     fn shell(&self, text: &str, limit: Limit<'_>) -> Result<String, LabError> {
@@ -306,6 +311,14 @@ impl Dut for FreeBsd {
 
     fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
         self.apply_all(configuration, control)
+    }
+
+    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+        self.daemons.ended(self.host.as_ref())
+    }
+
+    fn meet_daemons(&self) -> Result<(), LabError> {
+        self.daemons.meet(self.host.as_ref())
     }
 
     fn in_force(

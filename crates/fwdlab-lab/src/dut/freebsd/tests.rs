@@ -17,7 +17,7 @@ use crate::host::undo::Left;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Machine {
     settings: BTreeMap<String, String>,
-    /// Addresses, ARP and NDP entries, routes.
+    /// Addresses, ARP and NDP entries, routes, and a folder.
     lines: BTreeSet<String>,
     modules: BTreeSet<String>,
     /// Rules of ipfw: set, text.
@@ -34,6 +34,8 @@ struct Machine {
     put: Option<PathBuf>,
     /// It takes nothing that it is told by sysctl.
     stubborn: bool,
+    /// A daemon of its configuration, and whether that lives.
+    daemon: Option<(&'static str, bool)>,
     /// Its interfaces that are not in a jail.
     ports: BTreeSet<String>,
     /// The jail, which has settings and tables of its own.
@@ -57,6 +59,7 @@ impl Machine {
             boot: 1,
             version: "1.96".into(),
             ports: ["igb1", "igb2"].map(str::to_owned).into(),
+            daemon: Some(("bird", true)),
             ..Machine::default()
         }
     }
@@ -237,6 +240,9 @@ impl Machine {
                 self.pf.clear();
                 self.pf_table.clear();
             }
+            ["rm", "-rf", "--", folder] => {
+                self.lines.remove(&format!("folder {folder}"));
+            }
             ["config", "save"] => self.saved += 1,
             ["cat", "/etc/version"] => return format!("{}\n", self.version),
             _ => {}
@@ -334,6 +340,19 @@ impl Machine {
                 .map(|(name, _)| format!("{name}={}\n", value(name)))
                 .collect();
         }
+        if let Some(made) = command.strip_prefix("make ") {
+            let folder = made.split(',').next().unwrap();
+            self.lines.insert(format!("folder {folder}"));
+            return String::new();
+        }
+        if command == "look at the daemons of the configuration" {
+            let daemon = self.daemon.iter();
+            let lines = daemon.map(|(name, lives)| {
+                let state = if *lives { "lives" } else { "ended" };
+                format!("{name} 77 {state}\n")
+            });
+            return lines.collect::<String>() + "looked\n";
+        }
         if let Some(read) = command.strip_prefix("read ") {
             return self.files.get(read).cloned().unwrap_or_default();
         }
@@ -425,7 +444,7 @@ const TREE: [(&str, &str); 3] = [
 type Asked = fn(&FreeBsd) -> Result<(), LabError>;
 
 /// Everything that can be asked of it.
-const ALL: [(&str, Asked); 16] = [
+const ALL: [(&str, Asked); 17] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("route", |dut| {
         let network = ("48.0.0.0".parse().unwrap(), 22);
@@ -460,6 +479,11 @@ const ALL: [(&str, Asked); 16] = [
     ("pf-table", |dut| generated(dut, "pf-table,n=5")),
     ("pf-stateful", |dut| generated(dut, "pf-stateful,state=off")),
     ("jail", |dut| generated(dut, "vnet-jail")),
+    ("daemons", |dut| {
+        let one = Configuration::parse("bird -P $FWDLAB_DAEMONS/bird.pid")?;
+        dut.apply(&one, &Control::default())?;
+        dut.daemons_ended().map(drop)
+    }),
     ("counters", |dut| dut.counters().map(drop)),
     ("ports", |dut| dut.ports_amiss().map(drop)),
     ("set", |dut| {
@@ -660,6 +684,8 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                             "read ",
                             "ifconfig igb2 down",
                             "jexec fwdlab_dut set ",
+                            "make /var/run/",
+                            "bird ",
                         ];
                         let is_unused = how == Fails::Garbage
                             && sets.iter().any(|begin| failed.starts_with(begin));
@@ -685,6 +711,54 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
         }
     }
     assert!(tried > 400, "only {tried} failures");
+}
+
+/// There is no `/proc` that says when a process started: it is known by its number.
+#[test]
+fn a_daemon_that_dies_on_it_has_last_words() {
+    let (dut, machine, host, _record) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let words = "bird -P $FWDLAB_DAEMONS/bird.pid";
+    let configuration = Configuration::parse(words).unwrap();
+    let apply = || dut.apply(&configuration, &Control::default());
+    apply().unwrap();
+    let folder = format!("/var/run/fwdlab-daemons-{NAME}");
+    let asked = host.asked();
+    let at = |what: &str| asked.iter().position(|asked| asked.contains(what));
+    let made = at(&format!("make {folder}")).unwrap();
+    assert!(made < at(words).unwrap(), "{asked:?}");
+    assert_eq!(dut.daemons_ended().unwrap(), []);
+
+    let log = format!("{folder}/bird.log");
+    machine.lock().unwrap().daemon = Some(("bird", false));
+    machine
+        .lock()
+        .unwrap()
+        .files
+        .insert(log, "up\nno memory\n".into());
+    let ended = dut.daemons_ended().unwrap();
+    let told = crate::dut::daemons::told(&ended, "during trial 3");
+    assert_eq!(
+        told,
+        "bird (process 77) ended during trial 3; its last words: up | no memory"
+    );
+    assert_eq!(dut.undo(), ["x"; 0]);
+    assert!(host.asked().contains(&format!("rm -rf -- {folder}")));
+
+    // it does not even come up, or none does
+    let error = apply().unwrap_err();
+    assert!(told_of(&error).contains("ended before anything was measured"));
+    machine.lock().unwrap().daemon = None;
+    let error = apply().unwrap_err();
+    assert!(told_of(&error).contains("has put no file there"));
+}
+
+/// An error with what caused it.
+fn told_of(error: &LabError) -> String {
+    let cause = std::error::Error::source(error);
+    format!(
+        "{error}: {}",
+        cause.map_or(String::new(), ToString::to_string)
+    )
 }
 
 /// What it says is not what was set: it is refused, and said what was wanted and found.

@@ -46,17 +46,8 @@ impl Linux {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
-        let words = configuration.words();
-        let names_daemons = self.daemons.expect(&words, &self.place, &self.undo)?;
-        let said = configuration.each(|step| self.carry_out(step, &configuration.name, limit))?;
-        if names_daemons {
-            let met = self.daemons.meet(self.place.as_ref());
-            met.map_err(|source| LabError::NotApplied {
-                name: configuration.name.clone(),
-                source: Box::new(source),
-            })?;
-        }
-        Ok(said)
+        let apply = || configuration.each(|step| self.carry_out(step, &configuration.name, limit));
+        (self.daemons).of_configuration(configuration, &self.place, &self.undo, apply)
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {

@@ -122,7 +122,7 @@ impl Linux {
         undo: Arc<Undo>,
     ) -> Linux {
         Linux {
-            daemons: Daemons::of(host.name()),
+            daemons: Daemons::of(host.name(), "/run"),
             host,
             place,
             ports: ports.map(str::to_owned),
