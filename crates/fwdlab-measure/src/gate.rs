@@ -280,6 +280,7 @@ fn largest(speeds: &[f64]) -> Option<Cluster> {
 #[cfg(test)]
 mod tests {
     use fwdlab_model::loss::{Counters, Ledger};
+    use fwdlab_model::procedure::{Answer, Asked, Purpose, Question};
     use fwdlab_model::result::Validity;
     use fwdlab_model::trial::{IpVersion, Stream};
     use fwdlab_model::units::FrameSize;
@@ -536,5 +537,29 @@ mod tests {
         plain.probes.clear();
         judge_trial(&mut plain, Some(&start));
         assert_eq!(strata(&plain), (0, 0, vec![]));
+    }
+
+    /// Only a search has chosen among its trials.
+    #[test]
+    fn what_is_no_search_is_not_told_to_be_one() {
+        let at = |purpose| {
+            let still = reading(17.5, &[]);
+            TrialRecord {
+                asked: Some(Box::new(Asked {
+                    question: Question::constant(FrameSize::MIN, 1e6, 1, purpose, ""),
+                    answer: Answer::default(),
+                    says: String::new(),
+                    latency_log: None,
+                })),
+                ..trial(still.clone(), still)
+            }
+        };
+        let says = |trials: &[TrialRecord]| {
+            let verdict = crate::trust::of_trials(None, trials, Vec::new()).verdict;
+            assert!(verdict.contains("caused losses in the others"), "{verdict}");
+            verdict.contains("a search for zero loss selects the luckiest trials")
+        };
+        assert!(!says(&[at(Purpose::Measure)]));
+        assert!(says(&[at(Purpose::Measure), at(Purpose::Search)]));
     }
 }

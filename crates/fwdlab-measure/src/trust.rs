@@ -7,6 +7,7 @@
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome};
 use fwdlab_model::probe::{ApartStratum, MachineState};
+use fwdlab_model::procedure::Purpose;
 use fwdlab_model::result::{Noise, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::test_case::TestCase;
@@ -176,6 +177,14 @@ pub fn of_trials(
     }
     let mut doubts = doubts_of_trials(gate, trials.clone());
     doubts.extend(contradictions);
+    let guides = |trial: &TrialRecord| {
+        let asked = trial.asked.as_ref();
+        asked.is_some_and(|asked| asked.question.purpose == Purpose::Search)
+    };
+    let selects = match trials.clone().any(guides) {
+        true => ", and a search for zero loss selects the luckiest trials",
+        false => "",
+    };
     if is_without_probe(trials) {
         let verdict = "how quiet the machine of the DUT was is not known: nothing probes it";
         return Noise {
@@ -187,8 +196,7 @@ pub fn of_trials(
         };
     }
     let verdict = format!(
-        "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others, and a search for \
-         zero loss selects the luckiest trials{}",
+        "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others{selects}{}",
         of_state(gate),
         slowed_words(gate)
     );
@@ -428,10 +436,10 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
     }
 }
 
-/// A search and a procedure believe each of their trials.
+/// Procedures believe each of their trials.
 fn advice_on_trials() -> Vec<String> {
     vec![
-        "a search needs all of its trials undisturbed; fwdlab quick only needs some windows, and selects the quiet ones: it \
+        "this needs all of its trials undisturbed; fwdlab quick only needs some windows, and selects the quiet ones: it \
          measures the forwarding rate under overload, and with --vs 'COMMAND' the cost of a configuration"
             .into(),
     ]
