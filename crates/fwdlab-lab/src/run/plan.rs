@@ -21,9 +21,8 @@ use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
-use super::device::OVERHEAD;
 use super::largest::Bounds;
-use super::suite::{Suite, capacities, estimated, likely_limits};
+use super::suite::{Suite, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
 use super::{exact, hooks, restarts, slices, windows};
 use crate::dut::Configuration;
@@ -753,15 +752,14 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
 /// What [`Plan::new`] would have told.
 pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     let campaign = &plan.campaign;
-    let (overhead, each) = match plan.dut {
-        Some(_) => (Duration::ZERO, Duration::ZERO),
-        None => (OVERHEAD, BED),
+    let each = match plan.dut {
+        Some(_) => Duration::ZERO,
+        None => BED,
     };
     let of_trials = campaign.cases.iter().map(|case| {
         let asked = plan.asked(plan.seed(), case);
         let limits = plan.likely(case)?;
-        let capacities = capacities(plan.dut.as_ref(), &limits);
-        let (trials, time) = estimated(&asked, &limits, &capacities, overhead)?;
+        let (trials, time) = estimated(&asked, &limits, plan.dut.as_ref())?;
         Ok((trials, time + each))
     });
     let (names, cases) = match &campaign.procedure {

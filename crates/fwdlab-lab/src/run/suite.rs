@@ -81,16 +81,14 @@ impl Suite {
         dut: Option<&Dut>,
         is_max_known: bool,
     ) -> Result<(u32, Duration), LabError> {
-        let attempts = Tally::default().per_trial();
-        let (overhead, before, attempts) = match (dut, is_max_known) {
-            (Some(_), _) => (Duration::ZERO, Duration::ZERO, 1.0),
-            (None, true) => (OVERHEAD, BED, attempts),
-            (None, false) => (OVERHEAD, BED + SOUGHT * limits.len() as u32, attempts),
+        let before = match (dut, is_max_known) {
+            (Some(_), _) => Duration::ZERO,
+            (None, true) => BED,
+            (None, false) => BED + SOUGHT * limits.len() as u32,
         };
-        let capacities = capacities(dut, limits);
-        let (trials, time) = estimated(&self.asked, limits, &capacities, overhead)?;
+        let (trials, time) = estimated(&self.asked, limits, dut)?;
         let series = self.common.traffic.variants.len() as u32;
-        Ok((series * trials, before + (series * time).mul_f64(attempts)))
+        Ok((series * trials, before + series * time))
     }
 }
 
@@ -120,17 +118,18 @@ pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
     Capacities::guess(dut.map_or_else(guess, |dut| dut.capacity_pps.into()))
 }
 
-/// Trials and time on a DUT without noise.
+/// Trials and time: of a simulated DUT without noise as they will be, of any other by a guess.
 pub(super) fn estimated(
     asked: &Asked,
     limits: &[Limit],
-    capacities: &Capacities,
-    overhead: Duration,
+    dut: Option<&Dut>,
 ) -> Result<(u32, Duration), LabError> {
+    let (overhead, attempts) = match dut {
+        Some(_) => (Duration::ZERO, 1.0),
+        None => (OVERHEAD, Tally::default().per_trial()),
+    };
     let mut procedure = make(asked, limits).map_err(LabError::Preflight)?;
-    let ahead = ahead(procedure.as_mut(), capacities);
-    Ok((
-        ahead.trials,
-        Duration::from_nanos(ahead.ns) + overhead * ahead.trials,
-    ))
+    let ahead = ahead(procedure.as_mut(), &capacities(dut, limits));
+    let time = Duration::from_nanos(ahead.ns) + overhead * ahead.trials;
+    Ok((ahead.trials, time.mul_f64(attempts)))
 }
