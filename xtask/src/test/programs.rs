@@ -289,8 +289,10 @@ mod tests {
         assert_eq!(ends[0].0, "absent");
         assert!(ends[0].1.contains("/absent") && !ends[0].2, "{ends:?}");
         assert!(ends[1].1.contains("signal") && !ends[1].2, "{ends:?}");
+        let threads = at_a_time();
+        let neither = format!("--skip ::alone:: --skip ::in_guests:: --test-threads {threads}");
         let longest = [
-            (LONGEST, "--skip ::alone:: --skip ::in_guests::"),
+            (LONGEST, &*neither),
             ("fwdlab program, alone", "::alone::"),
             ("fwdlab program, in guests", "::in_guests::"),
         ];

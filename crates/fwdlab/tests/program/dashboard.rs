@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -19,10 +20,16 @@ fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
-/// Node, with the packages of the page; why not, if they are not there.
+/// Node, with the packages of the page; why not, if they are not there. Who comes meanwhile waits until they are.
 fn node() -> Result<(), String> {
+    static NODE: OnceLock<Result<(), String>> = OnceLock::new();
+    NODE.get_or_init(with_packages).clone()
+}
+
+fn with_packages() -> Result<(), String> {
     try_tool(&["node", "--version"]).map_err(|_| "node is not installed".to_owned())?;
-    if web().join("node_modules/esbuild").is_dir() {
+    // what npm writes last
+    if web().join("node_modules/.package-lock.json").is_file() {
         return Ok(());
     }
     let web = web();
