@@ -653,95 +653,6 @@ fn a_daemon_that_dies_under_load_is_a_failed_cell_with_its_last_words() {
     lab.assert_clean("a campaign with daemons");
 }
 
-/// A DUT that loses every fourth echo on its management port, one command that takes 50 ms, one that fails while frames flow, and one with
-/// which nothing is wrong.
-#[test]
-fn requests_to_the_management_of_a_dut_are_answered_as_was_planted() {
-    const THIS: &str = "requests_to_the_management_of_a_dut_are_answered_as_was_planted";
-    if !root(THIS) {
-        return;
-    }
-    let lab = Lab::new();
-    let simulated = "campaign = 'm'\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=10Gbps'\n[procedure]\nid = 'management'";
-    let refused = run(&lab, simulated);
-    assert!(
-        refused.code != 0 && refused.err.contains("a simulated DUT has no management"),
-        "{refused:?}"
-    );
-    let text = r#"
-campaign = 'managed'
-iterations = 1
-seed = 1
-[configuration]
-lossy = '''
-nft add table ip m
-nft 'add chain ip m in { type filter hook input priority 0; }'
-nft add rule ip m in iifname mgmt icmp type echo-request numgen inc mod 4 == 0 drop
-'''
-[matrix]
-configuration = 'lossy'
-flows = 10
-[procedure]
-id = 'management'
-load = '20kpps'
-at = []
-for = '3s'
-after = '1s'
-every = '50ms'
-patience = '3s'
-ask = ['echo', 'command: sleep 0.05', 'command: true', '''command:
-r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
-a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
-"#;
-    let ended = run(&lab, text);
-    // counts hold on a machine that is too noisy for rates
-    let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
-    let outcome = &document["test_cases"][0]["outcomes"][0];
-    if outcome["answered"] != true {
-        let why =
-            "this host is so busy that no trial was valid, or a command had no answer within 3 s";
-        return skipped(THIS, why);
-    }
-    let loads = list(&outcome["found"]["loads"]);
-    let names: Vec<&str> = loads
-        .iter()
-        .map(|one| one["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["0 %", "flood"], "{outcome}");
-    assert!(number(&loads[0]["offered_load_pps"]) < 1.0, "{outcome}");
-    assert!(number(&loads[1]["forwarding_rate_pps"]) > 0.0, "{outcome}");
-    let [echo, slow, nothing, under] = list(&outcome["found"]["requests"]) else {
-        panic!("{outcome}")
-    };
-    let of = |one: &Value, load: usize, key: &str| number(&one["at"][load][key]);
-    for load in [0, 1] {
-        // one in four, wherever the four began
-        let (asked, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
-        assert!(lost >= 1.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
-        for fine in [slow, nothing] {
-            assert_eq!(of(fine, load, "wrong"), 0.0, "{fine}");
-        }
-    }
-    let smallest = |one: &Value| number(&one["at"][0]["round_trip_s"]["min"]);
-    assert!(smallest(slow) >= 0.05, "{slow}");
-    assert!(smallest(nothing) < smallest(slow), "{nothing}");
-    // the last one at rest may end in the flood
-    assert!(of(under, 0, "wrong") <= 1.0, "{under}");
-    let (asked, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
-    assert!(2.0 * wrong > asked, "{under}");
-    let warnings = outcome["warnings"].to_string();
-    assert!(warnings.contains("exit status: 1"), "{warnings}");
-    tells(
-        &lab.run(&["runs", "show", "@1"]),
-        &[
-            "Management under load",
-            "no answer for",
-            "in the flood, without an answer: `echo`",
-        ],
-    );
-    lab.assert_clean("requests to the management");
-}
-
 /// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind, each way.
 #[test]
 fn what_is_sent_is_a_part_of_the_matrix() {
@@ -1300,6 +1211,94 @@ mod alone {
         lab.assert_clean("a campaign by windows");
         let verified = lab.run(&["runs", "verify"]);
         verified.code(0).says(&["0 with differences"]);
+    }
+
+    /// A DUT that loses every fourth echo on its management port, one command that takes 50 ms, one that fails while frames flow, and one with
+    /// which nothing is wrong.
+    #[test]
+    fn requests_to_the_management_of_a_dut_are_answered_as_was_planted() {
+        const THIS: &str = "requests_to_the_management_of_a_dut_are_answered_as_was_planted";
+        if !root(THIS) {
+            return;
+        }
+        let lab = Lab::alone();
+        let simulated = "campaign = 'm'\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=10Gbps'\n[procedure]\nid = 'management'";
+        let refused = run(&lab, simulated);
+        assert!(
+            refused.code != 0 && refused.err.contains("a simulated DUT has no management"),
+            "{refused:?}"
+        );
+        let text = r#"
+campaign = 'managed'
+iterations = 1
+seed = 1
+[configuration]
+lossy = '''
+nft add table ip m
+nft 'add chain ip m in { type filter hook input priority 0; }'
+nft add rule ip m in iifname mgmt icmp type echo-request numgen inc mod 4 == 0 drop
+'''
+[matrix]
+configuration = 'lossy'
+flows = 10
+[procedure]
+id = 'management'
+load = '20kpps'
+at = []
+for = '6s'
+after = '1s'
+every = '50ms'
+patience = '3s'
+ask = ['echo', 'command: sleep 0.05', 'command: true', '''command:
+r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
+a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
+"#;
+        let ended = run(&lab, text);
+        // counts hold on a machine that is too noisy for rates
+        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        let outcome = &document["test_cases"][0]["outcomes"][0];
+        if outcome["answered"] != true {
+            let why = "this host is so busy that no trial was valid, or a command had no answer within 3 s";
+            return skipped(THIS, why);
+        }
+        let loads = list(&outcome["found"]["loads"]);
+        let names: Vec<&str> = loads
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["0 %", "flood"], "{outcome}");
+        assert!(number(&loads[0]["offered_load_pps"]) < 1.0, "{outcome}");
+        assert!(number(&loads[1]["forwarding_rate_pps"]) > 0.0, "{outcome}");
+        let [echo, slow, nothing, under] = list(&outcome["found"]["requests"]) else {
+            panic!("{outcome}")
+        };
+        let of = |one: &Value, load: usize, key: &str| number(&one["at"][load][key]);
+        for load in [0, 1] {
+            // one in four, wherever the four began
+            let (asked, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
+            assert!(lost >= 1.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
+            for fine in [slow, nothing] {
+                assert_eq!(of(fine, load, "wrong"), 0.0, "{fine}");
+            }
+        }
+        let smallest = |one: &Value| number(&one["at"][0]["round_trip_s"]["min"]);
+        assert!(smallest(slow) >= 0.05, "{slow}");
+        assert!(smallest(nothing) < smallest(slow), "{nothing}");
+        // the last one at rest may end in the flood
+        assert!(of(under, 0, "wrong") <= 1.0, "{under}");
+        let (asked, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
+        assert!(2.0 * wrong > asked, "{under}");
+        let warnings = outcome["warnings"].to_string();
+        assert!(warnings.contains("exit status: 1"), "{warnings}");
+        tells(
+            &lab.run(&["runs", "show", "@1"]),
+            &[
+                "Management under load",
+                "no answer for",
+                "in the flood, without an answer: `echo`",
+            ],
+        );
+        lab.assert_clean("requests to the management");
     }
 }
 
