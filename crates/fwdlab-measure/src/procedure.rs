@@ -75,8 +75,11 @@ pub struct Session {
 /// At so many loads in a row a generator is held up at each, every time: lower ones tell no more of the DUT.
 const HELD_UP_LOADS: u32 = 4;
 
-/// A generator is held up when it sends this share of any load, and at its limit when it sends as much of a lower one.
+/// A generator is held up when it sends this share of any load, and at its limit when it sends less or, of a lower load, as much.
 const HELD_UP_SHARE: f64 = 0.9;
+
+/// This share of what it sent before is far below that: a search for what loses nothing halves its load.
+const FAR_BELOW: f64 = 0.75;
 
 /// What a procedure is told about the trial that it asked for.
 #[derive(Debug, Clone)]
@@ -132,7 +135,7 @@ impl Session {
             reasons.push(words.clone());
         }
         let has_fallen_short = fell_short.is_some();
-        if reasons.is_empty() && self.is_held_up(answer, has_fallen_short) {
+        if reasons.is_empty() && self.is_held_up(&question, answer, has_fallen_short) {
             reasons.push(format!(
                 "held up at {HELD_UP_LOADS} loads in a row, each far below the last: {}",
                 fell_short.unwrap_or_default()
@@ -172,14 +175,16 @@ impl Session {
         }
     }
 
-    /// Counts loads at which the generator was held up every time; are they too many?
-    fn is_held_up(&mut self, answer: &Answer, fell_short: bool) -> bool {
+    /// Counts loads at which the generator was held up every time; are they too many? Only of searches in which one lost frame decides:
+    /// what measures loss or a rate at one load after another has a figure of each.
+    fn is_held_up(&mut self, question: &Question, answer: &Answer, fell_short: bool) -> bool {
         let sent_pps = answer.frames_sent as f64 / answer.duration_ns.max(1) as f64 * 1e9;
-        if !fell_short {
+        let decides = matches!(question.ending, Some(Ending::Lost { .. }));
+        if !(fell_short && decides) {
             (self.held_up, self.held_up_pps) = (0, f64::INFINITY);
         } else if (answer.frames_sent as f64) < HELD_UP_SHARE * answer.frames_intended as f64 {
             // at its limit
-        } else if sent_pps < HELD_UP_SHARE * self.held_up_pps {
+        } else if sent_pps < FAR_BELOW * self.held_up_pps {
             (self.held_up, self.held_up_pps) = (self.held_up + 1, sent_pps);
         }
         self.held_up >= HELD_UP_LOADS
@@ -412,7 +417,7 @@ mod tests {
 
     use super::*;
     use crate::compliance::Conditions;
-    use crate::rfc2544::{Setup, throughput};
+    use crate::rfc2544::{Setup, frame_loss, throughput};
 
     fn single(load: f64) -> Session {
         let question =
@@ -574,6 +579,28 @@ mod tests {
         assert!(!outcome.answered, "{outcome:?}");
         let words = "held up at 4 loads in a row, each far below the last: the generator did not reach the load";
         assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
+        // loss is measured at every load all the same
+        let setup = Setup {
+            frame_size: FrameSize::MIN,
+            line_rate_pps: None,
+            max_load_pps: 5e6,
+            conditions: Conditions::met(),
+        };
+        let losses = frame_loss::FrameLoss::new(frame_loss::Parameters::standard(setup)).unwrap();
+        let mut session = Session::new(Box::new(losses));
+        while let Some((question, _)) = session.next_trial() {
+            let sent = question.frames() / 100 * 95;
+            session.record(&Answer {
+                frames_intended: question.frames(),
+                frames_sent: sent,
+                frames_received: sent,
+                duration_ns: question.duration_ns(),
+                ..Answer::default()
+            });
+        }
+        let outcome = session.outcomes().remove(0);
+        assert!(outcome.trials >= 10, "{outcome:?}");
+        assert!(!outcome.verdict.contains("no result"), "{outcome:?}");
 
         for limit in [1e5, 4.99e6, 4.9e6] {
             let (_, outcome) = search(&|intended| intended.min(limit));
