@@ -1,7 +1,8 @@
 //! Daemons that a configuration has started on a DUT, and whether they still live: who died says so with its last words.
 //!
 //! A configuration names them by files: `NAME.pid` in `$FWDLAB_DAEMONS`, with `NAME.log` beside it for what it says. In the words of any
-//! `sh`; a process is known by its number and, where there is a `/proc`, by when it started. It does not start, stop or judge anything. Start with [`Daemons`].
+//! `sh`; a process is known by its number and, where there is a `/proc`, by when it started. It does not start, stop or judge anything.
+//! Start with [`Daemons`].
 
 use std::collections::BTreeSet;
 use std::fmt;
