@@ -8,13 +8,14 @@ FWDLAB := $(TARGET)/release/fwdlab
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help quick dist test bench build bootstrap clean-beds
+.PHONY: help quick dist test test-all bench build bootstrap clean-beds
 
 help:
 	@echo 'make quick        build, then measure how fast this machine forwards packets (about a minute)'
 	@echo "                  make quick ARGS=\"--vs 'nft add table ip t'\"    what does a configuration cost?"
 	@echo '                  sudo make quick    with all it can; still builds as you'
-	@echo 'make test         all checks and tests; tests that need root are skipped without it'
+	@echo 'make test         checks and tests; tests that need root are skipped without it'
+	@echo 'make test-all     also those that need the machine for themselves, or guests: 10 minutes more'
 	@echo 'make build        build target/release/fwdlab only'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
@@ -36,13 +37,19 @@ quick: build
 	@$(FWDLAB) quick $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }
 
 # xtask runs everything and counts it; under sudo all is built by the user who called, and runs as root. It is built as the tests are:
-# by clippy's compiler and with the features of the whole workspace and of a test, or dozens of crates would be compiled twice
+# by clippy's compiler and with the features of the whole workspace and of a test, or dozens of crates would be compiled twice. What only
+# tests need is installed meanwhile; xtask waits for it
 test:
-	@scripts/bootstrap --tests
-	@lints=; \
+	@scripts/bootstrap
+	@scripts/bootstrap --tests & \
+	lints=; \
 	if $(CARGO) clippy --version >/dev/null 2>&1; then lints='--config build.rustc-workspace-wrapper="clippy-driver"'; fi; \
-	$(CARGO) $$lints build --quiet --workspace --bin xtask --test usage
-	@CARGO_MANIFEST_DIR=$(CURDIR)/xtask scripts/cargo --run $(TARGET)/debug/xtask test
+	$(CARGO) $$lints build --quiet --workspace --bin xtask --test usage && \
+	CARGO_MANIFEST_DIR=$(CURDIR)/xtask scripts/cargo --run $(TARGET)/debug/xtask test; \
+	code=$$?; wait; exit $$code
+
+test-all: test
+	@CARGO_MANIFEST_DIR=$(CURDIR)/xtask scripts/cargo --run $(TARGET)/debug/xtask test rest
 
 # under sudo it is built by the user who called; only the comparison of engines runs as root, and wants both CPUs for itself
 bench:

@@ -19,12 +19,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use test::Tier;
+
 const USAGE: &str = "\
 usage: cargo run -p xtask -- COMMAND
 
   check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas
   schemas    write the JSON Schemas of everything we keep or print into schemas/
-  test       check, format, clippy and all tests, with the skipped ones counted";
+  test       check, format, clippy and tests, with the skipped ones counted
+  test rest  the tests that need the machine alone, or minutes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -59,7 +62,8 @@ fn run(arguments: &[String]) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
-        [command] if command == "test" => test::all(&root),
+        [command] if command == "test" => test::all(&root, Tier::First),
+        [command, rest] if command == "test" && rest == "rest" => test::all(&root, Tier::Rest),
         _ => bail!("{USAGE}"),
     }
 }

@@ -238,6 +238,8 @@ pub struct SendCounts {
     pub wakeups: u64,
     /// Bytes of the frames sent, without FCS, where nobody knows before which these are.
     pub bytes: Option<u64>,
+    /// For how long its threads were ready to run and something else had their CPUs, in nanoseconds, as far as the kernel says.
+    pub waited_ns: u64,
 }
 
 impl SendCounts {
@@ -245,6 +247,17 @@ impl SendCounts {
     pub fn total(&self) -> u64 {
         self.sent.iter().sum()
     }
+}
+
+/// When a sender sent, CLOCK_MONOTONIC in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Course {
+    /// Its schedule began.
+    pub begun_ns: u64,
+    /// It had sent all that it was to send; `None`: it has not, was stopped, or its time was over before.
+    pub ended_ns: Option<u64>,
+    /// From the first frame to the last by times that only the sender knows, those of a recording.
+    pub planned_ns: Option<u64>,
 }
 
 /// What a receiver shall look for.
@@ -360,6 +373,11 @@ pub trait Sender: Send {
     /// # Errors
     /// The counters cannot be read.
     fn lateness(&self) -> Result<Option<Histogram>, EngineError>;
+
+    /// When it began and ended; `None`: it does not say. Known until it is stopped.
+    fn course(&self) -> Option<Course> {
+        None
+    }
 
     /// Counts since the start; cheap, at any time.
     ///

@@ -178,6 +178,7 @@ impl JoinedSender {
             all.made_up += counts.made_up;
             all.ring_full += counts.ring_full;
             all.wakeups += counts.wakeups;
+            all.waited_ns += counts.waited_ns;
             if let Some(bytes) = counts.bytes {
                 *all.bytes.get_or_insert(0) += bytes;
             }

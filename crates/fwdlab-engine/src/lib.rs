@@ -44,8 +44,8 @@ pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts,
-    Sender, SignaturePlace, TestFrames, Timestamps,
+    Capabilities, Copies, Course, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule,
+    SendCounts, Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};

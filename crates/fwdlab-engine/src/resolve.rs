@@ -1,12 +1,12 @@
 //! Who has this address: the MAC address of a next hop, asked with ARP (RFC 826) or neighbour solicitation (RFC 4861).
 //!
-//! Asked with frames of our own and not through the kernel's tables, so that nothing of the host's changes and a port needs no
+//! And the other side: [`reply`] answers such questions. Asked and answered with frames of our own and not through the kernel's tables, so that nothing of the host's changes and a port needs no
 //! address. Start with [`resolve`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use fwdlab_packet::header::{arp, ethernet, icmpv6, ipv6};
+use fwdlab_packet::header::{arp, ethernet, icmpv6, ipv6, ndp};
 use fwdlab_packet::{MacAddr, checksum};
 
 use crate::capture::{Capture, Options};
@@ -158,6 +158,72 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
     }
 }
 
+/// The answer to an ARP request or a neighbour solicitation for one of our addresses; `None` for all other frames, for announcements
+/// and for a host that only looks whether an address is free (RFC 5227, RFC 4862).
+pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
+    let asked = ethernet::Frame::new(frame).ok()?;
+    let header = |destination, ethertype| ethernet::Repr {
+        destination,
+        source: MacAddr(ours),
+        ethertype,
+    };
+    if asked.ethertype() == arp::ETHERTYPE {
+        let (request, _) = arp::Repr::parse(asked.payload()).ok()?;
+        let checks = request.sender_ip.is_unspecified() || request.sender_ip == request.target_ip;
+        if request.operation != arp::REQUEST || checks || !is_ours(request.target_ip.into()) {
+            return None;
+        }
+        let mut frame = vec![0; 60];
+        header(request.sender_mac, arp::ETHERTYPE).emit(&mut frame);
+        arp::Repr {
+            operation: arp::REPLY,
+            sender_mac: MacAddr(ours),
+            sender_ip: request.target_ip,
+            target_mac: request.sender_mac,
+            target_ip: request.sender_ip,
+        }
+        .emit(&mut frame[ethernet::HEADER_LEN..]);
+        return Some(frame);
+    }
+    if asked.ethertype() != ipv6::ETHERTYPE {
+        return None;
+    }
+    let (ip, message) = ipv6::Repr::parse(asked.payload()).ok()?;
+    let message = message.get(..ip.payload_len.into())?;
+    let solicitation = ndp::Repr::parse(message).ok()?;
+    let is_one = ip.next_header == icmpv6::PROTOCOL && ip.hop_limit == 255;
+    if !is_one
+        || solicitation.advertisement
+        || ip.source.is_unspecified()
+        || !is_ours(solicitation.target.into())
+    {
+        return None;
+    }
+    let answer = ndp::Repr {
+        advertisement: true,
+        flags: ndp::flag::SOLICITED | ndp::flag::OVERRIDE,
+        target: solicitation.target,
+        link_address: Some(MacAddr(ours)),
+    };
+    let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN + answer.header_len()];
+    let asker = solicitation.link_address.unwrap_or(asked.source());
+    header(asker, ipv6::ETHERTYPE).emit(&mut frame);
+    let ip = ipv6::Repr {
+        source: solicitation.target,
+        destination: ip.source,
+        next_header: icmpv6::PROTOCOL,
+        hop_limit: 255,
+        payload_len: answer.header_len() as u16,
+        ..ipv6::Repr::default()
+    };
+    ip.emit(&mut frame[ethernet::HEADER_LEN..]);
+    let message = &mut frame[ethernet::HEADER_LEN + ipv6::HEADER_LEN..];
+    answer.emit(message);
+    let sum = !checksum::combine(&[ip.pseudo_header(), checksum::sum(message)]);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(frame)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +247,36 @@ mod tests {
         );
         assert_eq!(decode(&asked).notes, [], "{}", decode(&asked));
         assert_eq!(asked[..6], [0x33, 0x33, 0xff, 0, 0, 1]);
+    }
+
+    #[test]
+    fn questions_for_our_addresses_are_answered() {
+        let (source, target) = (Ipv4Addr::new(198, 18, 0, 2), Ipv4Addr::new(198, 18, 0, 1));
+        let all = |_| true;
+        let asked = arp_request(OURS, source, target);
+        let replied = reply(&asked, THEIRS, |address| address == IpAddr::from(target)).unwrap();
+        assert_eq!(decode(&replied).notes, [], "{}", decode(&replied));
+        assert_eq!(answer(&replied, target.into()), Some(THEIRS));
+        assert_eq!(replied[..6], OURS);
+        assert_eq!(reply(&asked, THEIRS, |_| false), None, "of somebody else");
+        assert_eq!(reply(&replied, THEIRS, all), None, "an answer");
+        for checks in [Ipv4Addr::UNSPECIFIED, target] {
+            let asked = arp_request(OURS, checks, target);
+            assert_eq!(reply(&asked, THEIRS, all), None, "{checks} has it");
+        }
+        let (source, target): (Ipv6Addr, Ipv6Addr) =
+            ("2001:2::2".parse().unwrap(), "2001:2::1".parse().unwrap());
+        let asked = solicitation(OURS, source, target);
+        let replied = reply(&asked, THEIRS, |address| address == IpAddr::from(target)).unwrap();
+        assert_eq!(decode(&replied).notes, [], "{}", decode(&replied));
+        assert_eq!(answer(&replied, target.into()), Some(THEIRS));
+        assert_eq!(reply(&asked, THEIRS, |_| false), None);
+        assert_eq!(reply(&replied, THEIRS, all), None);
+        let free = solicitation(OURS, Ipv6Addr::UNSPECIFIED, target);
+        assert_eq!(reply(&free, THEIRS, all), None);
+        for len in 0..asked.len() {
+            assert_eq!(reply(&asked[..len], THEIRS, all), None, "{len} bytes");
+        }
     }
 
     #[test]

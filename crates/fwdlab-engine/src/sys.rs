@@ -67,6 +67,25 @@ pub fn become_preferred() {
     }
 }
 
+/// Which thread of this process it is that asks, to be looked up by others; 0 is none.
+pub(crate) fn own_thread() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+}
+
+/// For how long a thread of this process was ready to run and something else had its CPU, in nanoseconds; 0 where the kernel does not say,
+/// and of a thread that has ended.
+pub(crate) fn waited_ns(thread: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+    // time on a CPU, time of waiting for one, how often it ran
+    let waited = text
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse().ok());
+    waited.unwrap_or(0)
+}
+
 /// CLOCK_MONOTONIC in nanoseconds: the clock of `bpf_ktime_get_ns`.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

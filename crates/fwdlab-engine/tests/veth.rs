@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fwdlab_engine::af_packet::PacketCount;
+use fwdlab_engine::af_packet::{Foreign, PacketCount, SinglePort};
 use fwdlab_engine::xdp_count::{XdpCount, XdpPass};
 use fwdlab_engine::{
     Choice, DropMonitor, EngineError, Expected, Frames, HoldUps, LoadPlan, Mode, Reading,
@@ -666,6 +666,28 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
         ),
         "{live:?}"
     );
+}
+
+/// What the kernel or another program sends through a port of ours is counted apart, and what we push through its queues is not.
+#[test]
+fn frames_of_others_are_told_apart() {
+    let Some(bed) = bed(1) else { return };
+    let port = &bed.paths()[0].tx;
+    let Some(foreign) = allowed(Foreign::open(port)) else {
+        return;
+    };
+    let (ours, theirs) = (
+        SinglePort::open_to_send(port).unwrap(),
+        SinglePort::open(port).unwrap(),
+    );
+    for _ in 0..7 {
+        ours.send(&[2; 60]).unwrap();
+    }
+    for bytes in [60, 100, 200] {
+        theirs.send(&vec![2; bytes]).unwrap();
+    }
+    let counts = foreign.counts().unwrap();
+    assert_eq!((counts.frames, counts.bytes), (3, 360));
 }
 
 #[test]

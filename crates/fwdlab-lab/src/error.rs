@@ -105,6 +105,9 @@ pub enum LabError {
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
     Preflight(String),
+    /// The DUT cannot do this, however often it is asked.
+    #[error("{0}")]
+    Impossible(String),
     /// A value of a sweep's parameter could not be set on the DUT.
     #[error("{value} {parameter} could not be set on the DUT: {source}")]
     NotSet {
@@ -216,6 +219,15 @@ impl LabError {
     /// Is it that a host has not the program that is needed there?
     pub fn is_missing_program(&self) -> bool {
         matches!(self, LabError::Host(error) if matches!(error.failure, Failure::Missing { .. }))
+    }
+
+    /// Is it that the DUT cannot do what was asked, the next time as little as now?
+    pub(crate) fn is_impossible(&self) -> bool {
+        match self {
+            LabError::Impossible(_) => true,
+            LabError::NotApplied { source, .. } => source.is_impossible(),
+            _ => false,
+        }
     }
 
     /// Is it that a host was lost on the way or could not be reached? The next time it may be there again.

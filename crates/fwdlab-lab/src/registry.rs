@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 #[cfg(not(test))]
@@ -196,7 +196,12 @@ impl Registry {
         let number = entropy();
         let id = letters(number);
         let path = self.directory.join(format!("{id}-{number:016x}.{DRAFT}"));
-        let lock = File::create_new(&path)
+        // the contents of files that a set replaces are in it
+        let lock = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
             .map_err(|e| LabError::system(format!("write {}", path.display()), e))?;
         Ok(Draft {
             name: self.directory.join(format!("{id}.json")),
@@ -611,6 +616,17 @@ fn letters(mut bits: u64) -> String {
 mod tests {
     use super::*;
     use crate::host::Command;
+
+    /// Undo steps contain the files that a set replaces, of whatever mode these are.
+    #[test]
+    fn nobody_else_reads_a_record() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let lab = registry.register_on_hosts().unwrap();
+        let mode = fs::metadata(&lab.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 
     #[test]
     fn a_lab_that_nobody_holds_is_swept_and_a_held_one_is_not() {

@@ -17,6 +17,7 @@ use fwdlab_engine::Choice;
 use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::family::System;
+use fwdlab_model::test_bed;
 
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -99,9 +100,9 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Whose configurations its DUTs take; nothing where that is none of these.
-    fn system(&self) -> Option<System> {
-        Some(System::Linux)
+    /// What its DUTs are.
+    fn kind(&self) -> test_bed::System {
+        test_bed::System::Linux
     }
 
     /// The file that says what it is, where there is one.
@@ -154,9 +155,18 @@ impl Site {
         self.0.patience()
     }
 
-    /// As [`Builder::system`].
+    /// As [`Builder::kind`].
+    pub(crate) fn kind(&self) -> test_bed::System {
+        self.0.kind()
+    }
+
+    /// Whose configurations its DUTs take; nothing where that is none of these.
     pub(crate) fn system(&self) -> Option<System> {
-        self.0.system()
+        match self.kind() {
+            test_bed::System::Linux => Some(System::Linux),
+            test_bed::System::Freebsd | test_bed::System::Bsdrp => Some(System::FreeBsd),
+            test_bed::System::Vpp | test_bed::System::None => None,
+        }
     }
 
     /// As [`Builder::file`].

@@ -134,6 +134,33 @@ pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
     ahead
 }
 
+/// Turns that were made, as they were planned and as they were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// What they were to take.
+    pub planned: Duration,
+    /// What they took with everything around them: beds, looks for a load, waiting, and trials that were repeated.
+    pub took: Duration,
+}
+
+impl Turns {
+    /// The time of what is left, of which so much was planned: as much longer, or shorter, as those that were made. `one` is what one turn was
+    /// planned to take; before the first has ended, and a little after it, the plan is all that is known.
+    pub fn left(self, planned: Duration, one: Duration) -> Duration {
+        let known = (self.planned + one).as_secs_f64();
+        match known > 0.0 {
+            true => planned.mul_f64((self.took + one).as_secs_f64() / known),
+            false => planned,
+        }
+    }
+
+    /// One more.
+    pub fn made(&mut self, planned: Duration, took: Duration) {
+        self.planned += planned;
+        self.took += took;
+    }
+}
+
 /// So often a tester changes a load, and looks whether frames are lost.
 pub const TICK: Duration = Duration::from_millis(20);
 
@@ -297,6 +324,30 @@ mod tests {
         assert_eq!(see(8e5), (1000, [250.0, 1000.0]));
         assert_eq!(see(4e5), (1000, [200.0, 1000.0]));
         assert_eq!(see(2.9e5), (1000, [290.0, 1000.0]));
+    }
+
+    /// A run whose turns take twice as long as planned takes twice as long to its end, once a few were made.
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_made() {
+        let seconds = Duration::from_secs;
+        let mut course = Turns::default();
+        assert_eq!(course.left(seconds(53), seconds(3)), seconds(53));
+        for made in 1..=9u64 {
+            course.made(seconds(3), seconds(6));
+            let left = course.left(seconds(53 - 3 * made), seconds(3));
+            let truth = 2.0 * (53 - 3 * made) as f64;
+            let share = left.as_secs_f64() / truth;
+            assert!((0.74..=1.0).contains(&share), "{made}: {share}");
+            assert!(made < 4 || share > 0.89, "{made}: {share}");
+        }
+        // and one that is faster, faster; nothing planned is nothing left
+        let mut fast = Turns::default();
+        fast.made(seconds(10), seconds(1));
+        assert!(fast.left(seconds(10), seconds(1)) < seconds(2));
+        assert_eq!(
+            Turns::default().left(Duration::ZERO, Duration::ZERO),
+            Duration::ZERO
+        );
     }
 
     #[test]

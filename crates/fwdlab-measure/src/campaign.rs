@@ -67,18 +67,26 @@ pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
 pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestCase {
     let mut figures: Vec<CaseFigure> = Vec::new();
     // of a suite, what was found stands, although another of its tests has no answer
-    for figure in iterations
-        .iter()
-        .flat_map(|iteration| &iteration.outcomes)
-        .flat_map(Outcome::figures)
-    {
+    let outcomes = iterations.iter().flat_map(|one| &one.outcomes);
+    let found = outcomes.flat_map(|outcome| {
+        let is_bound = outcome.found.is_tester_bound();
+        outcome
+            .figures()
+            .into_iter()
+            .map(move |one| (one, is_bound))
+    });
+    for (figure, is_bound) in found {
         let better = figure.better();
+        let limited = u32::from(is_bound && figure.unit == Unit::FramesPerSecond);
         let Figure { name, unit, value } = figure;
         match figures
             .iter_mut()
             .find(|known| known.name == name && known.unit == unit)
         {
-            Some(known) => known.values.push(value),
+            Some(known) => {
+                known.values.push(value);
+                known.generator_limited += limited;
+            }
             None => figures.push(CaseFigure {
                 name,
                 unit,
@@ -87,6 +95,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
                 median: value,
                 interval_half_width: None,
                 variation_percent: None,
+                generator_limited: limited,
             }),
         }
     }
@@ -102,6 +111,11 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         Some(outcome) => vec![outcome],
         None => together(&iterations),
     };
+    // all iterations together may show that there is no cost of one, where each of them alone did not
+    figures.retain(|figure| {
+        let mut pooled = outcomes.iter().flat_map(Outcome::figures);
+        !figure.name.contains(", cost of") || pooled.any(|own| own.name == figure.name)
+    });
     let mut summary = TestCase {
         test_case: name,
         case: case.clone(),
@@ -114,7 +128,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         stopped: None,
     };
     summary.doubt = match (summary.windows(), summary.slices()) {
-        (Some(found), _) => trust::of_rates(found, summary.rates()),
+        (Some(found), _) => trust::of_windows(found, &summary),
         // rates of different rebuilds are not compared: only their differences count
         (_, Some(_)) => summary.comparisons().find_map(|one| one.doubt.clone()),
         _ => summary.figures.iter().find_map(doubt),
@@ -233,7 +247,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
         .iter()
         .flat_map(|point| point.runs_pps.iter().map(|pps| (point.value, *pps)))
         .collect();
-    pooled.cost = cost::fit(&runs);
+    pooled.cost = cost::of_parameter(&pooled.parameter, &runs);
     let reference = pooled.points.first().map(|point| point.runs_pps.clone());
     let reference = reference.and_then(|runs| Some(Sample::new(runs).ok()?.median()));
     for point in &mut pooled.points {
@@ -321,6 +335,43 @@ mod tests {
             trials: vec![iteration],
             telemetry: None,
         }
+    }
+
+    /// An iteration whose load did not overload the DUT has a lower bound, and the figure counts it.
+    #[test]
+    fn lower_bounds_are_counted() {
+        let case = Case {
+            configuration: "plain".into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: fwdlab_model::variant::Variant::default(),
+            image: None,
+            dut: fwdlab_model::campaign::Kind::Linux,
+        };
+        let mrr = |n: u32, offered: u64| {
+            let parameters = crate::mrr::Parameters {
+                trials: 1,
+                ..crate::mrr::Parameters::standard(FrameSize::MIN, offered as f64)
+            };
+            let procedure = crate::mrr::Mrr::new(parameters).unwrap();
+            let mut session = crate::procedure::Session::new(Box::new(procedure));
+            session.next_trial().unwrap();
+            session.record(&fwdlab_model::procedure::Answer {
+                frames_intended: offered,
+                frames_sent: offered,
+                frames_received: offered.min(1_000_000),
+                duration_ns: 1_000_000_000,
+                ..Default::default()
+            });
+            Iteration {
+                iteration: n,
+                outcomes: session.outcomes(),
+                ..Iteration::default()
+            }
+        };
+        let iterations = vec![mrr(1, 1_600_000), mrr(2, 280_000), mrr(3, 1_090_000)];
+        let figure = summarise(case.id(), &case, iterations).figures.remove(0);
+        assert_eq!(figure.values, [1e6, 280_000.0, 1e6]);
+        assert_eq!(figure.generator_limited, 2);
     }
 
     /// Student's interval of 1, 2, 3, 4, 10: mean 4, standard deviation 3.5355, t(4) = 2.776.

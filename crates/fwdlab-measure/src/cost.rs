@@ -1,9 +1,10 @@
 //! What a parameter costs: the shape of the time per frame over its values, and its size with an interval.
 //!
 //! Time per frame is the reciprocal of the rate: what every rule costs alike is a line there, and a hyperbola in frames per second.
-//! Noise is taken as relative to the time, so that slow points do not outweigh the others. Of four shapes the one with the smallest Bayesian information criterion is taken. Start with [`fit`].
+//! Noise is taken as relative to the time, so that slow points do not outweigh the others. Of four shapes the one with the smallest
+//! Bayesian information criterion is taken, if it goes through the points: otherwise each stretch of values has its own slope. Start with [`fit`].
 
-use fwdlab_model::outcome::Cost;
+use fwdlab_model::outcome::{Cost, Stretch, Sweep};
 use fwdlab_stats::{Confidence, student};
 
 /// Rates are not known better than this, relatively: shapes that fit better are equal, and the simplest is taken.
@@ -14,6 +15,22 @@ const EVIDENCE: f64 = 2.0;
 
 /// A run: value of the parameter and frames per second.
 pub type Run = (u64, f64);
+
+/// A shape fails visibly when it misses a point by more than this share of its time, and by more than the point's own interval: the
+/// resolution of searches for a rate is as large.
+const VISIBLE: f64 = 0.01;
+
+/// Probability with which a shape that is right is taken to miss one of the points.
+const FALSE_ALARM: f64 = 0.01;
+
+/// What a unit of this parameter costs: the shape that explains the runs best. `None` with fewer than three values or runs without a rate,
+/// and for a parameter of which more is meant to forward more.
+pub fn of_parameter(parameter: &str, runs: &[Run]) -> Option<Cost> {
+    match Sweep::is_of_resources(parameter) {
+        true => None,
+        false => fit(runs),
+    }
+}
 
 /// The shape that explains the runs best; `None` with fewer than three values or runs without a rate.
 pub fn fit(runs: &[Run]) -> Option<Cost> {
@@ -87,7 +104,134 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
             }),
         );
     }
-    Some(best.1)
+    let repeated = Repeated::of(&values, runs, &times);
+    Some(match repeated.misses(|value| time_at(&best.1, value)) {
+        false => best.1,
+        true => Cost::Stretches {
+            frame_ns: repeated.points.first()?.time,
+            stretches: repeated.stretches(),
+        },
+    })
+}
+
+/// Time per frame that a shape says, in nanoseconds.
+fn time_at(cost: &Cost, value: u64) -> f64 {
+    match *cost {
+        Cost::Constant { frame_ns } | Cost::Stretches { frame_ns, .. } => frame_ns,
+        Cost::Linear {
+            frame_ns, unit_ns, ..
+        } => frame_ns + unit_ns * value as f64,
+        Cost::Logarithmic {
+            frame_ns,
+            doubling_ns,
+            ..
+        } => frame_ns + doubling_ns * (value as f64).max(1.0).log2(),
+        Cost::Cliff {
+            frame_ns,
+            beyond_ns,
+            last_before,
+            ..
+        } => match value <= last_before {
+            true => frame_ns,
+            false => beyond_ns,
+        },
+    }
+}
+
+/// All runs at one value.
+struct Point {
+    value: u64,
+    /// Mean time per frame, in nanoseconds.
+    time: f64,
+    runs: f64,
+}
+
+/// What repeated runs say, whatever the shape.
+struct Repeated {
+    points: Vec<Point>,
+    /// Standard deviation of a run, as a share of its time; absent where no value was measured twice.
+    deviation: Option<f64>,
+    freedom: f64,
+}
+
+impl Repeated {
+    fn of(values: &[u64], runs: &[Run], times: &[f64]) -> Repeated {
+        let mut squares = 0.0;
+        let points: Vec<Point> = (values.iter())
+            .map(|&value| {
+                let own = || {
+                    let all = runs.iter().zip(times);
+                    all.filter(move |((at, _), _)| *at == value)
+                        .map(|(_, time)| *time)
+                };
+                let runs = own().count() as f64;
+                let time = own().sum::<f64>() / runs;
+                squares += own().map(|one| (one / time - 1.0).powi(2)).sum::<f64>();
+                Point { value, time, runs }
+            })
+            .collect();
+        let freedom = (runs.len() - points.len()) as f64;
+        Repeated {
+            points,
+            deviation: (freedom > 0.0).then(|| (squares / freedom).sqrt().max(RESOLUTION)),
+            freedom,
+        }
+    }
+
+    /// Does a shape visibly miss one of the points, by more than chance has it?
+    fn misses(&self, shape: impl Fn(u64) -> f64) -> bool {
+        self.miss(&self.points, shape)
+    }
+
+    fn miss(&self, points: &[Point], shape: impl Fn(u64) -> f64) -> bool {
+        let level = 1.0 - FALSE_ALARM / self.points.len() as f64;
+        let (Some(deviation), Some(confidence)) = (self.deviation, Confidence::new(level)) else {
+            return false;
+        };
+        let half = student::critical(confidence, self.freedom) * deviation;
+        points.iter().any(|point| {
+            let off = (shape(point.value) / point.time - 1.0).abs();
+            off > VISIBLE + half / point.runs.sqrt()
+        })
+    }
+
+    fn line(points: &[Point]) -> Line {
+        let of = |of: fn(&Point) -> f64| points.iter().map(of).collect::<Vec<f64>>();
+        Line::through(
+            &of(|point| point.value as f64),
+            &of(|point| point.time),
+            &of(|point| point.runs * point.time.powi(-2)),
+        )
+    }
+
+    /// The longest stretches that a line goes through, from the smallest value on.
+    fn stretches(&self) -> Vec<Stretch> {
+        let mut stretches = Vec::new();
+        let mut first = 0;
+        while first + 1 < self.points.len() {
+            let mut last = first + 1;
+            while last + 1 < self.points.len() {
+                let longer = &self.points[first..=last + 1];
+                let line = Repeated::line(longer);
+                if self.miss(longer, |value| line.at_zero + line.slope * value as f64) {
+                    break;
+                }
+                last += 1;
+            }
+            let points = &self.points[first..=last];
+            let line = Repeated::line(points);
+            let deviation = self.deviation.unwrap_or_default();
+            let half = student::critical(Confidence::P95, self.freedom) * deviation / line.spread;
+            stretches.push(Stretch {
+                from: points[0].value,
+                to: points[points.len() - 1].value,
+                unit_ns: line.slope,
+                unit_ns_interval: (line.slope - half, line.slope + half),
+            });
+            first = last;
+        }
+        stretches
+    }
 }
 
 /// A line by weighted least squares.
@@ -98,6 +242,8 @@ struct Line {
     /// Standard error of the slope, and its degrees of freedom.
     error: f64,
     freedom: f64,
+    /// Root of the weighted squares of x around their mean: an error of one is this many times as small in the slope.
+    spread: f64,
 }
 
 impl Line {
@@ -122,6 +268,7 @@ impl Line {
             residue,
             error: (residue / freedom / xx).sqrt(),
             freedom,
+            spread: xx.sqrt(),
         }
     }
 
@@ -212,6 +359,38 @@ mod tests {
             }
             assert!(covered * 10 >= seeds as i32 * 8, "{covered} of {seeds}");
         }
+    }
+
+    /// The case of the issue: 20 ns a rule, and a cliff. A line through both is neither.
+    #[test]
+    fn a_line_that_misses_its_points_is_no_cost_of_one() {
+        let truth = |rules: u64| {
+            let cliff = if rules > 25 { 1.5 } else { 1.0 };
+            cliff * (800.0 + 20.0 * rules as f64)
+        };
+        for (noise, seed) in [(0.0, 1), (0.002, 2), (0.002, 3)] {
+            let Some(Cost::Stretches {
+                frame_ns,
+                stretches,
+            }) = fit(&runs(truth, noise, seed))
+            else {
+                panic!("{:?}", fit(&runs(truth, noise, seed)))
+            };
+            assert!((frame_ns / 800.0 - 1.0).abs() < 0.01, "{frame_ns}");
+            let told: Vec<(u64, u64)> = stretches.iter().map(|s| (s.from, s.to)).collect();
+            assert_eq!(told, [(0, 25), (25, 50), (50, 200)]);
+            for (stretch, slope) in [(stretches[0], 20.0), (stretches[2], 30.0)] {
+                let (low, high) = stretch.unit_ns_interval;
+                assert!(low - 0.5 < slope && slope < high + 0.5, "{stretch:?}");
+                assert!((stretch.unit_ns / slope - 1.0).abs() < 0.05, "{stretch:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn cores_cost_nothing() {
+        assert!(of_parameter("rules", &runs(|_| 800.0, 0.0, 1)).is_some());
+        assert_eq!(of_parameter("cores", &runs(|_| 800.0, 0.0, 1)), None);
     }
 
     #[test]

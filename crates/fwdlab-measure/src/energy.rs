@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame, proportionality};
-use fwdlab_model::outcome::{Compliance, EnergyPoint, Found, Meter, Outcome};
+use fwdlab_model::outcome::{Compliance, EnergyPoint, FORWARDS_NOTHING, Found, Meter, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
@@ -102,13 +102,12 @@ impl Energy {
                     idle_watts: at_idle,
                     full_watts: both.map(|(watts, _)| watts),
                     joules_per_frame: both.map(|(watts, pps)| joules_per_frame(watts, pps)),
-                    marginal_joules_per_frame: both
-                        .zip(at_idle)
-                        .map(|((watts, pps), idle)| marginal_joules_per_frame(watts, idle, pps)),
+                    marginal_joules_per_frame: both.zip(at_idle).and_then(
+                        |((watts, pps), idle)| marginal_joules_per_frame(watts, idle, pps),
+                    ),
                     proportionality: both
                         .zip(at_idle)
-                        .filter(|((watts, _), _)| *watts > 0.0)
-                        .map(|((watts, _), idle)| proportionality(idle, watts)),
+                        .and_then(|((watts, _), idle)| proportionality(idle, watts)),
                 }
             })
             .collect()
@@ -151,7 +150,7 @@ impl Procedure for Energy {
         if share.is_none() {
             self.forwarded_pps = forwarding_rate_pps;
             if answer.frames_received == 0 {
-                self.give_up("nothing came back in overload");
+                self.give_up(FORWARDS_NOTHING);
             }
         }
         self.points.push(EnergyPoint {
@@ -301,7 +300,7 @@ mod tests {
         assert!(!outcome.answered && outcome.verdict.contains("no meter was read"));
         let (outcome, loads) = measured(&|_| Some(5.0), 0.0_f64.max(f64::MIN_POSITIVE));
         assert!(
-            !outcome.answered && outcome.verdict.contains("nothing came back"),
+            !outcome.answered && outcome.verdict.contains(FORWARDS_NOTHING),
             "{loads:?}"
         );
         let beyond = Parameters {

@@ -3,13 +3,13 @@
 //! Method of Tisovsky and Baronak (IJCNIS 4, 2012): offer half of the link, go up while it comes out, down when not, and halve the
 //! step from the first turn on. The published runs of such labs are its tests. Start with [`Equilibrium`].
 
-use fwdlab_model::outcome::{Compliance, EquilibriumStep, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, EquilibriumStep, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
-use crate::procedure::{Course, Procedure, check_load};
+use crate::procedure::{Course, Procedure, REACHED_SHARE, check_load, sent_pps};
 
 /// It ends after so many trials.
 const MOST_TRIALS: usize = 16;
@@ -163,6 +163,17 @@ impl Procedure for Equilibrium {
         self.course.failure = Some(reason.into());
     }
 
+    /// The largest load is lowered to what the generator sent.
+    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+        let reached = REACHED_SHARE * sent_pps(answer);
+        if reached * self.parameters.tolerance < 1.0 {
+            return self.give_up(reason);
+        }
+        self.parameters.max_load_pps = reached;
+        self.load = reached as u64;
+        self.step = self.step.min(self.load / 4);
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let last = self.steps.last().map(|step| step.forwarding_rate_pps);
@@ -171,7 +182,7 @@ impl Procedure for Equilibrium {
             step.load_pps >= p.max_load_pps.floor() && self.went_up == Some(true)
         });
         let verdict = match last {
-            Some(0.0) => "nothing came back",
+            Some(0.0) => FORWARDS_NOTHING,
             _ if all => "everything came out at the largest load: the DUT may do more",
             _ if self.is_done => "found",
             _ => "the search has not ended",
@@ -287,7 +298,7 @@ mod tests {
             let answer = crate::ahead::ideal(&question, 0.0);
             search.record(&question, &answer);
         }
-        assert_eq!(search.outcomes()[0].verdict, "nothing came back");
+        assert_eq!(search.outcomes()[0].verdict, FORWARDS_NOTHING);
         assert!(Equilibrium::new(Parameters::standard(FrameSize::MIN, 100.0)).is_err());
     }
 }

@@ -5,16 +5,14 @@
 //! machine was quiet ([`crate::maxfwd`]). A second, short trial a little above the result says whether the DUT forwards less in
 //! overload than it could. Start with [`ForwardingRate`].
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, spread, time};
-
-/// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
-const SATURATION: f64 = 1.1;
+use crate::procedure::{Course, Procedure, check_duration, check_load, sent_pps, spread, time};
+use crate::validity::{OVERLOAD_SHARE, SATURATION, is_lower_bound};
 
 /// At the lower load so much more comes out than in overload that it is no noise: a livelock.
 const LIVELOCK: f64 = 1.05;
@@ -98,7 +96,11 @@ impl ForwardingRate {
                 && sample.at_ns + sample.length_ns <= until_ns + p.sample_ns / 2
                 && sample.frames_received > 0
         };
-        samples.iter().filter(counts).copied().collect()
+        let inside: Vec<Interval> = samples.iter().filter(counts).copied().collect();
+        // while the sender stalls, the DUT has nothing to forward
+        let steady = median(inside.iter().map(Interval::offered_load_pps)).unwrap_or(0.0);
+        let is_steady = |sample: &Interval| sample.offered_load_pps() >= OVERLOAD_SHARE * steady;
+        inside.into_iter().filter(is_steady).collect()
     }
 
     /// The result, once it is measured.
@@ -144,7 +146,7 @@ impl Procedure for ForwardingRate {
         let (rate, offered) = (self.rate_pps()?, self.offered_pps()?);
         let load = SATURATION * rate;
         (offered > load).then(|| Question {
-            needs_load: false,
+            overload: true,
             ..Question::constant(
                 p.frame_size,
                 load,
@@ -164,13 +166,10 @@ impl Procedure for ForwardingRate {
                     "{pps:.0} frames/s came out, median of {} samples",
                     self.used().len()
                 ),
-                None => "nothing came back".into(),
+                None => FORWARDS_NOTHING.into(),
             };
         }
-        let (load, rate) = (
-            answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9),
-            answer.forwarding_rate_pps(),
-        );
+        let (load, rate) = (sent_pps(answer), answer.forwarding_rate_pps());
         self.lower = Some((load, rate));
         format!("{rate:.0} frames/s came out")
     }
@@ -190,7 +189,7 @@ impl Procedure for ForwardingRate {
         let offered = self.offered_pps();
         let not_saturated = rate
             .zip(offered)
-            .is_some_and(|(rate, offered)| offered < SATURATION * rate.median);
+            .is_some_and(|(rate, offered)| is_lower_bound(offered, rate.median));
         let lower = self.lower.filter(|(load, _)| *load > 0.0);
         let mut warnings = Vec::new();
         if not_saturated {
@@ -211,7 +210,8 @@ impl Procedure for ForwardingRate {
         }
         let verdict = match (&self.made, rate) {
             (None, _) => "the trial was not made",
-            (Some(_), None) => "nothing came back",
+            (Some(made), None) if made.frames_received == 0 => FORWARDS_NOTHING,
+            (Some(_), None) => "no sample can be used",
             _ if is_livelock => "measured; the DUT forwards less in overload (livelock)",
             _ if not_saturated => "measured, but not saturated",
             _ => "measured",

@@ -41,7 +41,7 @@ pub struct Gate {
     states: Vec<State>,
 }
 
-/// One state that neighbours and the hypervisor put the machine into.
+/// One state that the hypervisor and other work on the same cores put the machine into.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     key: Key,

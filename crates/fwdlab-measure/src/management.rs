@@ -14,6 +14,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Course, Procedure, check_load, percent, spread, time};
+use crate::validity::is_lower_bound;
 
 /// For so long the flood is offered to see what the DUT forwards of it.
 const FIRST_NS: u64 = 2_000_000_000;
@@ -37,9 +38,6 @@ const LATE: f64 = 0.5;
 
 /// Requests have no longer names.
 const LETTERS: usize = 40;
-
-/// More than this share of the flood comes out, and it was none.
-const CARRIED: f64 = 0.98;
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,10 +172,10 @@ impl Responsive {
     fn warnings(&self, steps: &[LoadStep], found: &[Responsiveness]) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(flood) = steps.last()
-            && flood.forwarding_rate_pps > CARRIED * flood.offered_load_pps
+            && is_lower_bound(flood.offered_load_pps, flood.forwarding_rate_pps)
         {
             warnings.push(
-                "the DUT forwarded all of the flood: it was none, and the tester has no more to give".into(),
+                "this was no flood: less than 1.1 times the output was offered, and the tester has no more to give".into(),
             );
         }
         let every_s = self.parameters.requests.every_ns as f64 / 1e9;

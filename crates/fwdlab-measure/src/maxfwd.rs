@@ -15,6 +15,7 @@ use fwdlab_stats::{Assumption, Confidence, Sample, compare_pairs};
 use crate::gate::{Condition, Gate};
 use crate::paired::ALLOWANCE;
 use crate::trust;
+use crate::validity::{OVERLOAD_SHARE, is_lower_bound};
 
 /// Id of the procedure in records.
 pub const ID: &str = "maxfwd";
@@ -25,18 +26,11 @@ pub const RETRIES: u32 = 2;
 /// Fewest windows from which a stratum's rate is drawn.
 pub const MIN_WINDOWS: usize = 10;
 
-/// A window counts when at least this share of the intended load was offered in it. In 18,000 windows of one machine, 0.98 to 0.99 of an
-/// overload lowered the forwarding rate by less than 1 %, because the DUT's input ring held more than the sender's pause; 0.95 to 0.97
-/// lowered it by 2 %.
-const OFFERED_SHARE: f64 = 0.98;
-
-/// A window is contended when the DUT's thread waited for its CPU for more than this share of it.
+/// A window is contended when the DUT's thread waited for its CPU for more than this share of it; one for which the sender did was not
+/// offered, flat out.
 pub const WAITED_SHARE: f64 = 0.02;
 
 const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times the output was offered, so the DUT may forward more";
-
-/// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
-const SATURATION: f64 = 1.1;
 
 /// Counts over some 20 ms, and the probes' readings on both sides.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +47,8 @@ pub struct Window {
     pub received: u64,
     /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
     pub dut_waited_s: f64,
+    /// Seconds in which the sender was ready to run and something else had its CPU.
+    pub sender_waited_s: f64,
     /// What the probes read just before.
     pub before: Reading,
     /// And just after.
@@ -75,9 +71,12 @@ impl Window {
         self.dut_waited_s <= WAITED_SHARE * self.duration_s
     }
 
-    /// Was the intended load really offered? Always, when flat out.
+    /// Was the intended load really offered? Flat out: did the sender have its CPU, and send?
     pub fn was_offered(&self, intended_pps: Option<f64>) -> bool {
-        intended_pps.is_none_or(|pps| self.offered_load_pps() >= OFFERED_SHARE * pps)
+        match intended_pps {
+            Some(pps) => self.offered_load_pps() >= OVERLOAD_SHARE * pps,
+            None => self.sent > 0 && self.sender_waited_s <= WAITED_SHARE * self.duration_s,
+        }
     }
 }
 
@@ -92,9 +91,9 @@ pub struct Strata {
     pub contended: Stratum,
     /// The generator was held up.
     pub not_offered: u32,
-    /// Median forwarding rate of all windows, whatever happened in them.
+    /// Median forwarding rate of all windows that were offered, whatever else happened in them.
     pub ungated_pps: Option<f64>,
-    /// Median offered load of the quiet windows, or of all windows when the quiet ones give no rate.
+    /// Median offered load of the quiet windows, of all that were offered when the quiet ones give no rate, and of all when none was.
     pub offered_pps: f64,
 }
 
@@ -102,7 +101,7 @@ impl Strata {
     /// Was the DUT not overloaded, so that the generator is the limit?
     pub fn is_not_saturated(&self) -> bool {
         let forwarded = self.quiet.forwarding_rate_pps.or(self.ungated_pps);
-        forwarded.is_some_and(|pps| self.offered_pps < SATURATION * pps)
+        forwarded.is_some_and(|pps| is_lower_bound(self.offered_pps, pps))
     }
 }
 
@@ -128,10 +127,11 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
         .filter(|apart| apart.stratum.windows > 0);
     let of_quiet = || median(quiet.iter().map(|w| w.offered_load_pps()));
     let of_all = || median(windows.iter().map(Window::offered_load_pps));
+    let of_offered = || median(offered.iter().map(|w| w.offered_load_pps()));
     let offered_pps = if quiet.len() >= MIN_WINDOWS {
         of_quiet()
     } else {
-        of_all()
+        of_offered().or_else(of_all)
     }
     .unwrap_or(0.0);
     Strata {
@@ -139,7 +139,7 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
         contended: stratum(&contended),
         apart: apart.collect(),
         not_offered: held_up.len() as u32,
-        ungated_pps: forwarded(&windows.iter().collect::<Vec<_>>()),
+        ungated_pps: forwarded(&offered),
         offered_pps,
     }
 }
@@ -156,7 +156,7 @@ fn saturated(windows: &[&Window]) -> Stratum {
     let all = stratum(windows);
     let offered = median(windows.iter().map(|w| w.offered_load_pps())).unwrap_or(0.0);
     Stratum {
-        forwarding_rate_pps: (all.forwarding_rate_pps).filter(|pps| offered >= SATURATION * pps),
+        forwarding_rate_pps: (all.forwarding_rate_pps).filter(|pps| !is_lower_bound(offered, *pps)),
         ..all
     }
 }
@@ -268,7 +268,15 @@ pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
         windows: valid.iter().map(|one| of(one).windows).sum(),
         forwarding_rate_pps: median(valid.iter().filter_map(|one| of(one).forwarding_rate_pps)),
     };
-    let not_saturated = 2 * used.iter().filter(|one| one.not_saturated).count() > used.len();
+    // of a rate at or below the median nothing is known but that the DUT may forward more
+    let median_pps = rates.as_ref().or(ungated.as_ref()).map(Sample::median);
+    let is_at_most = |pps: Option<f64>| {
+        pps.zip(median_pps)
+            .is_some_and(|(pps, median)| pps <= median)
+    };
+    let not_saturated = used.iter().any(|one| {
+        one.not_saturated && is_at_most(one.forwarding_rate_pps.or(one.forwarding_rate_ungated_pps))
+    });
     let found = Maxfwd {
         forwarding_rate_pps: rates.as_ref().map(Sample::median),
         forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
@@ -411,6 +419,7 @@ pub(crate) mod tests {
             sent: (offered * 0.02) as u64,
             received: (rate * 0.02) as u64,
             dut_waited_s: 0.0,
+            sender_waited_s: 0.0,
             before: at(probe, &[]),
             after: at(probe, &[]),
         }
@@ -459,6 +468,27 @@ pub(crate) mod tests {
         let again = judge(&doubled, Some(&gate()), Some(1.8e6));
         assert_eq!(again.quiet.windows, 12);
         assert_eq!(again.quiet.forwarding_rate_pps, Some(1600e3));
+    }
+
+    /// Flat out, too, a window for which the sender had no CPU says nothing of the DUT: neither what it forwards nor that it forwards nothing.
+    #[test]
+    fn a_sender_that_was_held_up_is_no_rate_of_the_dut() {
+        let mut windows = vec![window(800e3, 5e6, 17.5); 12];
+        windows.extend(vec![window(0.0, 0.0, 17.5); 13]);
+        let late = Window {
+            sender_waited_s: 0.01,
+            ..window(400e3, 2.5e6, 17.5)
+        };
+        windows.extend(vec![late; 14]);
+        for gate in [Some(&gate()), None] {
+            let strata = judge(&windows, gate, None);
+            assert_eq!(strata.not_offered, 27);
+            assert_eq!(strata.ungated_pps, Some(800e3));
+            assert_eq!(strata.offered_pps, 5e6);
+        }
+        let strata = judge(&windows[12..], Some(&gate()), None);
+        assert_eq!((strata.quiet.windows, strata.contended.windows), (0, 0));
+        assert_eq!(strata.ungated_pps, None);
     }
 
     /// A trial of one test case with what its windows say.

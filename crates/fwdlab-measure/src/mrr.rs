@@ -3,14 +3,15 @@
 //! A cheap alarm for regressions; it shares the weakness of [`crate::maxfwd`] where a DUT forwards less in overload. Start with
 //! [`Mrr`].
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_duration, check_load, is_tester_bound, spread,
+    Course, Procedure, TESTER_BOUND, check_duration, check_load, sent_pps, spread,
 };
+use crate::validity::is_lower_bound;
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +47,8 @@ pub struct Mrr {
     parameters: Parameters,
     is_warm: bool,
     rates_pps: Vec<f64>,
-    /// What was really offered, at most.
-    offered_pps: f64,
+    /// Trials in which the DUT was not overloaded: their rates are lower bounds.
+    lower_bounds: u32,
     course: Course,
 }
 
@@ -73,7 +74,7 @@ impl Mrr {
             is_warm: parameters.warm_up_ns == 0,
             parameters,
             rates_pps: Vec::new(),
-            offered_pps: 0.0,
+            lower_bounds: 0,
             course: Course::default(),
         })
     }
@@ -98,13 +99,16 @@ impl Procedure for Mrr {
         let made = self.rates_pps.len() as u32;
         (made < p.trials && self.course.failure.is_none()).then(|| {
             let reason = format!("output at the largest load, {} of {}", made + 1, p.trials);
-            Question::constant(
-                p.frame_size,
-                p.max_load_pps,
-                p.trial_ns,
-                Purpose::Measure,
-                reason,
-            )
+            Question {
+                overload: true,
+                ..Question::constant(
+                    p.frame_size,
+                    p.max_load_pps,
+                    p.trial_ns,
+                    Purpose::Measure,
+                    reason,
+                )
+            }
         })
     }
 
@@ -116,8 +120,7 @@ impl Procedure for Mrr {
         }
         let rate = answer.forwarding_rate_pps();
         self.rates_pps.push(rate);
-        let seconds = answer.duration_ns as f64 / 1e9;
-        self.offered_pps = (self.offered_pps).max(answer.frames_sent as f64 / seconds);
+        self.lower_bounds += u32::from(is_lower_bound(sent_pps(answer), rate));
         format!("{rate:.0} frames/s came back")
     }
 
@@ -128,17 +131,10 @@ impl Procedure for Mrr {
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let rate = spread(&self.rates_pps);
-        let limit_pps = p.max_load_pps.min(self.offered_pps);
-        let tester_bound = rate.is_some_and(|rate| is_tester_bound(rate.mean, limit_pps));
-        let mut warnings = Vec::new();
-        if !tester_bound && rate.is_some_and(|rate| rate.mean > limit_pps / 1.1) {
-            warnings.push(
-                "less than 1.1 times the output was offered: the DUT may forward more".into(),
-            );
-        }
+        let tester_bound = self.lower_bounds > 0;
         let is_done = self.rates_pps.len() as u32 >= p.trials;
         let verdict = match rate {
-            Some(rate) if rate.max == 0.0 => "nothing came back",
+            Some(rate) if rate.max == 0.0 => FORWARDS_NOTHING,
             _ if is_done && tester_bound => TESTER_BOUND,
             _ if is_done => "measured",
             _ => "not all trials were run",
@@ -147,9 +143,11 @@ impl Procedure for Mrr {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
-            answered: is_done && self.course.failure.is_none(),
+            answered: is_done
+                && self.course.failure.is_none()
+                && rate.is_some_and(|rate| rate.max > 0.0),
             compliance: Compliance::default(),
-            warnings,
+            warnings: Vec::new(),
             trials: self.course.trials,
             found: Found::Mrr(fwdlab_model::outcome::Mrr {
                 load_pps: p.max_load_pps,

@@ -1,8 +1,10 @@
 //! Comparing configurations by paired slices: DUTs side by side, the generator switching between them.
 //!
-//! Slices of some 20 ms follow each other in mirrored blocks (A B B A), so that drift cancels within a block; a rebuild
+//! Slices of 20 ms, or of 5 or 2 ms on a busy machine, follow each other in mirrored blocks (A B B A), so that drift cancels within a block; a rebuild
 //! of the whole arrangement has a spread of its own, so the interval is taken over rebuilds and never over slices. The
 //! plain DUT has index 0, the others follow; one of them may be a second plain DUT, the A/A control. Start with [`rebuild`].
+
+use std::time::Duration;
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::outcome::{Paired, PairedPoint, Slope};
@@ -17,14 +19,35 @@ pub const ID: &str = "paired";
 /// A slice counts when at least this share of the intended load was offered in it.
 const OFFERED_SHARE: f64 = 0.99;
 
+/// Frames of one batch, which may belong to the slice before or after: a DUT's ring holds more.
+const BATCH_FRAMES: f64 = 64.0;
+
+/// A DUT may always wait for its CPU this long: reading the counters takes 20 to 50 us of every slice.
+const READING_S: f64 = 1e-4;
+
+/// Length of a slice: short against the seconds in which the host changes its mind, long against the milliseconds of a scheduler.
+pub const SLICE: Duration = Duration::from_millis(20);
+
+/// Lengths of slices where others take the sender's CPU again and again: there is room for them in between. The scheduler gives a CPU to
+/// somebody else with its tick, every 4 ms on many kernels.
+const SHORT_SLICES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(2)];
+
+/// Before a short slice the load must have been offered for this long: the first frames after a stall take a while to pass.
+const LEAD: Duration = Duration::from_micros(500);
+
+/// For how long the load must have been offered before a slice of this length.
+pub fn lead(slice: Duration) -> Duration {
+    match slice < SLICE {
+        true => LEAD,
+        false => Duration::ZERO,
+    }
+}
+
 /// Share of blocks cut off at each end of a rebuild: a block in which the host took a CPU away for milliseconds would
 /// otherwise weigh more than fifty others. 20 % keeps 90 % of the efficiency of the mean on normal data.
 const TRIM: f64 = 0.2;
 
-/// What neither slices nor rebuilds vary within one run, as a logarithm: 0.2 %. On a quiet machine the interval over
-/// rebuilds alone is as narrow as 0.1 %, and A/A differences of that size were seen to be "proven": the order in which
-/// places are visited, one process, one boot of the machine stay the same. No claim is made inside of it.
-pub const ALLOWANCE: f64 = 0.002;
+pub use fwdlab_stats::ALLOWANCE;
 
 /// Fewest blocks from which a rebuild's difference is drawn.
 pub const MIN_BLOCKS: usize = 5;
@@ -42,14 +65,37 @@ pub struct Slice {
     pub received: u64,
     /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
     pub dut_waited_s: f64,
+    /// The load was offered before it, too, where that is asked for ([`lead`]).
+    pub is_led: bool,
 }
 
 impl Slice {
     /// Was the load offered, and the DUT left alone on its CPU? A slice that was not is repeated at once, a block with
     /// one that could not be had is left out. The frames received have no say in it.
     pub fn is_undisturbed(&self, intended_pps: f64) -> bool {
-        self.sent as f64 >= OFFERED_SHARE * intended_pps * self.duration_s
-            && self.dut_waited_s <= WAITED_SHARE * self.duration_s
+        let may_wait_s = f64::max(WAITED_SHARE * self.duration_s, READING_S);
+        self.is_led && self.is_offered(intended_pps) && self.dut_waited_s <= may_wait_s
+    }
+
+    /// Was the load offered?
+    pub fn is_offered(&self, intended_pps: f64) -> bool {
+        let due = intended_pps * self.duration_s;
+        due - self.sent as f64 <= f64::max((1.0 - OFFERED_SHARE) * due, BATCH_FRAMES)
+    }
+}
+
+/// Is every slice of a block undisturbed?
+pub fn is_usable(block: &[Slice], intended_pps: f64) -> bool {
+    block.iter().all(|slice| slice.is_undisturbed(intended_pps))
+}
+
+/// Length of the slices of the next rebuild, after one with slices of this length. It is chosen by whether the load was offered, not by
+/// what came back, and is the same for all configurations of a rebuild.
+pub fn next_slice(length: Duration, rebuild: &Rebuild) -> Duration {
+    let mut shorter = SHORT_SLICES.into_iter().filter(|short| *short < length);
+    match rebuild.blocks < MIN_BLOCKS && rebuild.not_offered > 0 {
+        true => shorter.next().unwrap_or(length),
+        false => length,
     }
 }
 
@@ -77,7 +123,7 @@ pub fn places(configurations: usize, rebuild: usize) -> Vec<usize> {
 pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) -> Rebuild {
     let used: Vec<&Vec<Slice>> = blocks
         .iter()
-        .filter(|block| block.iter().all(|slice| slice.is_undisturbed(intended_pps)))
+        .filter(|block| is_usable(block, intended_pps))
         .collect();
     let rate = |block: &[Slice], configuration: usize| {
         let (received, seconds) = block
@@ -305,6 +351,7 @@ mod tests {
                                     sent: 36_000,
                                     received: (speed * cost * 0.02) as u64,
                                     dut_waited_s: 0.0,
+                                    is_led: true,
                                 }
                             })
                             .collect()
@@ -358,6 +405,35 @@ mod tests {
         assert!(low > 0.0 && high - low > 0.4, "{low} {high}");
     }
 
+    /// A batch more or less is no stall, however short the slice; and a rebuild without enough blocks is followed by one of short slices.
+    #[test]
+    fn slices_are_short_where_long_ones_find_no_undisturbed_moment() {
+        let slice = |ms: f64, missing: u64| Slice {
+            configuration: 0,
+            duration_s: ms / 1e3,
+            sent: (1e6 * ms / 1e3) as u64 - missing,
+            received: 1,
+            dut_waited_s: 0.0,
+            is_led: true,
+        };
+        assert!(slice(5.0, 60).is_undisturbed(1e6) && !slice(5.0, 70).is_undisturbed(1e6));
+        assert!(slice(20.0, 190).is_undisturbed(1e6) && !slice(20.0, 210).is_undisturbed(1e6));
+        let rebuild = |blocks, not_offered| Rebuild {
+            blocks,
+            not_offered,
+            rates_pps: Vec::new(),
+            ln_ratios: Vec::new(),
+        };
+        let [short, shortest] = SHORT_SLICES;
+        assert_eq!(next_slice(SLICE, &rebuild(MIN_BLOCKS, 9)), SLICE);
+        assert_eq!(next_slice(SLICE, &rebuild(1, 2)), short);
+        assert_eq!(next_slice(short, &rebuild(1, 2)), shortest);
+        assert_eq!(next_slice(shortest, &rebuild(1, 2)), shortest);
+        // the time was too short for more of them
+        assert_eq!(next_slice(SLICE, &rebuild(2, 0)), SLICE);
+        assert_eq!(next_slice(short, &rebuild(20, 0)), short);
+    }
+
     #[test]
     fn blocks_with_a_held_up_generator_are_left_out() {
         let slice = |configuration, sent| Slice {
@@ -366,6 +442,7 @@ mod tests {
             sent,
             received: 10_000,
             dut_waited_s: 0.0,
+            is_led: true,
         };
         let good = vec![
             slice(0, 36_000),

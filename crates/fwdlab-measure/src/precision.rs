@@ -181,7 +181,10 @@ pub(crate) mod tests {
         let failed = made(&[None; 9]);
         assert!(!look(&failed, &until(1.0, 5)).is_narrow);
         let zeros = made(&[Some(0.0); 9]);
-        assert!(look(&zeros, &until(1.0, 5)).is_narrow, "they do not vary");
+        assert!(
+            !look(&zeros, &until(1.0, 5)).is_narrow,
+            "nothing forwarded is no figure"
+        );
         let around_zero = made(&[-1.0, 1.0, -1.0, 1.0, -1.0, 1.0].map(Some));
         assert!(!look(&around_zero, &until(50.0, 5)).is_narrow);
     }

@@ -4,13 +4,12 @@
 //! and keeps from it what is invalid.
 
 use fwdlab_model::latency::HeldUp;
-use fwdlab_model::outcome::{Outcome, Spread};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome, Spread};
 use fwdlab_model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use fwdlab_model::result::Validity;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
-use crate::mlr::outcome::loss_ratio as loss_of_counts;
 use crate::validity;
 
 /// An invalid trial is made so many times in all (methods.md §0.4).
@@ -26,6 +25,12 @@ pub trait Procedure {
 
     /// The trial asked for last cannot be made: ends what depends on it.
     fn give_up(&mut self, reason: &str);
+
+    /// The generator did not offer the load asked for last in any of [`MAX_INVALID`] trials. `answer` is that of the trial in which it
+    /// sent most: it shows what the tester can offer, and nothing about the DUT. A search continues below; everything else has no value.
+    fn out_of_reach(&mut self, _question: &Question, _answer: &Answer, reason: &str) {
+        self.give_up(reason);
+    }
 
     /// What was found so far, one per procedure and frame size.
     fn outcomes(&self) -> Vec<Outcome>;
@@ -59,33 +64,61 @@ pub struct Recorded {
     pub says: String,
 }
 
-/// A procedure on its way: repeats invalid trials, and gives up one that never is valid.
+/// Repeats invalid trials of a procedure, and keeps from it what is invalid.
 pub struct Session {
     procedure: Box<dyn Procedure>,
     pending: Option<Question>,
     attempts: u32,
+    /// Of the attempts at the pending question that only fell short of its load: the one that sent most.
+    short: Option<Answer>,
     invalid: u32,
-    /// At so many loads in a row, each far below the one before, the generator was held up every time; and what it sent at the last one.
-    held_up: u32,
-    held_up_pps: f64,
-    /// What the procedure was told so far.
-    told: Vec<Told>,
+    stalls: Stalls,
+    history: Vec<Step>,
 }
 
-/// At so many loads in a row a generator is held up at each, every time: lower ones tell no more of the DUT.
-const HELD_UP_LOADS: u32 = 4;
+/// Tells a generator at its limit from one that stalls: only the latter falls short of loads far below what it has sent before.
+#[derive(Debug, Clone, Default)]
+struct Stalls {
+    /// The largest rate at which it has sent.
+    most_pps: f64,
+    /// Loads in a row at which it stalled in every attempt.
+    loads: u32,
+}
 
-/// A generator is held up when it sends this share of any load, and at its limit when it sends less or, of a lower load, as much.
-const HELD_UP_SHARE: f64 = 0.9;
+/// A generator that stalls at this many loads in a row will stall at all of them.
+const STALLED_LOADS: u32 = 3;
 
-/// This share of what it sent before is far below that: a search for what loses nothing halves its load.
+/// Of loads below this share of what it has sent before, a generator falls short only because it stalls.
 const FAR_BELOW: f64 = 0.75;
 
-/// What a procedure is told about the trial that it asked for.
+impl Stalls {
+    /// Records a load that was not offered. Returns whether the generator has stalled at enough loads to abort the search.
+    fn add(&mut self, question: &Question, answer: &Answer) -> bool {
+        if question.peak_pps() < FAR_BELOW * self.most_pps {
+            self.loads += 1;
+        }
+        self.most_pps = self.most_pps.max(sent_pps(answer));
+        self.loads >= STALLED_LOADS
+    }
+}
+
+/// A step of a procedure: what it got for a question.
 #[derive(Debug, Clone)]
-enum Told {
+enum Step {
     Answer(Box<Answer>),
+    OutOfReach(Box<Answer>, String),
     GivenUp(String),
+}
+
+impl Step {
+    fn apply(&self, procedure: &mut dyn Procedure, question: &Question) -> String {
+        match self {
+            Step::Answer(answer) => return procedure.record(question, answer),
+            Step::OutOfReach(answer, reason) => procedure.out_of_reach(question, answer, reason),
+            Step::GivenUp(reason) => procedure.give_up(reason),
+        }
+        String::new()
+    }
 }
 
 impl Session {
@@ -95,10 +128,10 @@ impl Session {
             procedure,
             pending: None,
             attempts: 0,
+            short: None,
             invalid: 0,
-            held_up: 0,
-            held_up_pps: f64::INFINITY,
-            told: Vec::new(),
+            stalls: Stalls::default(),
+            history: Vec::new(),
         }
     }
 
@@ -106,16 +139,13 @@ impl Session {
     pub fn next_trial(&mut self) -> Option<(Question, u32)> {
         if self.pending.is_none() {
             self.pending = self.procedure.next_trial();
-            self.attempts = 0;
+            (self.attempts, self.short) = (0, None);
         }
         Some((self.pending.clone()?, self.attempts + 1))
     }
 
-    /// Takes the answer to the trial asked for last.
-    ///
-    /// A trial whose only fault is that the generator fell short is used after all when it does so every time: that is the
-    /// generator's limit, and what it did not send counts as lost. When that goes on from load to load although each was nearly
-    /// reached, the search is given up.
+    /// Takes the answer to the trial asked for last. An invalid trial is repeated, [`MAX_INVALID`] are made in all; none of them is ever
+    /// used as a value of the DUT.
     pub fn record(&mut self, answer: &Answer) -> Recorded {
         let Some(question) = self.pending.take() else {
             return Recorded {
@@ -127,44 +157,35 @@ impl Session {
         let mut reasons = validity::objections(&question, answer);
         let too_early = ended_too_early(&question, answer);
         reasons.extend(too_early.clone());
-        let is_last = self.attempts >= MAX_INVALID;
         let fell_short = validity::fell_short(&question, answer);
-        if let Some(words) = &fell_short
-            && !is_last
-        {
-            reasons.push(words.clone());
-        }
-        let has_fallen_short = fell_short.is_some();
-        if reasons.is_empty() && self.is_held_up(&question, answer, has_fallen_short) {
-            reasons.push(format!(
-                "held up at {HELD_UP_LOADS} loads in a row, each far below the last: {}",
-                fell_short.unwrap_or_default()
-            ));
-            self.held_up = 0;
-        }
-        if reasons.is_empty() {
-            let mut says = self.procedure.record(&question, answer);
-            self.told.push(Told::Answer(Box::new(answer.clone())));
-            if has_fallen_short {
-                says.push_str(
-                    "; more than the generator can offer: what it did not send counts as lost",
-                );
+        if reasons.is_empty() && fell_short.is_some() {
+            let most = self.short.as_ref().map_or(0, |short| short.frames_sent);
+            if answer.frames_sent >= most {
+                self.short = Some(answer.clone());
             }
+        }
+        reasons.extend(fell_short);
+        if reasons.is_empty() {
+            self.stalls = Stalls {
+                loads: 0,
+                most_pps: self.stalls.most_pps.max(sent_pps(answer)),
+            };
+            let says = self.take(&question, Step::Answer(Box::new(answer.clone())));
             return Recorded {
                 validity: Validity::default(),
                 says,
             };
         }
         self.invalid += 1;
-        if is_last {
+        if self.attempts >= MAX_INVALID {
             let reason = format!(
                 "{} trials at up to {:.0} frames/s were invalid: {}",
                 self.attempts,
                 question.peak_pps(),
                 reasons.join("; ")
             );
-            self.procedure.give_up(&reason);
-            self.told.push(Told::GivenUp(reason));
+            let step = self.last_resort(&question, reason);
+            self.take(&question, step);
         } else {
             let ending = question.ending.filter(|_| too_early.is_none());
             self.pending = Some(Question { ending, ..question });
@@ -175,31 +196,34 @@ impl Session {
         }
     }
 
-    /// Counts loads at which the generator was held up every time; are they too many? Only of searches in which one lost frame decides:
-    /// what measures loss or a rate at one load after another has a figure of each.
-    fn is_held_up(&mut self, question: &Question, answer: &Answer, fell_short: bool) -> bool {
-        let sent_pps = answer.frames_sent as f64 / answer.duration_ns.max(1) as f64 * 1e9;
-        let decides = matches!(question.ending, Some(Ending::Lost { .. }));
-        if !(fell_short && decides) {
-            (self.held_up, self.held_up_pps) = (0, f64::INFINITY);
-        } else if (answer.frames_sent as f64) < HELD_UP_SHARE * answer.frames_intended as f64 {
-            // at its limit
-        } else if sent_pps < FAR_BELOW * self.held_up_pps {
-            (self.held_up, self.held_up_pps) = (self.held_up + 1, sent_pps);
+    /// What becomes of a question of which all trials were invalid.
+    fn last_resort(&mut self, question: &Question, reason: String) -> Step {
+        let Some(short) = self.short.take() else {
+            return Step::GivenUp(reason);
+        };
+        // what measures loss or a rate at one load after another has a figure of each
+        let is_search = matches!(question.purpose, Purpose::Search | Purpose::Confirm);
+        if is_search && self.stalls.add(question, &short) {
+            return Step::GivenUp(format!(
+                "cannot tell: the sender stalls at every load, also far below what it has sent ({reason})"
+            ));
         }
-        self.held_up >= HELD_UP_LOADS
+        Step::OutOfReach(Box::new(short), reason)
+    }
+
+    fn take(&mut self, question: &Question, step: Step) -> String {
+        let says = step.apply(self.procedure.as_mut(), question);
+        self.history.push(step);
+        says
     }
 
     /// Brings another procedure, made as this one was, to where this one is.
     pub fn replay(&self, procedure: &mut dyn Procedure) {
-        for told in &self.told {
+        for step in &self.history {
             let Some(question) = procedure.next_trial() else {
                 return;
             };
-            match told {
-                Told::Answer(answer) => drop(procedure.record(&question, answer)),
-                Told::GivenUp(reason) => procedure.give_up(reason),
-            }
+            step.apply(procedure, &question);
         }
     }
 
@@ -214,36 +238,29 @@ impl Session {
     }
 }
 
-/// The loss ratio that procedures judge by: frames lost and frames not sent over those intended or sent (methods.md §0.3).
-pub fn loss_ratio(question: &Question, answer: &Answer) -> f64 {
-    loss_of_counts(
-        answer.frames_intended,
-        answer.frames_sent,
-        answer.frames_received,
-        question.peak_pps(),
-    )
+/// Frames per second that were sent.
+pub(crate) fn sent_pps(answer: &Answer) -> f64 {
+    answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9)
 }
 
-/// Did every frame come back that was sent, of a load that was really offered? What the generator was held up by less than the
-/// gate allows is no loss of the DUT (RFC 1242 §3.17: all *offered* frames).
-pub fn is_lossless(question: &Question, answer: &Answer) -> bool {
-    let offered = Question {
-        needs_load: true,
-        ..question.clone()
-    };
-    answer.frames_lost() == 0 && validity::fell_short(&offered, answer).is_none()
+/// Loss ratio of a trial that offered its load: frames lost over frames sent (RFC 1242 §3.17: of all *offered* frames).
+pub fn loss_ratio(answer: &Answer) -> f64 {
+    answer.frames_lost().unsigned_abs() as f64 / answer.frames_sent.max(1) as f64
 }
+
+/// A load that a generator reaches if it sent this many times it when it was asked for more.
+pub(crate) const REACHED_SHARE: f64 = 0.98;
 
 /// From this share of the tester's limit on a result says more of the tester than of the DUT (methods.md §0.4).
 const TESTERS_SHARE: f64 = 0.98;
 
-/// Words for a result that is the tester's.
-pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may forward more";
-
-/// Is a rate that was found the limit of the tester, the largest load it could offer or was allowed to, rather than the DUT's?
-pub fn is_tester_bound(found_pps: f64, limit_pps: f64) -> bool {
+/// Is a rate that was found so near to the largest load that the tester could offer, or was allowed to, that it is a lower bound?
+pub(crate) fn is_tester_bound(found_pps: f64, limit_pps: f64) -> bool {
     found_pps > 0.0 && found_pps >= TESTERS_SHARE * limit_pps
 }
+
+/// Words for a result that is the tester's.
+pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may forward more";
 
 /// Says so when a trial ended early although its verdict was not settled in the end: frames that were missing came after all, out of
 /// buffers that hold more than [`Ending::Lost`] allows for. It must be made again to its end.
@@ -339,6 +356,8 @@ pub(crate) fn check_duration(what: &str, ns: u64, pps: f64) -> Result<(), String
 pub struct Single {
     question: Question,
     answer: Option<Answer>,
+    /// The load was not offered.
+    fell_short: bool,
     course: Course,
 }
 
@@ -356,6 +375,7 @@ impl Single {
                 ..question
             },
             answer: None,
+            fell_short: false,
             course: Course::default(),
         })
     }
@@ -380,6 +400,12 @@ impl Procedure for Single {
         self.course.failure = Some(reason.into());
     }
 
+    /// Its counts are shown: nothing else rests on them.
+    fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
+        self.answer = Some(answer.clone());
+        self.fell_short = true;
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let answer = self.answer.clone().unwrap_or_default();
         let seconds = (answer.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
@@ -390,10 +416,16 @@ impl Procedure for Single {
             frame_size_bytes: self.question.frame_size_bytes,
             verdict: self.course.verdict(match lost {
                 _ if self.answer.is_none() => "nothing was measured".to_owned(),
+                _ if self.fell_short => format!(
+                    "the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
+                    sent_pps(&answer),
+                    self.question.peak_pps()
+                ),
+                _ if answer.frames_received == 0 => FORWARDS_NOTHING.into(),
                 0 => "no frame was lost".to_owned(),
                 lost => format!("{lost} of {} frames were lost", answer.frames_sent),
             }),
-            answered: self.answer.is_some(),
+            answered: self.answer.is_some() && !self.fell_short,
             compliance: fwdlab_model::outcome::Compliance::default(),
             warnings: held_up(answer.delays.iter()).into_iter().collect(),
             trials: self.course.trials,
@@ -417,7 +449,7 @@ mod tests {
 
     use super::*;
     use crate::compliance::Conditions;
-    use crate::rfc2544::{Setup, frame_loss, throughput};
+    use crate::rfc2544::{Setup, throughput};
 
     fn single(load: f64) -> Session {
         let question =
@@ -534,20 +566,23 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_at_its_limit_is_believed_the_third_time() {
+    fn a_trial_that_fell_short_is_shown_and_never_valid() {
         let mut session = single(1000.0);
-        for valid in [false, false, true] {
+        for sent in [880, 900, 890] {
             session.next_trial().unwrap();
-            let recorded = session.record(&answer(900, 900));
-            assert_eq!(recorded.validity.is_valid(), valid, "{recorded:?}");
+            assert!(!session.record(&answer(sent, sent)).validity.is_valid());
         }
         assert_eq!(session.next_trial(), None);
+        let outcome = session.outcomes().remove(0);
+        assert!(!outcome.answered && outcome.figures().is_empty());
+        let words = "the generator did not reach the load: 900 of 1000 frames/s were offered";
+        assert_eq!(outcome.verdict, words);
     }
 
-    /// A sender without CPU tells nothing of the DUT at any load: the search ends in words, not at the bottom. One at its limit, however
-    /// far below the largest load, finds what it can offer.
+    /// A search with a sender that stalls at every load is aborted, and does not go on to the bottom. With one at its limit, however far
+    /// below the largest load, the search finds what it can offer.
     #[test]
-    fn a_search_with_a_sender_held_up_at_every_load_is_given_up() {
+    fn a_search_with_a_sender_that_stalls_at_every_load_is_aborted() {
         let search = |sent: &dyn Fn(f64) -> f64| {
             let setup = Setup {
                 frame_size: FrameSize::MIN,
@@ -575,38 +610,15 @@ mod tests {
             (trials, session.outcomes().remove(0))
         };
         let (trials, outcome) = search(&|intended| 0.95 * intended);
-        assert_eq!(trials, HELD_UP_LOADS * MAX_INVALID);
+        assert_eq!(trials, (STALLED_LOADS + 1) * MAX_INVALID);
         assert!(!outcome.answered, "{outcome:?}");
-        let words = "held up at 4 loads in a row, each far below the last: the generator did not reach the load";
+        let words = "cannot tell: the sender stalls at every load";
         assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
-        // loss is measured at every load all the same
-        let setup = Setup {
-            frame_size: FrameSize::MIN,
-            line_rate_pps: None,
-            max_load_pps: 5e6,
-            conditions: Conditions::met(),
-        };
-        let losses = frame_loss::FrameLoss::new(frame_loss::Parameters::standard(setup)).unwrap();
-        let mut session = Session::new(Box::new(losses));
-        while let Some((question, _)) = session.next_trial() {
-            let sent = question.frames() / 100 * 95;
-            session.record(&Answer {
-                frames_intended: question.frames(),
-                frames_sent: sent,
-                frames_received: sent,
-                duration_ns: question.duration_ns(),
-                ..Answer::default()
-            });
-        }
-        let outcome = session.outcomes().remove(0);
-        assert!(outcome.trials >= 10, "{outcome:?}");
-        assert!(!outcome.verdict.contains("no result"), "{outcome:?}");
-
         for limit in [1e5, 4.99e6, 4.9e6] {
             let (_, outcome) = search(&|intended| intended.min(limit));
             assert!(outcome.answered, "{outcome:?}");
         }
-        // held up at three loads, and not at the next
+        // stalls at the first loads only
         let (_, outcome) = search(&|intended| match intended > 1e6 {
             true => 0.95 * intended,
             false => intended,

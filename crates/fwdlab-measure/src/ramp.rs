@@ -1,21 +1,21 @@
 //! Ramp: a load that rises slowly from nothing to more than the DUT forwards, and what comes out, second by second.
 //!
 //! Warm-up, ramp, hold, and on request down again. Where lasting loss begins is read from the samples by two rules: the one of the
-//! public viewer of TRex load tests, and a robust one that a momentary dip does not fool. Not a throughput in the sense of
-//! RFC 2544. Start with [`Ramp`]; the rules are [`max_ok_pps`] and [`edge`].
+//! public viewer of TRex load tests, and a robust one that a momentary dip does not fool. Only samples whose load was offered are judged.
+//! Not a throughput in the sense of RFC 2544. Start with [`Ramp`]; the rules are [`max_ok_pps`] and [`edge`].
 
 use std::ops::Range;
 
-use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, Edge, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question, Stretch};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
+use fwdlab_model::variant::{DirectionCounts, Variant};
 use fwdlab_stats::Sample;
 
-use crate::mlr::outcome::OFFERED_SHARE;
 use crate::procedure::{
     Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, percent, time,
 };
+use crate::validity::was_offered;
 
 /// So many consecutive samples with loss are more than a dip...
 const STREAK: usize = 3;
@@ -158,12 +158,12 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
         .filter(|s| s.loss_ratio() <= threshold && s.frames_sent > 0);
     let loads: Vec<f64> = clean.clone().map(Interval::offered_load_pps).collect();
     let rates = clean.map(Interval::forwarding_rate_pps);
-    let short = within
-        .iter()
-        .any(|s| s.offered_load_pps() < OFFERED_SHARE * s.intended_load_pps - 1.0);
+    let saturation_pps = loads.into_iter().reduce(f64::max);
+    // samples that cannot be judged leave a gap below the first lossy one
+    let gap_pps = begin.map(|at| samples[at].intended_load_pps - saturation_pps.unwrap_or(0.0));
     Edge {
-        saturation_pps: (!loads.is_empty()).then(|| loads.iter().fold(0.0f64, |a, b| a.max(*b))),
-        resolution_pps,
+        saturation_pps,
+        resolution_pps: resolution_pps.max(gap_pps.unwrap_or(0.0)),
         lower_pps: rates.max_by(f64::total_cmp),
         upper_pps: begin.map(|at| samples[at].intended_load_pps + resolution_pps / 2.0),
         at_s: begin.map(|at| samples[at].at_ns as f64 / 1e9),
@@ -171,9 +171,6 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
         until_s: None,
         reason: match begin {
             Some(_) => format!("more than {} % lost from that point on", percent(threshold)),
-            None if short => {
-                "the generator did not reach the load: the DUT may forward more".into()
-            }
             None => "no lasting loss up to the target: the DUT may forward more".into(),
         },
     }
@@ -184,6 +181,7 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
 pub struct Ramp {
     parameters: Parameters,
     samples: Vec<Interval>,
+    directions: Vec<DirectionCounts>,
     course: Course,
 }
 
@@ -219,8 +217,19 @@ impl Ramp {
         Ok(Ramp {
             parameters,
             samples: Vec::new(),
+            directions: Vec::new(),
             course: Course::default(),
         })
+    }
+}
+
+impl Ramp {
+    /// The largest load that the generator offered while the load rose, if it offered none above it.
+    fn limit_pps(&self, rise: &[Interval]) -> Option<f64> {
+        let last = rise.iter().rposition(was_offered);
+        let beyond = rise.len() - last.map_or(0, |last| last + 1);
+        let offered = rise.iter().filter(|sample| was_offered(sample));
+        (beyond >= STREAK).then(|| offered.map(Interval::offered_load_pps).fold(0.0, f64::max))
     }
 }
 
@@ -260,6 +269,7 @@ impl Procedure for Ramp {
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         self.samples.clone_from(&answer.samples);
+        self.directions.clone_from(&answer.directions);
         format!("{} samples", self.samples.len())
     }
 
@@ -270,12 +280,22 @@ impl Procedure for Ramp {
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let [warm_up, rise, hold, fall] = p.parts(self.samples.len());
-        let part = |range: Range<usize>| &self.samples[range];
+        // what the generator did not offer says nothing of the DUT
+        let part = |range: Range<usize>| -> Vec<Interval> {
+            let part = self.samples[range].iter();
+            part.filter(|sample| was_offered(sample)).copied().collect()
+        };
         let resolution = p.resolution_pps();
-        let up = edge(part(rise.clone()), p.loss_threshold, resolution);
-        let up = p.with_moments(up, false);
+        let limit = self.limit_pps(&self.samples[rise.clone()]);
+        let up = edge(&part(rise.clone()), p.loss_threshold, resolution);
+        let mut up = p.with_moments(up, false);
+        if let (None, Some(limit)) = (up.at_s, limit) {
+            up.reason = format!(
+                "no lasting loss up to {limit:.0} frames/s, where the generator is at its limit: the DUT may forward more"
+            );
+        }
         let down = (p.up_down && !fall.is_empty()).then(|| {
-            let reversed: Vec<Interval> = part(fall.clone()).iter().rev().copied().collect();
+            let reversed: Vec<Interval> = part(fall.clone()).into_iter().rev().collect();
             let down = edge(&reversed, p.loss_threshold, resolution);
             p.with_moments(down, true)
         });
@@ -295,8 +315,13 @@ impl Procedure for Ramp {
                 100.0 * ratio
             ));
         }
+        if let Some(limit) = limit {
+            warnings.push(format!(
+                "the generator is at its limit at {limit:.0} frames/s: the curve ends there, and nothing is known beyond it"
+            ));
+        }
         let warm = part(warm_up);
-        let is_dead = max_rate == 0.0;
+        let is_dead = max_rate == 0.0 && !to_hold.is_empty();
         if !is_dead
             && warm
                 .iter()
@@ -318,13 +343,17 @@ impl Procedure for Ramp {
                 "hysteresis: loss begins at {up:.0} frames/s on the way up and ends at {down:.0} on the way down"
             ));
         }
-        let offered = part(rise.clone()).iter().map(Interval::offered_load_pps);
-        let limit_pps = offered.fold(0.0, f64::max);
-        let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, limit_pps));
+        let offered = part(rise.clone());
+        let offered = offered.iter().map(Interval::offered_load_pps);
+        let largest_pps = offered.fold(0.0, f64::max);
+        let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, largest_pps));
         let answered = self.course.trials > 0 && up.saturation_pps.is_some() && !is_dead;
         let verdict = match (&up.saturation_pps, up.at_s) {
             _ if self.course.trials == 0 => "not measured".to_owned(),
-            _ if is_dead => "nothing came back at any load".into(),
+            _ if is_dead => FORWARDS_NOTHING.into(),
+            (None, _) if part(rise.clone()).is_empty() => {
+                "cannot tell: the generator reached none of the loads".into()
+            }
             (None, _) => "frames were lost at every load".into(),
             (Some(_), None) => up.reason.clone(),
             (Some(_), Some(_)) if tester_bound => TESTER_BOUND.into(),
@@ -343,13 +372,14 @@ impl Procedure for Ramp {
                 loss_threshold: p.loss_threshold,
                 up,
                 down,
-                max_ok_pps: max_ok_pps(to_hold, p.loss_threshold),
+                max_ok_pps: max_ok_pps(&to_hold, p.loss_threshold),
                 max_forwarding_rate_pps: max_rate,
                 max_line_percent: None,
                 held_forwarding_rate_pps: held,
                 collapse_ratio: collapse,
                 tester_bound,
                 samples: self.samples.clone(),
+                directions: self.directions.clone(),
             }),
         }]
     }

@@ -9,7 +9,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample, drift};
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, time};
+use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, sent_pps, time};
 
 /// Share of the no-drop rate that is offered.
 pub const SHARE: f64 = 0.95;
@@ -52,7 +52,9 @@ impl Parameters {
 #[derive(Debug, Clone)]
 pub struct Soak {
     parameters: Parameters,
-    made: Option<(Question, Answer)>,
+    made: Option<Answer>,
+    /// The load was not offered.
+    fell_short: bool,
     course: Course,
 }
 
@@ -82,6 +84,7 @@ impl Soak {
         Ok(Soak {
             parameters,
             made: None,
+            fell_short: false,
             course: Course::default(),
         })
     }
@@ -114,9 +117,9 @@ impl Procedure for Soak {
         })
     }
 
-    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
-        self.made = Some((question.clone(), answer.clone()));
+        self.made = Some(answer.clone());
         format!(
             "{} of {} frames lost",
             answer.frames_lost(),
@@ -128,12 +131,16 @@ impl Procedure for Soak {
         self.course.failure = Some(reason.into());
     }
 
+    /// Its counts are shown: they are those of another load.
+    fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
+        self.made = Some(answer.clone());
+        self.fell_short = true;
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let (loss, answer) = match &self.made {
-            Some((question, answer)) => (loss_ratio(question, answer), answer.clone()),
-            None => (0.0, Answer::default()),
-        };
+        let answer = self.made.clone().unwrap_or_default();
+        let loss = loss_ratio(&answer);
         let samples = &answer.samples;
         let rates: Vec<f64> = samples.iter().map(Interval::forwarding_rate_pps).collect();
         let hours = answer.duration_ns as f64 / 3.6e12;
@@ -148,6 +155,11 @@ impl Procedure for Soak {
         let (bursts, clean) = (runs(samples, true), runs(samples, false));
         let verdict = match (&self.made, within, drifts) {
             (None, ..) => "not measured".to_owned(),
+            _ if self.fell_short => format!(
+                "cannot tell: the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
+                sent_pps(&answer),
+                p.load_pps
+            ),
             (_, true, false) => "passed: loss within its goal, no trend".into(),
             (_, true, true) => "failed: the forwarding rate drifts".into(),
             (_, false, false) => format!("failed: a loss ratio of {loss:.3e}"),
@@ -159,7 +171,7 @@ impl Procedure for Soak {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
-            answered: self.made.is_some(),
+            answered: self.made.is_some() && !self.fell_short,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: self.course.trials,
@@ -176,7 +188,7 @@ impl Procedure for Soak {
                 trend_pps_per_hour: trend.map(|trend| trend.change / hours),
                 trend_interval_pps_per_hour: trend
                     .map(|trend| (trend.interval.low / hours, trend.interval.high / hours)),
-                passed: self.made.is_some() && within && !drifts,
+                passed: self.made.is_some() && !self.fell_short && within && !drifts,
                 samples: answer.samples.clone(),
             }),
         }]

@@ -105,7 +105,8 @@ impl Sweep {
     fn finish(&mut self, value: u64, is_reference: bool, procedure: &dyn Procedure) {
         for outcome in procedure.outcomes() {
             match outcome.found.rate_pps() {
-                Some(pps) if outcome.answered => {
+                // a lower bound is no value that others could be compared with
+                Some(pps) if outcome.answered && !outcome.found.is_tester_bound() => {
                     self.runs.push((value, pps));
                     if is_reference {
                         self.reference.push(pps);
@@ -180,6 +181,12 @@ impl Procedure for Sweep {
         }
     }
 
+    fn out_of_reach(&mut self, question: &Question, answer: &Answer, reason: &str) {
+        if let Some((_, _, procedure)) = &mut self.current {
+            procedure.out_of_reach(question, answer, reason);
+        }
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let reference = Sample::new(self.reference.clone()).ok();
@@ -219,7 +226,7 @@ impl Procedure for Sweep {
             found: Found::Sweep(fwdlab_model::outcome::Sweep {
                 parameter: p.parameter.clone(),
                 inner: self.inner.clone(),
-                cost: cost::fit(&self.runs),
+                cost: cost::of_parameter(&p.parameter, &self.runs),
                 points,
                 reference_pps: self.reference.clone(),
             }),

@@ -1,7 +1,7 @@
 //! How far figures can be trusted: the one rule for "too noisy to tell", whatever measured them.
 //!
 //! It judges each test case on its own, and a run by its test cases; what is done about it (a headline in other words, exit code
-//! 5) is not decided here. Start with [`of_values`]; [`of_trials`] judges searches and procedures, [`of_rates`] test cases of many
+//! 5) is not decided here. Start with [`of_values`]; [`of_trials`] judges searches and procedures, [`of_windows`] test cases of many
 //! windows, [`of_comparison`] paired differences.
 
 use fwdlab_model::comparison::{Comparison, Verdict};
@@ -10,7 +10,7 @@ use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::procedure::Purpose;
 use fwdlab_model::result::{Noise, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::gate::Gate;
@@ -24,6 +24,13 @@ pub const FEWEST_VALUES: usize = 3;
 /// see costs some percent (one firewall rule 4, a set of them 20): with ±10 % two figures must be a fifth apart to differ, and a
 /// wider one would not show a whole firewall.
 pub const WIDEST_PERCENT: f64 = 10.0;
+
+/// Iterations of a steady machine vary by no more than this, in percent (coefficient of variation). Above it the verdict says which
+/// iterations lie apart.
+pub const STEADY_PERCENT: f64 = 4.0;
+
+/// So many iterations that lie apart are named.
+const NAMED: usize = 3;
 
 /// Of the windows of a test case at least this share must have been quiet, in percent: fewer are moments, not a state of the machine.
 pub const QUIET_WINDOWS_PERCENT: f64 = 10.0;
@@ -57,7 +64,7 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
         ));
     }
     let sample = Sample::new(values.to_vec()).ok()?;
-    let percent = 100.0 * half_width(&sample)? / sample.median();
+    let percent = width_percent(&sample)?;
     // not a number where every value is 0: nothing is surer
     (percent > WIDEST_PERCENT).then(|| {
         format!(
@@ -66,14 +73,79 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     })
 }
 
-/// Why the forwarding rate of a test case, whose iterations gave these, is not to be relied on.
-pub fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
+/// Half of the interval in percent of the centre of the values. Where mean and median lie apart the smaller one counts: a few iterations
+/// far below the others widen the interval, and must not be judged by the others' rate.
+fn width_percent(sample: &Sample) -> Option<f64> {
+    let centre = sample.median().abs().min(sample.mean().abs());
+    Some(100.0 * half_width(sample)? / centre)
+}
+
+/// Why iterations of a test case vary by more than those of a steady machine do: which of them lie apart, and in which state the machine
+/// was in them. `None` if they vary less, or if it is unknown.
+pub fn cause_of_variation(case: &TestCase) -> Option<String> {
+    let figure = case.forwarding_rate()?;
+    if figure.variation_percent? <= STEADY_PERCENT {
+        return None;
+    }
+    let rate_of = |one: &Iteration| {
+        let found = one
+            .outcomes
+            .iter()
+            .find_map(|outcome| match &outcome.found {
+                Found::Maxfwd(found) => Some(&**found),
+                _ => None,
+            })?;
+        Some((one.iteration, found.forwarding_rate_pps?, found.clone()))
+    };
+    let mut all: Vec<(u32, f64, Maxfwd)> = case.iterations.iter().filter_map(rate_of).collect();
+    let away = |pps: f64| 100.0 * (pps / figure.median - 1.0);
+    all.sort_by(|a, b| away(b.1).abs().total_cmp(&away(a.1).abs()));
+    let told: Vec<String> = (all.iter())
+        .filter(|(_, pps, _)| away(*pps).abs() > STEADY_PERCENT)
+        .take(NAMED)
+        .map(|(n, pps, found)| {
+            let quiet = f64::from(found.quiet.windows) / f64::from(found.windows().max(1));
+            let state = found.apart.iter().max_by_key(|one| one.stratum.windows);
+            let state = state.filter(|one| one.stratum.windows > 0);
+            let state = state.map_or_else(String::new, |one| {
+                let apart: Vec<String> = one
+                    .round_trip_ns
+                    .iter()
+                    .map(|ns| format!("{ns:.0}"))
+                    .collect();
+                match (one.moved, one.slowed) {
+                    (true, _) => ", others while the CPUs changed their state".to_owned(),
+                    (_, true) => ", others with the DUT's CPU slowed".to_owned(),
+                    _ => format!(", others with the CPUs {} ns apart", apart.join("/")),
+                }
+            });
+            format!(
+                "iteration {n} by {:+.0} % ({:.0} % of its windows quiet{state})",
+                away(*pps),
+                100.0 * quiet
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("furthest from the median: {}", told.join(", ")))
+}
+
+/// Why a forwarding rate, for which iterations gave these, is not to be relied on.
+fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     let windows = found.windows();
     let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
         return Some(format!("only {quiet:.0} % of its windows were quiet"));
     }
     of_values(rates, "iteration")
+}
+
+/// Why the forwarding rate of a test case is not to be relied on, and which iterations are the cause.
+pub fn of_windows(found: &Maxfwd, case: &TestCase) -> Option<String> {
+    let doubt = of_rates(found, case.rates())?;
+    Some(match cause_of_variation(case) {
+        Some(cause) => format!("{doubt}; {cause}"),
+        None => doubt,
+    })
 }
 
 /// Why a comparison decides nothing. A proven difference is one, however wide its interval; and so is a DUT that forwards nothing.
@@ -203,6 +275,11 @@ pub fn of_trials(
     noise(gate, (quiet, all), doubts, verdict)
 }
 
+/// Is every test case in doubt by itself, whatever the machine was like?
+pub fn none_is_reliable(cases: &[TestCase]) -> bool {
+    !cases.is_empty() && cases.iter().all(|case| case.doubt.is_some())
+}
+
 /// Takes noise back where it can take nothing away: single trials that lost no frame and timed none.
 pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
     let is_lossless = |outcome: &Outcome| match &outcome.found {
@@ -249,6 +326,15 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Compar
         doubts.extend(doubtful.iter().map(told));
     } else {
         verdict += &format!(", iterations vary by up to {worst:.1} %");
+        let sure = cases.iter().filter(|case| case.doubt.is_none());
+        let causes = sure.filter_map(|case| Some((case, cause_of_variation(case)?)));
+        for (case, cause) in causes {
+            let of = match cases.len() {
+                1 => String::new(),
+                _ => format!("{}, ", case.test_case),
+            };
+            verdict += &format!("; {of}{cause}");
+        }
     }
     if !doubtful.is_empty() && doubts.is_empty() {
         let told: Vec<String> = doubtful.iter().map(told).collect();
@@ -337,8 +423,8 @@ fn slowed_words(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
     match states.first() {
         Some(state) if state.slowed => format!(
-            "; full speed was rare, so figures are for the most common state of this machine: something outside it, such as a \
-             neighbour on the same core, slowed the CPU to {:.1} additions/ns; at full speed the DUT forwards more",
+            "; full speed was rare, so figures are for the most common state of this machine, in which something else on the same core, \
+             here or on another virtual machine, slowed the CPU to {:.1} additions/ns; at full speed the DUT forwards more",
             state.additions_per_ns
         ),
         _ => String::new(),
@@ -350,7 +436,7 @@ fn slowed_words(gate: Option<&Gate>) -> String {
 pub fn iterations_needed(case: &TestCase) -> Option<usize> {
     case.doubt.as_ref()?;
     let sample = Sample::new(case.rates().to_vec()).ok()?;
-    let percent = 100.0 * half_width(&sample)? / sample.median();
+    let percent = width_percent(&sample)?;
     // not a number where nothing is forwarded
     (percent > WIDEST_PERCENT).then(|| {
         let factor = (percent / WIDEST_PERCENT).powi(2);
@@ -369,19 +455,73 @@ pub fn again_helps(cases: &[TestCase]) -> bool {
 /// So many iterations are worth advising; more would take a quarter of an hour and longer.
 const MOST_ITERATIONS: usize = 100;
 
-/// What can be done where a run is not to be relied on; nothing where it is. `busy` says in words who else took this machine's CPUs, and
-/// how that ends.
-pub fn advice(summary: &Summary, busy: Option<&str>) -> Vec<String> {
+/// What used the CPUs of the machine while it was measured, apart from the measurement.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct OtherWork {
+    /// Which processes, and how they are stopped; `None` if they used less than a tenth of a CPU together.
+    pub processes: Option<String>,
+    /// Time in interrupts, those of test frames included, in percent of one CPU.
+    pub interrupts_percent: f64,
+    /// Time that the hypervisor took, in percent of one CPU.
+    pub stolen_percent: f64,
+}
+
+/// Stolen time is worth a word from this share of one CPU on: half of what a window may wait for its CPU and still be quiet.
+pub const STOLEN_PERCENT: f64 = 1.0;
+
+/// Interrupts are worth a word from this share of one CPU on.
+const INTERRUPTS_PERCENT: f64 = 10.0;
+
+/// Time that the hypervisor took, in words.
+pub fn stolen(percent: f64) -> String {
+    format!(
+        "the hypervisor took {percent:.0} % of a CPU (steal), which cannot be stopped from here"
+    )
+}
+
+/// What disturbed a run, as far as it is known. The hypervisor is blamed for stolen time, and for what the probes saw while nothing on this
+/// machine explains it; `other` is `None` if the machine was not watched.
+fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
+    let Some(other) = other else {
+        let why = "what disturbed it is not known: fwdlab accounts for the CPU time of the machine it runs on, and this was measured on \
+                   another one";
+        return vec![why.into()];
+    };
+    let mut causes = Vec::new();
+    if let Some(processes) = &other.processes {
+        causes.push(format!("other processes used the CPUs: {processes}"));
+    }
+    if other.stolen_percent >= STOLEN_PERCENT {
+        causes.push(stolen(other.stolen_percent));
+    }
+    if !causes.is_empty() {
+        return causes;
+    }
+    let interrupts = match other.interrupts_percent >= INTERRUPTS_PERCENT {
+        true => format!(
+            "; interrupts, those of test frames included, took {:.0} % of a CPU",
+            other.interrupts_percent
+        ),
+        false => String::new(),
+    };
+    let seen = match &summary.noise.states[..] {
+        [of, others @ ..] if of.slowed || !others.is_empty() => {
+            "but the probes saw the CPUs slowed or moved: that comes from outside, such as the neighbours of a virtual machine, and \
+             cannot be stopped from here"
+        }
+        _ => "and the probes saw nothing: the cause is not known",
+    };
+    vec![format!(
+        "other processes used less than a tenth of a CPU, the hypervisor took none{interrupts}; {seen}"
+    )]
+}
+
+/// What can be done where a run is not to be relied on; nothing where it is.
+pub fn advice(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     if summary.is_quiet() {
         return Vec::new();
     }
-    let who = match busy {
-        Some(busy) => format!("other processes used the CPUs: {busy}"),
-        None => "no other process of this machine was busy; the disturbance comes from outside, such as the neighbours of a \
-            virtual machine, and cannot be stopped from here"
-            .into(),
-    };
-    let mut advice = vec![who];
+    let mut advice = causes(summary, other);
     let compared: Vec<&Comparison> = summary.comparisons().collect();
     advice.extend(match summary.procedure.as_str() {
         maxfwd::ID => advice_on_cases(&summary.test_cases, summary.control.as_ref()),
@@ -425,16 +565,24 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
         .max();
     // with the plain DUT and the control: all change places with every rebuild
     let needed = needed.map(|n| n.next_multiple_of(comparisons.len() + 2));
-    match needed.filter(|n| *n <= MOST_ITERATIONS) {
-        Some(needed) => vec![format!(
+    let first = match needed.filter(|n| *n <= MOST_ITERATIONS) {
+        _ if comparisons.iter().all(|c| c.values_percent.is_empty()) => {
+            "try at another time: no rebuild had enough blocks of slices in which the load was offered".into()
+        }
+        Some(needed) => format!(
             "more rebuilds (--rebuilds {needed}, with --for increased in proportion; iterations in a campaign): with this variation they \
              would show a difference of {WIDEST_PERCENT:.0} %"
-        )],
-        None => vec![format!(
+        ),
+        None => format!(
             "try at another time: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
-        )],
-    }
+        ),
+    };
+    vec![first, COUNT_INSTRUCTIONS.into()]
 }
+
+/// What works on any machine.
+const COUNT_INSTRUCTIONS: &str = "what a configuration costs in instructions can be counted whatever else runs here: fwdlab quick --vm \
+    debian:linux-image-cloud-amd64 --vs 'COMMAND'; it says nothing of time spent waiting for memory";
 
 /// Procedures believe each of their trials.
 fn advice_on_trials() -> Vec<String> {
@@ -524,7 +672,6 @@ pub(crate) mod tests {
     use fwdlab_model::outcome::{
         Compliance, FrameLoss, LossPoint, Paired, PairedPoint, Throughput,
     };
-    use fwdlab_model::test_case::Iteration;
     use fwdlab_model::units::FrameSize;
     use fwdlab_model::variant::Variant;
 
@@ -612,7 +759,8 @@ pub(crate) mod tests {
             warnings: Vec::new(),
             trials: 1,
         };
-        let iterations = rates.into_iter().map(|rate| Iteration {
+        let iterations = (1..).zip(rates).map(|(iteration, rate)| Iteration {
+            iteration,
             outcomes: vec![found(rate)],
             ..Iteration::default()
         });
@@ -628,6 +776,27 @@ pub(crate) mod tests {
             image: None,
             dut: Default::default(),
         }
+    }
+
+    /// What an idle machine gave: a CV of 18 % over ten iterations, and a median that the low ones did not move.
+    #[test]
+    fn a_wide_spread_is_judged_and_its_cause_named() {
+        let mut rates = vec![400e3, 404e3, 408e3];
+        rates.extend([700e3, 701e3, 699e3, 702e3, 698e3, 700e3, 703e3]);
+        let varied = case(rates);
+        assert!(varied.figures[0].variation_percent.unwrap() > 18.0);
+        let doubt = varied.doubt.unwrap();
+        assert!(doubt.contains("the limit is ±10 %"), "{doubt}");
+        assert!(doubt.contains("iteration 1 by -43 %"), "{doubt}");
+        // more of them determine it well enough, and the verdict says why they vary
+        let rates = (0..40).map(|n| if n % 8 == 0 { 500e3 } else { 700e3 });
+        let noise = of_cases(None, &[case(rates.collect())], None);
+        assert!(
+            noise
+                .verdict
+                .contains("vary by up to 9.9 %; furthest from the median: iteration 1 by -29 %"),
+            "{noise:?}"
+        );
     }
 
     #[test]
@@ -652,17 +821,64 @@ pub(crate) mod tests {
     #[test]
     fn advice_says_who_is_busy_and_what_still_works() {
         let noisy = case(vec![500e3, 620e3, 740e3, 560e3, 680e3]);
-        let busy = Some("cargo (4711) 93 % of a CPU");
+        let busy = OtherWork {
+            processes: Some("cargo (4711) 93 % of a CPU".into()),
+            ..OtherWork::default()
+        };
         let noisy = of(vec![noisy], Noise::default());
-        let told = advice(&noisy, busy).join("\n");
+        let told = advice(&noisy, Some(&busy)).join("\n");
         for words in ["cargo (4711)", "--vs", "-n 20"] {
             assert!(told.contains(words), "{words}: {told}");
         }
-        let told = advice(&noisy, None).join("\n");
-        assert!(told.contains("no other process"), "{told}");
         let quiet = case(vec![620e3, 621e3, 619e3]);
         let quiet = of(vec![quiet], Noise::default());
-        assert!(advice(&quiet, busy).is_empty());
+        assert!(advice(&quiet, Some(&busy)).is_empty());
+    }
+
+    /// The hypervisor is blamed for what it took, and for what the probes saw and nothing here explains; for nothing else.
+    #[test]
+    fn only_what_nothing_here_explains_comes_from_outside() {
+        let noisy = |states: &[bool]| {
+            let state = |&slowed: &bool| MachineState {
+                slowed,
+                additions_per_ns: 4.0,
+                percent: 50.0,
+                ..MachineState::default()
+            };
+            let noise = Noise {
+                states: states.iter().map(state).collect(),
+                ..Noise::default()
+            };
+            of(vec![case(vec![500e3, 620e3, 740e3, 560e3, 680e3])], noise)
+        };
+        let (still, moved) = (noisy(&[false]), noisy(&[false, true]));
+        let other = |processes: Option<&str>, interrupts_percent, stolen_percent| OtherWork {
+            processes: processes.map(str::to_owned),
+            interrupts_percent,
+            stolen_percent,
+        };
+        let told = |summary: &Summary, other: Option<&OtherWork>| causes(summary, other).join("\n");
+        let outside = |told: &str| told.contains("outside") || told.contains("hypervisor took");
+        let busy = told(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 0.0)));
+        assert!(busy.contains("rustc (7)") && !outside(&busy), "{busy}");
+        let both = told(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 7.0)));
+        assert!(both.contains("rustc (7)") && both.contains("7 % of a CPU (steal)"));
+        let seen = told(&moved, Some(&other(None, 0.0, 0.0)));
+        assert!(
+            seen.contains("probes saw the CPUs") && seen.contains("outside"),
+            "{seen}"
+        );
+        let nothing = told(&still, Some(&other(None, 23.0, 0.0)));
+        assert!(
+            nothing.contains("not known") && nothing.contains("23 %"),
+            "{nothing}"
+        );
+        assert!(!nothing.contains("outside"), "{nothing}");
+        let elsewhere = told(&moved, None);
+        assert!(
+            elsewhere.contains("not known") && !outside(&elsewhere),
+            "{elsewhere}"
+        );
     }
 
     pub(crate) fn of(test_cases: Vec<TestCase>, noise: Noise) -> Summary {
@@ -721,13 +937,26 @@ pub(crate) mod tests {
         undecided.detectable_percent = Some(80.0);
         let words = told(&undecided);
         assert!(words.contains("even 100 rebuilds"), "{words}");
+        // instructions need no quiet machine, and are offered in the same breath
+        assert!(words.contains("--vm"), "{words}");
+        let mut none = compared("x", &[], 0.0);
+        none.doubt = of_comparison(&none);
+        let none = told(&none);
+        assert!(
+            none.contains("no rebuild had enough blocks") && none.contains("--vm"),
+            "{none}"
+        );
         let decided = compared("x", &[0.001, -0.001, 0.0, 0.002], 0.0);
         assert_eq!(told(&decided), "");
         let noise = Noise {
             too_noisy: true,
             ..Noise::default()
         };
-        let search = advice(&of(Vec::new(), noise), Some("cargo")).join("\n");
+        let cargo = OtherWork {
+            processes: Some("cargo".into()),
+            ..OtherWork::default()
+        };
+        let search = advice(&of(Vec::new(), noise), Some(&cargo)).join("\n");
         assert!(search.contains("cargo") && search.contains("fwdlab quick"));
     }
 

@@ -10,9 +10,9 @@ pub fn joules_per_frame(watts: f64, pps: f64) -> f64 {
     watts / pps
 }
 
-/// Energy that one more frame costs: what the load adds to the idle device.
-pub fn marginal_joules_per_frame(watts: f64, idle_watts: f64, pps: f64) -> f64 {
-    (watts - idle_watts) / pps
+/// Energy that one more frame costs: what the load adds to the idle device. `None` if it took more when idle: no frame gives energy back.
+pub fn marginal_joules_per_frame(watts: f64, idle_watts: f64, pps: f64) -> Option<f64> {
+    (watts >= idle_watts).then(|| (watts - idle_watts) / pps)
 }
 
 /// Watts for each Gbit/s of forwarded frames.
@@ -20,9 +20,9 @@ pub fn watts_per_gbps_l2(watts: f64, l2_bps: f64) -> f64 {
     watts / (l2_bps / 1e9)
 }
 
-/// How far power follows load: 1 when idle costs nothing, 0 when it costs as much as full load.
-pub fn proportionality(idle_watts: f64, full_watts: f64) -> f64 {
-    1.0 - idle_watts / full_watts
+/// How far power follows load: 1 when idle costs nothing, 0 when it costs as much as full load. `None` if it costs more.
+pub fn proportionality(idle_watts: f64, full_watts: f64) -> Option<f64> {
+    (full_watts > 0.0 && full_watts >= idle_watts).then(|| 1.0 - idle_watts / full_watts)
 }
 
 /// Mean power of a device that idles 35 %, is loaded to 30 % of its capacity 40 % and fully loaded 25 % of its time.
@@ -82,11 +82,17 @@ mod tests {
     #[test]
     fn energy() {
         near(joules_per_frame(19.0, 15.1e6) * 1e6, 1.258, 5e-4);
-        near(marginal_joules_per_frame(19.0, 12.0, 10e6) * 1e6, 0.7, 1e-9);
+        near(
+            marginal_joules_per_frame(19.0, 12.0, 10e6).unwrap() * 1e6,
+            0.7,
+            1e-9,
+        );
+        assert_eq!(marginal_joules_per_frame(5.0, 6.0, 1e6), None);
+        assert_eq!(proportionality(6.0, 5.0), None);
         // 64-byte frames at 10G are 7.619 Gbit/s L2
         near(watts_per_gbps_l2(19.0, 7.619e9), 2.494, 5e-4);
-        near(proportionality(5.0, 20.0), 0.75, 1e-12);
-        near(proportionality(0.0, 20.0), 1.0, 1e-12);
+        near(proportionality(5.0, 20.0).unwrap(), 0.75, 1e-12);
+        near(proportionality(0.0, 20.0).unwrap(), 1.0, 1e-12);
         near(weighted_watts(10.0, 10.0, 10.0), 10.0, 1e-12);
         near(weighted_watts(100.0, 0.0, 20.0), 40.0, 1e-12);
     }

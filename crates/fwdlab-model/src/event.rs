@@ -179,6 +179,9 @@ pub struct RebuildRecord {
     pub blocks: u32,
     /// Blocks that were not, because the generator was held up in one of their slices.
     pub blocks_not_offered: u32,
+    /// Length of its slices; absent in runs of before it was kept, in which it was 20 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_s: Option<f64>,
     /// Per configuration, plain first: median forwarding rate of its slices.
     pub forwarding_rate_pps: Vec<f64>,
     /// Per configuration, plain first: difference from the plain DUT in percent (0 for the plain DUT).

@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 use crate::typed::{Numbers, typed};
 use crate::units::{
-    ETHERNET_OVERHEAD_BYTES, FrameSize, Load, UnitError, WIRE_OVERHEAD_BYTES, decimal,
+    ETHERNET_OVERHEAD_BYTES, FrameSize, Load, UnitError, WIRE_OVERHEAD_BYTES, bytes_or_bits,
+    decimal,
 };
 
 /// The mean size of frames, exact: so many bytes in so many frames.
@@ -183,6 +184,10 @@ impl FromStr for LinkSpeed {
             Some('T' | 't') => (12, &unit[1..]),
             _ => return Err(bad(RIGHT)),
         };
+        // 10GbE and 10GBE are names of links
+        if let Some(why) = bytes_or_bits(unit).filter(|_| !unit.eq_ignore_ascii_case("be")) {
+            return Err(bad(why));
+        }
         if !["", "bps", "bit/s", "b/s", "be", "bps-l1"]
             .contains(&unit.to_ascii_lowercase().as_str())
         {

@@ -1,9 +1,10 @@
 //! Load tests of TRex as files: what `trex-loadtest.py` writes and trex-loadtest-viz draws, and the figures that the latter finds in them.
 //!
-//! A file has `vars`, how the load was made, and `stats`, one entry per second in the order of time: what each port and all of them sent and
+//! A file has `vars`, how the load was made, and `stats`, one entry per second under its time: what each port and all of them sent and
 //! received. Channel 0 goes from port 0 to port 1, channel 1 the other way. Units are TRex's: rates in frames and bits per second,
 //! utilisation in percent of the line rate of layer 1. Start with [`LoadTest`] and [`performance`].
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -43,7 +44,7 @@ pub struct LoadTest {
     pub stats: Seconds,
 }
 
-/// Counts by their time, in the order of the file: it is the order of time, and keys need not sort that way.
+/// Counts by their time in seconds, in the order of time ([`LoadTest::parse`] sorts): JSON objects have no order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Seconds(pub Vec<(String, BTreeMap<String, Port>)>);
 
@@ -51,10 +52,8 @@ pub struct Seconds(pub Vec<(String, BTreeMap<String, Port>)>);
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Port {
     /// Frames sent per second.
-    #[serde(default)]
     pub tx_pps: f64,
     /// Frames received per second.
-    #[serde(default)]
     pub rx_pps: f64,
     /// Bits sent per second, of frames with FCS.
     #[serde(default)]
@@ -134,13 +133,35 @@ pub enum LoadTestError {
     #[error("`{0}` is missing in `vars`")]
     Missing(&'static str),
     /// A port is missing.
-    #[error("second {second} has no port {port}")]
+    #[error("second {second} has no port {port} with tx_pps and rx_pps")]
     Port {
         /// The key of the second.
         second: String,
         /// The port.
         port: &'static str,
     },
+    /// The key of a second is no time.
+    #[error("the key {0:?} in `stats` is no time in seconds")]
+    Time(String),
+    /// Two seconds have the same time.
+    #[error("second {0} is there twice")]
+    Twice(String),
+    /// A rate is below 0.
+    #[error("second {second}: port {port} has a negative rate ({rate} frames/s)")]
+    Negative {
+        /// The key of the second.
+        second: String,
+        /// The port.
+        port: &'static str,
+        /// The rate.
+        rate: String,
+    },
+}
+
+/// The time of a second, by its key.
+pub fn time_s(key: &str) -> Option<f64> {
+    let time: f64 = key.parse().ok()?;
+    (time.is_finite() && time >= 0.0).then_some(time)
 }
 
 impl LoadTest {
@@ -149,7 +170,7 @@ impl LoadTest {
     /// # Errors
     /// It has not what the viewer wants.
     pub fn parse(bytes: &[u8]) -> Result<LoadTest, LoadTestError> {
-        let read: LoadTest =
+        let mut read: LoadTest =
             serde_json::from_slice(bytes).map_err(|why| LoadTestError::Shape(why.to_string()))?;
         if read.stats.0.is_empty() {
             return Err(LoadTestError::Empty);
@@ -160,12 +181,28 @@ impl LoadTest {
             }
         }
         for (second, ports) in &read.stats.0 {
+            if time_s(second).is_none() {
+                return Err(LoadTestError::Time(second.clone()));
+            }
             for port in ["0", "1"] {
-                if !ports.contains_key(port) {
-                    let second = second.clone();
+                let second = second.clone();
+                let Some(found) = ports.get(port) else {
                     return Err(LoadTestError::Port { second, port });
+                };
+                if let Some(rate) = [found.tx_pps, found.rx_pps].iter().find(|pps| **pps < 0.0) {
+                    let rate = rate.to_string();
+                    return Err(LoadTestError::Negative { second, port, rate });
                 }
             }
+        }
+        let time = |(key, _): &(String, _)| time_s(key);
+        let seconds = &mut read.stats.0;
+        seconds.sort_by(|a, b| time(a).partial_cmp(&time(b)).unwrap_or(Ordering::Equal));
+        if let Some(pair) = seconds
+            .windows(2)
+            .find(|pair| time(&pair[0]) == time(&pair[1]))
+        {
+            return Err(LoadTestError::Twice(pair[1].0.clone()));
         }
         Ok(read)
     }
@@ -188,6 +225,14 @@ impl LoadTest {
     pub fn is_silent(&self, channel: Channel) -> bool {
         self.channel(channel)
             .all(|(_, from, _)| from.tx_pps <= NONE_SENT)
+    }
+
+    /// The seconds in which one way received at least twice what it sent, which no router does.
+    pub fn doubled(&self, channel: Channel) -> Vec<&str> {
+        let all = self.channel(channel);
+        let doubled =
+            all.filter(|(_, from, to)| to.rx_pps >= 1.0 && to.rx_pps >= 2.0 * from.tx_pps);
+        doubled.map(|(second, ..)| second).collect()
     }
 
     /// What one way sent and received, second by second: the sending and the receiving port.
@@ -303,6 +348,30 @@ mod tests {
         assert_eq!(read.profile(), "imix");
     }
 
+    /// An object of JSON has no order: programs that write it again sort its keys as text.
+    #[test]
+    fn seconds_are_in_the_order_of_time_however_keys_are_sorted() {
+        let rates = |n: u32| {
+            let sent = f64::from(1000 * n);
+            (sent, sent.min(10_500.0))
+        };
+        let written = test(&(0..120).map(rates).collect::<Vec<_>>());
+        let mut sorted = written.clone();
+        sorted.stats.0.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_ne!(sorted, written);
+        let read = LoadTest::parse(&serde_json::to_vec(&sorted).unwrap()).unwrap();
+        assert_eq!(read, written);
+        let found = performance(&read, Channel::Zero, FAIL_THRESHOLD);
+        assert_eq!(found.max_ok_pps, 10_500.0);
+    }
+
+    #[test]
+    fn more_received_than_a_router_forwards_is_noticed() {
+        let one = test(&[(0.0, 0.5), (100.0, 199.0), (100.0, 200.0), (0.0, 7.0)]);
+        assert_eq!(one.doubled(Channel::Zero), ["2.5", "3.5"]);
+        assert!(one.doubled(Channel::One).is_empty());
+    }
+
     #[test]
     fn what_is_missing_is_said() {
         let mut one = test(&[(1.0, 1.0)]);
@@ -313,7 +382,33 @@ mod tests {
         assert_eq!(parse(&test(&[])), LoadTestError::Empty);
         let mut one = test(&[(1.0, 1.0)]);
         one.stats.0[0].1.remove("1");
-        assert_eq!(parse(&one).to_string(), "second 0.5 has no port 1");
+        let words = "second 0.5 has no port 1 with tx_pps and rx_pps";
+        assert_eq!(parse(&one).to_string(), words);
+        for (keys, words) in [
+            (
+                ["0.5", "one"],
+                "the key \"one\" in `stats` is no time in seconds",
+            ),
+            (
+                ["NaN", "1"],
+                "the key \"NaN\" in `stats` is no time in seconds",
+            ),
+            (
+                ["-1", "1"],
+                "the key \"-1\" in `stats` is no time in seconds",
+            ),
+            (["1.0", "1"], "second 1 is there twice"),
+        ] {
+            let mut one = test(&[(1.0, 1.0), (2.0, 2.0)]);
+            for ((key, _), new) in one.stats.0.iter_mut().zip(keys) {
+                *key = new.to_owned();
+            }
+            assert_eq!(parse(&one).to_string(), words);
+        }
+        assert_eq!(
+            parse(&test(&[(1.0, -2.0)])).to_string(),
+            "second 0.5: port 1 has a negative rate (-2 frames/s)"
+        );
         assert!(matches!(
             LoadTest::parse(b"[]"),
             Err(LoadTestError::Shape(_))

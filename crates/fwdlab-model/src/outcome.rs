@@ -131,7 +131,7 @@ pub struct Maxfwd {
     /// Median forwarding rate of the quiet windows; absent when they were too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
-    /// The same of all windows.
+    /// The same of all windows that were offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
     /// Coefficient of variation of that over iterations, in percent.
@@ -270,8 +270,11 @@ pub struct Ramp {
     /// Loss begins so near to the largest load that was offered, or not at all, that the DUT may do more.
     #[serde(default)]
     pub tester_bound: bool,
-    /// Every second.
+    /// Every second; of both directions, of the one that lost more.
     pub samples: Vec<Interval>,
+    /// Of both directions: each on its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directions: Vec<DirectionCounts>,
 }
 
 /// RFC 2544 throughput of one frame size.
@@ -731,6 +734,26 @@ pub enum Cost {
         /// The first value after.
         first_after: u64,
     },
+    /// None of these shapes goes through the points: each stretch of values has its own slope.
+    Stretches {
+        /// Time per frame at the smallest value, in nanoseconds.
+        frame_ns: f64,
+        /// The stretches, in the order of the values; each begins where the one before ends.
+        stretches: Vec<Stretch>,
+    },
+}
+
+/// What a unit costs between two values of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stretch {
+    /// The smaller value.
+    pub from: u64,
+    /// The larger value.
+    pub to: u64,
+    /// Time per unit, in nanoseconds.
+    pub unit_ns: f64,
+    /// Its 95 % confidence interval.
+    pub unit_ns_interval: (f64, f64),
 }
 
 /// A value of the parameter.
@@ -765,6 +788,35 @@ pub struct Sweep {
     /// What it costs; absent with fewer than three values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+}
+
+/// What is swept where more of it is meant to forward more: a cost of one has no meaning there.
+const CORES: &str = "cores";
+
+impl Sweep {
+    /// Is it a sweep over what the DUT may use, which is judged by its speed-up?
+    pub fn is_of_resources(parameter: &str) -> bool {
+        parameter == CORES
+    }
+
+    /// What it costs, if what is swept costs something.
+    pub fn cost(&self) -> Option<&Cost> {
+        let is_cost = !Sweep::is_of_resources(&self.parameter);
+        self.cost.as_ref().filter(|_| is_cost)
+    }
+
+    /// The speed-up over one core, and its efficiency in percent of a linear one.
+    /// One core has its share of the reference. `None` of other sweeps.
+    pub fn speed_up(&self, point: &SweepPoint) -> Option<(f64, f64)> {
+        if !Sweep::is_of_resources(&self.parameter) {
+            return None;
+        }
+        let reference = self.points.first()?;
+        let one = reference.median_pps? / reference.value as f64;
+        let speed_up = point.median_pps? / one;
+        let efficiency = 100.0 * speed_up / point.value as f64;
+        efficiency.is_finite().then_some((speed_up, efficiency))
+    }
 }
 
 /// One trial and nothing more.
@@ -861,7 +913,13 @@ impl Figure {
         match self.unit {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,
             Unit::Nanoseconds | Unit::Seconds | Unit::Joules | Unit::Instructions => Better::Lower,
-            Unit::Percent if self.name.starts_with("difference") => Better::Higher,
+            Unit::Percent
+                if ["difference", "efficiency"]
+                    .iter()
+                    .any(|of| self.name.starts_with(of)) =>
+            {
+                Better::Higher
+            }
             Unit::Percent => Better::Lower,
         }
     }
@@ -924,11 +982,14 @@ impl Unit {
     }
 }
 
+/// The one word for a DUT of which nothing comes back at a load that was offered, in verdicts, tables and comparisons.
+pub const FORWARDS_NOTHING: &str = "overloaded: forwards nothing at this load";
+
 impl Outcome {
-    /// The figures that stand for it; none where there is no answer.
+    /// The figures of this outcome; none if there is no answer, or nothing came back.
     pub fn figures(&self) -> Vec<Figure> {
         use Unit::{Frames, FramesPerSecond, Nanoseconds, Percent, Seconds};
-        if !self.answered {
+        if !self.answered || self.found.forwards_nothing() {
             return Vec::new();
         }
         let figure = |name: &str, unit, value: Option<f64>| {
@@ -1001,7 +1062,7 @@ impl Outcome {
                 let reference = found.points.first().and_then(|point| point.median_pps);
                 let at = found.points.first().map_or(0, |point| point.value);
                 let rate = format!("{} at {at} {}", found.inner, found.parameter);
-                let (name, cost) = match &found.cost {
+                let (name, cost) = match found.cost() {
                     Some(Cost::Linear { unit_ns, .. }) => ("cost of one", *unit_ns),
                     Some(Cost::Logarithmic { doubling_ns, .. }) => {
                         ("cost of a doubling", *doubling_ns)
@@ -1012,11 +1073,17 @@ impl Outcome {
                         ..
                     }) => ("cost of the cliff", beyond_ns - frame_ns),
                     Some(Cost::Constant { .. }) => ("cost of one", 0.0),
-                    None => ("", f64::NAN),
+                    Some(Cost::Stretches { .. }) | None => ("", f64::NAN),
                 };
                 let name = format!("{}, {name}", found.parameter);
                 let cost = Some(cost).filter(|cost| cost.is_finite());
+                let most = found.points.iter().max_by_key(|point| point.value);
+                let efficiency = most.and_then(|point| {
+                    let name = format!("efficiency of {} {}", point.value, found.parameter);
+                    figure(&name, Percent, Some(found.speed_up(point)?.1))
+                });
                 [
+                    efficiency,
                     figure(&name, Nanoseconds, cost),
                     figure(&rate, FramesPerSecond, reference),
                 ]
@@ -1091,13 +1158,38 @@ impl Found {
         }
     }
 
-    /// Is the rate that was found the tester's limit rather than the DUT's?
+    /// Is the rate that was found a lower bound: the tester's limit rather than the DUT's?
     pub fn is_tester_bound(&self) -> bool {
         match self {
             Found::Ramp(found) => found.tester_bound,
             Found::Throughput(found) => found.tester_bound,
             Found::Mrr(found) => found.tester_bound,
             Found::Maxfwd(found) => found.not_saturated,
+            Found::ForwardingRate(found) => found.not_saturated,
+            Found::Mlrsearch(found) => found.goals.iter().any(|goal| goal.tester_bound),
+            Found::Equilibrium(found) => found
+                .equilibrium_pps
+                .is_some_and(|pps| pps >= (1.0 - found.tolerance) * found.max_load_pps),
+            _ => false,
+        }
+    }
+
+    /// Was a load offered, and nothing of it came back? Then there is no rate, and [`FORWARDS_NOTHING`] takes its place.
+    pub fn forwards_nothing(&self) -> bool {
+        let nothing_of = |samples: &[Interval]| {
+            samples.iter().any(|one| one.frames_sent > 0)
+                && samples.iter().all(|one| one.frames_received == 0)
+        };
+        match self {
+            Found::Mrr(found) => found.receive_rate_pps.is_some_and(|rate| rate.max == 0.0),
+            Found::ForwardingRate(found) => nothing_of(&found.samples),
+            Found::Ramp(found) => nothing_of(&found.samples),
+            Found::Trial(found) => found.offered_load_pps > 0.0 && found.forwarding_rate_pps == 0.0,
+            Found::FrameLoss(found) => {
+                let mut points = found.points.iter();
+                !found.points.is_empty() && points.all(|one| one.forwarding_rate_pps == 0.0)
+            }
+            Found::Equilibrium(found) => found.max_seen_pps == Some(0.0),
             _ => false,
         }
     }

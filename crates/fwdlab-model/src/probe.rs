@@ -20,11 +20,11 @@ pub struct Reading {
     pub distances_ns: Vec<f64>,
 }
 
-/// One state that neighbours and the hypervisor put the machine into, as found in a run's own readings: how fast the DUT's CPU is, and
+/// One state that the hypervisor and other work on the same cores put the machine into, as found in a run's own readings: how fast the DUT's CPU is, and
 /// how far the CPUs are apart that frames cross.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineState {
-    /// Something outside of this machine takes a share of the DUT's CPU, as a busy SMT sibling does.
+    /// Something else takes a share of the DUT's core, here or on another virtual machine, as a busy SMT sibling does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slowed: bool,
     /// Median speed of the DUT's CPU, in additions per nanosecond.

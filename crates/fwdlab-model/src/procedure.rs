@@ -186,6 +186,9 @@ pub struct Question {
     pub requests: Option<Requests>,
     /// The trial is of no use when the load was not offered.
     pub needs_load: bool,
+    /// The load is more than the DUT forwards: a little may be missing (see `fwdlab_measure::validity`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overload: bool,
     /// What it is for.
     pub purpose: Purpose,
     /// Why it is made, in words.
@@ -216,6 +219,7 @@ impl Question {
             setting: None,
             requests: None,
             needs_load: true,
+            overload: false,
             purpose,
             reason: reason.into(),
         }

@@ -106,7 +106,7 @@ pub struct TrialRecord {
     /// The result: median forwarding rate of the quiet windows; absent when there were too few of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
-    /// The same without the gate: median of all windows.
+    /// The same without the gate: median of all windows that were offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
     /// Windows before and after which the machine was in the state that figures are of, the first of [`Noise::states`]: the DUT's CPU at
@@ -255,6 +255,9 @@ pub struct Gap {
     pub cut_off: u32,
 }
 
+/// The parameter of a run that names its configurations with rules of a firewall.
+pub const FIREWALLS: &str = "firewalls";
+
 /// The head of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
@@ -283,6 +286,9 @@ pub struct RunInfo {
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What people noted about it afterwards: kept in `labels.json`, and read from there for reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The procedure's parameters, as resolved: every default written out.
     pub parameters: std::collections::BTreeMap<String, serde_json::Value>,
     /// The host and the test bed.

@@ -89,6 +89,27 @@ pub struct CaseFigure {
     /// Coefficient of variation, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation_percent: Option<f64>,
+    /// Of this many values the DUT may forward more: the generator was the limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generator_limited: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl CaseFigure {
+    /// The interval of a quantity that is never negative reaches zero: its values do not determine it, and it is not shown as a figure.
+    pub fn is_undetermined(&self) -> bool {
+        let is_positive = match self.unit {
+            Unit::Percent => false,
+            // what a configuration costs may be nothing, or less
+            Unit::Nanoseconds => !self.name.contains("cost of"),
+            _ => true,
+        };
+        let half = self.interval_half_width.unwrap_or(0.0);
+        is_positive && self.median > 0.0 && half >= self.median
+    }
 }
 
 /// One iteration of a test case.

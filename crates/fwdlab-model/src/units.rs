@@ -75,6 +75,13 @@ pub(crate) mod decimal {
     }
 }
 
+/// Why a unit of a rate is refused that has a capital `B` in it: in other tools that means bytes, which are eight times as much.
+pub fn bytes_or_bits(unit: &str) -> Option<&'static str> {
+    unit.contains('B').then_some(
+        "a capital B means bytes, and rates are in bits here: write 80Mbps for 10 MB/s, with a small b",
+    )
+}
+
 /// The size of an Ethernet frame from destination MAC to FCS inclusive (RFC 1242 §3.5, RFC 2544 §9.1), in bytes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -85,10 +92,10 @@ pub struct FrameSize(u16);
 impl FrameSize {
     /// The smallest Ethernet frame.
     pub const MIN: FrameSize = FrameSize(64);
-    /// The largest untagged frame without jumbo support.
-    pub const MAX: FrameSize = FrameSize(1518);
+    /// The largest frame that senders and receivers know. How much of it a port takes is its MTU, which the engine checks.
+    pub const MAX: FrameSize = FrameSize(16_384);
 
-    /// A frame size of 64 to 1518 bytes, FCS counted.
+    /// A frame size of 64 to 16384 bytes, FCS counted.
     ///
     /// # Errors
     /// The number is out of range.
@@ -99,7 +106,7 @@ impl FrameSize {
             Err(UnitError::new(
                 &bytes.to_string(),
                 "frame size",
-                "64 to 1518 bytes, including the FCS (what pkt-gen calls 60 is 64 here)",
+                "64 to 16384 bytes and no more than the MTU plus 18, including the FCS (what pkt-gen calls 60 is 64 here)",
             ))
         }
     }
@@ -141,7 +148,7 @@ impl FromStr for FrameSize {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let advice = match text.contains("imix") {
             true => {
-                "use use a number of bytes such as 64; mixes are profiles, as in fwdlab trial --profile imix"
+                "use a number of bytes such as 64; mixes are profiles, as in fwdlab trial --profile imix"
             }
             false => "use a number of bytes such as 64",
         };
@@ -232,6 +239,9 @@ impl FromStr for Load {
             Some('G' | 'g') => (9, &unit[1..]),
             _ => (0, unit),
         };
+        if let Some(why) = bytes_or_bits(unit) {
+            return Err(bad(why));
+        }
         let value = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
         let load = match unit.to_ascii_lowercase().as_str() {
             "pps" | "fps" => Load::Frames(value),
@@ -332,6 +342,21 @@ mod tests {
     }
 
     #[test]
+    fn jumbo_frames_are_sizes() {
+        for bytes in [64_u16, 1519, 2048, 4096, 9018, 9216, 16_384] {
+            let size: FrameSize = bytes.to_string().parse().unwrap();
+            assert_eq!(
+                (size.bytes(), FrameSize::new(bytes).unwrap()),
+                (bytes, size)
+            );
+        }
+        // 9978 Mbit/s of frames on a line of 10 Gbit/s
+        let size = FrameSize::new(9000).unwrap();
+        let l2_bps = size.l2_bps(size.line_rate_pps(10e9));
+        assert_eq!((l2_bps / 1e6).round(), 9978.0);
+    }
+
+    #[test]
     fn bad_units_say_what_is_right() {
         for text in [
             "",
@@ -354,11 +379,17 @@ mod tests {
                 "{text}: {error}"
             );
         }
+        // bytes are eight times as much
+        for text in ["10MBps", "10KBps", "10Bps", "10MB/s", "10GBPS"] {
+            let error = text.parse::<Load>().unwrap_err().to_string();
+            assert!(error.contains("a capital B means bytes"), "{text}: {error}");
+            assert!(text.parse::<crate::link::LinkSpeed>().is_err(), "{text}");
+        }
         for text in ["", "5", "0s", "s", "1d", "25h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
-        for text in ["63", "1519", "x", "-64", ""] {
+        for text in ["63", "16385", "x", "-64", ""] {
             assert!(text.parse::<FrameSize>().is_err(), "{text}");
         }
     }
@@ -368,7 +399,7 @@ mod tests {
         // RFC 2544 App. B and every talk in this field: 64 bytes on 1G and 10G
         assert_eq!(FrameSize::MIN.line_rate_pps(1e9).round(), 1_488_095.0);
         assert_eq!(FrameSize::MIN.line_rate_pps(10e9).round(), 14_880_952.0);
-        assert_eq!(FrameSize::MAX.line_rate_pps(10e9).round(), 812_744.0);
+        assert_eq!(FrameSize(1518).line_rate_pps(10e9).round(), 812_744.0);
     }
 
     proptest::proptest! {

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::procedure::Interval;
 use crate::trial::Stream;
 use crate::typed::{Numbers, typed};
 use crate::units::parse_duration;
@@ -307,7 +308,7 @@ pub enum Direction {
 }
 
 /// Counts of one direction of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectionCounts {
     /// Which.
     pub direction: Direction,
@@ -317,6 +318,9 @@ pub struct DirectionCounts {
     pub frames_sent: u64,
     /// Frames that came back.
     pub frames_received: u64,
+    /// Counts over time, when asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Interval>,
 }
 
 impl DirectionCounts {

@@ -4,7 +4,9 @@
 //! change that an older reader would misread raises the number. It holds no migration code (`store` does).
 
 /// Version of the files of a run directory (`run.json`, `trials.jsonl`, `summary.json`, ...).
-pub const RUN_FORMAT: u32 = 3;
+///
+/// Since 4, a trial that did not offer its load is never used, and figures count the values of which the generator was the limit.
+pub const RUN_FORMAT: u32 = 4;
 
 /// Version of the events in `events.jsonl` and `--json-stream`.
 pub const EVENT_FORMAT: u32 = 3;

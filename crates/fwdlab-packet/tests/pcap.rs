@@ -160,6 +160,45 @@ fn pcapng_of_others() {
     }
 }
 
+/// An FCS in a file is no payload: it is not sent, whatever says that it is there, and may be what is missing.
+#[test]
+fn a_captured_fcs_is_not_sent() {
+    let mut classic = Vec::new();
+    let frame = [0x5a; 64];
+    Writer::start(Format::Nano, ETHERNET, &mut classic).frame(&Frame::new(1, &frame), &mut classic);
+    classic[20..24].copy_from_slice(&(1_u32 | 1 << 26 | 2 << 28).to_le_bytes());
+    let section = [
+        &0x1a2b_3c4d_u32.to_le_bytes()[..],
+        &[1, 0, 0, 0],
+        &[0xff; 8],
+    ]
+    .concat();
+    let ng = |of_interface: &[u8], of_frame: &[u8], captured: usize| {
+        let interface = [&[1, 0, 0, 0], &[0; 4], of_interface].concat();
+        let words = [0, 0, 7, captured as u32, 64].map(u32::to_le_bytes);
+        let packet = [words.as_flattened(), &frame[..captured], of_frame].concat();
+        [
+            block(false, 0x0a0d_0d0a, &section),
+            block(false, 1, &interface),
+            block(false, 6, &packet),
+        ]
+        .concat()
+    };
+    let (fcs_len, flags) = ([13, 0, 1, 0, 4, 0, 0, 0], [2, 0, 4, 0, 0x80, 0, 0, 0]);
+    for (name, file) in [
+        ("pcap", classic),
+        ("an interface of pcapng", ng(&fcs_len, &[], 64)),
+        ("a frame of pcapng", ng(&[], &flags, 64)),
+        ("cut off", ng(&fcs_len, &[], 60)),
+    ] {
+        let (found, error) = read(&file);
+        assert_eq!((found.len(), error), (1, None), "{name}");
+        assert_eq!(found[0].to_send().map(<[u8]>::len), Ok(60), "{name}");
+    }
+    let file = ng(&fcs_len, &[], 56);
+    assert!(read(&file).0[0].to_send().is_err());
+}
+
 #[test]
 fn nonsense_is_refused() {
     let unknown = |bytes: &[u8]| matches!(read(bytes).1, Some(PcapError::Unknown { .. }));

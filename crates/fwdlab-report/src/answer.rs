@@ -2,25 +2,32 @@
 //!
 //! They are made where test cases differ in one thing only, such as the configuration or the number of flows, and by the rules of
 //! [`compare`](crate::compare): what this says is what `compare @1 --by` says. Counted instructions have intervals of
-//! their own, and paired slices have tables of differences. Start with [`sentences`].
+//! their own; configurations that took turns are compared in their rebuilds. A question about one test case is answered by what that found.
+//! Start with [`answers`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::campaign::Case;
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::instructions::Exact;
-use fwdlab_model::outcome::{Better, Found};
+use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, ForwardingRate, Found, Ramp, Unit};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
-use fwdlab_stats::Confidence;
+use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
 
 use crate::campaign::label;
 use crate::compare::{self, Compared, Options, Source, TestChoice};
 use crate::executive::Sentence;
+use crate::number::{bits_per_second, difference, interval, percent, rate, would_have_shown};
+use crate::state::{LIVELOCK, State};
+use crate::{procedures, words};
 
 /// Fewer values have no interval worth the name.
 const FEWEST: usize = 3;
+
+/// Configurations of paired slices that are compared with each other, at most.
+const MOST_PAIRED: usize = 3;
 
 /// What differs.
 const BY: &str = "value";
@@ -28,6 +35,150 @@ const BY: &str = "value";
 /// The question that the campaign asks, if it does.
 pub(crate) fn question(info: &RunInfo) -> Option<&str> {
     info.parameters.get("question")?.as_str()
+}
+
+/// The sentences that answer the question of a campaign. If no difference was asked for, each test case says what was found.
+pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
+    let told = sentences(all);
+    if !told.is_empty() || question(info).is_none() {
+        return told;
+    }
+    let found = all.iter().enumerate().filter_map(|(at, case)| {
+        let words = in_itself(case)?;
+        Some(Sentence::of(format!("{}: {words}", label(case, all)), [at]))
+    });
+    found.collect()
+}
+
+/// What a test case says that is compared with no other.
+fn in_itself(case: &TestCase) -> Option<String> {
+    let outcome = case.outcomes.iter().find(|outcome| outcome.answered)?;
+    match &outcome.found {
+        Found::Ramp(found) => Some(beyond_its_best(found)),
+        Found::ForwardingRate(found) => overloaded(found),
+        _ => None,
+    }
+    .or_else(|| Some(procedures::figure(outcome)))
+}
+
+/// Does the output of a ramp collapse?
+fn beyond_its_best(found: &Ramp) -> String {
+    let held = found.held_forwarding_rate_pps.zip(found.collapse_ratio);
+    let Some((pps, ratio)) = held else {
+        return "cannot tell whether the output collapses: there is no forwarding rate at the largest load".into();
+    };
+    let share = percent(100.0 * ratio);
+    let (pps, best) = (rate(pps), rate(found.max_forwarding_rate_pps));
+    match (ratio < LIVELOCK, found.tester_bound) {
+        (true, _) => format!(
+            "the output collapses: at the largest load the DUT forwards {pps}, {share} of its best rate"
+        ),
+        (false, true) => format!(
+            "the output does not collapse up to the largest load that the tester offered: {pps}, {share} of the best rate ({best})"
+        ),
+        (false, false) => format!(
+            "the output does not collapse: at the largest load the DUT forwards {pps}, {share} of its best rate ({best})"
+        ),
+    }
+}
+
+/// Does overload bring less than a load a little above what is forwarded?
+fn overloaded(found: &ForwardingRate) -> Option<String> {
+    let pps = found.forwarding_rate_pps?.median;
+    let lower = found
+        .lower_forwarding_rate_pps
+        .filter(|lower| *lower > 0.0)?;
+    let ratio = pps / lower;
+    let (share, pps, lower) = (percent(100.0 * ratio), rate(pps), rate(lower));
+    Some(match (ratio < LIVELOCK, found.not_saturated) {
+        (_, true) => format!(
+            "cannot tell whether the output collapses: less than 1.1 times what came out ({pps}) was offered"
+        ),
+        (true, _) => format!(
+            "the output collapses: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+        ),
+        (false, _) => format!(
+            "the output does not collapse: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+        ),
+    })
+}
+
+/// Configurations of paired slices: each with the plain DUT, and each with every other one in the same rebuilds.
+fn of_slices(all: &[TestCase]) -> Vec<Sentence> {
+    let is_plain = |case: &TestCase| case.slices().is_some_and(|found| found.points.len() == 1);
+    let cases: Vec<(usize, &TestCase)> = (all.iter().enumerate())
+        .filter(|(_, case)| is_plain(case))
+        .collect();
+    // more configurations are shown in the table only
+    if cases.len() < 2 || cases.len() > MOST_PAIRED || differing(all) != 1 {
+        return Vec::new();
+    }
+    let own = cases.iter().filter_map(|(at, case)| {
+        let finding = words::finding(case.comparisons().next()?);
+        Some(Sentence::of(
+            format!("{}: {finding}", label(case, all)),
+            [*at],
+        ))
+    });
+    let mut told: Vec<Sentence> = own.collect();
+    for (n, (before, reference)) in cases.iter().enumerate() {
+        for (at, case) in &cases[n + 1..] {
+            let name = |case: &TestCase| label(case, all);
+            let than = format!("{} beside {}", name(case), name(reference));
+            let found = match in_the_same_rebuilds(reference, case) {
+                Some(found) => found,
+                None => continue,
+            };
+            told.push(Sentence::of(format!("{than}: {found}"), [*at, *before]));
+        }
+    }
+    told
+}
+
+/// How two configurations differ that took turns with the same plain DUT: its rate cancels in every rebuild.
+fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String> {
+    let is_doubtful =
+        |case: &TestCase| case.doubt.is_some() || case.comparisons().any(|one| one.doubt.is_some());
+    if is_doubtful(reference) || is_doubtful(other) {
+        return None;
+    }
+    let ln_ratio = |case: &TestCase, iteration: u32| {
+        let one = case
+            .iterations
+            .iter()
+            .find(|one| one.iteration == iteration)?;
+        let found = one
+            .outcomes
+            .iter()
+            .find_map(|outcome| match &outcome.found {
+                Found::Paired(found) => found.points.first(),
+                _ => None,
+            })?;
+        let percent = found.comparison.values_percent.first()?;
+        Some((percent / 100.0).ln_1p()).filter(|ln| ln.is_finite())
+    };
+    let rebuilds = other.iterations.iter().map(|one| one.iteration);
+    let ln_ratios: Vec<f64> = rebuilds
+        .filter_map(|n| Some(ln_ratio(other, n)? - ln_ratio(reference, n)?))
+        .collect();
+    let sample = Sample::new(ln_ratios).ok()?;
+    let found = compare_pairs(&sample, Assumption::Normal, ALLOWANCE, Confidence::P95);
+    let percent = found.difference_percent;
+    let Some(ends) = found.interval_percent else {
+        return Some(format!("{percent:+.1} %, too few values to tell"));
+    };
+    // of three pairs one in seven would be proven by chance (Bonferroni)
+    let is_proven = found.p_value.is_some_and(|p| 3.0 * p < 0.05);
+    let verdict = match found.verdict {
+        fwdlab_stats::Verdict::Less if is_proven => "proven slower".into(),
+        fwdlab_stats::Verdict::Greater if is_proven => "proven faster".into(),
+        _ => match found.detectable_percent {
+            Some(least) => format!("no difference proven; {}", would_have_shown(least, true)),
+            None => "no difference proven".into(),
+        },
+    };
+    let shown = difference(percent, Some(ends));
+    Some(format!("{shown} % {}, {verdict}", interval(ends)))
 }
 
 /// One sentence for every test case beside the first.
@@ -38,9 +189,8 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     if all.len() < 2 || differing(all) != 1 {
         return Vec::new();
     }
-    // a difference of differences in percent of one of them is nothing that anybody asked for
     if all.iter().any(|case| case.slices().is_some()) {
-        return Vec::new();
+        return of_slices(all);
     }
     let Some(figure) = first.figures.first() else {
         return Vec::new();
@@ -63,6 +213,7 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
             unit: figure.unit.symbol().into(),
             values: found.values.clone(),
             left_out: u32::try_from(case.failures().count()).unwrap_or(u32::MAX),
+            generator_limited: found.generator_limited,
             ..Series::default()
         })
     });
@@ -87,18 +238,55 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
         return Vec::new();
     };
     let told = outcome.rows.iter().flat_map(|row| &row.comparisons);
-    told.map(|compared| {
+    let nothing = (all.iter().enumerate())
+        .filter(|(_, case)| State::of(case) == State::ForwardsNothing)
+        .map(|(at, case)| Sentence::of(format!("{}: {FORWARDS_NOTHING}", name(case)), [at]));
+    let told = told.map(|compared| {
         let than = format!("{} beside {}", compared.column, outcome.baseline);
         let place = all.iter().position(|case| name(case) == compared.column);
+        let bits = place.and_then(|place| in_bits(first, &all[place], &figure.name));
         Sentence::of(
             format!(
-                "{than}: {}",
-                in_words(compared, &figure.name, figure.better)
+                "{than}: {}{}",
+                in_words(compared, &figure.name, figure.better),
+                bits.unwrap_or_default()
             ),
             place.into_iter().chain([0]),
         )
+    });
+    told.chain(nothing).collect()
+}
+
+/// Rates of frames of other sizes in bits: fewer frames may be more of those.
+fn in_bits(reference: &TestCase, other: &TestCase, figure: &str) -> Option<String> {
+    let bps = |case: &TestCase| {
+        let found = case.figure(figure)?;
+        let is_rate = found.unit == Unit::FramesPerSecond
+            && !found.is_undetermined()
+            && found.generator_limited == 0;
+        let pps = is_rate.then_some(found.median)?;
+        Some(words::l2_bps(&case.case.stream, pps)).filter(|bps| *bps > 0.0)
+    };
+    let size = |case: &TestCase| case.case.stream.frame_size_bytes;
+    let (from, to) = (bps(reference)?, bps(other)?);
+    (size(reference) != size(other)).then(|| {
+        format!(
+            "; in bits {} instead of {} (L2, medians), {} times as much",
+            bits_per_second(to),
+            bits_per_second(from),
+            times(to / from)
+        )
     })
-    .collect()
+}
+
+/// A factor with two significant digits at least: `4.5`, `0.93`, `12`.
+fn times(factor: f64) -> String {
+    let places = if factor < 1.0 {
+        2
+    } else {
+        usize::from(factor < 10.0)
+    };
+    format!("{factor:.places$}")
 }
 
 /// What was counted, where instructions were.
@@ -164,11 +352,21 @@ fn without_percent(n: [usize; 2], figure: &str) -> String {
 }
 
 fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
+    if let Some([baseline, own]) = compared.generator_limited {
+        let [of_baseline, of_own] = compared.n;
+        return format!(
+            "{figure} cannot be compared: the generator, not the DUT, was the limit in {own} of {of_own} values, and in {baseline} of \
+             {of_baseline} of the reference"
+        );
+    }
     let Some(percent) = compared.difference_percent else {
         return without_percent(compared.n, figure);
     };
     if compared.n.into_iter().min() < Some(FEWEST) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
+    }
+    if let Some(disagreement) = &compared.disagreement {
+        return format!("{figure}: no difference proven; {disagreement}");
     }
     let interval = compared
         .interval_percent
@@ -179,9 +377,10 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
         (Verdict::Less, Better::Higher) | (Verdict::More, Better::Lower) => "proven worse".into(),
         (Verdict::More, Better::Higher) | (Verdict::Less, Better::Lower) => "proven better".into(),
         _ => match compared.detectable_percent {
-            Some(least) if least.is_finite() => {
-                format!("no difference proven; one of {least:.1} % or more would have shown")
-            }
+            Some(least) if least.is_finite() => format!(
+                "no difference proven; {}",
+                would_have_shown(least, compared.pairs.is_some())
+            ),
             _ => "no difference proven".into(),
         },
     };

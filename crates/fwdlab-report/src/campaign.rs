@@ -13,7 +13,7 @@ use fwdlab_model::variant::Variant;
 use crate::answer;
 use crate::efficiency;
 use crate::markdown;
-use crate::number::{count, delay, percent, rate, seconds};
+use crate::number::{NOT_DETERMINED, count, delay, percent, rate, seconds};
 use crate::procedures::{self, tables};
 use crate::state::State;
 use crate::table::{Cell, Column, Mark, Table, wrap};
@@ -48,11 +48,21 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         1 => String::new(),
         all => format!("; {} in all", several(all, "test case")),
     };
+    let swept = case
+        .outcomes
+        .iter()
+        .find_map(|outcome| match &outcome.found {
+            Found::Sweep(found) if !figure.name.contains(", cost of") => tables::of_sweep(found),
+            _ => None,
+        });
+    if let Some(swept) = swept {
+        return format!("{}: {swept}{more}{failed}", label(case, cases));
+    }
     format!(
         "{}, {}: {}{more}{failed}",
         label(case, cases),
         figure.name,
-        value(figure.unit, figure.median)
+        with_interval(figure)
     )
 }
 
@@ -134,7 +144,24 @@ fn series(variant: &Variant) -> String {
     rest.to_string()
 }
 
-/// A figure with its unit.
+/// The median of a figure, as a lower bound if the generator was the limit.
+pub(crate) fn central(figure: &CaseFigure) -> String {
+    match figure.is_undetermined() {
+        _ if figure.generator_limited > 0 => format!(">= {}", value(figure.unit, figure.median)),
+        true => NOT_DETERMINED.into(),
+        false => value(figure.unit, figure.median),
+    }
+}
+
+/// The same with half of its interval, as the table has both.
+pub(crate) fn with_interval(figure: &CaseFigure) -> String {
+    let half = figure.interval_half_width;
+    let half = half.filter(|_| !figure.is_undetermined());
+    let half = half.map(|half| format!(" \u{b1} {}", value(figure.unit, half)));
+    format!("{}{}", central(figure), half.unwrap_or_default())
+}
+
+/// A value in its unit.
 pub(crate) fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::FramesPerSecond => rate(value),
@@ -180,6 +207,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
             median: 0.0,
             interval_half_width: None,
             variation_percent: None,
+            generator_limited: 0,
         };
         let figures = match case.figures.as_slice() {
             [] => std::slice::from_ref(&none),
@@ -187,7 +215,6 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
         };
         for figure in figures {
             let is_known = !figure.values.is_empty();
-            let shown = |number: f64| value(figure.unit, number);
             let unit = serde_json::to_value(figure.unit).unwrap_or_default();
             let half = figure.interval_half_width;
             table.push(
@@ -205,16 +232,18 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
                         ],
                     },
                     match is_known {
-                        true => Cell::number(
-                            state.beside(figure.unit, &shown(figure.median)),
-                            figure.median,
-                        ),
+                        true => {
+                            Cell::number(state.beside(figure.unit, &central(figure)), figure.median)
+                        }
                         false => Cell {
                             text: state.instead().into(),
                             raw: vec![String::new()],
                         },
                     },
-                    Cell::optional(half, "", |half| format!("± {}", shown(half))),
+                    Cell::optional(half, "", |half| match figure.is_undetermined() {
+                        true => String::new(),
+                        false => format!("± {}", value(figure.unit, half)),
+                    }),
                     Cell::optional(figure.variation_percent, "", percent),
                     Cell {
                         text: format!("{}/{}", figure.values.len(), case.iterations.len()),
@@ -335,6 +364,12 @@ pub(crate) fn verdicts(summary: &Summary) -> Vec<(&'static str, String)> {
         .collect()
 }
 
+/// Why test cases were too noisy to be relied on.
+pub(crate) fn too_noisy(all: &[TestCase]) -> Vec<String> {
+    let of = |case: &TestCase| Some(format!("{}: {}", label(case, all), case.doubt.as_ref()?));
+    all.iter().filter_map(of).collect()
+}
+
 /// Why test cases were measured so often, where that followed from what was found.
 pub(crate) fn stopped(all: &[TestCase]) -> Vec<String> {
     let each = all.iter().filter_map(|case| {
@@ -424,7 +459,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
     }
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 /// What forwarding took of the DUTs, for the terminal.
@@ -473,7 +508,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     named("question", question.into_iter().collect())
         .chain(named(
             "answer",
-            answer::sentences(all)
+            answer::answers(info, all)
                 .into_iter()
                 .map(|one| one.words)
                 .collect(),
@@ -482,6 +517,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))
         .chain(verdicts(summary))
+        .chain(named("doubt", too_noisy(all)))
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))

@@ -1,8 +1,11 @@
 //! The warning that belongs beside firewalls that are compared by how fast they forward.
 
-use fwdlab_model::result::Summary;
+use std::collections::BTreeMap;
 
-/// Words in names of configurations that are of firewalls.
+use fwdlab_model::result::{FIREWALLS, RunInfo, Summary};
+use serde_json::Value;
+
+/// Words in names of configurations that are of firewalls, for runs that did not keep which are.
 const WORDS: [&str; 10] = [
     "firewall",
     "nft",
@@ -21,22 +24,49 @@ pub(crate) const WARNING: &str = "A firewall is not its forwarding rate: these f
     stop. Rule sets that let the same frames through may inspect, remember and log different things, and one that is fast may be one that \
     looks at less. RFC 9411 therefore wants the security functions verified before any rate is quoted; here they were not.";
 
-/// The warning, where at least one of several things that are compared is a firewall.
+/// The warning, if several things are compared and at least one of them is a firewall.
 pub(crate) fn warning<'a>(
-    summaries: impl IntoIterator<Item = &'a Summary>,
+    runs: impl IntoIterator<Item = (&'a RunInfo, &'a Summary)>,
 ) -> Option<&'static str> {
     let mut names: Vec<String> = Vec::new();
-    for summary in summaries {
+    let mut is_firewall = false;
+    for (info, summary) in runs {
         for case in &summary.test_cases {
             let compared = case.comparisons().map(|c| c.configuration.as_str());
             for name in compared.chain([case.case.configuration.as_str()]) {
-                let name = name.to_lowercase();
-                if !names.contains(&name) {
-                    names.push(name);
+                is_firewall |= is_one(&info.parameters, name);
+                if !names.iter().any(|known| known == name) {
+                    names.push(name.to_owned());
                 }
             }
         }
     }
-    let is_firewall = |name: &String| WORDS.iter().any(|word| name.contains(word));
-    (names.len() > 1 && names.iter().any(is_firewall)).then_some(WARNING)
+    (names.len() > 1 && is_firewall).then_some(WARNING)
+}
+
+/// Does this configuration filter? The run kept what its configurations contain; of older runs and archives only names are known.
+fn is_one(parameters: &BTreeMap<String, Value>, name: &str) -> bool {
+    match parameters.get(FIREWALLS).and_then(Value::as_array) {
+        Some(firewalls) => firewalls.iter().any(|one| one == name),
+        None => {
+            let name = name.to_lowercase();
+            WORDS.iter().any(|word| name.contains(word))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_configuration_contains_says_whether_it_is_a_firewall() {
+        let mut kept = BTreeMap::new();
+        // of a run that does not say, the name is all there is
+        assert!(is_one(&kept, "nft.conf") && !is_one(&kept, "fw"));
+        kept.insert(FIREWALLS.into(), json!(["fw", "set"]));
+        assert!(is_one(&kept, "fw") && is_one(&kept, "set"));
+        assert!(!is_one(&kept, "nftables-are-off"));
+    }
 }

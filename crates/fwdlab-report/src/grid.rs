@@ -511,6 +511,7 @@ fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
         median,
         interval_half_width: half.map(|interval| interval.half_width()),
         variation_percent: None,
+        generator_limited: 0,
     });
     TestCase {
         test_case: one.test_case.clone(),

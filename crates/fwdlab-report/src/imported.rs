@@ -48,7 +48,7 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
     }
     text.push_str(&paragraph("method", METHOD));
     // Names and lines of logs come from outside: none of them shall steer the terminal.
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 fn paragraph(name: &str, text: &str) -> String {

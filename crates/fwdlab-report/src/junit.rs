@@ -230,14 +230,10 @@ fn came(case: &TestCase) -> Came {
 /// The figures of a test case, a line each.
 fn figures(case: &TestCase) -> Vec<String> {
     let line = |figure: &fwdlab_model::test_case::CaseFigure| {
-        let value = campaign::value(figure.unit, figure.median);
-        let half = figure.interval_half_width;
-        let half = half.map_or_else(String::new, |half| {
-            format!(" \u{b1} {}", campaign::value(figure.unit, half))
-        });
         format!(
-            "{}: {value}{half}, median of {}",
+            "{}: {}, median of {}",
             figure.name,
+            campaign::with_interval(figure),
             figure.values.len()
         )
     };

@@ -1,14 +1,16 @@
 //! Ramps as load tests of TRex: files that its public viewer draws, with the same figures.
 //!
-//! A ramp of ours has one way, or two of which it keeps the one that lost more: it is channel 0, and channel 1 is silent. Utilisation is of the
-//! line rate where the run has a link, else of the largest load that was offered; `vars` say which. Start with [`files`].
+//! A ramp in both directions has both channels; one in a single direction is channel 0, and channel 1 is silent. Utilisation is of the line
+//! rate where the run has a link, else of the largest load that was offered; `vars` say which. Start with [`files`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::link::MeanSize;
-use fwdlab_model::loadtest::{Channel, LoadTest, NONE_SENT, Port, Seconds};
+use fwdlab_model::loadtest::{Channel, KIND, LoadTest, NONE_SENT, Port, Seconds};
 use fwdlab_model::outcome::{Found, Outcome, Ramp};
+use fwdlab_model::procedure::Interval;
 use fwdlab_model::test_case::TestCase;
+use fwdlab_model::variant::Direction;
 use serde_json::{Value, json};
 
 use crate::chart::slug;
@@ -53,16 +55,32 @@ pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
                     all.len() - 1
                 }
             };
-            add(
-                &mut all[place].1,
-                run,
-                outcome,
-                ramp,
-                channel.unwrap_or(Channel::Zero),
-            );
+            let full = full(run, outcome, ramp);
+            let mut add = |channel, samples: &[Interval]| {
+                add(&mut all[place].1, outcome, samples, full, channel);
+            };
+            match &ramp.directions[..] {
+                [] => add(channel.unwrap_or(Channel::Zero), &ramp.samples),
+                both => both.iter().for_each(|way| {
+                    let channel = match way.direction {
+                        Direction::Forward => Channel::Zero,
+                        Direction::Reverse => Channel::One,
+                    };
+                    add(channel, &way.samples);
+                }),
+            }
         }
     }
     all
+}
+
+/// Ramps in both directions of runs that kept only the direction that lost more: their files lack the other one.
+pub fn halves(run: &Run<'_>) -> bool {
+    let lacks_one = |outcome: &Outcome| match &outcome.found {
+        Found::Ramp(ramp) => outcome.variant.both_directions && ramp.directions.is_empty(),
+        _ => false,
+    };
+    run.info.kind != KIND && run.summary.outcomes().any(lacks_one)
 }
 
 /// The name of the test, and its channel where it is one of two.
@@ -139,19 +157,17 @@ fn full(run: &Run<'_>, outcome: &Outcome, ramp: &Ramp) -> f64 {
         .map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
     let of_file = ramp.max_line_percent.filter(|percent| *percent > 0.0);
     let of_file = of_file.map(|percent| 100.0 * ramp.max_forwarding_rate_pps / percent);
-    let most = ramp
-        .samples
-        .iter()
-        .map(|s| s.offered_load_pps())
+    let ways = ramp.directions.iter().flat_map(|way| &way.samples);
+    let most = (ramp.samples.iter().chain(ways))
+        .map(Interval::offered_load_pps)
         .fold(ramp.target_pps, f64::max);
     of_file.or(of_link).unwrap_or(most).max(f64::MIN_POSITIVE)
 }
 
-fn add(test: &mut LoadTest, run: &Run<'_>, outcome: &Outcome, ramp: &Ramp, channel: Channel) {
-    let full = full(run, outcome, ramp);
+fn add(test: &mut LoadTest, outcome: &Outcome, samples: &[Interval], full: f64, channel: Channel) {
     let size = f64::from(outcome.frame_size_bytes.bytes());
     let (from, to) = channel.ports();
-    for (n, sample) in ramp.samples.iter().enumerate() {
+    for (n, sample) in samples.iter().enumerate() {
         let at = sample.at_ns as f64 / 1e9;
         let key = format!("{at:.3}");
         if test.stats.0.len() <= n {

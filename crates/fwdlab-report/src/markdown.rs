@@ -17,8 +17,16 @@ use crate::text::all_warnings;
 use crate::tips::Tips;
 use crate::words::{self, Shape};
 
-/// The summary of a run.
+/// The summary of a run, and what people say of it.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = figures(info, summary);
+    if let Some(note) = &info.note {
+        text += &format!("- note: {}\n", escaped(note));
+    }
+    text
+}
+
+fn figures(info: &RunInfo, summary: &Summary) -> String {
     if info.kind == KIND {
         let headline = crate::imported::headline(info, summary);
         let mut text = format!("**{}.**\n\n", escaped(&headline));
@@ -105,7 +113,7 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
         }
         text.push('\n');
     }
-    if let Some(warning) = firewall::warning(runs.iter().map(|run| run.summary)) {
+    if let Some(warning) = firewall::warning(runs.iter().map(|run| (run.info, run.summary))) {
         text += &format!("> {warning}\n\n");
     }
     text.extend(charts.iter().map(picture));

@@ -31,6 +31,9 @@ pub struct Prefix {
     letter: &'static str,
 }
 
+/// Instead of a figure whose interval reaches zero.
+pub(crate) const NOT_DETERMINED: &str = "not determined";
+
 impl Prefix {
     /// The prefix in which the largest of `values` has one to three digits before the point.
     pub fn for_largest(values: impl IntoIterator<Item = f64>) -> Prefix {
@@ -80,8 +83,12 @@ impl Prefix {
         }
     }
 
-    /// A rate with half the width of its interval, which decides the digits: `598.1 ± 4.2 kpps`.
+    /// A rate with half the width of its interval, which decides the digits: `598.1 ± 4.2 kpps`. If the interval reaches zero the
+    /// values do not determine the rate: [`NOT_DETERMINED`].
     pub fn rate_with_interval(self, pps: f64, half_width_pps: f64) -> String {
+        if pps > 0.0 && half_width_pps >= pps {
+            return NOT_DETERMINED.into();
+        }
         let prefix = self.suits(pps);
         let (value, half) = (pps / prefix.divisor, half_width_pps / prefix.divisor);
         // Two digits of the interval, but never more than six of the value.
@@ -178,6 +185,32 @@ pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
     }
 }
 
+/// The smallest difference that a comparison would have shown, in words. A drop ends at 100 %: a difference of ratios (`by_ratios`) is
+/// larger upwards than downwards, and a difference of means may be too large for any drop to show.
+pub(crate) fn would_have_shown(detectable_percent: f64, by_ratios: bool) -> String {
+    /// Up to here both directions are the same to two digits of what people use them for.
+    const SAME_BOTH_WAYS: f64 = 20.0;
+    let shown = |percent| {
+        let text = difference(percent, None);
+        format!("{} %", text.trim_start_matches('+'))
+    };
+    match () {
+        () if by_ratios && detectable_percent > SAME_BOTH_WAYS => {
+            let drop = 100.0 * detectable_percent / (100.0 + detectable_percent);
+            let rise = shown(detectable_percent);
+            format!(
+                "a drop of {} or a rise of {rise} would have shown",
+                shown(drop)
+            )
+        }
+        () if detectable_percent < 100.0 => {
+            let least = shown(detectable_percent);
+            format!("a difference of {least} or more would have shown")
+        }
+        () => "not even a drop to zero would have shown".into(),
+    }
+}
+
 /// The interval of a difference in percent, without the unit: `[-2.6, -1.6]`.
 pub fn interval(interval_percent: [f64; 2]) -> String {
     let [low, high] = interval_percent;
@@ -246,9 +279,10 @@ pub fn watts(watts: f64) -> String {
     format!("{} W", significant(watts, 3))
 }
 
-/// How long a run will take: `about 26 s`, or that it is a guess.
+/// How long a run will take: `about 26 s`, or that it is a guess; without traffic it takes what is to be computed.
 pub fn estimate(s: f64, guessed: bool) -> String {
     match guessed {
+        _ if s <= 0.0 => "no traffic, only computing time".into(),
         false => format!("about {}", seconds(s)),
         true => format!("{} by a guess, for the DUT was not seen yet", seconds(s)),
     }
@@ -338,6 +372,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_simulated_run_takes_no_time_of_traffic() {
+        assert!(estimate(26.2, false).starts_with("about 26"));
+        assert_eq!(estimate(0.0, false), "no traffic, only computing time");
+    }
+
+    #[test]
     fn rates() {
         for (pps, text) in [
             (0.0, "0 pps"),
@@ -364,7 +404,9 @@ mod tests {
             (1_234_567.0, Some(0.2), "1.23457 ± 0.00000 Mpps"),
             (598_123.0, Some(0.0), "598.1 ± 0 kpps"),
             (1_202_000.0, Some(0.0), "1.202 ± 0 Mpps"),
-            (598_123.0, Some(900_000.0), "598 ± 900 kpps"),
+            (598_123.0, Some(590_000.0), "598 ± 590 kpps"),
+            // no rate is negative, and none is known that may be zero
+            (303_000.0, Some(497_000.0), NOT_DETERMINED),
             (598_123.0, None, "598.1 kpps"),
         ] {
             assert_eq!(rate_with_interval(pps, half), text);
@@ -408,6 +450,26 @@ mod tests {
         check(-2.13, None, "-2.1");
         assert_eq!(interval([-2.61, -1.58]), "[-2.6, -1.6]");
         assert_eq!(interval([-0.03, 0.9]), "[0.0, +0.9]");
+    }
+
+    #[test]
+    fn a_drop_that_would_have_shown_ends_at_100_percent() {
+        for (percent, by_ratios, text) in [
+            (2.1, true, "a difference of 2.1 % or more would have shown"),
+            (
+                54.2,
+                false,
+                "a difference of 54.2 % or more would have shown",
+            ),
+            (
+                161.2,
+                true,
+                "a drop of 61.7 % or a rise of 161.2 % would have shown",
+            ),
+            (161.2, false, "not even a drop to zero would have shown"),
+        ] {
+            assert_eq!(would_have_shown(percent, by_ratios), text);
+        }
     }
 
     #[test]

@@ -138,7 +138,9 @@ fn of_run(all: &mut Families, info: &RunInfo, summary: &Summary) {
         for figure in &case.figures {
             let (name, half, help, factor) = family(figure.unit);
             let of = labels(&[("figure", &figure.name)]);
-            if let Some(width) = figure.interval_half_width {
+            if let Some(width) = figure.interval_half_width
+                && !figure.is_undetermined()
+            {
                 let help =
                     "Half of the 95 % confidence interval of the metric without this ending.";
                 all.add(half, help, of.clone(), width * factor);

@@ -216,7 +216,7 @@ impl Question {
                 joules_per_frame: energy::joules_per_frame(watts, rate.pps),
                 idle_watts: self.idle_watts,
                 marginal_joules_per_frame: (self.idle_watts)
-                    .map(|idle| energy::marginal_joules_per_frame(watts, idle, rate.pps)),
+                    .and_then(|idle| energy::marginal_joules_per_frame(watts, idle, rate.pps)),
                 watts_per_gbps_l2: energy::watts_per_gbps_l2(watts, rate.bps(Layer::L2)),
             }),
             clock: self.clock_hz.map(|clock_hz| Clock {

@@ -2,12 +2,12 @@
 //!
 //! Every format uses these words, so that an empty cell never means two things. Start with [`State::of`].
 
-use fwdlab_model::outcome::{Found, Outcome, Unit};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, Outcome, Unit};
 use fwdlab_model::test_case::{NoResult, TestCase};
 
 /// A DUT that forwards less than this share of its best rate when it is offered more is in livelock (RFC 2544 §26.3 and MLRsearch call it
 /// so; the value is that of ramps).
-const LIVELOCK: f64 = 0.9;
+pub(crate) const LIVELOCK: f64 = 0.9;
 
 /// How it stands with the figure of a test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) enum State {
     Measured,
     /// There is one, and the DUT forwards less when it is offered more.
     Livelock,
+    /// Nothing came back of a load that was offered.
+    ForwardsNothing,
     /// There is one of a load that the DUT does not carry: frames were lost.
     Overloaded,
     /// All iterations failed.
@@ -39,6 +41,9 @@ impl State {
         let has_figures = case.figures.iter().any(|figure| !figure.values.is_empty());
         match () {
             () if case.iterations.is_empty() && case.outcomes.is_empty() => State::NotMeasured,
+            () if !has_figures && found().any(|one| one.found.forwards_nothing()) => {
+                State::ForwardsNothing
+            }
             () if !has_figures && case.failures().next().is_some() => {
                 let all = |is: &dyn Fn(NoResult) -> bool| {
                     let mut whys = case.failures().map(|(_, why)| NoResult::of(why));
@@ -62,6 +67,7 @@ impl State {
             State::Measured => None,
             State::Livelock => Some("livelock"),
             State::Overloaded => Some("overloaded"),
+            State::ForwardsNothing => Some(FORWARDS_NOTHING),
             State::Failed => Some("failed"),
             State::DidNotBoot => Some("did not boot"),
             State::NotApplicable => Some("not applicable"),
@@ -84,22 +90,12 @@ impl State {
 }
 
 fn is_livelock(outcome: &Outcome) -> bool {
-    match &outcome.found {
-        Found::Ramp(ramp) => ramp.collapse_ratio.is_some_and(|ratio| ratio < LIVELOCK),
-        Found::FrameLoss(found) => {
-            let best = found
-                .points
-                .iter()
-                .map(|p| p.forwarding_rate_pps)
-                .fold(0.0, f64::max);
-            let most = found
-                .points
-                .iter()
-                .max_by(|a, b| a.load_pps.total_cmp(&b.load_pps));
-            most.is_some_and(|point| point.forwarding_rate_pps < LIVELOCK * best)
-        }
-        _ => false,
-    }
+    let ratio = match &outcome.found {
+        Found::Ramp(ramp) => ramp.collapse_ratio,
+        Found::FrameLoss(found) => found.collapse_ratio,
+        _ => None,
+    };
+    ratio.is_some_and(|ratio| ratio < LIVELOCK)
 }
 
 /// One load was asked for, and it was too much.

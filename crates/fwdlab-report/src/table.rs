@@ -85,12 +85,12 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Words that are their own value.
+    /// Words that are their own value. For people they have one line: a name of others begins none.
     pub fn text(text: impl Into<String>) -> Cell {
         let text = text.into();
         Cell {
-            raw: vec![text.clone()],
-            text,
+            text: text.replace(['\n', '\r'], " "),
+            raw: vec![text],
         }
     }
 

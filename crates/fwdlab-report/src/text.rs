@@ -48,10 +48,11 @@ pub(crate) fn width() -> usize {
 /// The same with the charts of the run below it, drawn in characters.
 pub fn with_charts(run: &Run<'_>) -> String {
     let mut text = quick(run.info, run.summary);
+    if let Some(note) = &run.info.note {
+        text += &paragraph("note", &note.replace(steers, " "));
+    }
     text += &grid_text(run);
-    text += &Tips::of(run)
-        .text()
-        .replace(|c: char| c.is_control() && c != '\n', "?");
+    text += &harmless(&Tips::of(run).text());
     for chart in run::charts(&[*run]) {
         text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
     }
@@ -67,7 +68,18 @@ fn grid_text(run: &Run<'_>) -> String {
     for sentence in grid.notes() {
         text += &paragraph("", &sentence);
     }
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    harmless(&text)
+}
+
+/// Does it steer a terminal, or the order in which it shows what follows (Unicode's bidirectional controls and separators)?
+pub fn steers(c: char) -> bool {
+    let orders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || orders
+}
+
+/// Lines for a terminal: names and words of others in them do not steer it.
+pub fn harmless(text: &str) -> String {
+    text.replace(|c: char| c != '\n' && steers(c), "?")
 }
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
@@ -132,7 +144,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&paragraph("", signs));
     }
     // Commands and reasons come from outside: none of them shall steer the terminal.
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    harmless(&text)
 }
 
 /// Why each trial of a search or of a procedure was made, and what it said.

@@ -288,7 +288,7 @@ fn lines(parts: &[String]) -> Vec<String> {
         all.extend(own);
     }
     for line in &mut all {
-        *line = line.replace(|c: char| c.is_control(), "?");
+        *line = line.replace(crate::text::steers, "?");
     }
     all
 }

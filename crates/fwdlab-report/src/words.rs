@@ -14,8 +14,8 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_model::trial::Stream;
 
 use crate::number::{
-    bits_per_second, count, counted, difference, interval, percent, rate, rate_with_interval,
-    seconds, share,
+    NOT_DETERMINED, bits_per_second, count, counted, difference, interval, percent, rate,
+    rate_with_interval, seconds, share, would_have_shown,
 };
 use crate::table::shorten;
 
@@ -341,6 +341,9 @@ fn forwarding(summary: &Summary) -> String {
             rate(pps),
             several(case.rates.len(), "iteration")
         ),
+        Some(pps) if is_doubtful && case.half_width.is_some_and(|half| half >= pps) => {
+            format!("Too noisy to tell: the forwarding rate of {what} is {NOT_DETERMINED}")
+        }
         Some(pps) if is_doubtful => {
             format!("Too noisy to tell: about {} of {what}", value(pps))
         }
@@ -362,7 +365,7 @@ fn forwarding(summary: &Summary) -> String {
 /// What a figure is of that came from a slowed CPU.
 fn slowed(noise: &Noise) -> &'static str {
     match noise.states.first() {
-        Some(state) if state.slowed => ", its CPU slowed by neighbours",
+        Some(state) if state.slowed => ", its CPU slowed",
         _ => "",
     }
 }
@@ -376,7 +379,12 @@ fn is_too_few(case: &Rated<'_>) -> bool {
 /// The answer of a procedure, with the doubt before and behind it, where there is one.
 fn doubted(summary: &Summary, answer: String) -> String {
     if !summary.noise.too_noisy {
-        return answer;
+        // of the test case that the answer names
+        let named = (summary.test_cases.iter()).find(|case| !case.figures.is_empty());
+        return match named.is_some_and(|case| case.doubt.is_some()) {
+            true => format!("Too noisy to tell: {answer}"),
+            false => answer,
+        };
     }
     match &summary.noise.doubts[..] {
         [] => format!("Too noisy to tell: {answer}"),
@@ -450,11 +458,7 @@ pub(crate) fn capital(text: &str) -> String {
 
 /// The verdict of a comparison in words.
 pub(crate) fn verdict(comparison: &Comparison) -> String {
-    let shown = comparison.detectable_percent.map(|p| {
-        let size = difference(p, None);
-        let size = size.trim_start_matches('+');
-        format!("a difference of {size} % or more would have shown")
-    });
+    let shown = (comparison.detectable_percent).map(|percent| would_have_shown(percent, true));
     if forwards_nothing(comparison) {
         return "does not forward".into();
     }

@@ -570,6 +570,56 @@ fn limits_are_broken_by_proven_differences_only() {
     assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
 }
 
+/// What a noisy machine gave: one stray value moves the mean above that of the baseline, and the median is below it.
+#[test]
+fn medians_and_means_that_disagree_are_no_difference() {
+    let plain = [88.7e3, 88.1e3, 89.0e3, 88.5e3, 88.9e3];
+    let nat = [74.6e3, 74.1e3, 74.9e3, 74.4e3, 193e3];
+    let options = Options {
+        test: TestChoice::Welch,
+        ..options()
+    };
+    let outcome = compare(&files(&[("plain", &plain), ("nat", &nat)]), &options).unwrap();
+    let found = &outcome.rows[0].comparisons[0];
+    let why = found.disagreement.as_deref().unwrap();
+    assert_eq!(why, "the medians differ by -15.9 %, the means by +10.8 %");
+    assert!(!found.is_proven());
+    assert!(found.warnings.iter().any(|warning| warning == why));
+    let options = Options {
+        paired: true,
+        ..options
+    };
+    let outcome = compare(&files(&[("plain", &plain), ("nat", &nat)]), &options).unwrap();
+    let found = &outcome.rows[0].comparisons[0];
+    assert!(
+        found.disagreement.is_some() && !found.is_proven(),
+        "{found:?}"
+    );
+    let options = Options {
+        paired: false,
+        ..options
+    };
+    // nor where a test proves the one and the median says the other
+    let rare = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0];
+    let often = [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.1];
+    let outcome = compare(&files(&[("rare", &rare), ("often", &often)]), &options).unwrap();
+    let found = &outcome.rows[0].comparisons[0];
+    assert!(found.disagreement.is_some(), "{found:?}");
+    assert_ne!(found.verdict, Verdict::Less);
+}
+
+#[test]
+fn a_positive_quantity_has_no_interval_below_zero() {
+    let far_apart = [25e3, 303e3, 800e3];
+    let files = files(&[("a", &[500e3, 520e3, 510e3]), ("b", &far_apart)]);
+    let outcome = compare(&files, &options()).unwrap();
+    let found = &outcome.rows[0].comparisons[0];
+    let [low, high] = found.interval_percent.unwrap();
+    assert!((-100.0..0.0).contains(&low) && high > 0.0, "{low} {high}");
+    let cell = outcome.rows[0].cells[1].as_ref().unwrap();
+    assert_eq!(cell.interval_half_width_percent, None);
+}
+
 /// One row is missing in a run, one could not have shown so small a difference, and sometimes nothing is left at all.
 #[test]
 fn a_gate_that_cannot_see_does_not_pass() {
@@ -670,6 +720,14 @@ fn line_rate_and_generator_limits_are_told() {
             "1 record left out: invalid or without a result",
         ]
     );
+    // lower bounds are not compared, however far apart they are
+    let compared = &outcome.rows[0].comparisons[0];
+    assert_eq!(compared.generator_limited, Some([0, 2]));
+    assert_eq!(compared.verdict, Verdict::CannotTell);
+    assert_eq!(compared.difference_percent, None);
+    assert!(compared.interval_percent.is_none() && compared.p_value.is_none());
+    let shown = text(&outcome, &[], false);
+    assert!(shown.contains("cannot tell"), "{shown}");
 }
 
 /// The check values of methods.md §8.8, through runs: nine versions, the fifth a dip.

@@ -23,6 +23,7 @@ fn info() -> RunInfo {
         state: RunState::Finished,
         gaps: Vec::new(),
         error: None,
+        note: None,
         parameters: [("set".to_owned(), "Atom/vlan/results/\u{1b}[31mnew".into())].into(),
         facts: Facts::default(),
     }

@@ -4,7 +4,9 @@
 
 mod common;
 
-use fwdlab_model::outcome::{Compliance, Cost, Edge, Found, Outcome, Ramp, Sweep, SweepPoint};
+use fwdlab_model::outcome::{
+    Compliance, Cost, Edge, Found, Outcome, Ramp, Stretch, Sweep, SweepPoint,
+};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
@@ -13,7 +15,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
 use fwdlab_report::html::{self, ShownFacts};
 use fwdlab_report::run::{Run, charts, families, ramps, sweeps};
-use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus};
+use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus, text};
 use fwdlab_stats::ministat::Model;
 
 fn run(own: &common::Run) -> Run<'_> {
@@ -74,6 +76,7 @@ fn ramp_of(case: &TestCase, name: &str, held: f64) -> TestCase {
             collapse_ratio: Some(held / 1e6),
             tester_bound: false,
             samples: (1..=70).map(sample).collect(),
+            directions: Vec::new(),
         }),
         verdict: "loss begins above 1.000 Mpps".into(),
         answered: true,
@@ -673,4 +676,110 @@ fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
         ]
     );
     assert!(sweeps(&two[..1]).is_empty());
+}
+
+/// The case of a bug report: sixteen cores of which the last eight bring little, and a flat reference beside them.
+#[test]
+fn cores_are_judged_by_their_speed_up() {
+    let mut own = two_ramps(["a", "b"]);
+    own.summary.procedure = "sweep".into();
+    own.summary.test_cases.truncate(1);
+    let point = |(value, pps): (u64, f64)| SweepPoint {
+        value,
+        runs_pps: vec![pps],
+        median_pps: Some(pps),
+        interval_pps: None,
+        percent_of_reference: None,
+    };
+    let case = &mut own.summary.test_cases[0];
+    case.outcomes[0].found = Found::Sweep(Sweep {
+        parameter: "cores".into(),
+        inner: "mrr".into(),
+        points: [(1, 1e6), (8, 7e6), (16, 8e6)].map(point).into(),
+        reference_pps: Vec::new(),
+        cost: Some(Cost::Constant { frame_ns: 0.0 }),
+    });
+    let text = text::with_charts(&run(&own))
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    for said in [&text, &markdown::summary(&own.info, &own.summary), &page] {
+        for words in [
+            "16 cores forward 8.00 times",
+            "efficiency 50",
+            "8 to 16: +14.3",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        for words in ["cost of one", "per unit", "Time per frame"] {
+            assert!(!said.contains(words), "{words}: {said}");
+        }
+    }
+    let all = charts(&[run(&own)]);
+    let [chart] = &all[..] else { panic!("{all:?}") };
+    let Plot::Curves(curves) = &chart.plot else {
+        panic!("{chart:?}")
+    };
+    let linear = curves
+        .curves
+        .iter()
+        .find(|curve| curve.name == "linear reference");
+    assert_eq!(
+        linear.unwrap().points,
+        [(1.0, 1e6), (8.0, 8e6), (16.0, 16e6)]
+    );
+}
+
+/// A shape that misses its points is no cost of one: each stretch has its own, in the answer as in the table.
+#[test]
+fn a_cost_that_is_no_line_says_so() {
+    let mut own = two_ramps(["a", "b"]);
+    own.summary.procedure = "sweep".into();
+    own.summary.test_cases.truncate(1);
+    let stretch = |from, to, unit_ns: f64| Stretch {
+        from,
+        to,
+        unit_ns,
+        unit_ns_interval: (unit_ns - 0.5, unit_ns + 0.5),
+    };
+    let stretches = vec![stretch(0, 25, 20.0), stretch(25, 100, 30.0)];
+    sweep_of(
+        &mut own,
+        20.0,
+        Some(Cost::Stretches {
+            frame_ns: 800.0,
+            stretches,
+        }),
+    );
+    let text = text::with_charts(&run(&own))
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    for said in [&text, &markdown::summary(&own.info, &own.summary), &page] {
+        let words = "not linear: 20.00 ns each (19.50 to 20.50) from 0 to 25, 30.00 ns each (29.50 to 30.50) from 25 to 100";
+        assert!(said.contains(words), "{said}");
+        assert!(!said.contains("cost of one"), "{said}");
+    }
+}
+
+/// Whoever gets exit code 5 reads why, in the first line and below it.
+#[test]
+fn a_test_case_that_is_too_noisy_is_told_with_its_reason() {
+    let mut own = two_ramps(["a", "b"]);
+    let why = "loss begins: its iterations determine it only to \u{b1}41 %";
+    own.summary.test_cases[0].doubt = Some(why.into());
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words(text::with_charts(&run(&own)));
+    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    for said in [
+        text,
+        words(markdown::summary(&own.info, &own.summary)),
+        words(page),
+    ] {
+        let said = said.replace('\u{a0}', " ");
+        assert!(said.contains("Too noisy to tell: a, loss begins"), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
 }

@@ -36,6 +36,7 @@ fn cases(name: &str, unit: Unit, better: Better, values: [&[f64]; 2]) -> Vec<Tes
                 median: values[0],
                 interval_half_width: None,
                 variation_percent: None,
+                generator_limited: 0,
             }],
         },
         outcomes: Vec::new(),

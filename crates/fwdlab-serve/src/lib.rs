@@ -13,6 +13,7 @@ mod assets;
 mod error;
 mod listen;
 mod metrics;
+mod places;
 mod routes;
 mod server;
 mod tls;

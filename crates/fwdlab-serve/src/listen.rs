@@ -1,17 +1,18 @@
-//! Takes connections in, as they are or through TLS, and serves each by itself. One that is slow, or says nothing, holds nobody else up for
-//! long.
+//! Accepts connections, plain or through TLS, and serves each in a task of its own. One that is slow, silent, or does not read does not stall
+//! others for long: `places` decides which connection makes room.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use hyper::rt::{Read, Write};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+
+use crate::places::{Entered, Places, Watched};
 
 /// Who has not shaken hands by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -19,15 +20,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// So is who has not asked for anything by then, at first or after an answer.
 const QUESTION: Duration = Duration::from_secs(10);
 
-/// So many connections are served at once; others wait in the system's queue.
-const MOST: usize = 256;
-
 /// Serves for ever.
 pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    let places = Arc::new(Semaphore::new(MOST));
-    // nobody closes the semaphore
-    while let Ok(place) = places.clone().acquire_owned().await {
-        let (stream, _) = match listener.accept().await {
+    let places = Arc::<Places>::default();
+    let router = router.layer(Extension(places.clone()));
+    loop {
+        let (stream, from) = match listener.accept().await {
             Ok(one) => one,
             Err(_) => {
                 // no descriptors are left, or it went away: others may still come
@@ -35,16 +33,19 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Rout
                 continue;
             }
         };
+        // without a place the connection is closed
+        let Some(place) = places.enter(from.ip()) else {
+            continue;
+        };
         let (tls, router) = (tls.clone(), router.clone());
         tokio::spawn(async move {
-            let _place = place;
             match tls {
-                None => one(TokioIo::new(stream), router).await,
+                None => one(stream, router, place).await,
                 Some(tls) => {
                     if let Ok(Ok(stream)) =
                         tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await
                     {
-                        one(TokioIo::new(stream), router).await;
+                        one(stream, router, place).await;
                     }
                 }
             }
@@ -53,9 +54,14 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Rout
 }
 
 /// Answers on one connection until its end, however it ends.
-async fn one(stream: impl Read + Write + Unpin, router: Router) {
-    let answers = TowerToHyperService::new(router);
+async fn one(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, place: Entered) {
+    let connection = place.connection.clone();
+    let answers = TowerToHyperService::new(router.layer(Extension(connection.clone())));
+    let stream = TokioIo::new(Watched::new(stream, connection.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION);
-    let _ = http.serve_connection(stream, answers).await;
+    tokio::select! {
+        _ = http.serve_connection(stream, answers) => {}
+        () = connection.closed() => {}
+    }
 }

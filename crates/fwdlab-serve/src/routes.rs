@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use crate::server::Shared;
-use crate::{access, api, assets, metrics};
+use crate::{access, api, assets, metrics, places};
 
 /// All of them. What is below `open` is the page itself, which knows nothing of any run.
 pub fn all(shared: Arc<Shared>) -> Router {
@@ -26,7 +26,6 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .route("/api/runs", get(api::runs::list))
         .route("/api/runs/{id}", get(api::run::show))
         .route("/api/runs/{id}/charts/{name}", get(api::run::chart))
-        .route("/api/runs/{id}/events", get(api::events::follow))
         .route("/api/runs/{id}/flame", get(api::flame::stacks))
         .route("/api/runs/{id}/latency", get(api::latency::percentiles))
         .route("/runs/{id}/report", get(api::run::report))
@@ -34,6 +33,9 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .route("/api/trend", get(api::trend::trend))
         .route("/api/beds", get(api::beds::list))
         .route("/metrics", get(metrics::all))
+        .layer(from_fn(places::answered))
+        // it is no answer that is in memory as a whole
+        .route("/api/runs/{id}/events", get(api::events::follow))
         .layer(from_fn_with_state(shared.clone(), access::reads));
     let change = Router::new()
         .route("/api/runs/{id}/steer", post(api::steer::steer))

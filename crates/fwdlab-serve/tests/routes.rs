@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::RunInfo;
-use fwdlab_serve::{Config, Server};
+use fwdlab_serve::{Config, Page, Server};
 use fwdlab_store::{Requests, RunWriter};
 use tempfile::TempDir;
 
@@ -16,12 +16,18 @@ const TOKEN: &str = "0123456789abcdef";
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
 fn served(runs: &Path) -> SocketAddr {
+    served_with(runs, |run| {
+        Some(format!("<!doctype html>report of {}", run.info.id))
+    })
+}
+
+fn served_with(runs: &Path, report: Page) -> SocketAddr {
     let server = Server::bind(Config {
         listen: "127.0.0.1:0".parse().unwrap(),
         runs: runs.to_owned(),
         token: TOKEN.into(),
         certificate: None,
-        report: |run| Some(format!("<!doctype html>report of {}", run.info.id)),
+        report,
         charts: |run| {
             let of =
                 |summary| fwdlab_report::chart::of(&run.info, summary, &run.trials, &run.rebuilds);
@@ -283,6 +289,24 @@ fn who_says_half_a_word_is_let_go() {
     }
     drop(writer);
     assert_eq!(following.next().1, "{}");
+}
+
+/// More clients than there are places, none of which reads: they make room for one that does.
+#[test]
+fn who_does_not_read_keeps_nobody_from_an_answer() {
+    const LARGE: usize = 8 << 20;
+    let (dir, writer) = live(&[]);
+    let to = served_with(dir.path(), |_| Some("x".repeat(LARGE)));
+    let path = format!("/runs/{ID}/report");
+    let deaf: Vec<TcpStream> = (0..300).map(|_| ask(to, "GET", &path, "", "")).collect();
+    let mut reads = ask(to, "GET", &path, "", "");
+    reads
+        .set_read_timeout(Some(std::time::Duration::from_secs(40)))
+        .unwrap();
+    let mut answer = Vec::new();
+    reads.read_to_end(&mut answer).unwrap();
+    assert!(answer.len() > LARGE, "{} bytes", answer.len());
+    drop((deaf, writer));
 }
 
 #[test]

@@ -75,8 +75,8 @@ pub struct Comparison {
     /// or under [`Assumption::Nothing`] values that are not positive.
     pub difference_percent: Option<f64>,
     /// Confidence interval of `difference_percent`, which counts the reference's own error too
-    /// (Fieller, or ranks of ratios). Excludes zero exactly when `interval` does. `None` also when the
-    /// reference is not proven to differ from zero.
+    /// (Fieller, or ranks of ratios). Excludes zero exactly when `interval` does. Of positive values it ends at
+    /// -100 %. `None` also when the reference is not proven to differ from zero.
     pub interval_percent: Option<Interval>,
     /// Two-sided p-value; `None` when there are too few values.
     pub p_value: Option<f64>,
@@ -293,7 +293,8 @@ fn undecided(
         value: m2,
         difference: m2 - m1,
         interval: None,
-        difference_percent: (m1 != 0.0).then(|| 100.0 * (m2 - m1) / m1),
+        // of a negative reference the sign is that of the difference
+        difference_percent: (m1 != 0.0).then(|| 100.0 * (m2 - m1) / m1.abs()),
         interval_percent: None,
         p_value: None,
         detectable: None,
@@ -335,10 +336,24 @@ fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confiden
     let t = student::critical(confidence, df);
     let interval = Interval::around(comparison.difference, t * error);
     let detectable = (t + student::quantile(POWER, df)) * error;
+    // no ratio of positive values is negative: cutting that part off takes nothing true away
+    let least = match reference.min() > 0.0 && other.min() > 0.0 {
+        true => 0.0,
+        false => f64::NEG_INFINITY,
+    };
+    let percent = |ratio: f64| 100.0 * (ratio.max(least) - 1.0);
+    let interval_percent = fieller(m2 / m1, squares.map(|v| t * t * v / (m1 * m1)))
+        .map(|ratio| ratio.map(percent))
+        .map(|percent| match m1 < 0.0 {
+            true => Interval {
+                low: -percent.high,
+                high: -percent.low,
+            },
+            false => percent,
+        });
     Comparison {
         interval: Some(interval),
-        interval_percent: fieller(m2 / m1, squares.map(|v| t * t * v / (m1 * m1)))
-            .map(|ratio| ratio.map(|r| 100.0 * (r - 1.0))),
+        interval_percent,
         p_value: Some(student::two_sided_p(comparison.difference / error, df)),
         detectable: Some(detectable),
         detectable_percent: (m1 != 0.0).then(|| 100.0 * detectable / m1.abs()),
@@ -809,6 +824,51 @@ mod tests {
             }
         }
         assert_eq!(planned_precision_of_pairs(1, 0.8, Confidence::P95), None);
+    }
+
+    /// More is more, also of figures below zero: -90 is 10 % above -100.
+    #[test]
+    fn a_negative_reference_keeps_the_sign() {
+        for assumption in [Assumption::Normal, Assumption::EqualSpread] {
+            let (less, more) = ([-100.0, -101.0, -99.0], [-90.0, -91.0, -89.0]);
+            let c = compare(&sample(&less), &sample(&more), assumption, Confidence::P95);
+            let (i, d) = (c.interval_percent.unwrap(), c.difference_percent.unwrap());
+            assert!(
+                (d - 10.0).abs() < 1e-9 && i.contains(d) && i.low > 0.0,
+                "{c:?}"
+            );
+            assert_eq!(c.verdict, Verdict::Greater);
+        }
+        let c = compare(
+            &sample(&[-4.0; 3]),
+            &sample(&[-5.0; 3]),
+            Assumption::Normal,
+            Confidence::P95,
+        );
+        assert_eq!(
+            (c.difference_percent, c.verdict),
+            (Some(-25.0), Verdict::Less)
+        );
+    }
+
+    /// A ratio of positive values is positive; what the test proves stays as it was.
+    #[test]
+    fn the_interval_of_positive_values_ends_at_minus_100_percent() {
+        for (reference, other) in [
+            ([500.0, 520.0, 510.0], [25.0, 303.0, 800.0]),
+            ([500.0, 520.0, 510.0], [1.0, 2.0, 180.0]),
+            ([1000.0, 1005.0, 998.0], [5.0, 60.0, 400.0]),
+        ] {
+            let c = compare(
+                &sample(&reference),
+                &sample(&other),
+                Assumption::Normal,
+                Confidence::P95,
+            );
+            let (i, d) = (c.interval_percent.unwrap(), c.difference_percent.unwrap());
+            assert!(i.low >= -100.0 && i.contains(d), "{c:?}");
+            assert_eq!(Verdict::of(i), c.verdict, "{c:?}");
+        }
     }
 
     proptest! {

@@ -31,7 +31,7 @@ pub use compare::{
 pub use dots::dots;
 pub use drift::{Drift, MIN_DRIFT, drift};
 pub use paired::{
-    MIN_REBUILDS, PairedOutcome, compare_paired, compare_pairs, equivalence_of_pairs,
+    ALLOWANCE, MIN_REBUILDS, PairedOutcome, compare_paired, compare_pairs, equivalence_of_pairs,
 };
 pub use rank::{RankTest, holm, rank_sum, signed_rank};
 pub use sample::{Confidence, Interval, Sample, SampleError};

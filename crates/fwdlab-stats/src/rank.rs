@@ -429,7 +429,8 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
             let middle = match step % 4 {
                 0 | 2 => guess(-margin),
                 1 => guess(margin),
-                _ => low.midpoint(high),
+                // rounded down: just below zero is a number that is zero, and nothing is found there
+                _ => (low >> 1) + (high >> 1) + (low & high & 1),
             };
             step += 1;
             let Parted {
@@ -526,6 +527,15 @@ mod tests {
             }
             prop_assert!(parted.get() < 500, "{}", parted.get());
         }
+    }
+
+    /// Between the smallest number below zero and zero there is nothing but another zero: the search must not stay there.
+    #[test]
+    fn the_smallest_number_below_zero_is_found() {
+        let values = [-5e-324, 0.0, 0.0];
+        let parted = std::cell::Cell::new(0);
+        let mut ordered = ordered(&values, 0, &parted);
+        assert_eq!([1, 2, 3].map(|k| ordered.nth(k)), values);
     }
 
     /// What made a comparison of a million values take seconds is the number of walks through all of them: it was 64 for each of

@@ -3,10 +3,12 @@
 //! What is taken out of an archive is all of it or nothing, in its place only after it was found to be as it was written. Anybody may have
 //! made one, so that nothing but regular files in directories of runs is taken. Start with [`export`] and [`take_in`].
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -23,6 +25,9 @@ use crate::{StoredRun, brief, load, regular, seal};
 
 /// What an archive may become; an hour of trials is some megabytes.
 const MOST_BYTES: u64 = 64 << 30;
+
+/// What may stand before the content of an entry: its headers, with a long name or what PAX says of it. These are held in memory.
+const MOST_HEADER_BYTES: u64 = 1 << 20;
 
 /// Writes runs that have ended into one archive: as they are, or briefly without what names their host.
 ///
@@ -104,9 +109,15 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
         why,
     };
     let unreadable = |error: io::Error| bad(format!("it cannot be read: {error}"));
-    let mut archive = Archive::new(GzDecoder::new(from));
-    let mut left = MOST_BYTES;
-    for entry in archive.entries().map_err(unreadable)? {
+    let limits = Rc::new(Limits::default());
+    let mut archive = Archive::new(Limited {
+        from: GzDecoder::new(from),
+        limits: limits.clone(),
+    });
+    let mut entries = archive.entries().map_err(unreadable)?;
+    loop {
+        limits.part.set(MOST_HEADER_BYTES);
+        let Some(entry) = entries.next() else { break };
         let mut entry = entry.map_err(unreadable)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let run = path.split('/').next().unwrap_or_default().to_owned();
@@ -124,9 +135,7 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
                 return Err(bad(why));
             }
         }
-        left = left
-            .checked_sub(entry.size())
-            .ok_or_else(|| bad(format!("it holds more than {} GiB", MOST_BYTES >> 30)))?;
+        limits.part.set(entry.size());
         staged.begin(root, &run)?;
         let to = root.join(format!("{NEW_PREFIX}{path}"));
         copy(&mut entry, &to).map_err(|error| match error.raw_os_error() {
@@ -148,6 +157,50 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
         }
     }
     staged.publish(root)
+}
+
+/// What may still be read of an archive.
+struct Limits {
+    /// In all.
+    all: Cell<u64>,
+    /// Of the headers of an entry, or of its content.
+    part: Cell<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            all: Cell::new(MOST_BYTES),
+            part: Cell::new(MOST_HEADER_BYTES),
+        }
+    }
+}
+
+/// A reader that ends with an error where an archive exceeds its limits. What a header says of sizes is not believed.
+struct Limited<R> {
+    from: R,
+    limits: Rc<Limits>,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let Limits { all, part } = &*self.limits;
+        let most = to.len().min(1 << 20) as u64;
+        let most = most.min(all.get()).min(part.get());
+        if most == 0 && !to.is_empty() {
+            return Err(io::Error::other(match all.get() {
+                0 => format!("it holds more than {} GiB", MOST_BYTES >> 30),
+                _ => format!(
+                    "the headers of an entry take more than {} MiB",
+                    MOST_HEADER_BYTES >> 20
+                ),
+            }));
+        }
+        let read = self.from.read(&mut to[..most as usize])?;
+        all.set(all.get() - read as u64);
+        part.set(part.get() - read as u64);
+        Ok(read)
+    }
 }
 
 /// What differs from what was written when the run ended. That a run never ended is no fault of the archive's.

@@ -41,7 +41,7 @@ pub(crate) fn files(run: &Path) -> Result<Vec<Changed>, StoreError> {
     if let Some(list) = read(CHECKSUMS)? {
         let list = String::from_utf8_lossy(&list).into_owned();
         let mut text = String::new();
-        for line in list.lines() {
+        for line in seal::entries(&list).lines() {
             let name = line.rsplit_once(' ').map_or(line, |(name, _)| name);
             match all.iter().find(|(own, _)| *own == name) {
                 Some((_, None)) => {}
@@ -51,6 +51,11 @@ pub(crate) fn files(run: &Path) -> Result<Vec<Changed>, StoreError> {
                 // of what stays: a file that was damaged before is found to be so
                 None => text += &format!("{line}\n"),
             }
+        }
+        // a list that is damaged, or has no checksum, stays so
+        match seal::check_list(&list) {
+            Seal::Intact => seal::seal_list(&mut text),
+            _ => text += &list[seal::entries(&list).len()..],
         }
         all.push((CHECKSUMS, Some(text.into_bytes())));
     }

@@ -89,7 +89,7 @@ pub enum StoreError {
     Ambiguous {
         /// What was typed.
         name: String,
-        /// Ids of the runs, newest date first.
+        /// Ids of the runs, the newest first.
         candidates: Vec<String>,
     },
     /// A tag or a note that cannot be kept.

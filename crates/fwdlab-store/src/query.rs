@@ -50,9 +50,10 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
             [] => {}
             [one] => return Ok(root.join(one)),
             several => {
+                let all = list(root)?.into_iter().map(|run| run.id);
                 return Err(StoreError::Ambiguous {
                     name: name.to_owned(),
-                    candidates: several.iter().map(|id| (*id).clone()).collect(),
+                    candidates: all.filter(|id| several.contains(&id)).collect(),
                 });
             }
         }
@@ -86,7 +87,8 @@ fn of_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
 }
 
 fn unknown(root: &Path, name: &str) -> StoreError {
-    let mut ids = names(root).unwrap_or_default();
+    let all = list(root).unwrap_or_default().into_iter();
+    let mut ids: Vec<String> = all.map(|run| run.id).collect();
     ids.retain(|id| is_run(root, id));
     let there_is = match ids.len() {
         0 => format!("there are no runs in {}", root.display()),

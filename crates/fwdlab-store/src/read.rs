@@ -50,6 +50,8 @@ pub struct StoredRun {
     pub imported: Vec<ImportedRecord>,
     /// What is missing or damaged, in sentences; empty for a run that ended in order.
     pub problems: Vec<String>,
+    /// Those of the problems that are no damage: what a process leaves that was killed.
+    pub cut_off: Vec<String>,
     /// Its files carry checksums; runs of before there were any do not.
     pub is_protected: bool,
 }
@@ -160,6 +162,16 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         true => read_lines(&dir.join(EVENTS), true, |_| Ok(())).without_records(),
         false => read_lines(&dir.join(EVENTS), false, parse_any_event).without_records(),
     };
+    // what the last words of a process are that was killed is no damage: it was never written
+    let was_killed = info.state == RunState::Running;
+    let mut cut_off = match state {
+        RunState::Interrupted if was_killed => vec![NO_REPORT.to_owned()],
+        _ => Vec::new(),
+    };
+    let last = [&trials.incomplete, &events.incomplete]
+        .into_iter()
+        .flatten();
+    cut_off.extend(last.filter(|_| was_killed).cloned());
     let ended = is_protected && state != RunState::Running;
     let listed = match ended {
         true => listed(dir, state, &mut problems),
@@ -175,6 +187,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         boots: Vec::new(),
         imported: Vec::new(),
         problems,
+        cut_off,
         is_protected,
     };
     for (name, sum, damage) in [
@@ -220,6 +233,13 @@ pub(crate) fn listed(
             return BTreeMap::new();
         }
     };
+    if seal::check_list(&text) == Seal::Broken {
+        // which entry is wrong cannot be told; journals and the result have checksums of their own
+        problems.push(format!(
+            "{CHECKSUMS} is damaged: {CHANGED}, so inputs, reports and raw data cannot be checked"
+        ));
+        return BTreeMap::new();
+    }
     let mut sums = BTreeMap::new();
     for (number, line) in (1..).zip(seal::parse_list(&text)) {
         match line {
@@ -275,7 +295,7 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
                 state = info.state;
                 if state == RunState::Running {
                     state = RunState::Interrupted;
-                    problems.push("its process ended without a report".to_owned());
+                    problems.push(NO_REPORT.to_owned());
                 }
             }
             Err(error) => problems.push(format!("cannot tell whether it still runs: {error}")),
@@ -300,6 +320,9 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
         is_protected: seal != Seal::None,
     })
 }
+
+/// What is told of a run whose process was killed.
+const NO_REPORT: &str = "its process ended without a report";
 
 /// Bytes that are not those that were written.
 fn changed(path: &Path) -> StoreError {
@@ -431,6 +454,8 @@ fn parse_as<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<T> {
 struct Lines<T> {
     records: Vec<T>,
     problems: Vec<String>,
+    /// The one of them that says that the last line is incomplete.
+    incomplete: Option<String>,
     /// Checksum of the whole file.
     sum: u32,
 }
@@ -440,6 +465,7 @@ impl<T> Lines<T> {
         Lines {
             records: Vec::new(),
             problems: self.problems,
+            incomplete: self.incomplete,
             sum: self.sum,
         }
     }
@@ -456,6 +482,7 @@ fn read_lines<T>(
     let mut found = Lines {
         records: Vec::new(),
         problems: Vec::new(),
+        incomplete: None,
         sum: 0,
     };
     let mut read = || -> Result<u64, StoreError> {
@@ -470,13 +497,14 @@ fn read_lines<T>(
             let wrong = if length == 0 {
                 break;
             } else if !line.ends_with(b"\n") {
-                let why = match length as u64 == LINE_CAP_BYTES || file.get_ref().limit() == 0 {
+                let is_too_long = length as u64 == LINE_CAP_BYTES || file.get_ref().limit() == 0;
+                let why = match is_too_long {
                     true => "too long to be valid, and everything after it was left out",
                     false => "incomplete and was left out: its writer was stopped while writing it",
                 };
-                found
-                    .problems
-                    .push(format!("line {number} of {name} is {why}"));
+                let told = format!("line {number} of {name} is {why}");
+                found.incomplete = (!is_too_long).then(|| told.clone());
+                found.problems.push(told);
                 break;
             } else {
                 let line = &line[..length - 1];

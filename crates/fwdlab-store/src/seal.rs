@@ -59,7 +59,11 @@ pub(crate) fn check(text: &[u8]) -> Seal {
     of(LINE).or_else(|| of(FILE)).unwrap_or(Seal::None)
 }
 
-/// The list of all files of a run but its head, which says itself what it is: paths and checksums in the lines of an SFV file.
+/// Before the checksum of a list, in its last line: a comment to other readers of SFV files.
+const LIST: &str = "; crc32 ";
+
+/// The list of all files of a run but its head, which says itself what it is: paths and checksums in the lines of an SFV file, and at its
+/// end the checksum of these lines.
 pub(crate) fn list(dir: &Path) -> Result<String, StoreError> {
     let names = names(dir)?;
     let mut text = String::new();
@@ -67,7 +71,43 @@ pub(crate) fn list(dir: &Path) -> Result<String, StoreError> {
         let sum = sum_of(&dir.join(&name))?;
         text += &format!("{name} {sum:08X}\n");
     }
+    seal_list(&mut text);
     Ok(text)
+}
+
+/// Adds its checksum to a list, in place of one that it had.
+pub(crate) fn seal_list(text: &mut String) {
+    text.truncate(entries(text).len());
+    let sum = crc32fast::hash(text.as_bytes());
+    *text += &format!("{LIST}{sum:08X}\n");
+}
+
+/// A list without the line of its checksum.
+pub(crate) fn entries(text: &str) -> &str {
+    let at = text
+        .rfind(LIST)
+        .filter(|&at| at == 0 || text[..at].ends_with('\n'));
+    &text[..at.unwrap_or(text.len())]
+}
+
+/// What a list says of itself. Lists of before they had a checksum have no comment, and say nothing but that they are in our form.
+pub(crate) fn check_list(text: &str) -> Seal {
+    let own = entries(text);
+    let is_ours = |line: &str| {
+        let sum = line.rsplit_once(' ').map(|(_, sum)| sum.as_bytes());
+        let digit = |digit: &u8| digit.is_ascii_digit() || (b'A'..=b'F').contains(digit);
+        !line.starts_with(';')
+            && sum.is_some_and(|sum| sum.len() == DIGITS && sum.iter().all(digit))
+    };
+    match own.len() == text.len() {
+        true if text.split_terminator('\n').all(is_ours) && text.ends_with('\n') => Seal::None,
+        false
+            if text[own.len()..] == format!("{LIST}{:08X}\n", crc32fast::hash(own.as_bytes())) =>
+        {
+            Seal::Intact
+        }
+        _ => Seal::Broken,
+    }
 }
 
 /// Paths of all files of a run that are listed, in order.
@@ -118,8 +158,7 @@ pub(crate) fn sum_of(path: &Path) -> Result<u32, StoreError> {
 
 /// The lines of a list: paths and checksums; `None` for a line that is none.
 pub(crate) fn parse_list(text: &str) -> impl Iterator<Item = Option<(&str, u32)>> {
-    let lines = text.lines().filter(|line| !line.starts_with(';'));
-    lines.map(|line| {
+    entries(text).lines().map(|line| {
         let (name, sum) = line.rsplit_once(' ')?;
         let sum = u32::from_str_radix(sum, 16)
             .ok()
@@ -173,8 +212,53 @@ mod tests {
             fs::write(dir.path().join(name), "123456789").unwrap();
         }
         let text = list(dir.path()).unwrap();
-        assert_eq!(text, "raw/a b/1 CBF43926\nx CBF43926\n");
-        let lines: Vec<_> = parse_list("; made by\na b CBF43926\nnonsense\n").collect();
+        let entries = "raw/a b/1 CBF43926\nx CBF43926\n";
+        assert_eq!(
+            text,
+            format!(
+                "{entries}; crc32 {:08X}\n",
+                crc32fast::hash(entries.as_bytes())
+            )
+        );
+        let lines: Vec<_> = parse_list("a b CBF43926\nnonsense\n; crc32 1\n").collect();
         assert_eq!(lines, [Some(("a b", 0xcbf4_3926)), None]);
+    }
+
+    /// Any other character in any place, and any character that is gone. What flips in a list without a checksum can only be told if it is
+    /// no longer in our form, or names another file or sum.
+    #[test]
+    fn every_damaged_character_of_a_list_is_seen() {
+        let old = "inputs/a.toml 0000AF12\nreport.html CBF43926\n";
+        let mut whole = old.to_owned();
+        seal_list(&mut whole);
+        assert_eq!(
+            (check_list(&whole), check_list(old)),
+            (Seal::Intact, Seal::None)
+        );
+        let mut again = whole.clone();
+        seal_list(&mut again);
+        assert_eq!(again, whole);
+        let sums = |text: &str| -> Vec<String> {
+            parse_list(text).map(|line| format!("{line:?}")).collect()
+        };
+        for at in 0..whole.len() {
+            let gone = [&whole[..at], &whole[at + 1..]].concat();
+            let others = (1..128u8).map(|other| {
+                let mut bytes = whole.clone().into_bytes();
+                bytes[at] = other;
+                String::from_utf8(bytes).unwrap()
+            });
+            for damaged in others.chain([gone]).filter(|damaged| *damaged != whole) {
+                let is_seen = match check_list(&damaged) {
+                    Seal::Intact => false,
+                    Seal::Broken => true,
+                    // the line of the checksum became a line of a file that is nowhere
+                    Seal::None => sums(&damaged) != sums(&whole),
+                };
+                assert!(is_seen, "{at}: {damaged:?}");
+            }
+        }
+        let lower = old.replace("AF12", "aF12");
+        assert_eq!(check_list(&lower), Seal::Broken);
     }
 }

@@ -104,13 +104,13 @@ impl StoredRun {
                 let values = figure.values.iter();
                 values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
+                series.generator_limited += figure.generator_limited;
             }
             self.add_windows(case, &test_case, labels, all);
         }
     }
 
-    /// What windows say beside their figure: of which state of the machine it is, how often the generator was the limit, and the rate of
-    /// all windows.
+    /// What windows say beside their figure: of which state of the machine it is, and the rate of all windows.
     fn add_windows(&self, case: &TestCase, name: &str, labels: Labels, all: &mut Collection) {
         let labels = with(labels, "procedure", MAXFWD.into());
         let windows = |outcome: &Outcome| match &outcome.found {
@@ -125,8 +125,6 @@ impl StoredRun {
         let rate = Unit::FramesPerSecond;
         let series = all.of(name, &labels, FORWARDING_RATE, rate);
         series.state = self.info.facts.states.first().cloned();
-        let good = || each.iter().filter(|one| one.forwarding_rate_pps.is_some());
-        series.generator_limited += good().filter(|one| one.not_saturated).count() as u32;
         if series.values.is_empty() {
             series.left_out = case.failures().count() as u32;
         }

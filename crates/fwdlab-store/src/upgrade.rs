@@ -232,6 +232,7 @@ fn add_outcome(case: &mut TestCase, outcome: Outcome) {
             median: figure.value,
             interval_half_width: None,
             variation_percent: None,
+            generator_limited: 0,
         });
     }
     case.outcomes.push(outcome.clone());
@@ -311,6 +312,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
             median,
             interval_half_width: old.interval_half_width_pps,
             variation_percent: old.variation_percent,
+            generator_limited: 0,
         })
         .into_iter()
         .collect();
@@ -393,6 +395,7 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
                 .interval_percent
                 .map(|[low, high]| (high - low) / 2.0),
             variation_percent: None,
+            generator_limited: 0,
         })
         .into_iter()
         .collect();

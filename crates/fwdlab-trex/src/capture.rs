@@ -3,6 +3,7 @@
 //! A port that anybody listens to has one listener, which asks each [`Store`] whether it wants a frame. Start with [`Captures`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -42,8 +43,8 @@ pub struct Kept {
     pub length: u32,
     pub port: usize,
     pub outgoing: bool,
-    /// Seconds on the server's clock.
-    pub at_s: f64,
+    /// Nanoseconds on the server's clock.
+    pub at_ns: u64,
     /// Its number among those that the filter took.
     pub index: u64,
 }
@@ -72,7 +73,14 @@ pub struct Store {
     pub fetched: u64,
     /// Bytes of the frames that are kept.
     pub bytes: usize,
+    /// In the order of their times.
     pub frames: VecDeque<Kept>,
+    /// The time of the last frame that was taken out.
+    taken_ns: u64,
+    /// What its listeners have missed, and had before they were its.
+    listeners: Vec<(Arc<AtomicU64>, u64)>,
+    /// The same of listeners that were its.
+    missed: u64,
 }
 
 /// A store that listeners fill.
@@ -94,11 +102,27 @@ impl Store {
             fetched: 0,
             bytes: 0,
             frames: VecDeque::new(),
+            taken_ns: 0,
+            listeners: Vec::new(),
+            missed: 0,
         }
     }
 
-    /// Takes a frame of a port, if it is wanted and there is room.
-    pub fn offer(&mut self, port: usize, frame: &Captured<'_>, now: &dyn Fn(u64) -> f64) {
+    /// Frames that passed while it was filled and that no filter has seen, because too many waited.
+    pub fn missed(&self) -> u64 {
+        let since = |(now, before): &(Arc<AtomicU64>, u64)| now.load(Ordering::Relaxed) - before;
+        self.missed + self.listeners.iter().map(since).sum::<u64>()
+    }
+
+    /// It is filled no more.
+    fn end(&mut self) {
+        self.is_stopped = true;
+        self.missed = self.missed();
+        self.listeners.clear();
+    }
+
+    /// Takes a frame of a port that passed at a time of the server's clock, if it is wanted and there is room.
+    pub fn offer(&mut self, port: usize, frame: &Captured<'_>, at_ns: u64) {
         let ports = match frame.outgoing {
             true => &self.wanted.sent,
             false => &self.wanted.received,
@@ -125,15 +149,25 @@ impl Store {
             length: frame.original_len,
             port,
             outgoing: frame.outgoing,
-            at_s: now(frame.timestamp_ns),
+            // one before it was taken out already: times never run backwards
+            at_ns: at_ns.max(self.taken_ns),
             index,
         });
+        // each port is heard by a thread of its own, some milliseconds apart; numbers follow the times
+        let mut at = self.frames.len() - 1;
+        while at > 0 && self.frames[at - 1].at_ns > self.frames[at].at_ns {
+            self.frames.swap(at - 1, at);
+            let earlier = self.frames[at].index;
+            self.frames[at].index = std::mem::replace(&mut self.frames[at - 1].index, earlier);
+            at -= 1;
+        }
     }
 
     /// The oldest frame, which is not kept any more.
     pub fn take(&mut self) -> Option<Kept> {
         let frame = self.frames.pop_front()?;
         self.bytes -= frame.bytes.len();
+        self.taken_ns = frame.at_ns;
         Some(frame)
     }
 }
@@ -143,6 +177,8 @@ impl Store {
 pub struct Ears {
     stores: Arc<Mutex<Vec<Shared>>>,
     hearing: Option<Box<dyn Hearing>>,
+    /// What listeners before this one have missed.
+    missed: u64,
 }
 
 impl Ears {
@@ -162,13 +198,19 @@ impl Ears {
         };
         if self.hearing.is_none() {
             let stores = self.stores.clone();
+            let mut clock = Clock::new(began);
             let heard = move |frame: &Captured<'_>| {
-                let now = |timestamp_ns| server_time(timestamp_ns, began);
+                let at_ns = clock.at(frame.timestamp_ns);
                 for store in lock(&stores) {
-                    open(&store).offer(at, frame, &now);
+                    open(&store).offer(at, frame, at_ns);
                 }
             };
             self.hearing = Some(wire.listen(Box::new(heard)).map_err(Fault::execute)?);
+        }
+        if let Some(hearing) = &self.hearing {
+            let missed = hearing.missed();
+            let before = missed.load(Ordering::Relaxed);
+            open(store).listeners.push((missed, before));
         }
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         stores.push(store.clone());
@@ -184,6 +226,7 @@ impl Ears {
         if is_last {
             // a listener that has not ended yet must not fill the stores of the next one
             self.stores = Arc::default();
+            self.missed = self.missed();
             self.hearing = None;
         }
     }
@@ -195,17 +238,58 @@ impl Ears {
         }
     }
 
+    /// Frames that passed while somebody listened and were not heard, since the server began.
+    pub fn missed(&self) -> u64 {
+        let now = self.hearing.as_ref().map(|one| one.missed());
+        self.missed + now.map_or(0, |missed| missed.load(Ordering::Relaxed))
+    }
+
     /// Does anybody listen?
     pub fn is_used(&self) -> bool {
         self.hearing.is_some()
     }
 }
 
-/// The system's time of a frame, on the clock that begins with the server.
-fn server_time(timestamp_ns: u64, began: Instant) -> f64 {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let ago = since.as_secs_f64() - timestamp_ns as f64 / 1e9;
-    began.elapsed().as_secs_f64() - ago
+/// The clock that begins with the server, for frames that have the system's time.
+struct Clock {
+    began: Instant,
+    /// The system's time when both were looked at, and what the server's clock was behind it, in nanoseconds.
+    system_ns: u64,
+    behind_ns: u64,
+    last_ns: u64,
+}
+
+impl Clock {
+    /// The system's clock may be set meanwhile: both clocks are compared this often.
+    const LOOK_NS: u64 = 1_000_000_000;
+
+    fn new(began: Instant) -> Clock {
+        let mut clock = Clock {
+            began,
+            system_ns: 0,
+            behind_ns: 0,
+            last_ns: 0,
+        };
+        clock.look();
+        clock
+    }
+
+    fn look(&mut self) {
+        let before = self.began.elapsed();
+        let system = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let between = (before + self.began.elapsed()) / 2;
+        self.system_ns = system.as_nanos() as u64;
+        self.behind_ns = system.saturating_sub(between).as_nanos() as u64;
+    }
+
+    /// A time of the system's, which is never before the one that was asked for last.
+    fn at(&mut self, system_ns: u64) -> u64 {
+        if system_ns.abs_diff(self.system_ns) > Clock::LOOK_NS {
+            self.look();
+        }
+        self.last_ns = self.last_ns.max(system_ns.saturating_sub(self.behind_ns));
+        self.last_ns
+    }
 }
 
 /// All captures of all clients; they belong to nobody, as in TRex.
@@ -274,7 +358,7 @@ pub fn stop<'a>(store: &Shared, ears: impl Iterator<Item = &'a mut Ears>) {
             one.settle();
         }
     }
-    open(store).is_stopped = true;
+    open(store).end();
     ears.iter_mut().for_each(|ears| ears.remove(store));
 }
 
@@ -300,4 +384,73 @@ pub fn queue(
     )));
     ears.add(at, wire, &store, began)?;
     Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_engine::stamps::Kind;
+
+    use super::*;
+
+    #[test]
+    fn times_of_a_capture_never_run_backwards_and_numbers_follow_them() {
+        let began = Instant::now();
+        let mut store = Store::new(
+            Wanted {
+                filter: Program::everything(),
+                words: String::new(),
+                mode: Mode::Fixed,
+                limit: 9,
+                snap: 1,
+                sent: Vec::new(),
+                received: vec![0, 1],
+            },
+            began,
+        );
+        let mut offer = |port, at_ns| {
+            let frame = Captured {
+                timestamp_ns: 0,
+                stamped: Kind::User,
+                original_len: 60,
+                bytes: &[7; 60],
+                outgoing: false,
+            };
+            store.offer(port, &frame, at_ns);
+            let times = store.frames.iter().map(|frame| (frame.at_ns, frame.index));
+            times.collect::<Vec<_>>()
+        };
+        for at_ns in [10, 20, 30] {
+            offer(0, at_ns);
+        }
+        offer(1, 15);
+        assert_eq!(offer(1, 25), [(10, 0), (15, 1), (20, 2), (25, 3), (30, 4)]);
+        assert_eq!(store.take().unwrap().at_ns, 10);
+        assert_eq!(store.take().unwrap().at_ns, 15);
+        let late = Captured {
+            timestamp_ns: 0,
+            stamped: Kind::User,
+            original_len: 60,
+            bytes: &[7; 60],
+            outgoing: false,
+        };
+        store.offer(1, &late, 12);
+        let left: Vec<u64> = store.frames.iter().map(|frame| frame.at_ns).collect();
+        assert_eq!(left, [15, 20, 25, 30]);
+        // what a listener has missed before is not this store's, nor what it misses afterwards
+        let missed = Arc::new(AtomicU64::new(5));
+        store.listeners.push((missed.clone(), 5));
+        missed.store(8, Ordering::Relaxed);
+        store.end();
+        missed.store(9, Ordering::Relaxed);
+        assert_eq!(store.missed(), 3);
+    }
+
+    #[test]
+    fn a_clock_keeps_differences_and_never_goes_back() {
+        let mut clock = Clock::new(Instant::now());
+        let now = clock.system_ns + 1000;
+        let first = clock.at(now);
+        assert_eq!(clock.at(now + 7), first + 7);
+        assert_eq!(clock.at(now + 3), first + 7);
+    }
 }

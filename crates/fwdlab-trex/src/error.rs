@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use fwdlab_lab::LabError;
+
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum TrexError {
@@ -20,6 +22,9 @@ pub enum TrexError {
         /// What the system said.
         source: io::Error,
     },
+    /// A port cannot be prepared.
+    #[error("{0}")]
+    Port(LabError),
     /// The system has no random numbers, or no threads.
     #[error("cannot {what}: {source}")]
     System {

@@ -241,7 +241,10 @@ impl Registry {
                 });
             }
             state.seen = (count, sum);
-            state.window_most_ns = orders.iter().map(|o| o.window_most_ns).max().unwrap_or(0);
+            // the last window that had a frame is shown until another has one
+            if let Some(most) = orders.iter().filter_map(|o| o.window_most_ns).max() {
+                state.window_most_ns = most;
+            }
         }
         Ok(())
     }

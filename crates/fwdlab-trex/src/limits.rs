@@ -13,8 +13,9 @@ pub const READ_AWAY: u64 = 32 << 20;
 /// Frames of one ZeroMQ message: a REQ socket sends two.
 pub const PARTS: usize = 4;
 
-/// Connections to each of the two sockets.
+/// Connections to each of the two sockets: of all peers, and of one address. The most silent one makes room.
 pub const CONNECTIONS: usize = 64;
+pub const CONNECTIONS_OF_PEER: usize = 32;
 
 /// Who has not shaken hands by then is let go.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -192,6 +192,15 @@ impl TrexPort {
         Ok(counters)
     }
 
+    /// The programs that count frames take them away, unless somebody wants to see them.
+    pub fn deliver(&mut self) -> Result<(), Fault> {
+        let everything = self.service.on || self.service.filtered || self.ears.is_used();
+        match self.wire.groups() {
+            Some(groups) => (groups.pass(everything)).map_err(|e| Fault::execute(e.to_string())),
+            None => Ok(()),
+        }
+    }
+
     /// Where its frames go: as a client said, or as we know.
     pub fn destination(&self) -> Option<[u8; 6]> {
         self.layers.destination.or(self.wire.peer())

@@ -6,8 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use fwdlab_engine::capture::file::Frames;
-use fwdlab_engine::replay::{Recording, Source, SourceError};
-use fwdlab_packet::pcap;
+use fwdlab_engine::replay::{Clock, Recording, Source, SourceError};
 
 /// What is made of the frames of a file.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +26,7 @@ pub struct Recorded {
     path: PathBuf,
     how: How,
     frames: Frames<File>,
+    clock: Clock,
     /// The frame before: when it was captured, and when it leaves.
     before_ns: Option<(u64, u64)>,
     number: u64,
@@ -41,6 +41,7 @@ impl Recorded {
             path: path.into(),
             how,
             frames,
+            clock: Clock::default(),
             before_ns: None,
             number: 0,
         };
@@ -63,23 +64,19 @@ impl Source for Recorded {
         let (path, number) = (&self.path, self.number);
         let wrong = |what: String| format!("{}: frame {number}: {what}", path.display());
         let taken = self.frames.next(|frame| {
-            if frame.link_type != pcap::ETHERNET {
-                return Err(wrong(format!(
-                    "link type {} is not Ethernet",
-                    frame.link_type
-                )));
-            }
-            let whole = frame.bytes.len().saturating_sub(frame.fcs_len.into());
-            if (frame.original_len as usize) > frame.bytes.len() || whole < 14 {
-                return Err(wrong("it was not captured as a whole".into()));
-            }
-            bytes.extend_from_slice(&frame.bytes[..whole]);
-            Ok(frame.timestamp_ns)
+            let whole = frame.to_send().map_err(|error| wrong(error.to_string()))?;
+            bytes.extend_from_slice(whole);
+            Ok::<u64, String>(frame.timestamp_ns)
         });
         let Some(captured_ns) = taken.map_err(|error| wrong(error.to_string()))? else {
             return Ok(None);
         };
-        let captured_ns = captured_ns?;
+        // a gap of the client's makes the file's times no matter
+        let captured_ns: u64 = captured_ns?;
+        let captured_ns = match self.how.gap_us {
+            Some(_) => 0,
+            None => self.clock.at(captured_ns).map_err(wrong)?,
+        };
         let frame = &mut bytes[begin..];
         if let Some(mac) = self.how.destination {
             frame[..6].copy_from_slice(&mac);
@@ -98,6 +95,7 @@ impl Source for Recorded {
 
     fn rewind(&mut self) -> Result<(), SourceError> {
         (self.frames, self.before_ns, self.number) = (file(&self.path)?, None, 0);
+        self.clock = Clock::default();
         Ok(())
     }
 }
@@ -105,7 +103,7 @@ impl Source for Recorded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fwdlab_packet::pcap::{Format, Frame, Writer};
+    use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 
     #[test]
     fn times_and_addresses_are_as_the_client_wants_them() {
@@ -121,6 +119,7 @@ mod tests {
                 path: path.clone(),
                 how,
                 frames: file(&path).unwrap(),
+                clock: Clock::default(),
                 before_ns: None,
                 number: 0,
             };

@@ -29,8 +29,8 @@ impl Publisher {
             .retain(|subscriber| subscriber.try_send(Out::Message(message.to_vec())).is_ok());
     }
 
-    /// Talks with one subscriber until it goes away.
-    pub fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+    /// Serves one subscriber until it disconnects; calls `hears` whenever the subscriber has sent something.
+    pub fn serve(&self, stream: TcpStream, hears: &dyn Fn()) -> std::io::Result<()> {
         let mut peer = Peer::shake_hands(stream, Kind::Pub)?;
         peer.may_be_silent()?;
         let mut other = peer.try_clone()?;
@@ -41,7 +41,9 @@ impl Publisher {
             .spawn(move || write(&mut other, &waiting))?;
         // subscriptions are read away: all there is goes to everyone, and sockets that subscribe select by themselves
         let ended = loop {
-            match peer.receive() {
+            let received = peer.receive();
+            hears();
+            match received {
                 Ok(Received::Ping(context)) => match queue.try_send(Out::Pong(context)) {
                     Ok(()) => {}
                     Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => break Ok(()),

@@ -91,7 +91,15 @@ impl Run {
             path: 0,
         };
         let sender = wire.send(frames, schedule, at_ns);
-        self.sender = Some(sender.map_err(|error| Fault::execute(error.to_string()))?);
+        self.sender = Some(sender.map_err(|error| {
+            let more = match &error {
+                EngineError::TooLong { needed, .. } => {
+                    format!(", or start this server with --mtu {needed}")
+                }
+                _ => String::new(),
+            };
+            Fault::execute(format!("{error}{more}"))
+        })?);
         self.told.fill(0);
         Ok(())
     }

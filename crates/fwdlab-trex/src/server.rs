@@ -3,11 +3,10 @@
 //! A connection has a thread, and there is a limit to them. Start with [`Server::bind`], then [`Server::run`].
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_lab::ports::Port;
 
@@ -35,6 +34,8 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Speed that all of them are said to have, instead of their own.
     pub link_bps: Option<u64>,
+    /// The smallest MTU of the ports while they are served; `None` keeps their own.
+    pub mtu: Option<u32>,
     /// Where frames of each port go, unless a client says.
     pub peers: Vec<Option<[u8; 6]>>,
     /// CPUs that senders may use; any, if there are none.
@@ -66,14 +67,20 @@ impl Server {
         let peers = config.peers.into_iter().chain(std::iter::repeat(None));
         let mut notes = Vec::new();
         let mut wires: Vec<Box<dyn Wire>> = Vec::new();
-        for (port, peer) in config.ports.into_iter().zip(peers) {
-            let wire = OfLab::new(port, config.link_bps, peer, &config.cpus);
-            if let Some(why) = wire.without_groups() {
-                notes.push(format!(
-                    "{}: flow statistics and latency are not offered: {why}",
-                    wire.name()
-                ));
+        for (mut port, peer) in config.ports.into_iter().zip(peers) {
+            let name = port.spec.interface.clone();
+            if let Some(bytes) = config.mtu {
+                port.raise_mtu(bytes).map_err(TrexError::Port)?;
             }
+            match port.silence() {
+                Ok(true) => {}
+                Ok(false) => notes.push(format!(
+                    "{name} has IPv6 addresses, so the kernel goes on sending frames of its own there; they are not counted as ours"
+                )),
+                Err(why) => notes.push(format!("{name}: the kernel cannot be kept from sending: {why}")),
+            }
+            let wire = OfLab::new(port, config.link_bps, peer, &config.cpus);
+            notes.extend(wire.missing());
             wires.push(Box::new(wire));
         }
         let mut server = Server::of(wires, config.rpc, config.publisher)?;
@@ -115,21 +122,31 @@ impl Server {
 
     /// Serves until this says that it is enough.
     pub fn run(self, is_enough: &dyn Fn() -> bool) {
-        let (requests, subscribers) = (Arc::default(), Arc::default());
+        let (requests, subscribers) = (Places::default(), Places::default());
         while !is_enough() {
             self.shared.tick();
             let shared = self.shared.clone();
-            let came = take(&self.rpc, &self.allow, &requests, move |stream| {
-                answer(&shared, stream)
+            let came = take(&self.rpc, &self.allow, &requests, move |stream, place| {
+                answer(&shared, stream, place)
             });
             let shared = self.shared.clone();
-            let subscribed = take(&self.publisher, &self.allow, &subscribers, move |stream| {
-                shared.publisher.serve(stream)
-            });
+            let subscribed = take(
+                &self.publisher,
+                &self.allow,
+                &subscribers,
+                move |stream, place| shared.publisher.serve(stream, &|| place.hears()),
+            );
             if !came && !subscribed {
                 thread::sleep(LOOK);
             }
         }
+        // clients that are still connected must not keep what was changed on the ports
+        let mut model = self
+            .shared
+            .model
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        model.ports.clear();
     }
 }
 
@@ -162,55 +179,105 @@ fn listen(
     })
 }
 
-/// Takes a connection in, if there is one and room for it: it is worked on in a thread.
+/// Takes a connection in, if there is one: it is worked on in a thread.
 fn take(
     listener: &TcpListener,
     allow: &[Source],
-    connections: &Arc<AtomicUsize>,
-    work: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static,
+    places: &Places,
+    work: impl FnOnce(TcpStream, &Place) -> io::Result<()> + Send + 'static,
 ) -> bool {
-    if connections.load(Ordering::Relaxed) >= limits::CONNECTIONS {
-        return false;
-    }
     let Ok((stream, from)) = listener.accept() else {
         return false;
     };
     if !allow.is_empty() && !allow.iter().any(|source| source.contains(from.ip())) {
         return true;
     }
-    let place = Place(connections.clone());
-    connections.fetch_add(1, Ordering::Relaxed);
     let set = stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_nodelay(true))
         .and_then(|()| stream.set_read_timeout(Some(limits::HANDSHAKE)))
-        .and_then(|()| stream.set_write_timeout(Some(limits::WRITE)));
-    if set.is_ok() {
+        .and_then(|()| stream.set_write_timeout(Some(limits::WRITE)))
+        .and_then(|()| places.enter(from.ip(), &stream));
+    if let Ok(place) = set {
         let thread = thread::Builder::new().name("trex-client".into());
         // without a thread the connection is closed; how it ended otherwise is nobody's affair here
-        let _ = thread.spawn(move || {
-            let _place = place;
-            let _ = work(stream);
-        });
+        let _ = thread.spawn(move || work(stream, &place));
     }
     true
 }
 
+/// The connections to a socket.
+#[derive(Default)]
+struct Places(Arc<Mutex<Vec<Arc<Connection>>>>);
+
+/// A connection, as others see it.
+struct Connection {
+    from: IpAddr,
+    stream: TcpStream,
+    /// Did it ever say anything, and when was that, or when did it come?
+    heard: Mutex<(bool, Instant)>,
+}
+
 /// A place of a connection, free again when this is dropped.
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    all: Arc<Mutex<Vec<Arc<Connection>>>>,
+    connection: Arc<Connection>,
+}
+
+impl Places {
+    /// Gives a connection a place. Where there is none for its peer, or for anybody, the one that has been silent for the longest time is
+    /// closed: libzmq opens it again when there is something to say.
+    fn enter(&self, from: IpAddr, stream: &TcpStream) -> io::Result<Place> {
+        let connection = Arc::new(Connection {
+            from,
+            stream: stream.try_clone()?,
+            heard: Mutex::new((false, Instant::now())),
+        });
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_peer = all.iter().filter(|one| one.from == from).count();
+        let is_peer_full = of_peer >= limits::CONNECTIONS_OF_PEER;
+        if is_peer_full || all.len() >= limits::CONNECTIONS {
+            let may_go = |one: &&Arc<Connection>| !is_peer_full || one.from == from;
+            let heard =
+                |one: &&Arc<Connection>| *one.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let silent = all.iter().filter(may_go).min_by_key(heard).cloned();
+            if let Some(silent) = silent {
+                // its thread ends, whatever it waits for
+                let _ = silent.stream.shutdown(Shutdown::Both);
+                all.retain(|one| !Arc::ptr_eq(one, &silent));
+            }
+        }
+        all.push(connection.clone());
+        Ok(Place {
+            all: self.0.clone(),
+            connection,
+        })
+    }
+}
+
+impl Place {
+    /// The other end has said something.
+    fn hears(&self) {
+        let mut heard = (self.connection.heard.lock()).unwrap_or_else(PoisonError::into_inner);
+        *heard = (true, Instant::now());
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, &self.connection));
     }
 }
 
 /// Answers the requests of one client until it goes away.
-fn answer(shared: &Shared, stream: TcpStream) -> io::Result<()> {
+fn answer(shared: &Shared, stream: TcpStream, place: &Place) -> io::Result<()> {
     let mut peer = Peer::shake_hands(stream, Kind::Rep)?;
     peer.may_be_silent()?;
     loop {
-        match peer.receive()? {
+        let received = peer.receive()?;
+        place.hears();
+        match received {
             Received::Ping(context) => peer.pong(&context)?,
             Received::Message(parts) => {
                 // the parts before an empty one are an envelope, which goes back as it came
@@ -241,4 +308,50 @@ fn reply(peer: &mut Peer, envelope: &[Vec<u8>], answer: &[u8]) -> io::Result<()>
     let mut parts: Vec<&[u8]> = envelope.iter().map(Vec::as_slice).collect();
     parts.push(answer);
     peer.send(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    /// Connections that say nothing, more than there are places: one that speaks gets in, and is not the one that goes.
+    #[test]
+    fn who_says_nothing_makes_room() {
+        let none: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let server = Server::of(Vec::new(), none, none).unwrap();
+        let (rpc, _) = server.addresses().unwrap();
+        thread::spawn(move || server.run(&|| false));
+        // the greeting of a REQ socket, that it is ready, and a request
+        let mut said = vec![0; 64];
+        (said[0], said[9], said[10]) = (0xff, 0x7f, 3);
+        said[12..16].copy_from_slice(b"NULL");
+        said.extend(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03REQ");
+        let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = [&[1, 0, 0, ping.len() as u8], &ping[..]].concat();
+        let ask = |stream: &mut TcpStream, words: &[u8]| {
+            stream.write_all(words).unwrap();
+            let mut answer = Vec::<u8>::new();
+            while !answer.windows(8).any(|word| word == b"\"result\"") {
+                let mut some = [0; 256];
+                let bytes = stream.read(&mut some).unwrap();
+                assert!(bytes > 0, "the connection was closed");
+                answer.extend(&some[..bytes]);
+            }
+        };
+        let connect = || {
+            let stream = TcpStream::connect(rpc).unwrap();
+            (stream.set_read_timeout(Some(Duration::from_secs(30)))).unwrap();
+            stream
+        };
+        let connect_many =
+            || -> Vec<TcpStream> { (0..2 * limits::CONNECTIONS).map(|_| connect()).collect() };
+        let _silent = connect_many();
+        let mut speaks = connect();
+        ask(&mut speaks, &[&said[..], &request].concat());
+        let _more = connect_many();
+        ask(&mut connect(), &[&said[..], &request].concat());
+        ask(&mut speaks, &request);
+    }
 }

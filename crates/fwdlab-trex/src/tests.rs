@@ -1,5 +1,6 @@
 //! Calls as clients make them, on ports that are values: what is answered, to whom, and what is refused.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use fwdlab_engine::groups::Groups;
 use fwdlab_engine::replay::Recording;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::{self, Emission};
-use fwdlab_engine::{EngineError, Frames, Schedule, SendCounts};
+use fwdlab_engine::{EngineError, Frames, PortSpec, Schedule, SendCounts};
+use fwdlab_lab::ports::Port;
 use fwdlab_lab::ports::counters::Counters;
 use fwdlab_lab::session::listening::Heard;
 use proptest::prelude::*;
@@ -21,7 +23,7 @@ use crate::limits;
 use crate::methods::METHODS;
 use crate::model::Model;
 use crate::rpc::{Fault, Message};
-use crate::wire::{Hearing, Sending, Wire};
+use crate::wire::{Hearing, OfLab, Sending, Wire};
 
 /// A port that hears what it sends.
 #[derive(Default)]
@@ -36,6 +38,9 @@ struct Ends(Arc<Mutex<Vec<Heard>>>);
 
 impl Hearing for Ends {
     fn settle(&self, _at_most: Duration) {}
+    fn missed(&self) -> Arc<AtomicU64> {
+        Arc::default()
+    }
 }
 
 impl Drop for Ends {
@@ -106,6 +111,9 @@ impl Wire for Still {
                 .collect(),
             sent: vec![SENT; streams.len()],
         }))
+    }
+    fn foreign(&self) -> u64 {
+        0
     }
     fn details(&self) -> Result<Vec<u64>, String> {
         Ok(vec![7; 16])
@@ -357,6 +365,93 @@ fn a_port_has_one_owner_and_force_takes_it_away() {
     );
 }
 
+/// A handler that is not the owner's changes nothing of a port, whatever is called.
+#[test]
+fn a_wrong_handler_changes_nothing() {
+    let mut model = model();
+    acquire(&mut model, "alice", 1, false).unwrap();
+    for (method, more) in [
+        (
+            "set_port_attr",
+            json!({"attr": {"promiscuous": {"enabled": true}}}),
+        ),
+        ("set_l2", json!({"dst_mac": "02:00:00:00:00:09"})),
+        (
+            "set_l3",
+            json!({"src_addr": "16.0.0.1", "dst_addr": "16.0.0.2"}),
+        ),
+        ("set_vlan", json!({"vlan": [7]})),
+        ("conf_ipv6", json!({"enabled": true, "src_ipv6": ""})),
+        ("set_rx_feature", json!({"type": "queue", "enabled": false})),
+        ("service", json!({"enabled": true})),
+    ] {
+        for handler in [json!("wrong"), json!(null)] {
+            let mut params = more.clone();
+            params["port_id"] = json!(0);
+            params["handler"] = handler;
+            assert!(call(&mut model, method, params).is_err(), "{method}");
+        }
+    }
+    assert!(!model.ports[0].attributes.promiscuous);
+}
+
+/// Profiles on one port of this machine: those after the first wait for nothing. Each waited half a second for the queue of the first.
+#[test]
+fn profiles_of_a_port_share_its_engines() {
+    let name = format!("fwdlab-trextest-{}", std::process::id());
+    let run = |words: &str| {
+        let mut command = std::process::Command::new("ip");
+        let output = command.args(words.split(' ')).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if !run(&format!("netns add {name}")) {
+        return println!("SKIPPED: profiles_of_a_port_share_its_engines: needs root and ip");
+    }
+    assert!(run(&format!(
+        "-n {name} link add pa type veth peer name pb"
+    )));
+    for port in ["pa", "pb"] {
+        assert!(run(&format!("-n {name} link set {port} up")));
+    }
+    let spec = PortSpec {
+        netns: Some(format!("/run/netns/{name}").into()),
+        interface: "pa".into(),
+    };
+    let port = Port::of_ours(&spec).unwrap();
+    let wire = OfLab::new(port, None, Some([2, 0, 0, 0, 0, 2]), &[]);
+    let mut model = Model::new(vec![Box::new(wire)]).unwrap();
+    let handler = acquire(&mut model, "alice", 1, false).unwrap();
+    let with = |profile: usize, more: Value| {
+        let mut params = json!({
+            "port_id": 0, "handler": handler, "profile_id": format!("p{profile}"), "stream_id": profile, "duration": -1,
+            "mul": {"type": "raw", "value": 1, "op": "abs"},
+        });
+        let all = params.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        params
+    };
+    let slow = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 10}}));
+    const PROFILES: usize = 24;
+    for profile in 0..PROFILES {
+        let add = with(profile, json!({"stream": slow.clone()}));
+        call(&mut model, "add_stream", add).unwrap();
+    }
+    let began = std::time::Instant::now();
+    for profile in 0..PROFILES {
+        call(&mut model, "start_traffic", with(profile, json!({}))).unwrap();
+    }
+    for profile in 0..PROFILES {
+        call(&mut model, "stop_traffic", with(profile, json!({}))).unwrap();
+    }
+    // the socket of the first is open, and the next takes it
+    call(&mut model, "start_traffic", with(0, json!({}))).unwrap();
+    let took = began.elapsed();
+    drop(model);
+    assert!(run(&format!("netns delete {name}")));
+    let half_seconds = Duration::from_millis(500) * (PROFILES as u32 - 1);
+    assert!(took < half_seconds, "{took:?}");
+}
+
 /// A stream of the smallest frames, as TRex's client says it.
 fn stream(mode: Value) -> Value {
     let frame = format!(
@@ -478,6 +573,12 @@ fn traffic_goes_through_its_states_and_tells_so() {
         &mut model,
         "pause_traffic",
         with(json!({})),
+        "only continuous streams",
+    );
+    refused(
+        &mut model,
+        "pause_streams",
+        with(json!({"stream_ids": [1]})),
         "only continuous streams",
     );
     model.tick();
@@ -836,17 +937,26 @@ fn captures_keep_what_they_should_and_no_more() {
         })
     };
     let capture = |model: &mut Model, params: Value| call(model, "capture", params);
-    let refused = capture(&mut model, start("fixed", &[], &[0])).unwrap_err();
-    assert!(refused.1.contains("service mode"), "{}", refused.1);
+    // outside of service mode, as TRex's server has it
+    let early = capture(&mut model, start("fixed", &[], &[0])).unwrap();
+    push(&mut model, 1);
+    let stopped = json!({"command": "stop", "capture_id": early["capture_id"]});
+    let stopped = capture(&mut model, stopped).unwrap();
+    assert_eq!(
+        stopped,
+        json!({"pkt_count": 4, "endpoint": "", "missed": 0})
+    );
+    let early = json!({"command": "remove", "capture_id": early["capture_id"]});
+    capture(&mut model, early).unwrap();
     let service = |on: bool| json!({"port_id": 0, "handler": handler, "enabled": on, "mask": 255});
     call(&mut model, "service", service(true)).unwrap();
     for mode in [start("fixed", &[], &[0]), start("cyclic", &[0], &[])] {
         capture(&mut model, mode).unwrap();
     }
     assert_eq!(push(&mut model, 1)["sent"], 10);
-    for (id, origin, kept) in [(1, "RX", [1, 2, 3, 4]), (2, "TX", [7, 8, 9, 10])] {
+    for (id, origin, kept) in [(2, "RX", [1, 2, 3, 4]), (3, "TX", [7, 8, 9, 10])] {
         let status = capture(&mut model, json!({"command": "status"})).unwrap();
-        let one = &status[id - 1];
+        let one = &status[id - 2];
         assert_eq!((&one["matched"], &one["count"]), (&json!(10), &json!(4)));
         let refused = call(&mut model, "service", service(false)).unwrap_err();
         assert!(refused.1.contains("capture or queue"), "{}", refused.1);
@@ -870,13 +980,14 @@ fn captures_keep_what_they_should_and_no_more() {
         (&json!(10), &json!("STOPPED"))
     );
     call(&mut model, "service", service(false)).unwrap();
-    for id in [1, 2] {
+    for id in [2, 3] {
         capture(&mut model, json!({"command": "remove", "capture_id": id})).unwrap();
         assert!(capture(&mut model, json!({"command": "stop", "capture_id": id})).is_err());
     }
     // the queue is the last ones that came, once
     call(&mut model, "service", service(true)).unwrap();
-    let queue = json!({"port_id": 0, "type": "queue", "enabled": true, "size": 2});
+    let queue =
+        json!({"port_id": 0, "handler": handler, "type": "queue", "enabled": true, "size": 2});
     call(&mut model, "set_rx_feature", queue).unwrap();
     push(&mut model, 1);
     let packets = |model: &mut Model| {

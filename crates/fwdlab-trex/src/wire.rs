@@ -1,11 +1,17 @@
 //! A port as this crate sees it: [`Wire`]. The real one is `lab`'s [`Port`]; tests have one of values.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::af_packet::Foreign;
 use fwdlab_engine::af_packet::{Membership, Takes};
 use fwdlab_engine::groups::Groups;
 use fwdlab_engine::replay::{Pace, Recording, Replay};
-use fwdlab_engine::{EngineError, Frames, LoneSender, Mode, Schedule, SendCounts, Sender};
+use fwdlab_engine::sink::Sunk;
+use fwdlab_engine::{
+    EngineError, Frames, LoneSender, Mode, PortSpec, Schedule, SendCounts, Sender,
+};
 use fwdlab_lab::ports::counters::{self, Counters};
 use fwdlab_lab::ports::{Port, state};
 use fwdlab_lab::session::listening::{Heard, Listening};
@@ -34,8 +40,10 @@ pub trait Wire: Send {
     fn kind(&self) -> Option<&str>;
     /// Has it a link?
     fn is_up(&self) -> bool;
-    /// What was counted on it, by the kernel or by us; why not.
+    /// What was counted on it, by the kernel or by us, without what others sent; why not.
     fn counters(&self) -> Result<Counters, String>;
+    /// Frames that others sent through it: the kernel, and programs.
+    fn foreign(&self) -> u64;
     /// Everything that the kernel counted on it, by [`counters::NAMES`]; why not.
     fn details(&self) -> Result<Vec<u64>, String>;
     /// Sends, from now or from a time of CLOCK_MONOTONIC on.
@@ -66,11 +74,17 @@ pub trait Wire: Send {
 pub trait Hearing: Send {
     /// Waits until what passed before this has been heard, or so long at most.
     fn settle(&self, at_most: Duration);
+    /// Frames that passed and were not heard, because too many waited.
+    fn missed(&self) -> Arc<AtomicU64>;
 }
 
 impl Hearing for Listening {
     fn settle(&self, at_most: Duration) {
         Listening::settle(self, at_most);
+    }
+
+    fn missed(&self) -> Arc<AtomicU64> {
+        Listening::missed(self)
     }
 }
 
@@ -93,8 +107,9 @@ pub struct OfLab {
     port: Port,
     speed_bps: u64,
     peer: Option<[u8; 6]>,
-    cpus: Vec<usize>,
+    engines: Engines,
     groups: Result<Groups, EngineError>,
+    foreign: Result<Foreign, EngineError>,
     pusher: Option<Pusher>,
     everything: Option<Membership>,
     multicast: Option<Membership>,
@@ -106,19 +121,40 @@ impl OfLab {
         let speed_bps = speed_bps.or(port.facts.speed_bps).unwrap_or(SPEED_BPS);
         OfLab {
             groups: Groups::open(&port.spec),
+            foreign: Foreign::open(&port.spec),
             pusher: None,
             everything: None,
             multicast: None,
+            engines: Engines {
+                spec: port.spec.clone(),
+                cpus: cpus.to_vec(),
+                socket: Arc::default(),
+            },
             port,
             speed_bps,
             peer,
-            cpus: cpus.to_vec(),
         }
     }
 
-    /// Why groups cannot be told apart, if they cannot.
-    pub fn without_groups(&self) -> Option<String> {
-        self.groups.as_ref().err().map(ToString::to_string)
+    /// What the port does not offer, and why.
+    pub fn missing(&self) -> Vec<String> {
+        let name = self.name();
+        let groups = self
+            .groups
+            .as_ref()
+            .err()
+            .map(|why| format!("{name}: flow statistics and latency are not offered: {why}"));
+        let foreign = self.foreign.as_ref().err().map(|why| {
+            format!(
+                "{name}: frames that the kernel or other programs send are counted as ours: {why}"
+            )
+        });
+        groups.into_iter().chain(foreign).collect()
+    }
+
+    fn left_by_others(&self) -> Sunk {
+        let counted = self.foreign.as_ref().ok().map(Foreign::counts);
+        counted.and_then(Result::ok).unwrap_or_default()
     }
 }
 
@@ -148,13 +184,21 @@ impl Wire for OfLab {
     }
 
     fn counters(&self) -> Result<Counters, String> {
+        // before the port's: what is between is not ours less
+        let foreign = self.left_by_others();
         let mut counters = counters::read(&self.port.spec).map_err(|error| error.to_string())?;
+        counters.tx_packets = counters.tx_packets.saturating_sub(foreign.frames);
+        counters.tx_bytes = counters.tx_bytes.saturating_sub(foreign.bytes);
         // a veth counts some frames without their Ethernet header; where we look at all of them, we know better
         if let Some(Ok(all)) = self.groups.as_ref().ok().map(Groups::all) {
             counters.rx_packets = all.frames;
             counters.rx_bytes = all.bytes - 4 * all.frames;
         }
         Ok(counters)
+    }
+
+    fn foreign(&self) -> u64 {
+        self.left_by_others().frames
     }
 
     fn details(&self) -> Result<Vec<u64>, String> {
@@ -170,26 +214,27 @@ impl Wire for OfLab {
         // the fastest engine cannot wait for a time, and leaves nothing of its CPU to others
         let is_slow = (schedule.load.peak_pps()).is_some_and(|pps| pps < FAST_PPS);
         let modes = match begin_ns.is_some() || is_slow {
-            true => &Mode::ALL[1..],
+            true => SLOWER,
             false => &Mode::ALL[..],
         };
-        let mut lone = LoneSender::open_among(&self.port.spec, modes, &self.cpus)?;
-        lone.arm(&frames)?;
-        lone.sender()?.share_cpu();
+        let lone = self.engines.ready(modes, &frames)?;
         let before = counters::read(&self.port.spec).unwrap_or_default();
-        match begin_ns {
-            Some(begin_ns) => lone.sender()?.start_at(schedule.clone(), begin_ns)?,
-            None => lone.sender()?.start(schedule.clone())?,
-        }
-        Ok(Box::new(Started {
+        let mut started = Started {
             is_proven: self.port.facts.kind.is_none(),
             port: Port::of_ours(&self.port.spec).map_err(|e| EngineError::Frames(e.to_string()))?,
-            lone,
+            engines: self.engines.clone(),
+            lone: Some(lone),
             frames,
             schedule,
             at: Instant::now(),
             before,
-        }))
+        };
+        let schedule = started.schedule.clone();
+        match begin_ns {
+            Some(begin_ns) => started.sender()?.start_at(schedule, begin_ns)?,
+            None => started.sender()?.start(schedule)?,
+        }
+        Ok(Box::new(started))
     }
 
     fn play(
@@ -199,7 +244,8 @@ impl Wire for OfLab {
         schedule: Schedule,
     ) -> Result<Box<dyn Sending>, EngineError> {
         let pace = Pace::Own { speed: 1.0 };
-        let mut replay = Replay::open(&self.port.spec, recording, pace, rounds, &self.cpus)?;
+        let mut replay =
+            Replay::open(&self.port.spec, recording, pace, rounds, &self.engines.cpus)?;
         Sender::start(&mut replay, schedule)?;
         Ok(Box::new(replay))
     }
@@ -249,9 +295,90 @@ impl Wire for OfLab {
     }
 }
 
+/// All but the fastest.
+const SLOWER: &[Mode] = Mode::ALL.split_at(1).1;
+
+/// The engines of a port, which its profiles share.
+#[derive(Clone)]
+struct Engines {
+    spec: PortSpec,
+    cpus: Vec<usize>,
+    socket: Arc<Mutex<Socket>>,
+}
+
+/// The AF_XDP socket of a port's queue, of which there is one. The kernel takes its time to release the queue, and who opens another one meanwhile
+/// waits in vain: so it stays open between profiles, and profiles that send at the same time have another engine.
+#[derive(Default)]
+enum Socket {
+    #[default]
+    Closed,
+    Idle(Box<LoneSender>),
+    Sends,
+}
+
+impl Engines {
+    fn socket(&self) -> MutexGuard<'_, Socket> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first of these engines that can send these frames, prepared to.
+    fn ready(&self, modes: &[Mode], frames: &Frames) -> Result<LoneSender, EngineError> {
+        let mut reasons = Vec::new();
+        for &mode in modes {
+            let mut socket = self.socket();
+            let idle = match (mode, &mut *socket) {
+                (Mode::AfXdp, Socket::Sends) => {
+                    reasons.push("af-xdp: another profile sends with it".into());
+                    continue;
+                }
+                (Mode::AfXdp, before) => match std::mem::replace(before, Socket::Sends) {
+                    Socket::Idle(lone) => Some(*lone),
+                    Socket::Closed | Socket::Sends => None,
+                },
+                _ => None,
+            };
+            drop(socket);
+            let opened = match idle {
+                Some(lone) => Ok(lone),
+                None => LoneSender::open(&self.spec, Some(mode), &self.cpus),
+            };
+            match opened.and_then(|mut lone| lone.arm(frames).map(|()| lone)) {
+                Ok(mut lone) => {
+                    lone.sender()?.share_cpu();
+                    return Ok(lone);
+                }
+                Err(error) => {
+                    if mode == Mode::AfXdp {
+                        *self.socket() = Socket::Closed;
+                    }
+                    if matches!(error, EngineError::TooLong { .. }) {
+                        return Err(error);
+                    }
+                    reasons.push(format!("{}: {error}", mode.name()));
+                }
+            }
+        }
+        Err(EngineError::NoneWorks(reasons.join("; ")))
+    }
+
+    /// Takes an engine back that sends no more.
+    fn done(&self, mut lone: LoneSender) {
+        let Ok(sender) = lone.sender() else { return };
+        if sender.capabilities().mode == Mode::AfXdp {
+            let is_stopped = sender.stop().is_ok();
+            *self.socket() = match is_stopped {
+                true => Socket::Idle(Box::new(lone)),
+                false => Socket::Closed,
+            };
+        }
+    }
+}
+
 /// An engine that sends into a port of this machine.
 struct Started {
-    lone: LoneSender,
+    engines: Engines,
+    /// Absent when none works any more.
+    lone: Option<LoneSender>,
     port: Port,
     frames: Frames,
     schedule: Schedule,
@@ -262,13 +389,17 @@ struct Started {
 }
 
 impl Started {
+    fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
+        let none = || EngineError::Frames("there is no engine".into());
+        self.lone.as_mut().ok_or_else(none)?.sender()
+    }
+
     fn prove(&mut self) -> Result<(), EngineError> {
-        let sender = self.lone.sender()?;
         if self.is_proven || self.at.elapsed() < SHOWN {
             return Ok(());
         }
-        let mode = sender.capabilities().mode;
-        if mode != Mode::XdpLive {
+        let sender = self.sender()?;
+        if sender.capabilities().mode != Mode::XdpLive {
             self.is_proven = true;
             return Ok(());
         }
@@ -282,39 +413,44 @@ impl Started {
         if since.tx_packets + since.tx_dropped > 0 {
             return Ok(());
         }
-        sender.stop()?;
-        let reason = EngineError::Unsupported {
-            engine: mode.name(),
-            what: format!(
-                "send into {}: none of the frames left the port",
-                self.port.spec.interface
-            ),
-        };
-        self.lone.reject(reason, &self.frames)?;
-        self.lone.sender()?.start(self.schedule.clone())
+        // none of its frames left the port
+        self.sender()?.stop()?;
+        self.lone = None;
+        let mut next = self.engines.ready(SLOWER, &self.frames)?;
+        next.sender()?.start(self.schedule.clone())?;
+        self.lone = Some(next);
+        Ok(())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(lone) = self.lone.take() {
+            self.engines.done(lone);
+        }
     }
 }
 
 impl Sending for Started {
     fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
-        self.lone.sender()?.set_rates(rates)
+        self.sender()?.set_rates(rates)
     }
 
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
-        self.lone.sender()?.set_load(load_pps)
+        self.sender()?.set_load(load_pps)
     }
 
     fn counts(&mut self) -> Result<SendCounts, EngineError> {
-        self.lone.sender()?.counts()
+        self.sender()?.counts()
     }
 
     fn is_done(&mut self) -> Result<bool, EngineError> {
         self.prove()?;
-        Ok(self.lone.sender()?.is_done())
+        Ok(self.sender()?.is_done())
     }
 
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
-        self.lone.sender()?.stop()
+        self.sender()?.stop()
     }
 }
 

@@ -155,6 +155,7 @@ pub fn lacking(needs: &[String]) -> Vec<&str> {
 fn is_here(need: &str) -> Option<bool> {
     match need.split_once(' ') {
         None if need == "root" => Some(user_namespace::is_root()),
+        _ if need == "a DUT that runs Linux" => Some(true),
         Some(("program", "vpp")) => {
             Some(std::env::var_os("FWDLAB_VPP").is_some() || is_program("vpp"))
         }

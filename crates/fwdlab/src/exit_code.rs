@@ -1,5 +1,6 @@
 //! Exit codes: the documented list, in one place.
 
+use std::io::ErrorKind;
 use std::process::{ExitCode, ExitStatus};
 
 use fwdlab_engine::EngineError;
@@ -15,7 +16,8 @@ use fwdlab_store::StoreError;
 pub enum Code {
     /// Done, everything valid.
     Done = 0,
-    /// An error of ours: a bug. From `ministat` a file that cannot be opened, as its older generations have it.
+    /// A result could not be written to standard output; or an error of ours, a bug. From `ministat` a file that cannot be opened, as its
+    /// older generations have it.
     Internal = 1,
     /// Wrong use or wrong file.
     Usage = 2,
@@ -137,17 +139,53 @@ pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<EngineError>() {
         return of_engine(error);
     }
-    // unknown, not to be had, damaged: nothing was measured
-    if error.is::<StoreError>() || error.is::<ImageError>() {
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return of_store(error);
+    }
+    // not to be had, damaged: nothing was measured
+    if error.is::<ImageError>() {
         return Code::Preflight;
     }
-    Code::Internal
+    // what names a file that is not there, or not to be read or written
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    match cause.map(std::io::Error::kind) {
+        Some(
+            ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::IsADirectory
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidFilename,
+        ) => Code::Usage,
+        _ => Code::Internal,
+    }
+}
+
+/// What was typed names no run, more than one, or no file of runs: wrong use. What cannot be read, or is damaged, is not.
+fn of_store(error: &StoreError) -> Code {
+    match error {
+        StoreError::NoSuchRun { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::NotARun { .. }
+        | StoreError::BadLabel { .. }
+        | StoreError::BadArchive { .. }
+        | StoreError::StillRunning { .. }
+        | StoreError::NotRunning { .. }
+        | StoreError::NoRoot => Code::Usage,
+        StoreError::NotBrief { .. }
+        | StoreError::System { .. }
+        | StoreError::Record { .. }
+        | StoreError::IdTaken { .. }
+        | StoreError::BadName { .. }
+        | StoreError::Newer { .. }
+        | StoreError::Damaged { .. } => Code::Preflight,
+    }
 }
 
 fn of_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } | LabError::File(_) => Code::Usage,
-        LabError::Preflight(_) => Code::Preflight,
+        LabError::Preflight(_) | LabError::Impossible(_) => Code::Preflight,
         LabError::Host(_) if error.is_missing_program() => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
         LabError::OnPort { why, .. } => of_lab(why),
@@ -167,8 +205,12 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::NotUp { .. }
         | LabError::Machine { .. }
         | LabError::System { .. }
-        | LabError::Host(_)
-        | LabError::Store(_) => Code::TestBed,
+        | LabError::Host(_) => Code::TestBed,
+        // a run that is carried out, whose directory fails
+        LabError::Store(error) => match of_store(error) {
+            Code::Usage => Code::Usage,
+            _ => Code::TestBed,
+        },
         LabError::Engine(error) => of_engine(error),
     }
 }

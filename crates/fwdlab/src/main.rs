@@ -13,20 +13,28 @@ mod tui;
 
 fn main() -> std::process::ExitCode {
     output::look();
+    let code = answer();
+    match output::lost() {
+        true => exit_code::Code::Internal.into(),
+        false => code.into(),
+    }
+}
+
+fn answer() -> exit_code::Code {
     let arguments = match cli::arguments(std::env::args_os()) {
         Ok(arguments) => arguments,
-        Err(code) => return code.into(),
+        Err(code) => return code,
     };
     let as_json = arguments.wants_json();
-    match cli::run(arguments) {
-        Ok(code) => code.into(),
+    let (code, why) = match cli::run(arguments) {
+        Ok(code) => (code, code.kind().to_owned()),
         Err(error) => {
-            let code = exit_code::of(&error);
             output::error(&error);
-            if as_json {
-                output::json_error(code, &output::chain(&error));
-            }
-            code.into()
+            (exit_code::of(&error), output::chain(&error))
         }
+    };
+    if as_json && code != exit_code::Code::Done {
+        output::json_error(code, &why);
     }
+    code
 }

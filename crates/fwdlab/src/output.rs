@@ -1,40 +1,37 @@
 //! What goes to the terminal: errors, live progress, one line per event in a pipe.
 //!
-//! Results go to standard output and are printed by the commands; a closed pipe is not an error. Everything here goes to
-//! standard error, except for the event stream. Names come from files of other people: no control character that is in one gets
-//! to a terminal ([`harmless`]).
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is where the program speaks"
-)]
+//! Results go to standard output, everything else to standard error; nothing else in the program writes to either. A message that
+//! cannot be written is dropped: it never ends a measurement. A result that cannot be written makes the exit code 1
+//! ([`lost`]), unless its reader closed the pipe. Names come from files of other people: no control character that is in one
+//! gets to a terminal ([`harmless`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::TrialRecord;
+use fwdlab_report::text::steers;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_code::Code;
 
-/// Text as it may be printed: control characters other than ends of lines and tabs as JSON writes them, so that a JSON document
+/// Text as it may be printed: what steers a terminal, other than ends of lines and tabs, as JSON writes it, so that a JSON document
 /// stays the same document.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let of_lines =
         |c: char, next: Option<&char>| matches!(c, '\n' | '\t') || c == '\r' && next == Some(&'\n');
-    if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+    if !text.contains(|c: char| steers(c) && !matches!(c, '\n' | '\t')) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {
-        if c.is_control() && !of_lines(c, characters.peek()) {
+        if steers(c) && !of_lines(c, characters.peek()) {
             let _ = write!(shown, "\\u{:04x}", u32::from(c));
         } else {
             shown.push(c);
@@ -43,9 +40,59 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Writes to standard error, without colours if it is no terminal. What cannot be written there is dropped.
+fn say(text: &str) {
+    let text = format!("{text}\n");
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Standard output, unbuffered. The standard library's own takes a descriptor that is not open for writing for a success.
+pub struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let lock = io::stdout().lock();
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&lock, bytes));
+        let written = written.map_err(io::Error::from);
+        ANSWERED.store(true, Ordering::Relaxed);
+        if let Err(error) = &written
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            let _ = LOST.set(error.to_string());
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why the first result that could not be written was lost. A closed pipe is no reason.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Reports a result that could not be written to standard output; `false`: all were written, or their reader wanted no more.
+pub fn lost() -> bool {
+    let why = LOST.get();
+    if let Some(why) = why {
+        say(&format!("fwdlab: cannot write to standard output: {why}"));
+    }
+    why.is_some()
+}
+
 /// Says why the program failed.
 pub fn error(error: &anyhow::Error) {
-    anstream::eprintln!("fwdlab: {}", harmless(&chain(error)));
+    say(&format!("fwdlab: {}", within(&chain(error), 2)));
+}
+
+/// Prints help to standard output, what is wrong with the command line to standard error.
+pub fn of_arguments(error: &clap::Error) {
+    let text = error.render().ansi().to_string();
+    match error.use_stderr() {
+        // begins as all errors do
+        true => say(text.replacen("error:", "fwdlab:", 1).trim_end()),
+        false => styled(&text),
+    }
 }
 
 /// An error and its causes. Errors of the libraries name their cause in their own words; those are not said twice.
@@ -60,54 +107,50 @@ pub fn chain(error: &anyhow::Error) -> String {
     })
 }
 
+/// A message of which further lines are indented: no name of others in it begins a line.
+fn within(text: &str, indent: usize) -> String {
+    harmless(text).replace('\n', &format!("\n{:indent$}", ""))
+}
+
+/// Columns of the word that a line of progress begins with.
+const LABEL: usize = 10;
+
 /// Something a user should know, that is no result.
 pub fn note(text: &str) {
-    anstream::eprintln!("{}", harmless(text));
+    say(&harmless(text));
 }
 
 /// Prints a result. A reader that has gone away is not an error.
 pub fn result(text: &str) {
-    let text = harmless(text);
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
-        let _ = out.write_all(b"\n");
-    }
-    let _ = out.flush();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    console(&format!("{text}{end}"));
 }
 
 /// Shows what a console said, as it comes: also a part of a line, such as a question.
 pub fn console(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(harmless(text).as_bytes());
-    let _ = out.flush();
+    bytes(harmless(text).as_bytes(), &[]);
 }
 
-/// Prints what a program that we stand in for would print, to the byte. A reader that has gone away is not an error.
-pub fn bytes(stdout: &[u8], stderr: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(stdout).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write to standard output");
-        }
-        _ => {}
-    }
-    let _ = std::io::stderr().lock().write_all(stderr);
-    Ok(())
+/// Prints what a program that we stand in for would print, to the byte.
+pub fn bytes(stdout: &[u8], stderr: &[u8]) {
+    // of all threads one at a time
+    let _lock = io::stdout().lock();
+    // remembered: `lost` tells it at the end
+    let _ = Stdout.write_all(stdout);
+    let _ = io::stderr().lock().write_all(stderr);
 }
 
-/// Has the one document of `--json` been printed?
+/// Has a result been printed? With `--json` it was the one document.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a value as one JSON document.
 pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
-    ANSWERED.store(true, Ordering::Relaxed);
     result(&text);
     Ok(())
 }
 
-/// The document of `--json` where there is no result: why. Nothing when a document was printed before it went wrong.
+/// The document of `--json` where there is no result: why. Nothing when one was printed before it went wrong.
 pub fn json_error(code: Code, message: &str) {
     if ANSWERED.load(Ordering::Relaxed) {
         return;
@@ -120,13 +163,22 @@ pub fn json_error(code: Code, message: &str) {
 
 /// Looks at the terminal: text fits into its columns.
 pub fn look() {
-    let stdout = std::io::stdout();
+    let stdout = io::stdout();
     if stdout.is_terminal()
         && let Ok(size) = rustix::termios::tcgetwinsize(&stdout)
         && size.ws_col > 0
     {
         fwdlab_report::text::fit(size.ws_col.into());
     }
+    // some CI systems show colours on a terminal of this kind; a person's terminal of this kind shows the codes
+    if is_dumb() && std::env::var_os("CLICOLOR_FORCE").is_none() {
+        anstream::ColorChoice::Never.write_global();
+    }
+}
+
+/// Is the terminal one on which nothing can be drawn? There are lines instead.
+pub fn is_dumb() -> bool {
+    std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
 /// Words that begin a headline that is no plain answer.
@@ -157,9 +209,20 @@ pub fn answer(text: &str) {
 pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
     let (words, rest) = (harmless(words), harmless(rest));
     let end = if rest.ends_with('\n') { "" } else { "\n" };
-    let mut out = anstream::stdout().lock();
-    let _ = Write::write_fmt(&mut out, format_args!("{style}{words}{style:#}{rest}{end}"));
-    let _ = Write::flush(&mut out);
+    styled(&format!("{style}{words}{style:#}{rest}{end}"));
+}
+
+/// Prints text that has colours, or without them.
+fn styled(text: &str) {
+    match anstream::AutoStream::choice(&io::stdout()) {
+        anstream::ColorChoice::Never => {
+            bytes(
+                anstream::adapter::strip_str(text).to_string().as_bytes(),
+                &[],
+            );
+        }
+        _ => bytes(text.as_bytes(), &[]),
+    }
 }
 
 /// How much is told while a run goes on.
@@ -177,6 +240,8 @@ pub enum Verbosity {
 pub struct Screen {
     verbosity: Verbosity,
     bar: Option<ProgressBar>,
+    /// On a terminal without a progress bar: the step that was printed last.
+    step: Option<u32>,
     iterations: u32,
     /// A campaign: of other runs every trial is told.
     tells_iterations: bool,
@@ -189,10 +254,12 @@ pub struct Screen {
 impl Screen {
     /// A screen for this run: a live bar on a terminal, lines elsewhere.
     pub fn new(verbosity: Verbosity, iterations: u32) -> Screen {
-        let live = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
+        let bar = bar_for(verbosity);
+        let step = (bar.is_none() && io::stderr().is_terminal()).then_some(u32::MAX);
         Screen {
             verbosity,
-            bar: live.then(bar),
+            bar,
+            step,
             iterations,
             tells_iterations: false,
             rates: BTreeMap::new(),
@@ -383,7 +450,6 @@ impl Screen {
         rate: Option<f64>,
         estimate: Option<&str>,
     ) {
-        let Some(bar) = &self.bar else { return };
         let rate = rate.map_or(String::new(), |r| {
             format!("  {}", fwdlab_report::number::rate(r))
         });
@@ -392,15 +458,18 @@ impl Screen {
             0 => String::new(),
             invalid => format!("  {invalid} invalid"),
         };
-        bar.set_length(u64::from(steps));
-        bar.set_position(u64::from(done));
         // first what must not be cut off on a narrow terminal
-        bar.set_prefix(format!(
-            "left ~{}",
-            fwdlab_report::number::seconds(left_s.round())
-        ));
+        let left = format!("left ~{}", fwdlab_report::number::seconds(left_s.round()));
         let words = format!("{activity}{rate}{estimate}{invalid}");
-        bar.set_message(harmless(&words).into_owned());
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::from(steps));
+            bar.set_position(u64::from(done));
+            bar.set_prefix(left);
+            bar.set_message(harmless(&words).into_owned());
+        } else if self.step.is_some_and(|step| step != done) {
+            self.step = Some(done);
+            self.line(&format!("progress  {done}/{steps}  {left}  {words}"));
+        }
     }
 
     /// Counts an invalid trial that is not told.
@@ -484,10 +553,10 @@ impl Screen {
     }
 
     fn line(&self, text: &str) {
-        let text = harmless(text);
+        let text = within(text, LABEL);
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => say(&text),
         }
     }
 }
@@ -498,6 +567,12 @@ fn invalid(reasons: &[String]) -> String {
     } else {
         format!("  INVALID: {}", reasons.join("; "))
     }
+}
+
+/// A bar that changes, on a terminal that can draw it.
+fn bar_for(verbosity: Verbosity) -> Option<ProgressBar> {
+    let live = verbosity != Verbosity::Quiet && io::stderr().is_terminal() && !is_dumb();
+    live.then(bar)
 }
 
 fn bar() -> ProgressBar {
@@ -515,9 +590,8 @@ pub struct Counter {
 impl Counter {
     /// Nothing is shown yet.
     pub fn new(verbosity: Verbosity) -> Counter {
-        let live = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
         Counter {
-            bar: live.then(bar),
+            bar: bar_for(verbosity),
         }
     }
 
@@ -561,6 +635,11 @@ mod tests {
             ),
             ("over\rwritten\u{8}\r", "over\\u000dwritten\\u0008\\u000d"),
             ("\u{7f}\u{9b}31m\0", "\\u007f\\u009b31m\\u0000"),
+            // the order of characters, and lines that only some see
+            (
+                "a\u{202e}gpj.exe\u{2066}\u{2028}",
+                "a\\u202egpj.exe\\u2066\\u2028",
+            ),
         ] {
             assert_eq!(harmless(text), shown);
         }
@@ -571,6 +650,14 @@ mod tests {
         let printed = harmless(&document).into_owned();
         assert!(!printed.contains(char::is_control));
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), name);
+    }
+
+    #[test]
+    fn no_name_in_a_message_begins_a_line() {
+        assert_eq!(
+            super::within("a\nfwdlab: done\n", 2),
+            "a\n  fwdlab: done\n  "
+        );
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! A packet socket hears a frame after the kernel has taken off its outer VLAN tag; further tags are still there. A load
 //! behind the end of the frame rejects it. Start with [`filter`].
 
-use fwdlab_packet::header::{ipv4, ipv6, udp, vlan};
+use fwdlab_packet::header::{arp, icmpv6, ipv4, ipv6, ndp, udp, vlan};
 use fwdlab_packet::signature;
 
+use super::foreign::OURS;
 use super::sys::Instruction;
 use crate::generator::SignaturePlace;
 use crate::traffic::FLOW_LABEL_MAGIC;
@@ -51,6 +52,44 @@ pub(super) fn filter(age: Age, nonce: u16, place: SignaturePlace) -> Vec<Instruc
 /// Frames that are not of this trial: the test for those that are, with its two verdicts exchanged.
 pub(super) fn not_ours(nonce: u16, place: SignaturePlace) -> Vec<Instruction> {
     assemble(&steps(Age::Current, nonce, place), [REJECT, PASS])
+}
+
+/// Outgoing frames without our mark.
+pub(super) fn foreign() -> Vec<Instruction> {
+    vec![
+        instruction(LOAD_WORD, PACKET_TYPE),
+        branch(libc::PACKET_OUTGOING.into(), 0, 3),
+        instruction(LOAD_WORD, MARK),
+        branch(OURS, 1, 0),
+        instruction(RETURN, u32::MAX),
+        instruction(RETURN, REJECT),
+    ]
+}
+
+/// ARP, and neighbour solicitations in IPv6 without extension headers.
+pub(super) fn questions() -> Vec<Instruction> {
+    const NEXT_HEADER: u32 = 14 + 6;
+    const MESSAGE: u32 = 14 + ipv6::HEADER_LEN as u32;
+    vec![
+        instruction(LOAD_HALF, 12),
+        branch(arp::ETHERTYPE.into(), 5, 0),
+        branch(ipv6::ETHERTYPE.into(), 0, 5),
+        instruction(LOAD_BYTE, NEXT_HEADER),
+        branch(icmpv6::PROTOCOL.into(), 0, 3),
+        instruction(LOAD_BYTE, MESSAGE),
+        branch(ndp::SOLICITATION.into(), 0, 1),
+        instruction(RETURN, u32::MAX),
+        instruction(RETURN, REJECT),
+    ]
+}
+
+/// Skips `jt` instructions if the loaded value equals `k`, otherwise `jf`.
+fn branch(k: u32, jt: u8, jf: u8) -> Instruction {
+    Instruction {
+        jt,
+        jf,
+        ..instruction(EQUAL, k)
+    }
 }
 
 /// Nothing passes: for a socket that is not yet told what to count.
@@ -208,6 +247,12 @@ fn instruction(code: u32, k: u32) -> Instruction {
 const PASS: u32 = 1;
 const REJECT: u32 = 0;
 
+/// The kernel's own data on a frame: its direction, and its mark.
+const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
+
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
 const LOAD_HALF_X: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
 const LOAD_BYTE_X: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_IND;
@@ -287,6 +332,22 @@ mod tests {
         discovery[20] = 58;
         assert!(passes_program(&program, &discovery));
         assert!(!passes_program(&program, &frame(IpVersion::V6, NONCE)));
+    }
+
+    #[test]
+    fn questions_pass_and_nothing_else() {
+        let mut asked = vec![0; 86];
+        assert!(!passes_program(&questions(), &asked));
+        asked[12..14].copy_from_slice(&arp::ETHERTYPE.to_be_bytes());
+        assert!(passes_program(&questions(), &asked));
+        asked[12..14].copy_from_slice(&ipv6::ETHERTYPE.to_be_bytes());
+        (asked[20], asked[54]) = (icmpv6::PROTOCOL, ndp::SOLICITATION);
+        assert!(passes_program(&questions(), &asked));
+        for at in [20, 54] {
+            asked[at] ^= 1;
+            assert!(!passes_program(&questions(), &asked), "byte {at}");
+            asked[at] ^= 1;
+        }
     }
 
     #[test]

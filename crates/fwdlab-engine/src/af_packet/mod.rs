@@ -6,6 +6,7 @@
 
 mod analyse;
 mod filter;
+mod foreign;
 mod link_stats;
 mod membership;
 mod rx;
@@ -13,6 +14,7 @@ mod single;
 mod sys;
 mod tx;
 
+pub use foreign::Foreign;
 pub use membership::{Membership, Takes};
 pub use rx::PacketCount;
 pub use single::SinglePort;

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::filter::questions;
+use super::foreign::OURS;
 use super::sys;
 use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
@@ -49,7 +51,32 @@ impl SinglePort {
         })
     }
 
-    /// Opens it to send alone: it receives nothing.
+    /// Opens it for questions: it receives ARP and neighbour solicitations, those to multicast addresses too, and nothing else.
+    ///
+    /// # Errors
+    /// As of [`SinglePort::open`].
+    pub fn open_for_questions(port: &PortSpec) -> Result<SinglePort, EngineError> {
+        let socket = within(&port.netns, || {
+            let index = interface_index(&port.interface)?;
+            let open = || {
+                let socket = sys::open()?;
+                sys::ignore_outgoing(&socket)?;
+                sys::attach_filter(&socket, &questions())?;
+                sys::bind(&socket, index, libc::ETH_P_ALL as u16)?;
+                sys::join(&socket, index, libc::PACKET_MR_ALLMULTI as u16)?;
+                Ok(socket)
+            };
+            open().map_err(|e: std::io::Error| {
+                EngineError::system(format!("open {}", port.interface), e)
+            })
+        })?;
+        Ok(SinglePort {
+            interface: port.interface.clone(),
+            socket,
+        })
+    }
+
+    /// Opens it to send alone: it receives nothing. Its frames are marked as ours (see [`Foreign`](super::Foreign)).
     ///
     /// # Errors
     /// As of [`SinglePort::open`].
@@ -58,6 +85,7 @@ impl SinglePort {
             let index = interface_index(&port.interface)?;
             let open = || {
                 let socket = sys::open()?;
+                sys::set_mark(&socket, OURS)?;
                 sys::bind(&socket, index, 0)?;
                 Ok(socket)
             };

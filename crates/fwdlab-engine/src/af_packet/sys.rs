@@ -46,6 +46,11 @@ pub(super) fn bypass_qdisc(socket: &OwnedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
 }
 
+/// Frames of this socket have this mark in the kernel.
+pub(super) fn set_mark(socket: &OwnedFd, mark: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
+}
+
 /// Receives only what comes in.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;

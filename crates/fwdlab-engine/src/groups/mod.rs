@@ -80,8 +80,8 @@ pub struct Order {
     pub least_ns: u64,
     /// The largest.
     pub most_ns: u64,
-    /// The largest of the last window of time.
-    pub window_most_ns: u64,
+    /// The largest of the last window of time; none, if it had no frame.
+    pub window_most_ns: Option<u64>,
     /// RFC 3550's estimate, in nanoseconds.
     pub jitter_ns: u64,
 }
@@ -221,10 +221,11 @@ impl Groups {
             least_ns: found.least,
             most_ns: found.most,
             window_most_ns: match u64::from(self.now.window).wrapping_sub(found.window) {
-                0 => found.before_most,
-                1 => found.window_most,
-                _ => 0,
-            },
+                0 => Some(found.before_most),
+                1 => Some(found.window_most),
+                _ => None,
+            }
+            .filter(|most| *most > 0),
             jitter_ns: (found.jitter_16ths + 8) >> 4,
         })
     }
@@ -436,15 +437,15 @@ mod tests {
         );
         assert_eq!(groups.times(3).unwrap().len(), 6);
         // the largest of the window that ended, and of one in which nothing came
-        assert_eq!(order.window_most_ns, 0);
+        assert_eq!(order.window_most_ns, None);
         groups.end_window().unwrap();
-        assert_eq!(groups.timed(3).unwrap().window_most_ns, 50_000);
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, Some(50_000));
         come(&mut groups, 6, 1, 15_000);
-        assert_eq!(groups.timed(3).unwrap().window_most_ns, 50_000);
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, Some(50_000));
         groups.end_window().unwrap();
-        assert_eq!(groups.timed(3).unwrap().window_most_ns, 15_000);
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, Some(15_000));
         groups.end_window().unwrap();
-        assert_eq!(groups.timed(3).unwrap().window_most_ns, 0);
+        assert_eq!(groups.timed(3).unwrap().window_most_ns, None);
         // a new generation begins with its own first number, and what was counted stays
         groups.restart_timed(3, 2).unwrap();
         come(&mut groups, 0, 2, 20_000);

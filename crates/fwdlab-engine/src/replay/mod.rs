@@ -15,16 +15,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::recording::Coming;
-pub use self::recording::{Recording, Source, SourceError};
+pub use self::recording::{Clock, Recording, Source, SourceError};
 use self::sys::{BATCH, Socket};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Course, Frames, Mode, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::mtu;
 use crate::pacer::{CATCH_UP_US, FRACTION, HoldUps, Lag, OVERTIME_NS};
 use crate::port::{PortSpec, interface_index, pin, within};
 use crate::sys::{become_preferred, monotonic_ns};
+use fwdlab_packet::pcap::on_wire;
 
 const CAPABILITIES: Capabilities = Capabilities::plain(
     Mode::AfPacket,
@@ -79,6 +80,10 @@ struct Progress {
     wakeups: AtomicU64,
     bytes: AtomicU64,
     not_sent: AtomicU64,
+    begun_ns: AtomicU64,
+    /// When the last of all frames left, and when it should have, after the begin; 0: not yet.
+    ended_ns: AtomicU64,
+    planned_ns: AtomicU64,
     lateness: Mutex<Histogram>,
 }
 
@@ -173,6 +178,7 @@ impl Sender for Replay {
                 },
                 load_pps.unwrap_or(0.0),
             ),
+            last_due_ns: None,
             progress: self.progress.clone(),
             stop: stop.clone(),
         };
@@ -207,6 +213,16 @@ impl Sender for Replay {
         let lateness = self.progress.lateness.lock();
         let lateness = lateness.unwrap_or_else(|poisoned| poisoned.into_inner());
         Ok((!lateness.is_empty()).then(|| lateness.clone()))
+    }
+
+    fn course(&self) -> Option<Course> {
+        let read = |time: &AtomicU64| Some(time.load(Ordering::Acquire)).filter(|ns| *ns > 0);
+        let ended_ns = read(&self.progress.ended_ns);
+        Some(Course {
+            begun_ns: read(&self.progress.begun_ns)?,
+            ended_ns,
+            planned_ns: ended_ns.map(|_| self.progress.planned_ns.load(Ordering::Relaxed)),
+        })
     }
 
     fn counts(&self) -> Result<SendCounts, EngineError> {
@@ -277,6 +293,8 @@ struct Job {
     frames: u64,
     at_most: Duration,
     lag: Lag,
+    /// When the last frame that left should have, after the start; none flat out.
+    last_due_ns: Option<u64>,
     progress: Arc<Progress>,
     stop: Arc<AtomicBool>,
 }
@@ -285,9 +303,13 @@ impl Job {
     fn run(mut self) -> Result<(), EngineError> {
         let start = monotonic_ns() + LEAD_NS;
         let end = start.saturating_add(self.at_most.as_nanos().min(u64::MAX.into()) as u64);
-        let mut next = 0;
-        while next < self.frames && !self.stop.load(Ordering::Acquire) {
-            if !self.coming.fill(BATCH + 1)? {
+        self.progress.begun_ns.store(start, Ordering::Relaxed);
+        let (mut next, mut last) = (0, start);
+        while !self.stop.load(Ordering::Acquire) {
+            if next == self.frames || !self.coming.fill(BATCH + 1)? {
+                let planned = self.last_due_ns.unwrap_or(last - start);
+                self.progress.planned_ns.store(planned, Ordering::Relaxed);
+                self.progress.ended_ns.store(last, Ordering::Release);
                 return Ok(());
             }
             let Some(planned) = self.planned(start, next) else {
@@ -319,6 +341,7 @@ impl Job {
                 self.lag.lengthen((now - due) << FRACTION);
             }
             let taken = self.send(start, now, next)?;
+            last = monotonic_ns();
             next += taken as u64;
             self.progress.sent.store(next, Ordering::Relaxed);
             (self.progress.made_up).store(self.lag.made_up(), Ordering::Relaxed);
@@ -339,6 +362,7 @@ impl Job {
     fn send(&mut self, start: u64, now: u64, number: u64) -> Result<usize, EngineError> {
         let mut batch: [&[u8]; BATCH] = [&[]; BATCH];
         let mut gaps = [0; BATCH];
+        let mut dues = [0; BATCH];
         let mut count = 0;
         let room = (BATCH as u64).min(self.frames - number) as usize;
         let mut ahead = self.lag;
@@ -354,7 +378,7 @@ impl Job {
                 let next = coming.peek();
                 let next = next.map(|(n, (own_ns, _))| self.times.due_ns(*own_ns, *n));
                 gaps[count] = next.map_or(0, |next| next.saturating_sub(due)) << FRACTION;
-                batch[count] = frame;
+                (batch[count], dues[count]) = (frame, due);
                 ahead.advance(1, gaps[count]);
                 count += 1;
             }
@@ -379,7 +403,16 @@ impl Job {
                 }
             },
         };
-        let bytes: usize = batch[..taken].iter().map(|frame| frame.len()).sum();
+        let bytes: usize = batch[..taken]
+            .iter()
+            .map(|frame| on_wire(frame.len()))
+            .sum();
+        if let Some(last) = taken
+            .checked_sub(1)
+            .filter(|_| !matches!(self.times, Times::FlatOut))
+        {
+            self.last_due_ns = Some(dues[last]);
+        }
         let all = taken == count;
         gaps[..taken]
             .iter()

@@ -10,6 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread;
 use std::time::Duration;
 
+use fwdlab_packet::pcap::on_wire;
+
 use crate::error::EngineError;
 use crate::mtu;
 
@@ -40,6 +42,40 @@ pub trait Source: Send {
     /// # Errors
     /// It cannot.
     fn rewind(&mut self) -> Result<(), SourceError>;
+}
+
+/// The times of a capture file: how long after its first frame each was captured.
+///
+/// A frame without a time leaves with the one before it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock {
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+/// Longer than this is no gap between two frames, but a wrong time.
+const LONGEST_GAP_NS: u64 = 366 * 86_400 * 1_000_000_000;
+
+impl Clock {
+    /// When a frame of this time leaves, in nanoseconds after the first frame that has one; 0 is no time.
+    ///
+    /// # Errors
+    /// It comes more than a year after the frame before it.
+    pub fn at(&mut self, timestamp_ns: u64) -> Result<u64, String> {
+        if timestamp_ns == 0 {
+            return Ok(self.last_ns);
+        }
+        let first = *self.first_ns.get_or_insert(timestamp_ns);
+        let at = timestamp_ns.saturating_sub(first);
+        if at.saturating_sub(self.last_ns) > LONGEST_GAP_NS {
+            return Err(format!(
+                "it was captured {} days after the frame before it: one of their times is wrong",
+                (at - self.last_ns) / (86_400 * 1_000_000_000)
+            ));
+        }
+        self.last_ns = self.last_ns.max(at);
+        Ok(self.last_ns)
+    }
 }
 
 /// Frames in one piece.
@@ -180,6 +216,8 @@ pub struct Recording {
     /// Frames and bytes of the head.
     frames: u64,
     bytes: u64,
+    /// The same as they are on the wire, where short frames are padded.
+    wire_bytes: u64,
     /// The MTU that the longest of them needs, and its length.
     most: (usize, usize),
     round_ns: u64,
@@ -198,6 +236,7 @@ impl Recording {
             head: Vec::new(),
             frames: 0,
             bytes: 0,
+            wire_bytes: 0,
             most: (0, 0),
             round_ns: 0,
             rest: None,
@@ -213,8 +252,9 @@ impl Recording {
             if let Some(error) = reader.failed.take() {
                 return Err(error);
             }
-            let frames = (0..chunk.frames.len()).map(|n| chunk.frame(n).1);
-            recording.most = recording.most.max(mtu::most(frames));
+            let frames = || (0..chunk.frames.len()).map(|n| chunk.frame(n).1);
+            recording.most = recording.most.max(mtu::most(frames()));
+            recording.wire_bytes += frames().map(|f| on_wire(f.len()) as u64).sum::<u64>();
             recording.frames += chunk.frames.len() as u64;
             recording.bytes += chunk.bytes.len() as u64;
             recording.head.push(Arc::new(chunk));
@@ -228,9 +268,9 @@ impl Recording {
         self.frames
     }
 
-    /// Bytes of these, without FCS.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of these on the wire, where short frames are padded, without FCS.
+    pub fn wire_bytes(&self) -> u64 {
+        self.wire_bytes
     }
 
     /// Were these all?
@@ -398,6 +438,23 @@ impl Coming {
 mod tests {
     use super::*;
 
+    #[test]
+    fn frames_without_times_leave_with_the_one_before_and_wrong_times_are_refused() {
+        const BEGIN: u64 = 1_700_000_000_000_000_000;
+        let times = |all: &[u64]| -> Result<Vec<u64>, String> {
+            let mut clock = Clock::default();
+            all.iter().map(|at| clock.at(*at)).collect()
+        };
+        assert_eq!(times(&[0, BEGIN, BEGIN + 7]), Ok(vec![0, 0, 7]));
+        assert_eq!(
+            times(&[BEGIN, 0, BEGIN + 7, BEGIN + 3]),
+            Ok(vec![0, 0, 7, 7])
+        );
+        assert_eq!(times(&[0, 0, 0]), Ok(vec![0, 0, 0]));
+        let wrong = times(&[5, BEGIN]).unwrap_err();
+        assert!(wrong.contains("19675 days after"), "{wrong}");
+    }
+
     /// So many frames of 100 bytes, 1 us apart, the last of which is bad if that is wanted.
     struct Made {
         frames: u64,
@@ -494,7 +551,8 @@ mod tests {
         }
         let recording = Recording::open(Given(vec![(1300, b"def"), (1400, b"c"), (1000, b"ab")]));
         let mut recording = recording.unwrap();
-        assert_eq!((recording.frames(), recording.bytes()), (3, 6));
+        // on the wire they are padded
+        assert_eq!((recording.frames(), recording.wire_bytes()), (3, 180));
         let (found, _) = play(&mut recording, 2);
         // the next round begins 400 + 400 / 2 after the first
         let times: Vec<u64> = found.iter().map(|(at_ns, _)| *at_ns).collect();

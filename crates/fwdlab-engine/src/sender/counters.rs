@@ -169,7 +169,7 @@ impl Counters {
             streams: self.of_stream.read(self.streams),
             ring_full: read(&self.ring_full.0),
             wakeups: read(&self.wakeups.0),
-            bytes: None,
+            ..SendCounts::default()
         }
     }
 

@@ -498,7 +498,7 @@ impl<W: Warp> TrafficSource<W> {
         let missed = late / self.gap * self.gap;
         self.lag.lengthen(missed);
         self.lag.held_up(elapsed - late, elapsed - late + missed);
-        self.give_up_while(|source, _| source.lag.excess() > 0);
+        self.give_up_excess();
     }
 
     /// The player changes its load to this one; what is owed is owed with this gap between frames.
@@ -533,7 +533,12 @@ impl<W: Warp> TrafficSource<W> {
         if let (Some(planned), Some(due)) = (planned, self.player.due()) {
             self.lag.replan(planned, self.warp.planned(due));
         }
-        self.give_up_while(|source, _| source.lag.excess() > 0);
+        self.give_up_excess();
+    }
+
+    /// Limits the backlog of endless streams to a second's load. A stream with a fixed number of frames sends all of them, however late.
+    fn give_up_excess(&mut self) {
+        self.give_up_while(|source, _| source.lag.excess() > 0 && !source.player.is_counted());
     }
 
     /// Lets go of the next frame, and the next, as long as this holds of it and the time for which it is planned.
@@ -860,6 +865,48 @@ mod tests {
         assert!(late.len() > 1 && source.not_sent() > 0, "{late:?}");
         for pair in frames.windows(2) {
             assert!(pair[0].1 <= pair[1].1, "frames leave in their order");
+        }
+    }
+
+    /// Together with an endless stream, whose backlog is limited to a second's load.
+    #[test]
+    fn a_burst_sends_all_its_frames_however_late() {
+        let stream = |mode| Stream {
+            id: 0,
+            name: "burst".into(),
+            kinds: vec![Kind {
+                template: vec![0; 60],
+                program: Program::default(),
+                place: None,
+            }],
+            pattern: vec![0],
+            timing: Timing::new(1e5, mode),
+            path: 0,
+        };
+        let burst = Emission::Burst { frames: 1000 };
+        for modes in [&[burst][..], &[burst, Emission::Continuous]] {
+            let frames = TrafficFrames {
+                traffic: Traffic {
+                    name: "bursts".into(),
+                    streams: modes.iter().map(|mode| stream(*mode)).collect(),
+                }
+                .into(),
+                nonce: 1,
+            };
+            let load_pps = 1e5 * modes.len() as f64;
+            let schedule = Schedule {
+                load: LoadPlan::Constant(load_pps),
+                frames: None,
+                at_most: Duration::from_secs(3600),
+                hold_ups: MAKE_UP,
+                path: 0,
+            };
+            let player = Player::new(&frames, Some(load_pps)).expect("traffic that can be played");
+            let mut source = TrafficSource::new(player, &schedule).starting(START);
+            let played = play(&mut source, 3020 * MS, Some((5 * MS, 3000 * MS)));
+            let of_burst = played.iter().filter(|(stream, _)| *stream == 0).count();
+            assert_eq!((of_burst, modes.len() > 1), (1000, source.not_sent() > 0));
+            assert!(source.made_up() > 0);
         }
     }
 

@@ -3,7 +3,7 @@
 //! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. What is due, and what it looks
 //! like, is the business of a [`Source`]. Nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,13 +12,15 @@ use super::counters::{Counters, OwnLine};
 use super::source::{Outline, Source, TestSource, TrafficSource};
 use super::warp::Bent;
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Course, Frames, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::{Curve, LONGEST_NS};
 use crate::port::pin;
 use crate::stamps::{Kind, Log, no_stamps};
-use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
+use crate::sys::{
+    become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
+};
 use crate::traffic::player::Player;
 
 /// Frames per system call at most. Larger batches gain nothing measurable and make bursts that a veth ring of 256 slots
@@ -115,7 +117,12 @@ impl Armed {
 struct Shared {
     orders: OwnLine<Orders>,
     done: AtomicBool,
+    /// When the schedule began, and when everything was sent; 0: not yet.
+    begun_ns: AtomicU64,
+    ended_ns: AtomicU64,
     counters: Counters,
+    /// Its number; 0: it has not begun.
+    thread: AtomicU32,
 }
 
 /// What the thread is told. It reads them every time it looks at the clock, and they seldom change.
@@ -138,6 +145,9 @@ impl Shared {
         Shared {
             orders: OwnLine::default(),
             done: AtomicBool::new(true),
+            begun_ns: AtomicU64::new(0),
+            ended_ns: AtomicU64::new(0),
+            thread: AtomicU32::new(0),
             counters: Counters::new(paths, streams),
         }
     }
@@ -192,6 +202,7 @@ impl<T: Transmit> SocketSender<T> {
             .spawn(move || {
                 let pinned = pin(&cpus);
                 become_preferred();
+                shared.thread.store(own_thread(), Ordering::Relaxed);
                 let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
                     // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
                     let start_ns = wait_until(begin_ns, &shared.orders.0.stop);
@@ -347,8 +358,20 @@ impl<T: Transmit> Sender for SocketSender<T> {
         Ok((!self.load.is_flat_out()).then(|| self.shared.counters.lateness()))
     }
 
+    fn course(&self) -> Option<Course> {
+        let read = |time: &AtomicU64| Some(time.load(Ordering::Relaxed)).filter(|ns| *ns > 0);
+        Some(Course {
+            begun_ns: read(&self.shared.begun_ns)?,
+            ended_ns: read(&self.shared.ended_ns),
+            planned_ns: None,
+        })
+    }
+
     fn counts(&self) -> Result<SendCounts, EngineError> {
-        Ok(self.shared.counters.read())
+        Ok(SendCounts {
+            waited_ns: waited_ns(self.shared.thread.load(Ordering::Relaxed)),
+            ..self.shared.counters.read()
+        })
     }
 
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
@@ -455,10 +478,12 @@ fn send<T: Transmit, S: Source>(job: Job<'_, T>, mut frames: S) -> Result<(), En
     let end_ns = start_ns.saturating_add(at_most_ns);
     let (orders, counters) = (&shared.orders.0, &shared.counters);
     let paced = !schedule.load.is_flat_out();
+    shared.begun_ns.store(start_ns, Ordering::Relaxed);
     let mut turn = 0;
     while !orders.stop.load(Ordering::Acquire) {
         let holds = transmit.holds();
         if frames.has_ended() && !holds {
+            shared.ended_ns.store(monotonic_ns(), Ordering::Relaxed);
             break;
         }
         let now_ns = monotonic_ns();

@@ -578,6 +578,10 @@ fn ratio(text: &str) -> Option<f64> {
 /// `1e6`, `1000000`, `1Mpps`: not below 0.
 fn rate(text: &str, unit: &str) -> Option<f64> {
     let text = text.trim();
+    // a capital B means bytes
+    if text.contains('B') {
+        return None;
+    }
     let text = match text.len().checked_sub(unit.len()) {
         Some(end) if text.is_char_boundary(end) && text[end..].eq_ignore_ascii_case(unit) => {
             &text[..end]

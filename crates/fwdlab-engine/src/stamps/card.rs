@@ -3,12 +3,14 @@
 //! The setting belongs to the port, not to a socket, and outlives us: whoever changes it writes down before how it was (the
 //! lab does). Start with [`read`].
 
+use serde::{Deserialize, Serialize};
+
 use super::sys;
 use crate::error::EngineError;
 use crate::port::{PortSpec, within};
 
 /// `struct hwtstamp_config`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setting {
     /// Of bonds; 0 elsewhere.
     pub flags: i32,

@@ -106,6 +106,31 @@ pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
     (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
 }
 
+impl Traffic {
+    /// Does this stream send a fixed number of frames? An endless one does not, nor one in a chain that loops forever.
+    pub(crate) fn is_counted(&self, stream: usize) -> bool {
+        let endless = |mode| {
+            matches!(
+                mode,
+                Emission::Continuous | Emission::Bursts { bursts: None, .. }
+            )
+        };
+        let mut at = stream;
+        for _ in 0..self.streams.len() {
+            let timing = &self.streams[at].timing;
+            if endless(timing.mode) {
+                return at != stream;
+            }
+            match timing.next.filter(|_| timing.runs.is_none()) {
+                None => return true,
+                Some(next) if next == stream => return false,
+                Some(next) => at = next,
+            }
+        }
+        true
+    }
+}
+
 /// When the frames of a stream leave.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timing {

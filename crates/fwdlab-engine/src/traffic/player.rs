@@ -329,6 +329,12 @@ impl Player {
         self.find_next();
     }
 
+    /// Is the next frame of a stream with a fixed number of frames, which must all leave?
+    pub(crate) fn is_counted(&self) -> bool {
+        self.next
+            .is_some_and(|next| self.timeline.tracks[next.stream as usize].counted)
+    }
+
     /// Is a stream held that would send?
     pub(crate) fn is_held(&self) -> bool {
         let mut tracks = self.timeline.tracks.iter();
@@ -549,12 +555,16 @@ struct Track {
     sends: bool,
     /// Nothing leaves; `next` is the time that is left to the next frame.
     held: bool,
+    /// It ends after a fixed number of frames ([`Traffic::is_counted`]).
+    counted: bool,
 }
 
 impl Timeline {
     fn new(traffic: &Traffic, load_pps: Option<f64>) -> Timeline {
         let mut timeline = Timeline {
-            tracks: traffic.streams.iter().map(Track::new).collect(),
+            tracks: (traffic.streams.iter().enumerate())
+                .map(|(at, stream)| Track::new(stream, traffic.is_counted(at)))
+                .collect(),
             first: None,
             queue: BinaryHeap::with_capacity(traffic.streams.len()),
             own_load_pps: own_load_pps(traffic),
@@ -727,7 +737,7 @@ fn at(units: u64) -> u128 {
 }
 
 impl Track {
-    fn new(stream: &Stream) -> Track {
+    fn new(stream: &Stream, counted: bool) -> Track {
         let timing = &stream.timing;
         let (group, groups, pause_ns) = match timing.mode {
             Emission::Continuous => (u64::MAX, 0, 0),
@@ -757,6 +767,7 @@ impl Track {
             runs: timing.runs.map_or(u64::MAX, u64::from).max(1),
             sends: false,
             held: timing.held,
+            counted,
         }
     }
 

@@ -20,7 +20,7 @@ mod test_frames;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -37,13 +37,16 @@ use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
 use crate::exact::Exact;
 use crate::generator::{
-    Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
+    Capabilities, Copies, Course, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
+    Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
 use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
 use crate::port::{PathSpec, enter, interface_index, pin, within};
-use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
+use crate::sys::{
+    become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
+};
 use crate::traffic::TrafficFrames;
 
 static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
@@ -139,6 +142,8 @@ struct Running {
     hold_ups: HoldUps,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), EngineError>>,
+    /// The thread's number; 0: it has not begun.
+    number: Arc<AtomicU32>,
 }
 
 impl XdpLive {
@@ -361,7 +366,9 @@ impl Sender for XdpLive {
         prepare_interrupts();
         let stop = Arc::new(AtomicBool::new(false));
         let program = armed.programs[usize::from(pieces.is_some())];
+        let number = Arc::new(AtomicU32::new(0));
         let thread = {
+            let number = number.clone();
             let (stop, programs) = (stop.clone(), self.loaded().programs.clone());
             let (netns, cpus) = (self.netns.clone(), self.cpus.clone());
             thread::Builder::new()
@@ -369,6 +376,7 @@ impl Sender for XdpLive {
                 .spawn(move || {
                     pin(&cpus)?;
                     become_preferred();
+                    number.store(own_thread(), Ordering::Relaxed);
                     enter(&netns)?;
                     send(
                         &programs,
@@ -388,6 +396,7 @@ impl Sender for XdpLive {
             hold_ups: schedule.hold_ups,
             stop,
             thread,
+            number,
         });
         Ok(())
     }
@@ -453,6 +462,19 @@ impl Sender for XdpLive {
         Ok(Some(histogram))
     }
 
+    fn course(&self) -> Option<Course> {
+        let control = self.running.as_ref()?.control;
+        let progress = self.progress().ok()?;
+        // the time of the last frame is not recorded: it left one gap before the next would have
+        let last = (progress.next.saturating_add(progress.lag)).saturating_sub(progress.gap);
+        let has_ended = control.gap > 0 && progress.has_all(&control);
+        Some(Course {
+            begun_ns: control.start_ns,
+            ended_ns: has_ended.then(|| control.start_ns.saturating_add(last >> FRACTION)),
+            planned_ns: None,
+        })
+    }
+
     fn counts(&self) -> Result<SendCounts, EngineError> {
         let progress = self.progress()?;
         Ok(SendCounts {
@@ -463,6 +485,9 @@ impl Sender for XdpLive {
                 Some(profile) => profile.sent()?,
                 None => vec![],
             },
+            waited_ns: (self.running.as_ref()).map_or(0, |running| {
+                waited_ns(running.number.load(Ordering::Relaxed))
+            }),
             ..SendCounts::default()
         })
     }

@@ -241,6 +241,18 @@ impl Bed {
         Ok(())
     }
 
+    /// Raises the MTU of the ports of DUTs that the bed made; they are removed with it. Ports of existing hosts are not changed.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    pub fn raise_mtu(&self, bytes: u32) -> Result<(), LabError> {
+        for namespace in self.namespaces().iter().skip(1) {
+            let batch = DUT_PORTS.map(|port| format!("link set {port} mtu {bytes}\n"));
+            Netns::bare(namespace).feed("ip", &["-batch", "-"], &batch.concat())?;
+        }
+        Ok(())
+    }
+
     fn make_links(&self, duts: usize) -> Result<(), LabError> {
         let mut batch = String::new();
         for namespace in self.namespaces() {

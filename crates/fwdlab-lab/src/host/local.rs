@@ -3,12 +3,15 @@
 //! Every child starts a process group of its own, its output is captured, and it dies with us. Other hosts of this machine run their
 //! commands here, too. Start with [`Local`].
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
 use crate::sys::{die_with_parent, kill_group};
@@ -18,6 +21,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(2);
 
 /// The output of a command that has ended may still be open in a daemon that it left behind: so long it is waited for.
 pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
+
+/// So much a command may say while nobody reads.
+const PIPE: usize = 1 << 20;
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
@@ -161,82 +167,123 @@ pub(super) fn feed(child: &mut Child, input: Option<&[u8]>) {
     }
 }
 
-/// What a child writes, read while it runs: one that writes more than a pipe holds would wait for ever.
+/// An output of a child, read without waiting.
+#[derive(Debug)]
+struct Pipe {
+    /// Gone when it is closed.
+    from: Option<OwnedFd>,
+    bytes: Vec<u8>,
+}
+
+impl Pipe {
+    fn of(from: Option<impl Into<OwnedFd>>) -> Pipe {
+        let from: Option<OwnedFd> = from.map(Into::into);
+        if let Some(from) = &from {
+            // it works with a smaller one, too
+            let _ = rustix::pipe::fcntl_setpipe_size(from, PIPE);
+            rustix::io::ioctl_fionbio(from, true).expect("a pipe can be read without waiting");
+        }
+        Pipe {
+            from,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Reads all that is in it.
+    fn read(&mut self) {
+        let mut bytes = [0; 1 << 14];
+        while let Some(from) = &self.from {
+            match rustix::io::read(from, &mut bytes) {
+                Ok(length) if length > 0 => self.bytes.extend(&bytes[..length]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Ok(_) | Err(_) => self.from = None,
+            }
+        }
+    }
+
+    /// Takes the lines that are whole out of it; what is left, too, when no more comes.
+    fn lines(&mut self, no_more: bool) -> Vec<String> {
+        let whole = self.bytes.iter().rposition(|byte| *byte == b'\n');
+        let length = match no_more {
+            true => self.bytes.len(),
+            false => whole.map_or(0, |last| last + 1),
+        };
+        let text = String::from_utf8_lossy(&self.bytes[..length]).into_owned();
+        self.bytes.drain(..length);
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// What a child writes. Whoever waits for the child reads it, because one that writes more than a pipe holds would wait for ever. What a
+/// child wrote before it ended is there when it has ended, however late it is read.
+#[derive(Debug)]
 pub(super) struct Captured {
-    stdout: Arc<Mutex<Vec<u8>>>,
-    stderr: Arc<Mutex<Vec<u8>>>,
-    /// Ends when both are closed.
-    open: Receiver<()>,
-    is_closed: bool,
+    stdout: Pipe,
+    stderr: Pipe,
+    was_closed: bool,
 }
 
 impl Captured {
     /// Of a child that was just started.
     pub fn of(child: &mut Child) -> Captured {
-        let (closed, open) = channel();
         Captured {
-            stdout: gather(child.stdout.take(), closed.clone()),
-            stderr: gather(child.stderr.take(), closed),
-            open,
-            is_closed: false,
+            stdout: Pipe::of(child.stdout.take()),
+            stderr: Pipe::of(child.stderr.take()),
+            was_closed: false,
         }
     }
 
-    /// Waits no longer than this, and less when both are closed just now: the child is about to end then.
+    fn read(&mut self) {
+        self.stdout.read();
+        self.stderr.read();
+    }
+
+    /// Reads what comes, and waits for it no longer than this, and less when both were closed just now: the child is about to end then.
     pub fn wait(&mut self, patience: Duration) {
-        if self.is_closed {
-            std::thread::sleep(patience);
-        } else if self.open.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected) {
-            self.is_closed = true;
-            std::thread::sleep(patience / 20);
+        let open = [&self.stdout, &self.stderr].map(|pipe| pipe.from.as_ref());
+        let mut open: Vec<PollFd<'_>> = (open.into_iter().flatten())
+            .map(|from| PollFd::new(from, PollFlags::IN))
+            .collect();
+        if open.is_empty() {
+            let is_new = !std::mem::replace(&mut self.was_closed, true);
+            return std::thread::sleep(if is_new { patience / 20 } else { patience });
         }
+        let patience = Timespec::try_from(patience).ok();
+        // what ends it early is looked at in the next round
+        let _ = rustix::event::poll(&mut open, patience.as_ref());
+        self.read();
     }
 
     /// Looks at what it has written to standard error so far.
     pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        look(&self.stderr.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&self.stderr.bytes)
     }
 
     /// All of it, when the child has ended.
-    pub fn collect(self) -> Output {
-        let _ = self.open.recv_timeout(AFTER_ITS_END);
-        let take = |bytes: &Mutex<Vec<u8>>| {
-            std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner))
-        };
+    pub fn collect(mut self) -> Output {
+        self.read();
+        let began = Instant::now();
+        while self.is_open() && began.elapsed() < AFTER_ITS_END {
+            self.wait(LOOK);
+        }
         Output {
-            stdout: take(&self.stdout),
-            stderr: take(&self.stderr),
+            stdout: self.stdout.bytes,
+            stderr: self.stderr.bytes,
         }
     }
-}
 
-fn gather(pipe: Option<impl Read + Send + 'static>, closed: Sender<()>) -> Arc<Mutex<Vec<u8>>> {
-    let all = Arc::new(Mutex::new(Vec::new()));
-    let gathered = all.clone();
-    std::thread::spawn(move || {
-        let _dropped_at_the_end = closed;
-        let Some(mut pipe) = pipe else { return };
-        let mut bytes = [0; 4096];
-        loop {
-            match pipe.read(&mut bytes) {
-                Ok(0) => return,
-                Ok(length) => {
-                    let mut all = gathered.lock().unwrap_or_else(PoisonError::into_inner);
-                    all.extend(&bytes[..length]);
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
-        }
-    });
-    all
+    fn is_open(&self) -> bool {
+        self.stdout.from.is_some() || self.stderr.from.is_some()
+    }
 }
 
 /// A command of this machine that goes on.
 #[derive(Debug)]
 pub(super) struct Going {
     child: Child,
-    lines: Receiver<String>,
+    output: Captured,
+    lines: VecDeque<String>,
     status: Option<ExitStatus>,
 }
 
@@ -245,12 +292,11 @@ impl Going {
     pub fn start(host: &str, command: &Command, here: &Command) -> Result<Going, HostError> {
         let mut child = spawn(here).map_err(|failure| HostError::new(host, command, failure))?;
         feed(&mut child, here.input.as_deref().map(str::as_bytes));
-        let (line, lines) = channel();
-        follow(child.stdout.take(), line.clone());
-        follow(child.stderr.take(), line);
+        let output = Captured::of(&mut child);
         Ok(Going {
             child,
-            lines,
+            output,
+            lines: VecDeque::new(),
             status: None,
         })
     }
@@ -263,36 +309,22 @@ impl Going {
     }
 }
 
-fn follow(pipe: Option<impl Read + Send + 'static>, line: Sender<String>) {
-    std::thread::spawn(move || {
-        let lines = pipe.map(BufReader::new).into_iter();
-        for text in lines.flat_map(BufRead::lines).map_while(Result::ok) {
-            // nobody listens any more
-            if line.send(text).is_err() {
-                return;
-            }
-        }
-    });
-}
-
 impl Process for Going {
     fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
         let until = Instant::now() + patience;
         loop {
             let ended = self.has_ended();
+            self.output.read();
+            self.lines.extend(self.output.stdout.lines(ended));
+            self.lines.extend(self.output.stderr.lines(ended));
+            if let Some(line) = self.lines.pop_front() {
+                return Ok(Heard::Line(line));
+            }
             let left = until.saturating_duration_since(Instant::now());
-            match self
-                .lines
-                .recv_timeout(if ended { LOOK } else { left.min(10 * LOOK) })
-            {
-                Ok(line) => return Ok(Heard::Line(line)),
-                Err(_) if ended => {
-                    let status = self.status.map(|status| status.to_string());
-                    return Ok(Heard::End(status.unwrap_or_default()));
-                }
-                Err(_) if left.is_zero() => return Ok(Heard::Silence),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            match self.status {
+                Some(status) => return Ok(Heard::End(status.to_string())),
+                None if left.is_zero() => return Ok(Heard::Silence),
+                None => self.output.wait(left.min(10 * LOOK)),
             }
         }
     }
@@ -373,6 +405,18 @@ mod tests {
         heard.sort();
         assert_eq!(heard, ["one", "two"]);
         assert_eq!(status, "exit status: 4");
+        // whoever reads late loses nothing
+        let much = Command::shell("seq 10000; printf 'and so on'");
+        let mut going = Going::start("here", &much, &much).unwrap();
+        while !going.has_ended() {
+            std::thread::sleep(LOOK);
+        }
+        let count = (1..=10_000).map(|n: u32| n.to_string());
+        for line in count.chain(["and so on".to_owned()]) {
+            assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Line(line));
+        }
+        let end = going.next(Duration::ZERO).unwrap();
+        assert_eq!(end, Heard::End("exit status: 0".to_owned()));
 
         let mut going = Local.start(&Command::shell("echo $$; sleep 60")).unwrap();
         let Heard::Line(pid) = going.next(Duration::from_secs(10)).unwrap() else {

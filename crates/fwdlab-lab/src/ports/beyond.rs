@@ -1,13 +1,15 @@
 //! Where frames go that are sent on an interface: down to what it lies on, out of its ports, into the bridge at its other end.
 //!
-//! The way is read from what `ip -j -d link` says, through all namespaces that can be seen; what is at its stations judges
-//! [`dangers`](super::dangers). Routes, tunnels without a device and packet filters are not followed. Start with [`beyond`].
+//! The way is read from what `ip -j -d link` says, through all namespaces that can be seen: of processes (containers), with a
+//! name, or held open by somebody. What is at its stations judges [`dangers`](super::dangers). Routes, tunnels without a device
+//! and packet filters are not followed. Start with [`beyond`].
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fwdlab_engine::PortSpec;
 use rustix::net::{
@@ -167,25 +169,68 @@ impl Walk {
         Ok(link.and_then(|link| Some((there, word(&link["ifname"])?))))
     }
 
-    /// The namespace that another one knows by this number: our own, that of the host's first process, or one with a name.
+    /// The namespace that another one knows by this number.
     fn namespace_of(&self, at: usize, id: i32) -> Result<Option<PathBuf>, LabError> {
-        let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-        let candidates = ["/proc/self/ns/net", "/proc/1/ns/net"]
-            .map(PathBuf::from)
-            .into_iter()
-            .chain(named.map(|entry| entry.path()));
-        let files: Vec<(PathBuf, File)> = candidates
-            .filter_map(|path| File::open(&path).ok().map(|file| (path, file)))
-            .collect();
+        // a way may lead back
+        let known = self.namespaces.iter().filter_map(|n| n.path.clone());
         look::within(&self.namespaces[at].path, || {
-            let found =
-                (files.iter()).find(|(_, file)| matches!(number_of(file), Ok(n) if n == id));
-            Ok(found.map(|(path, _)| path.clone()))
+            let mut seen = HashSet::new();
+            Ok(known.chain(namespaces()).find(|path| {
+                let is_new = identity(path).is_some_and(|id| seen.insert(id));
+                let file = is_new.then(|| File::open(path).ok()).flatten();
+                file.is_some_and(|file| matches!(number_of(&file), Ok(n) if n == id))
+            }))
         })
     }
 }
 
-fn identity(path: &str) -> Option<(u64, u64)> {
+/// Files of all network namespaces that can be seen from here, the likely ones first, some of them more than once: our own, that
+/// of the host's first process, those with a name, those of other processes and threads, and those that are only mounted or held
+/// open.
+fn namespaces() -> impl Iterator<Item = PathBuf> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let first = ["/proc/self/ns/net", "/proc/1/ns/net"].map(PathBuf::from);
+    let named = entries(Path::new("/run/netns")).map(|entry| entry.path());
+    let processes: Vec<PathBuf> = entries(Path::new("/proc"))
+        .map(|entry| entry.path())
+        .filter(|path| path.join("ns/net").symlink_metadata().is_ok())
+        .collect();
+    let running: Vec<PathBuf> = processes.iter().map(|path| path.join("ns/net")).collect();
+    // processes that share their mounts see the same files
+    let mut views = HashSet::new();
+    let mounted = processes.clone().into_iter().filter(move |process| {
+        identity(process.join("ns/mnt")).is_some_and(|view| views.insert(view))
+    });
+    let mounted = mounted.flat_map(|process| {
+        let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        let below = process.join("root");
+        let points: Vec<PathBuf> = (table.lines().filter_map(namespace_mount))
+            .map(|point| below.join(point.trim_start_matches('/')))
+            .collect();
+        points
+    });
+    let held = processes.into_iter().flat_map(move |process| {
+        let files = entries(&process.join("fd")).map(|entry| entry.path());
+        let is_namespace = |path: &PathBuf| {
+            let target = fs::read_link(path).unwrap_or_default();
+            target.to_string_lossy().starts_with("net:[")
+        };
+        files.filter(is_namespace).collect::<Vec<_>>()
+    });
+    (first.into_iter().chain(named))
+        .chain(running)
+        .chain(mounted)
+        .chain(held)
+}
+
+/// Where a line of `/proc/PID/mountinfo` mounts a network namespace, if it does (proc_pid_mountinfo(5)).
+fn namespace_mount(line: &str) -> Option<&str> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let point = fields.get(4).copied()?;
+    fields[3].starts_with("net:[").then_some(point)
+}
+
+fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
@@ -315,6 +360,49 @@ mod tests {
         ] {
             assert_eq!(onward(&links, name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn namespaces_are_found_where_they_are_mounted() {
+        let line =
+            "604 28 0:4 net:[4026532281] /run/docker/netns/1a2b rw shared:331 - nsfs nsfs rw";
+        assert_eq!(namespace_mount(line), Some("/run/docker/netns/1a2b"));
+        let other = "24 29 0:22 / /proc rw,nosuid shared:12 - proc proc rw";
+        assert_eq!(namespace_mount(other), None);
+        assert_eq!(namespace_mount(""), None);
+    }
+
+    /// Containers have namespaces of processes without a name, and some are only held open.
+    #[test]
+    fn a_namespace_without_a_name_is_found() {
+        let process = std::process::Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo there; exec cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        let test = "a_namespace_without_a_name_is_found";
+        let Ok(mut process) = process else {
+            return println!("SKIPPED: {test}: no unshare");
+        };
+        let mut said = [0; 6];
+        let output = process.stdout.as_mut().unwrap();
+        if io::Read::read_exact(output, &mut said).is_err() {
+            let _ = process.wait();
+            return println!("SKIPPED: {test}: needs root");
+        }
+        let running = PathBuf::from(format!("/proc/{}/ns/net", process.id()));
+        let wanted = identity(&running).unwrap();
+        let is_there = || namespaces().find(|path| identity(path) == Some(wanted));
+        assert_eq!(is_there(), Some(running.clone()));
+        let held = File::open(&running).unwrap();
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        let found = is_there().unwrap();
+        assert!(
+            found.ends_with(format!("fd/{}", held.as_raw_fd())),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use fwdlab_engine::PortSpec;
 use super::beyond::Beyond;
 use super::destinations::is_for_tests;
 use super::look::Facts;
+use super::routes;
 
 /// A reason not to use an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +62,8 @@ impl Danger {
 pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     let mut found = Vec::new();
     let mut danger = |danger, words: String| found.push((danger, words));
-    if facts.default_route {
-        danger(Danger::DefaultRoute, "it carries the default route".into());
+    if let Some(prefix) = &facts.default_route {
+        danger(Danger::DefaultRoute, routes::words(prefix));
     }
     for address in facts.addresses.iter().filter(|a| is_somebodys(**a)) {
         danger(
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn every_danger_has_its_flag() {
         let facts = Facts {
-            default_route: true,
+            default_route: Some("default".into()),
             addresses: vec![
                 address("192.168.1.5"),
                 address("2a00::5"),
@@ -210,10 +211,10 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_port_is_judged_like_the_port() {
-        let station = |way: &str, default_route| Beyond {
+        let station = |way: &str, has_default: bool| Beyond {
             way: way.into(),
             facts: Facts {
-                default_route,
+                default_route: has_default.then(|| "0.0.0.0/1".into()),
                 ..Facts::default()
             },
         };
@@ -222,7 +223,7 @@ mod tests {
             station("br0, of which pb is a port", false),
             station("eth0, a port of br0", true),
         ]);
-        let words = "frames sent on it go to eth0, a port of br0, and it carries the default route";
+        let words = "frames sent on it go to eth0, a port of br0, and it carries a part of a default route (0.0.0.0/1)";
         assert_eq!(found, [(Danger::DefaultRoute, words.to_owned())]);
     }
 }

@@ -1,7 +1,7 @@
 //! What the kernel knows of an interface: its address, speed and state, and who uses it for what.
 //!
-//! Facts only, read with `ip -j` and from /proc in the interface's namespace; [`dangers`](super::dangers) judges them. Start
-//! with [`look`].
+//! Facts only, read with `ip -j` and from /proc in the interface's namespace; [`dangers`](super::dangers) judges them. An
+//! interface may be asked for by any of its names; all that is read of it is read by its own. Start with [`look`].
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,6 +18,8 @@ use crate::registry::Registry;
 /// What is known of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// Its own name, which routes and counters have; `ip link property` and udev give it others.
+    pub name: String,
     /// Its index in its namespace.
     pub index: u32,
     /// Its link-layer address, where it has an Ethernet one.
@@ -34,8 +36,8 @@ pub struct Facts {
     pub speed_bps: Option<u64>,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// A default route goes out of it.
-    pub default_route: bool,
+    /// The prefix of a default route, or of a part of one, that goes out of it.
+    pub default_route: Option<String>,
     /// Connections with one of its addresses, in words.
     pub connections: Vec<String>,
     /// Neighbours that were there in the last seconds.
@@ -50,6 +52,22 @@ pub struct Facts {
     pub xdp_program: Option<String>,
     /// The lab whose test bed it is in, if a process uses that.
     pub test_bed: Option<String>,
+}
+
+impl Facts {
+    /// The interface that this was found out of, by its own name.
+    pub(super) fn spec_in(&self, spec: &PortSpec) -> PortSpec {
+        PortSpec {
+            netns: spec.netns.clone(),
+            interface: self.name.clone(),
+        }
+    }
+}
+
+/// The interface's own name; `None`: there is no such interface.
+pub(super) fn own_name(spec: &PortSpec) -> Result<Option<String>, LabError> {
+    let links = within(&spec.netns, links)?;
+    Ok(link_of(&links, &spec.interface).and_then(|link| word(&link["ifname"])))
 }
 
 /// Looks at an interface.
@@ -71,14 +89,10 @@ pub fn look(spec: &PortSpec) -> Result<Facts, LabError> {
                 names(&links).join(", ")
             ))
         })?;
-        let name = spec.interface.as_str();
+        let name = facts.name.as_str();
         facts.addresses = addresses(&ip(&["address", "show", "dev", name])?);
         facts.neighbours = neighbours(&ip(&["neighbour", "show", "dev", name])?);
-        facts.default_route = ["-4", "-6"].iter().any(|version| {
-            // a kernel without IPv6 has no routes of it
-            ip(&[version, "route", "show", "table", "all", "default"])
-                .is_ok_and(|routes| goes_through(&routes, name))
-        });
+        facts.default_route = super::routes::default_route(&Local, name)?;
         for file in ["tcp", "tcp6", "udp", "udp6"] {
             if let Ok(text) = fs::read_to_string(format!("/proc/thread-self/net/{file}")) {
                 facts
@@ -86,7 +100,7 @@ pub fn look(spec: &PortSpec) -> Result<Facts, LabError> {
                     .extend(connections(file, &text, &facts.addresses));
             }
         }
-        facts.speed_bps = speed_bps(name);
+        facts.speed_bps = speed_bps(&facts.name);
         let here = fs::metadata("/proc/thread-self/ns/net").map(|m| (m.dev(), m.ino()));
         facts.test_bed = here.ok().and_then(|here| {
             let found = test_beds.iter().find(|(_, namespace)| *namespace == here);
@@ -185,6 +199,7 @@ fn links_of(links: &Value, name: &str) -> Option<Facts> {
     let kind = word(&link["linkinfo"]["info_kind"]);
     let ethernet = link["link_type"] == "ether";
     Some(Facts {
+        name: word(&link["ifname"])?,
         index: link["ifindex"].as_u64()? as u32,
         mac: word(&link["address"])
             .filter(|_| ethernet)
@@ -243,16 +258,6 @@ fn neighbours(shown: &Value) -> Vec<IpAddr> {
         })
         .filter_map(|neighbour| neighbour["dst"].as_str()?.parse().ok())
         .collect()
-}
-
-fn goes_through(routes: &Value, name: &str) -> bool {
-    list(routes).iter().any(|route| {
-        route["type"] != "unreachable"
-            && (route["dev"] == name
-                || list(&route["nexthops"])
-                    .iter()
-                    .any(|hop| hop["dev"] == name))
-    })
 }
 
 /// Connections of /proc/net/tcp and its sisters that have one of these addresses on our side.
@@ -348,6 +353,7 @@ mod tests {
         for name in ["eth0", "enp1s0"] {
             let eth0 = links_of(&links, name).unwrap();
             assert_eq!((eth0.index, eth0.up, eth0.carrier), (2, true, true));
+            assert_eq!(eth0.name, "eth0");
             assert_eq!(eth0.mac, Some([0x52, 0x54, 0, 0x12, 0x34, 0x56]));
             assert_eq!(eth0.master.as_deref(), Some("br0"));
             assert_eq!(eth0.above, ["eth0.7"]);
@@ -361,20 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_neighbours_and_addresses() {
-        let routes = json(
-            r#"[{"dst":"default","gateway":"10.0.0.1","dev":"eth0","metric":100},
-                {"dst":"default","nexthops":[{"gateway":"10.1.0.1","dev":"eth1"},{"dev":"eth2"}]},
-                {"type":"unreachable","dst":"default","dev":"lo"}]"#,
-        );
-        for (name, through) in [
-            ("eth0", true),
-            ("eth2", true),
-            ("eth3", false),
-            ("lo", false),
-        ] {
-            assert_eq!(goes_through(&routes, name), through, "{name}");
-        }
+    fn neighbours_and_addresses() {
         let shown = json(
             r#"[{"dst":"10.0.0.1","lladdr":"02:00:00:00:00:01","state":["REACHABLE"]},
                 {"dst":"10.0.0.2","lladdr":"02:00:00:00:00:02","state":["STALE"]},

@@ -7,12 +7,15 @@
 
 mod beyond;
 mod card;
+mod changes;
 pub mod counters;
 mod danger;
 pub mod destinations;
+mod held;
 pub mod lock;
 pub mod look;
 pub mod private;
+pub(crate) mod routes;
 pub mod state;
 mod sys;
 
@@ -23,6 +26,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::PortSpec;
 
+use self::changes::{Bytes, Disabled, Ipv6, Mtu};
+use self::held::Held;
 pub use card::Stamping;
 pub use danger::{Danger, dangers};
 pub use lock::{Lock, Role};
@@ -37,10 +42,12 @@ const LINK_POLL: Duration = Duration::from_millis(20);
 /// An interface that is ours to use until this value is dropped or the process ends, however it ends.
 #[derive(Debug)]
 pub struct Port {
-    /// Where it is.
+    /// Where it is, by its own name.
     pub spec: PortSpec,
     /// What it is.
     pub facts: Facts,
+    silence: Option<Held<Ipv6>>,
+    mtu: Option<Held<Mtu>>,
     _locks: Vec<Lock>,
 }
 
@@ -52,8 +59,9 @@ impl Port {
     /// # Errors
     /// [`LabError::Preflight`]: there is no such interface, it is down, in use, or another fwdlab has it. Nothing was changed.
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
-        card::sweep();
+        held::sweep();
         let facts = look::look(spec)?;
+        let spec = &facts.spec_in(spec);
         let mut found = dangers_of(spec, &facts, roles)?;
         found.retain(|(danger, _)| !accepted.contains(danger));
         if !found.is_empty() {
@@ -72,6 +80,8 @@ impl Port {
             spec: spec.clone(),
             _locks: locks(spec, &facts, roles)?,
             facts,
+            silence: None,
+            mtu: None,
         })
     }
 
@@ -81,12 +91,53 @@ impl Port {
     /// There is no such port, or it has no link.
     pub fn of_ours(spec: &PortSpec) -> Result<Port, LabError> {
         let facts = look::look(spec)?;
-        wait_for_link(spec)?;
+        let spec = facts.spec_in(spec);
+        wait_for_link(&spec)?;
         Ok(Port {
-            spec: spec.clone(),
+            spec,
             facts,
+            silence: None,
+            mtu: None,
             _locks: Vec::new(),
         })
+    }
+
+    /// Keeps the kernel from sending frames of its own as long as the port is ours: IPv6 is switched off, which makes its own address by
+    /// itself when it is switched on again. `false`: the port has IPv6 addresses that would be lost, and nothing was changed.
+    ///
+    /// # Errors
+    /// It cannot be switched off, or the record of it not be written.
+    pub fn silence(&mut self) -> Result<bool, LabError> {
+        let is_set = |address: &IpAddr| match address {
+            IpAddr::V4(_) => false,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
+        if self.facts.addresses.iter().any(is_set) {
+            return Ok(false);
+        }
+        let wanted = Disabled { disable_ipv6: 1 };
+        self.silence = Some(Held::take(Ipv6, &self.spec, wanted)?);
+        Ok(true)
+    }
+
+    /// Lets the port take IP packets of so many bytes as long as it is ours. To be called before programs are attached to it: drivers take
+    /// no longer frames then.
+    ///
+    /// # Errors
+    /// The port cannot, or the record of it cannot be written.
+    pub fn raise_mtu(&mut self, bytes: u32) -> Result<(), LabError> {
+        let held = Held::take(Mtu, &self.spec, Bytes { mtu: bytes })?;
+        self.facts.mtu = held.got.mtu;
+        self.mtu = Some(held);
+        Ok(())
+    }
+}
+
+/// The same interface by its own name. One that is not there keeps the name that it was given: whoever takes it reports that.
+pub fn by_own_name(spec: PortSpec) -> PortSpec {
+    match look::own_name(&spec) {
+        Ok(Some(interface)) => PortSpec { interface, ..spec },
+        _ => spec,
     }
 }
 
@@ -126,8 +177,9 @@ pub(crate) struct Claimed {
 /// # Errors
 /// [`LabError::Preflight`]: somebody needs it, or another fwdlab has it; with what to do about that, for who has the bed's file.
 pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, LabError> {
-    card::sweep();
+    held::sweep();
     let facts = look::look(spec)?;
+    let spec = &facts.spec_in(spec);
     match needed(spec, &facts, networks)? {
         Some((why, instead)) => Err(LabError::Preflight(format!(
             "{} is no port for a test: {why}. Give the test bed another port, or {instead}",
@@ -147,7 +199,8 @@ pub(crate) fn needed_by(
     spec: &PortSpec,
     networks: &[Network],
 ) -> Result<Option<(String, String)>, LabError> {
-    needed(spec, &look::look(spec)?, networks)
+    let facts = look::look(spec)?;
+    needed(&facts.spec_in(spec), &facts, networks)
 }
 
 /// A network of a test bed: its address, and how long its prefix is.
@@ -244,12 +297,78 @@ fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::{Host, Local};
 
     #[test]
     fn namespaces_as_people_name_them() {
         assert_eq!(netns("gen"), Path::new("/run/netns/gen"));
         assert_eq!(netns("42"), Path::new("/proc/42/ns/net"));
         assert_eq!(netns("/proc/self/ns/net"), Path::new("/proc/self/ns/net"));
+    }
+
+    /// A port with two names and half a default route; behind its other end, in a namespace without a name, a bridge that leads
+    /// back to a bridge with an address of somebody's.
+    #[test]
+    fn a_port_is_judged_by_its_own_name_and_by_where_frames_go() {
+        let test = "a_port_is_judged_by_its_own_name_and_by_where_frames_go";
+        if !rustix::process::geteuid().is_root() {
+            return println!("SKIPPED: {test}: needs root");
+        }
+        // the namespace is this thread's
+        let netns = private::namespace_with_pair().unwrap();
+        let spec = PortSpec {
+            netns: Some(netns),
+            interface: "harmless0".into(),
+        };
+        let ip = |lines: &str| Local.feed("ip", &["-batch", "-"], lines);
+        let refused = |accepted: &[Danger]| {
+            let taken = Port::take(&spec, &[Role::Send], accepted);
+            taken
+                .map(|port| port.spec.interface)
+                .map_err(|e| e.to_string())
+        };
+        ip("link property add dev a altname harmless0\n").unwrap();
+        assert_eq!(refused(&[]).as_deref(), Ok("a"));
+        for route in ["default", "0.0.0.0/1", "128.0.0.0/1"] {
+            ip(&format!("route add {route} dev a\n")).unwrap();
+            let error = refused(&[]).unwrap_err();
+            assert!(
+                error.starts_with("refusing to send on a: it carries "),
+                "{error}"
+            );
+            assert!(error.contains("--allow-default-route"), "{error}");
+            assert_eq!(refused(&[Danger::DefaultRoute]).as_deref(), Ok("a"));
+            ip(&format!("route del {route} dev a\n")).unwrap();
+        }
+        let mut container = std::process::Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo there; exec cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 6];
+        let output = container.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(output, &mut said).unwrap();
+        let pid = container.id();
+        ip(&format!(
+            "link add c type veth peer name d\nlink set dev b netns {pid}\nlink set dev c netns {pid}\n\
+             link add up0 type bridge\nlink set dev d master up0\nlink set dev up0 up\nlink set dev d up\n\
+             addr add 10.9.8.7/24 dev up0\n"
+        ))
+        .unwrap();
+        let inside = "ip link add br0 type bridge; for port in b c; do ip link set dev $port master br0; \
+                      ip link set dev $port up; done; ip link set br0 up";
+        let target = format!("--net=/proc/{pid}/ns/net");
+        Local
+            .ask("nsenter", &[&target, "sh", "-c", inside])
+            .unwrap();
+        let error = refused(&[]).unwrap_err();
+        drop(container.stdin.take());
+        container.wait().unwrap();
+        assert!(
+            error.contains("go to up0, which has d, the other end of c, as a port, and it has the address 10.9.8.7"),
+            "{error}"
+        );
     }
 
     #[test]

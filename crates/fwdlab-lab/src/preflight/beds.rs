@@ -4,9 +4,9 @@
 //! talks on its links, and send a hundred frames; all of that is taken back. Start with [`bed`].
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
+use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Proof, Schedule};
 use fwdlab_model::campaign::{self, Engine};
 use fwdlab_model::test_bed::{Place, System, TestBed};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -15,10 +15,11 @@ use serde::Serialize;
 
 use super::Check;
 use super::noise::{self, Noise};
-use crate::bed::{Bed, Networks, mac};
+use crate::bed::{Bed, DutPorts, Networks, mac};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::ports::Network;
+use crate::run::Control;
 use crate::site::standing::ports::{self, Words};
 use crate::site::{Site, Wanted, standing};
 use crate::tester::Frames;
@@ -80,8 +81,9 @@ type Role<'a> = (
     Vec<(&'static str, &'a str)>,
 );
 
-/// All checks of a test bed, in the order in which a person would look. `program` is brought to hosts that need an agent.
-pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
+/// All checks of a test bed, in the order in which a person would look. `program` is brought to hosts that need an agent. What is built
+/// for them is taken back at once when `control` stops them.
+pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> {
     let mut all = Vec::new();
     let site = match Site::standing(bed.clone(), program) {
         Ok(site) => site,
@@ -94,6 +96,7 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
             }];
         }
     };
+    site.heed(control);
     let mut places: Vec<Role<'_>> = Vec::new();
     for (number, port) in bed.tester_ports().into_iter().enumerate() {
         let key = ["port a", "port b", "port a"][number];
@@ -108,6 +111,9 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
     });
     places.push(("dut", bed.dut.host.as_ref(), of_dut));
     for (host, place, ports) in places {
+        if control.is_stopped() {
+            return all;
+        }
         let Some(place) = place else {
             let why = "a black box: nobody can log in";
             all.push(HostChecks {
@@ -144,13 +150,14 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
         .iter()
         .all(|of| of.checks.iter().all(|c| !c.is_failure()));
     let mut checks = match is_there {
-        true => of_path(bed, &site),
+        true => of_path(bed, &site, control),
         false => vec![Check::skip("forwarding", "a host has failures")],
     };
     // one at a time has the bed
     drop(site);
-    if let (true, Some(reference)) = (is_there, bed.with_reference()) {
-        checks.push(match carried(&reference, program) {
+    let is_wanted = is_there && !control.is_stopped();
+    if let (true, Some(reference)) = (is_wanted, bed.with_reference()) {
+        checks.push(match carried(&reference, program, control) {
             Ok(words) => Check::ok("reference", words),
             Err(error) => Check::fail(
                 "reference",
@@ -193,13 +200,14 @@ fn same_mtu(bed: &TestBed) -> Check {
 }
 
 /// What the test bed itself carries, with its reference in place of the DUT: smallest frames, as fast as they can be sent.
-fn carried(bed: &TestBed, program: &Path) -> Result<String, LabError> {
+fn carried(bed: &TestBed, program: &Path, control: &Control) -> Result<String, LabError> {
     let failed = |error: fwdlab_model::file::FileError| LabError::Preflight(error.to_string());
     let site = Site::standing(bed.clone(), program).map_err(failed)?;
+    site.heed(control);
     let placement = standing::placement(bed)?;
     let dut = campaign::Dut::default();
     let built = site.build(&Wanted::of_one(&dut, &placement))?;
-    std::thread::sleep(SETTLE);
+    settle(control)?;
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).expect("a stream that there is");
     let choice = Choice {
         mode: mode(bed.generator.engine),
@@ -271,16 +279,24 @@ fn of_host(
         Err(error) => checks.push(Check::skip("privileges", error.to_string())),
     }
     for &(key, port) in ports {
+        let link = match ports::look(host, port, words) {
+            Ok(link) => link,
+            Err(error) => {
+                checks.push(Check::fail(key, error.to_string(), "ip -brief link"));
+                continue;
+            }
+        };
+        let port = &*link.name;
         let spec = standing::spec(place, port);
         checks.push(match (tester, spec) {
             (Some(networks), Some(spec)) => {
                 let look = || crate::ports::needed_by(&spec, networks);
-                of_port(host, key, port, words, &look)
+                of_port(host, key, &link, &look)
             }
             _ => {
                 let fix = "give the test bed another port".to_owned();
                 let look = || Ok(ports::in_use(host, port, words)?.map(|why| (why, fix.clone())));
-                of_port(host, key, port, words, &look)
+                of_port(host, key, &link, &look)
             }
         });
         // by ethtool
@@ -298,14 +314,10 @@ fn of_host(
 fn of_port(
     host: &dyn Host,
     key: &'static str,
-    port: &str,
-    words: Words<'_>,
+    link: &ports::Link,
     needed: &dyn Fn() -> Result<Option<(String, String)>, LabError>,
 ) -> Check {
-    let link = match ports::look(host, port, words) {
-        Ok(link) => link,
-        Err(error) => return Check::fail(key, error.to_string(), "ip -brief link"),
-    };
+    let port = &*link.name;
     match needed() {
         Ok(None) => {}
         Ok(Some((why, fix))) => {
@@ -387,8 +399,8 @@ fn of_machine(host: &dyn Host) -> Vec<Check> {
 }
 
 /// Frames of others, and ours.
-fn of_path(bed: &TestBed, site: &Site) -> Vec<Check> {
-    match try_path(bed, site) {
+fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
+    match try_path(bed, site, control) {
         Ok(checks) => checks,
         Err(error) => vec![Check::fail(
             "forwarding",
@@ -467,13 +479,71 @@ fn mode(engine: Engine) -> Option<Mode> {
     }
 }
 
-fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
+/// Frames that went into the DUT and out of it since, by its own counters. Some drivers update theirs every second.
+fn through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), LabError> {
+    let began = Instant::now();
+    loop {
+        let now = bed.counters(0)?.dut.unwrap_or(before);
+        let since = |now: (u64, u64), before: (u64, u64)| now.0.saturating_sub(before.0);
+        let (input, output) = (
+            since(now.input, before.input),
+            since(now.output, before.output),
+        );
+        if input.min(output) >= received || began.elapsed() >= SETTLE {
+            return Ok((input, output));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Do frames come back, and through the DUT? `through`: what its ports counted, where they can be asked.
+fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix: String) -> Check {
+    let Proof { sent, received, .. } = *proof;
+    let words = format!("{received} of {sent} frames came back");
+    match through {
+        _ if received == 0 => Check::fail(name, words, fix),
+        // others may speak there, too
+        Some((input, output)) if input.min(output) < received => Check::fail(
+            name,
+            format!(
+                "{words}, but not all of them through the DUT: its ports counted {input} in and {output} out"
+            ),
+            "look at the cables and at the switch: frames get from the tester's port a to its port b without the DUT, or another \
+             device has the DUT's address",
+        ),
+        _ if received < sent => Check::warn(name, words, "look where they are lost: fwdlab trial"),
+        Some(_) => Check::ok(name, words),
+        None => Check::ok(
+            name,
+            format!("{words}; whether through the DUT is not known: its counters cannot be read"),
+        ),
+    }
+}
+
+/// Waits until nobody has to say anything about a new link any more.
+fn settle(control: &Control) -> Result<(), LabError> {
+    let began = Instant::now();
+    while began.elapsed() < SETTLE {
+        is_wanted(control)?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn is_wanted(control: &Control) -> Result<(), LabError> {
+    match control.is_stopped() {
+        true => Err(LabError::Interrupted),
+        false => Ok(()),
+    }
+}
+
+fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>, LabError> {
     let placement = standing::placement(file)?;
     let dut = campaign::Dut::default();
     let wanted = Wanted::of_one(&dut, &placement);
     let bed = site.build(&wanted)?;
     let mut checks = Vec::new();
-    std::thread::sleep(SETTLE);
+    settle(control)?;
     let noise = site.hear(&bed, IDLE)?;
     if noise.is_empty() {
         checks.push(Check::ok("idle links", "nobody else talks there"));
@@ -497,6 +567,7 @@ fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
         let stream = Stream::new(version, FrameSize::new(128).expect("a frame size"), 10);
         stream.expect("flows that there are")
     };
+    is_wanted(control)?;
     let mut choice = Choice {
         mode: mode(file.generator.engine),
         cpus: placement.generator_cpus.clone(),
@@ -518,23 +589,66 @@ fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
         ("forwarding IPv4", IpVersion::Ipv4),
         ("forwarding IPv6", IpVersion::Ipv6),
     ] {
+        is_wanted(control)?;
+        let before = bed.counters(0)?.dut;
         let proof = rig.prove(0, &stream(version), FRAMES)?;
-        let words = format!("{} of {} frames came back", proof.received, proof.sent);
-        checks.push(match proof.received {
-            0 => Check::fail(
-                name,
-                words,
-                format!(
-                    "look at the DUT: ip route get {}, nft list ruleset, and at the cables: is a joined with a?",
-                    bed.networks().output.ipv4.first
-                ),
-            ),
-            received if received < proof.sent => {
-                Check::warn(name, words, "look where they are lost: fwdlab trial")
-            }
-            _ => Check::ok(name, words),
-        });
+        let through = match before {
+            Some(before) => Some(through(&bed, before, proof.received)?),
+            None => None,
+        };
+        let fix = format!(
+            "look at the DUT: ip route get {}, nft list ruleset, and at the cables: is a joined with a?",
+            bed.networks().output.ipv4.first
+        );
+        checks.push(forwards(name, &proof, through, fix));
     }
     drop(rig);
     Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn frames_that_come_back_have_to_go_through_the_dut() {
+        let of = |received, through| {
+            let proof = Proof {
+                sent: 100,
+                received,
+            };
+            forwards("forwarding IPv4", &proof, through, "look".into())
+        };
+        for (received, through, expected, words) in [
+            (
+                100,
+                Some((100, 100)),
+                Status::Ok,
+                "100 of 100 frames came back",
+            ),
+            // others speak on its links, too
+            (100, Some((107, 103)), Status::Ok, "100 of 100"),
+            (90, Some((100, 90)), Status::Warn, "90 of 100"),
+            (0, Some((100, 0)), Status::Fail, "0 of 100"),
+            (
+                100,
+                Some((0, 0)),
+                Status::Fail,
+                "its ports counted 0 in and 0 out",
+            ),
+            (
+                100,
+                Some((100, 3)),
+                Status::Fail,
+                "counted 100 in and 3 out",
+            ),
+            (100, None, Status::Ok, "counters cannot be read"),
+            (0, None, Status::Fail, "0 of 100"),
+        ] {
+            let check = of(received, through);
+            assert_eq!(check.status, expected, "{check:?}");
+            assert!(check.finding.contains(words), "{check:?}");
+        }
+    }
 }

@@ -8,15 +8,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::gate::Gate;
+use fwdlab_measure::trust::{OtherWork, STOLEN_PERCENT, stolen};
 use fwdlab_model::probe::{MachineState, Reading};
 
 use super::{Check, Status, text};
 
 /// How long other processes are watched.
 const WATCH: Duration = Duration::from_millis(300);
+/// Reports that the kernel divides CPUs among sessions first (sched(7)): next to busy sessions the sender then has only a share, whatever its niceness.
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+/// What changes that.
+const BY_PRIORITY: &str = "sudo sysctl kernel.sched_autogroup_enabled=0, and afterwards =1";
 /// A process that takes this share of one CPU is worth a word.
 const BUSY_PERCENT: f64 = 10.0;
-/// So many busy processes are told in the advice of a run.
+/// Busy processes that are named, at most.
 const MOST_TOLD: usize = 5;
 /// Flag of a thread of the kernel in `/proc/PID/stat`.
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -30,14 +35,13 @@ const NOISY_PERCENT: f64 = 80.0;
 const TOO_NOISY_PERCENT: f64 = 30.0;
 
 pub(super) fn checks() -> Vec<Check> {
-    let before = processes();
-    let began = Instant::now();
+    let watch = Watch::begin();
     thread::sleep(WATCH);
-    let after = processes();
-    let busy = busy(&before, &after, began.elapsed(), std::process::id());
+    let account = watch.account();
+    let names = watch.before.processes.values();
     vec![
-        irqbalance(after.values().map(|process| process.name.as_str())),
-        other_work(&busy, &text("/proc/loadavg").unwrap_or_default()),
+        irqbalance(names.map(|process| process.name.as_str())),
+        other_work(&account, &text("/proc/loadavg").unwrap_or_default()),
     ]
 }
 
@@ -159,36 +163,30 @@ fn irqbalance<'a>(mut names: impl Iterator<Item = &'a str>) -> Check {
     }
 }
 
-/// Judges the busy processes and `/proc/loadavg`.
-fn other_work(busy: &[Busy], loadavg: &str) -> Check {
+/// Judges what used the CPUs, and `/proc/loadavg`.
+fn other_work(account: &Account, loadavg: &str) -> Check {
     const NAME: &str = "other work";
     let load = loadavg.split_whitespace().next().unwrap_or("unknown");
-    if busy.is_empty() {
+    let mut found: Vec<String> = account.who().into_iter().collect();
+    let what_to_do = match found.is_empty() {
+        true => "use a machine without neighbours".to_owned(),
+        false => account.what_to_do(),
+    };
+    if account.stolen_percent >= STOLEN_PERCENT {
+        found.push(stolen(account.stolen_percent));
+    }
+    if found.is_empty() {
         return Check::ok(
             NAME,
             format!("no busy process (load average of the last minute: {load})"),
         );
     }
-    let (who, what_to_do) = told(busy);
-    Check::warn(NAME, who, what_to_do)
+    Check::warn(NAME, found.join("; "), what_to_do)
 }
 
-/// Busy processes in words, and what to do about them.
-fn told(busy: &[Busy]) -> (String, String) {
-    let list: Vec<String> = busy
-        .iter()
-        .map(|b| format!("{} ({}) {:.0} % of a CPU", b.name, b.pid, b.percent))
-        .collect();
-    let pids: Vec<String> = busy.iter().map(|b| b.pid.to_string()).collect();
-    let pids = pids.join(" ");
-    let what_to_do =
-        format!("wait for it, or pause it: kill -STOP {pids}, and afterwards kill -CONT {pids}");
-    (list.join(", "), what_to_do)
-}
-
-/// Watches from its making on who else uses this machine's CPUs.
+/// Accounts for the CPU time of this machine from its making on.
 pub struct Watch {
-    before: BTreeMap<u32, Process>,
+    before: Moment,
     began: Instant,
 }
 
@@ -196,29 +194,65 @@ impl Watch {
     /// Begins now.
     pub fn begin() -> Watch {
         Watch {
-            before: processes(),
+            before: Moment::now(),
             began: Instant::now(),
         }
     }
 
-    /// Who was busy since, and what to do about it; `None` when nobody was. Processes that began or ended meanwhile are not seen.
-    pub fn told(&self) -> Option<String> {
+    /// What else used the CPUs since, in words for the advice of a run.
+    pub fn other_work(&self) -> OtherWork {
+        let account = self.account();
+        let processes = account.who().map(|who| {
+            let what_to_do = account.what_to_do();
+            let (first, rest) = what_to_do.split_at(1);
+            format!("{who}. {}{rest}", first.to_uppercase())
+        });
+        OtherWork {
+            processes,
+            interrupts_percent: account.interrupts_percent,
+            stolen_percent: account.stolen_percent,
+        }
+    }
+
+    fn account(&self) -> Account {
         let elapsed = self.began.elapsed();
-        let mut busy = busy(&self.before, &processes(), elapsed, std::process::id());
-        busy.truncate(MOST_TOLD);
-        let (who, what_to_do) = told(&busy);
-        (!busy.is_empty()).then(|| {
-            format!(
-                "{who}. {}{}",
-                what_to_do[..1].to_uppercase(),
-                &what_to_do[1..]
-            )
-        })
+        Account {
+            is_by_session: text(AUTOGROUP).is_some_and(|is| is.trim() == "1"),
+            ..account(&self.before, &Moment::now(), elapsed, std::process::id())
+        }
     }
 }
 
+/// The CPU times of a machine, in ticks since it started.
+#[derive(Debug, Default)]
+struct Moment {
+    processes: BTreeMap<u32, Process>,
+    times: Times,
+}
+
+impl Moment {
+    fn now() -> Moment {
+        let times = text("/proc/stat").and_then(|stat| times(&stat));
+        Moment {
+            processes: processes(),
+            times: times.unwrap_or_default(),
+        }
+    }
+}
+
+/// The first line of `/proc/stat`.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Times {
+    /// User, nice and system: what tasks used, those of the kernel included.
+    tasks: u64,
+    /// Hard and soft interrupts.
+    interrupts: u64,
+    /// What the hypervisor took.
+    stolen: u64,
+}
+
 /// A process at one time.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Process {
     name: String,
     /// The process that started it; 0 for what the kernel began with.
@@ -227,6 +261,10 @@ struct Process {
     of_kernel: bool,
     /// CPU time so far, user and system.
     ticks: u64,
+    /// The same of the processes that it started, and that have ended.
+    of_ended: u64,
+    /// When it was started: another process with the same number has another time.
+    started: u64,
 }
 
 /// A process that takes time from us.
@@ -234,7 +272,73 @@ struct Process {
 struct Busy {
     pid: u32,
     name: String,
+    /// With the processes that it started and that have ended.
     percent: f64,
+    /// These used more than it did itself.
+    by_ended: bool,
+    /// Neither init nor a process that we descend from, such as the terminal.
+    can_be_paused: bool,
+}
+
+/// What used the CPUs between two moments besides us, in percent of one CPU.
+#[derive(Debug, Default, PartialEq)]
+struct Account {
+    /// Processes that are still there and used a tenth of a CPU or more, the busiest first.
+    busy: Vec<Busy>,
+    /// All other processes: short-lived ones, nearly idle ones, and those that `/proc` does not show.
+    rest_percent: f64,
+    interrupts_percent: f64,
+    stolen_percent: f64,
+    /// The kernel divides CPUs among sessions, and the niceness of the sender counts within ours only.
+    is_by_session: bool,
+}
+
+impl Account {
+    /// Processes in words; `None` when they used less than a tenth of a CPU together.
+    fn who(&self) -> Option<String> {
+        let mut list: Vec<String> = self.busy.iter().map(Busy::words).collect();
+        if self.rest_percent >= BUSY_PERCENT {
+            let of = match list.is_empty() {
+                true => "short-lived processes, and processes below",
+                false => "others, short-lived or below",
+            };
+            list.push(format!(
+                "{of} {BUSY_PERCENT:.0} % each, {:.0} % of a CPU together",
+                self.rest_percent
+            ));
+        }
+        (!list.is_empty()).then(|| list.join(", "))
+    }
+
+    fn what_to_do(&self) -> String {
+        let pausable = self.busy.iter().filter(|busy| busy.can_be_paused);
+        let pids: Vec<String> = pausable.map(|busy| busy.pid.to_string()).collect();
+        let pids = pids.join(" ");
+        let what_to_do = match pids.is_empty() {
+            true => "wait for it, or look for what starts the newest processes: ps -eo ppid,pid,args --sort=-start_time | head"
+                .into(),
+            false => format!(
+                "wait for it, or pause it: kill -STOP {pids}, and afterwards kill -CONT {pids}"
+            ),
+        };
+        match self.is_by_session {
+            true => format!("{what_to_do}; or have the sender go first: {BY_PRIORITY}"),
+            false => what_to_do,
+        }
+    }
+}
+
+impl Busy {
+    fn words(&self) -> String {
+        let with = match self.by_ended {
+            true => ", with short-lived processes that it started",
+            false => "",
+        };
+        let Busy {
+            name, pid, percent, ..
+        } = self;
+        format!("{name} ({pid}) {percent:.0} % of a CPU{with}")
+    }
 }
 
 fn processes() -> BTreeMap<u32, Process> {
@@ -254,15 +358,30 @@ fn processes() -> BTreeMap<u32, Process> {
 fn process(stat: &str) -> Option<Process> {
     let (_, rest) = stat.split_once('(')?;
     let (name, fields) = rest.rsplit_once(')')?;
-    // fields 4 (parent), 9 (flags), 14 and 15 (utime, stime) of the whole line; the state, field 3, comes first here
+    // fields of the whole line: 4 (parent), 9 (flags), 14 to 17 (utime, stime, cutime, cstime), 22 (starttime); the state, field 3,
+    // comes first here
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    let (user, system) = (number(14)?, number(15)?);
     Some(Process {
         name: name.into(),
         parent: u32::try_from(number(4)?).ok()?,
         of_kernel: number(9)? & PF_KTHREAD != 0,
-        ticks: user + system,
+        ticks: number(14)? + number(15)?,
+        of_ended: number(16)? + number(17)?,
+        started: number(22)?,
+    })
+}
+
+/// Reads `/proc/stat`: `cpu user nice system idle iowait irq softirq steal ...`.
+fn times(stat: &str) -> Option<Times> {
+    let mut fields = stat.lines().next()?.split_whitespace();
+    (fields.next()? == "cpu").then_some(())?;
+    let fields: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    let at = |index: usize| fields.get(index).copied();
+    Some(Times {
+        tasks: at(0)? + at(1)? + at(2)?,
+        interrupts: at(5)? + at(6)?,
+        stolen: at(7)?,
     })
 }
 
@@ -279,27 +398,67 @@ fn descends(all: &BTreeMap<u32, Process>, mut pid: u32, from: u32) -> bool {
     false
 }
 
-fn busy(
-    before: &BTreeMap<u32, Process>,
-    after: &BTreeMap<u32, Process>,
-    elapsed: Duration,
-    ourselves: u32,
-) -> Vec<Busy> {
-    let mut busy: Vec<Busy> = after
-        .iter()
-        .filter(|(pid, process)| !process.of_kernel && !descends(after, **pid, ourselves))
-        .filter_map(|(&pid, process)| {
-            let ticks = process.ticks.checked_sub(before.get(&pid)?.ticks)?;
-            let percent = 100.0 * ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64();
-            (percent >= BUSY_PERCENT).then(|| Busy {
+/// The process that shows what this one measures, where there is one (`fwdlab run` on a terminal), else this one.
+fn face_of(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
+    let parent = all.get(&ourselves).map(|process| process.parent);
+    let name = |pid: u32| all.get(&pid).map(|process| &process.name);
+    parent
+        .filter(|&parent| name(parent) == name(ourselves))
+        .unwrap_or(ourselves)
+}
+
+/// Accounts for all CPU time between two moments: what processes used that are still there, what those used that ended, and what only
+/// `/proc/stat` shows.
+fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -> Account {
+    let all = &after.processes;
+    let known = |pid: u32, process: &Process| {
+        let known = before.processes.get(&pid);
+        known.filter(|known| known.started == process.started)
+    };
+    let face = face_of(all, ourselves);
+    let percent = |ticks: u64| 100.0 * ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64();
+    let (mut busy, mut others, mut not_others) = (Vec::new(), 0, 0);
+    for (&pid, process) in all {
+        let (ticks, of_ended) = known(pid, process).map_or((0, 0), |p| (p.ticks, p.of_ended));
+        let ticks = process.ticks.saturating_sub(ticks);
+        let of_ended = process.of_ended.saturating_sub(of_ended);
+        if process.of_kernel || descends(all, pid, face) {
+            not_others += ticks + of_ended;
+            continue;
+        }
+        others += ticks + of_ended;
+        // what init waited for was started by somebody else
+        let own = if pid == 1 { ticks } else { ticks + of_ended };
+        if percent(own) >= BUSY_PERCENT {
+            busy.push(Busy {
                 pid,
                 name: process.name.clone(),
-                percent,
-            })
-        })
-        .collect();
+                percent: percent(own),
+                by_ended: own > 2 * ticks,
+                can_be_paused: pid != 1 && !descends(all, ourselves, pid),
+            });
+        }
+    }
+    // a parent that waited for a process has all of its CPU time, part of which may be older
+    let ended = before.processes.iter().filter(|(pid, process)| {
+        let is_there = all.get(pid).is_some_and(|p| p.started == process.started);
+        !is_there && !process.of_kernel && !descends(&before.processes, **pid, face)
+    });
+    let older: u64 = ended.map(|(_, p)| p.ticks + p.of_ended).sum();
+    let since = |of: fn(&Times) -> u64| of(&after.times).saturating_sub(of(&before.times));
+    // some were never waited for, and `/proc` may not show all
+    let unseen = since(|times| times.tasks).saturating_sub(not_others);
+    let others = others.saturating_sub(older).max(unseen);
     busy.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-    busy
+    busy.truncate(MOST_TOLD);
+    let told: f64 = busy.iter().map(|busy| busy.percent).sum();
+    Account {
+        rest_percent: (percent(others) - told).max(0.0),
+        busy,
+        interrupts_percent: percent(since(|times| times.interrupts)),
+        stolen_percent: percent(since(|times| times.stolen)),
+        is_by_session: false,
+    }
 }
 
 #[cfg(test)]
@@ -321,102 +480,192 @@ mod tests {
     #[test]
     fn processes_may_have_any_name() {
         let stat =
-            "4242 (tmux: (server) x) S 1 4242 4242 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 1 2 3";
+            "4242 (tmux: (server) x) S 1 4242 4242 0 -1 4194560 1 2 3 4 250 50 4 3 20 0 1 0 9 2 3";
         assert_eq!(
             process(stat),
             Some(Process {
                 name: "tmux: (server) x".into(),
                 parent: 1,
                 of_kernel: false,
-                ticks: 300
+                ticks: 300,
+                of_ended: 7,
+                started: 9,
             })
         );
         assert_eq!(process("gone"), None);
         assert_eq!(process("1 (a) S 1"), None);
     }
 
+    /// A process of this name with this parent, and what it and its ended children used so far.
+    fn task(name: &str, parent: u32, ticks: u64, of_ended: u64) -> Process {
+        Process {
+            name: name.into(),
+            parent,
+            of_kernel: false,
+            ticks,
+            of_ended,
+            started: 1,
+        }
+    }
+
+    /// A moment with these processes; `/proc/stat` shows no more than they used.
+    fn moment(processes: &[(u32, Process)]) -> Moment {
+        let used = processes.iter().map(|(_, p)| p.ticks + p.of_ended);
+        Moment {
+            times: Times {
+                tasks: used.sum(),
+                ..Times::default()
+            },
+            processes: processes.iter().cloned().collect(),
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
     fn busy_processes_are_named_the_busiest_first() {
-        let at = |ticks: [u64; 4]| -> BTreeMap<u32, Process> {
-            (1..)
-                .zip(["init", "rustc", "ffmpeg", "fwdlab"])
-                .zip(ticks)
-                .map(|((pid, name), ticks)| {
-                    (
-                        pid,
-                        Process {
-                            name: name.into(),
-                            parent: 0,
-                            of_kernel: false,
-                            ticks,
-                        },
-                    )
-                })
-                .collect()
+        let at = |ticks: [u64; 4]| {
+            let named = ["init", "rustc", "ffmpeg", "fwdlab"].into_iter().zip(ticks);
+            let processes = (1..).zip(named.map(|(name, ticks)| task(name, 0, ticks, 0)));
+            moment(&processes.collect::<Vec<_>>())
         };
-        let busy = busy(
-            &at([5, 100, 200, 0]),
-            &at([6, 120, 250, 50]),
-            Duration::from_millis(500),
-            4,
-        );
-        assert_eq!(
-            busy,
-            [
-                Busy {
-                    pid: 3,
-                    name: "ffmpeg".into(),
-                    percent: 100.0
-                },
-                Busy {
-                    pid: 2,
-                    name: "rustc".into(),
-                    percent: 40.0
-                },
-            ]
-        );
-        let check = other_work(&busy, "2.73 2.87 2.55 3/113 29083");
+        let (before, after) = (at([5, 100, 200, 0]), at([6, 120, 250, 50]));
+        let found = account(&before, &after, Duration::from_millis(500), 4);
+        let named: Vec<(u32, f64)> = found.busy.iter().map(|b| (b.pid, b.percent)).collect();
+        assert_eq!(named, [(3, 100.0), (2, 40.0)]);
+        assert_eq!(found.rest_percent, 2.0);
+        let check = other_work(&found, "2.73 2.87 2.55 3/113 29083");
         assert_eq!(check.status, Status::Warn);
         assert!(check.fix.is_some_and(|fix| fix.contains("kill -STOP 3 2")));
-        let idle = other_work(&[], "0.05 0.10 0.07 1/99 4711");
+        let idle = other_work(&Account::default(), "0.05 0.10 0.07 1/99 4711");
         assert!(
             idle.status == Status::Ok && idle.finding.contains("0.05"),
             "{idle:?}"
         );
     }
 
-    /// What we started, and what that started, is ours; a thread of the kernel may well work for us.
+    /// A compiler that began and ended within the measurement, and was waited for by a process that is still there, by init, or by one
+    /// that `/proc` does not show.
+    #[test]
+    fn short_lived_processes_are_summed_up() {
+        let make = |of_ended| (7, task("make", 1, 3, of_ended));
+        let init = |of_ended| (1, task("init", 0, 10, of_ended));
+        let us = (9, task("fwdlab", 1, 40, 0));
+        let before = moment(&[init(100), make(50), us.clone()]);
+        let found = |after: Moment| account(&before, &after, SECOND, 9);
+
+        let by_make = found(moment(&[init(100), make(110), us.clone()]));
+        let who = by_make.who().unwrap();
+        assert_eq!(
+            who,
+            "make (7) 60 % of a CPU, with short-lived processes that it started"
+        );
+        assert!(by_make.what_to_do().contains("kill -STOP 7"));
+        assert!(!by_make.what_to_do().contains("sysctl"));
+        let by_session = Account {
+            is_by_session: true,
+            ..by_make
+        };
+        assert!(
+            by_session
+                .what_to_do()
+                .contains("sched_autogroup_enabled=0")
+        );
+
+        // what init waited for is not init's, and init is never paused
+        let orphans = found(moment(&[init(134), make(50), us.clone()]));
+        let who = orphans.who().unwrap();
+        assert!(
+            who.contains("short-lived") && who.contains("34 % of a CPU"),
+            "{who}"
+        );
+        assert!(!orphans.what_to_do().contains("STOP"));
+
+        let mut hidden = moment(&[init(100), make(50), us.clone()]);
+        hidden.times.tasks += 45;
+        let who = found(hidden).who().unwrap();
+        assert!(who.contains("45 % of a CPU"), "{who}");
+
+        // many that are each below the tenth of a CPU that is worth a name
+        let small = |ticks| (20..26).map(move |pid| (pid, task("sh", 1, ticks, 0)));
+        let before = moment(&small(0).chain([us.clone()]).collect::<Vec<_>>());
+        let after = moment(&small(9).chain([us.clone()]).collect::<Vec<_>>());
+        let who = account(&before, &after, SECOND, 9).who().unwrap();
+        assert!(who.contains("54 % of a CPU together"), "{who}");
+
+        // of a process that ended, what it used before is not counted again
+        let old = (30, task("cc1", 7, 500, 0));
+        let before = moment(&[init(100), make(50), us.clone(), old]);
+        let after = moment(&[init(100), make(555), us]);
+        let rest = account(&before, &after, SECOND, 9);
+        assert_eq!((rest.busy.len(), rest.rest_percent), (1, 0.0));
+    }
+
+    /// Time of the hypervisor and of interrupts is no process's.
+    #[test]
+    fn steal_and_interrupts_are_accounted_for() {
+        let stat = "cpu  49199 10 8298 107976 573 5 85 44 7 0\ncpu0 1 2 3\n";
+        let read = Times {
+            tasks: 57507,
+            interrupts: 90,
+            stolen: 44,
+        };
+        assert_eq!(times(stat), Some(read));
+        assert_eq!(times("intr 5"), None);
+        assert_eq!(times("cpu 1 2"), None);
+        let us = [(9, task("fwdlab", 1, 40, 0))];
+        let (before, mut after) = (moment(&us), moment(&us));
+        after.times.stolen += 12;
+        after.times.interrupts += 30;
+        let found = account(&before, &after, SECOND, 9);
+        assert_eq!(found.who(), None);
+        assert_eq!(
+            (found.stolen_percent, found.interrupts_percent),
+            (12.0, 30.0)
+        );
+        let check = other_work(&found, "1.0");
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.finding.contains("12 % of a CPU"), "{check:?}");
+    }
+
+    /// What we started, and what that started, is ours, and so is the screen; a thread of the kernel may well work for us.
     #[test]
     fn neither_our_own_nor_the_kernels_are_others() {
-        let at = |ticks: u64| -> BTreeMap<u32, Process> {
-            [
-                (10, 1, false),
-                (11, 10, false),
-                (12, 11, false),
-                (2, 0, true),
-                (13, 1, false),
-            ]
-            .map(|(pid, parent, of_kernel)| {
-                let name = format!("p{pid}");
+        let at = |ticks: u64| -> Moment {
+            let processes = [
+                (8, task("terminal", 1, ticks, 0)),
+                (9, task("fwdlab", 8, ticks, 0)),
+                (10, task("fwdlab", 9, ticks, 2 * ticks)),
+                (11, task("sh", 10, ticks, 0)),
+                (12, task("nft", 11, ticks, 0)),
                 (
-                    pid,
+                    2,
                     Process {
-                        name,
-                        parent,
-                        of_kernel,
-                        ticks,
+                        of_kernel: true,
+                        ..task("kthreadd", 0, ticks, 0)
                     },
-                )
-            })
-            .into()
+                ),
+                (13, task("p13", 1, ticks, 0)),
+            ];
+            moment(&processes)
         };
-        let busy = busy(&at(0), &at(50), Duration::from_secs(1), 10);
-        let pids: Vec<u32> = busy.iter().map(|b| b.pid).collect();
-        assert_eq!(pids, [13]);
-        let (who, what_to_do) = told(&busy);
-        assert!(who.contains("p13 (13) 50 % of a CPU") && what_to_do.contains("kill -STOP 13"));
+        let found = account(&at(0), &at(50), SECOND, 10);
+        let pids: Vec<u32> = found.busy.iter().map(|b| b.pid).collect();
+        assert_eq!((pids, found.rest_percent), (vec![8, 13], 0.0));
+        let who = found.who().unwrap();
+        assert!(who.contains("p13 (13) 50 % of a CPU"), "{who}");
+        // paused, the terminal would take the measurement along
+        assert!(found.what_to_do().contains("kill -STOP 13,"));
+        // another process with the number of one that ended began within the measurement
+        let mut after = at(50);
+        after.processes.get_mut(&13).unwrap().started = 2;
+        after.processes.get_mut(&13).unwrap().ticks = 20;
+        after.times.tasks -= 30;
+        let found = account(&at(30), &after, SECOND, 10);
+        let named: Vec<(u32, f64)> = found.busy.iter().map(|b| (b.pid, b.percent)).collect();
+        assert_eq!(named, [(8, 20.0), (13, 20.0)]);
         // a ring of parents, as reused pids may make one, ends
-        let mut ring = at(0);
+        let mut ring = at(0).processes;
         ring.get_mut(&13).unwrap().parent = 13;
         assert!(!descends(&ring, 13, 10));
     }

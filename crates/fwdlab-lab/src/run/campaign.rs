@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::sim::{Dut, Simulation};
+use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of};
 use fwdlab_measure::efficiency;
 use fwdlab_measure::gate::Gate;
@@ -22,6 +23,7 @@ use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{CUT_OFF, Noise, RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::trial::Stream;
 use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
@@ -155,13 +157,15 @@ pub(super) struct Running<'a> {
     pub gate: Option<Gate>,
     /// What was measured before the run was cut off.
     pub before: Before,
-    /// Largest load of every stream: the same in all iterations.
+    /// Largest load of every stream: the same in all iterations, unless one turns out to be wrong.
     limits: BTreeMap<String, Limit>,
     /// Streams with which the tester cannot fill the line, in words.
     short: Vec<String>,
     /// What was made of each test case.
     pub made: Vec<Vec<Iteration>>,
     invalid: u32,
+    /// Configurations that the DUT cannot have, and why: they are not tried again in every iteration.
+    impossible: BTreeMap<String, String>,
     /// What a suite found, in all of its test cases.
     found: Vec<Outcome>,
     /// A/A control, where the procedure has one.
@@ -208,6 +212,7 @@ impl<'a> Running<'a> {
             short: Vec::new(),
             made: vec![Vec::new(); plan.campaign.cases.len()],
             invalid: 0,
+            impossible: BTreeMap::new(),
             found: Vec::new(),
             compared: None,
             again: Vec::new(),
@@ -259,6 +264,7 @@ impl Running<'_> {
     fn turns(&mut self, run: &mut Run<'_>, measured: &mut Measured) -> Result<(), LabError> {
         let agenda = self.agenda;
         let mut later = agenda.time;
+        let mut pace = ahead::Turns::default();
         // those of iterations that count; what was cut off is told with the gap
         let before = |trial: &&TrialRecord| {
             let made = self.before.iteration(&trial.test_case, trial.iteration);
@@ -285,13 +291,14 @@ impl Running<'_> {
                 self.skip(*turn, measured.trials.len(), run, measured)?;
                 continue;
             }
+            let began = Instant::now();
             let mut attempts = Attempts::default();
             let (first, outcomes, failure) = loop {
                 let first = measured.trials.len();
                 if self.plan.suite().is_none() {
                     self.control.begin_case();
                 }
-                let made = self.turn(*turn, later, run, measured);
+                let made = self.turn(*turn, (later, pace), run, measured);
                 if self.control.end_case() && !self.control.is_stopped() {
                     self.skipped.insert(turn.case);
                     break (first, Vec::new(), Some(SKIPPED.into()));
@@ -328,6 +335,7 @@ impl Running<'_> {
                 }
             };
             self.keep(*turn, outcomes, failure, first, run, measured)?;
+            pace.made(agenda.cases[turn.case].1, began.elapsed());
         }
         Ok(())
     }
@@ -410,7 +418,7 @@ impl Running<'_> {
     fn turn(
         &mut self,
         turn: Turn,
-        later: Duration,
+        (later, pace): (Duration, ahead::Turns),
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
@@ -420,11 +428,14 @@ impl Running<'_> {
         let streams = plan.campaign.streams(case)?;
         let common = plan.common(streams, case);
         let asked = plan.asked(seed_of(turn, plan.seed()), case);
-        let (steps, _) = self.agenda.cases[turn.case];
+        let (steps, own) = self.agenda.cases[turn.case];
         let planned = Planned {
             steps,
             of_run: self.agenda.trials,
+            own,
             later,
+            before: pace,
+            began: Instant::now(),
         };
         let limits = plan.likely(case)?;
         let of_case = match plan.suite() {
@@ -480,6 +491,11 @@ impl Running<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+        let configuration = common.configuration.as_ref();
+        if let Some(why) = configuration.and_then(|one| self.impossible.get(&one.name)) {
+            let why = format!("{why} (found out in an earlier iteration, and not tried again)");
+            return Ok((Vec::new(), Some(LabError::Impossible(why))));
+        }
         if let Some((test_case, _)) = case {
             match self.restart(test_case, run) {
                 Ok(()) => {}
@@ -527,6 +543,10 @@ impl Running<'_> {
             let (tester, bed) = device.both();
             let applied = configure(bed, 0, tester, stream, configuration, control, run);
             if let Err(error) = applied {
+                if error.is_impossible() {
+                    let name = configuration.name.clone();
+                    self.impossible.insert(name, error.to_string());
+                }
                 return Ok((Vec::new(), Some(error)));
             }
         }
@@ -549,6 +569,7 @@ impl Running<'_> {
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         self.invalid += followed.invalid;
+        self.forget_limits(common, &followed.outcomes);
         let result = (followed.result)
             .map_err(|error| with_last_words(device.bed(), error, "during this test case"));
         let undone = device.undo();
@@ -566,8 +587,7 @@ impl Running<'_> {
         let mut limits = Vec::new();
         let (bounds, procedure) = (self.plan.bounds(), &self.plan.campaign.procedure);
         for stream in &common.streams {
-            // what overloads one kind of DUT says nothing of another
-            let id = format!("{}@{}", frames.id(stream), common.dut.kind);
+            let id = id_of_limit(&frames, stream, common);
             if let Some(known) = self.limits.get(&id) {
                 limits.push(known.clone());
                 continue;
@@ -616,6 +636,21 @@ impl Running<'_> {
             limits.push(found);
         }
         Ok(limits)
+    }
+
+    /// A load was found while the machine was as it was then. If it turns out that it does not overload the DUT, or that the generator
+    /// does not reach it, the next iteration looks for one again.
+    fn forget_limits(&mut self, common: &super::Parameters, found: &[Outcome]) {
+        let is_good = |one: &Outcome| one.answered && !one.found.is_tester_bound();
+        if !wants_overload(&self.plan.campaign.procedure) || found.iter().all(is_good) {
+            return;
+        }
+        let frames = common.traffic.variants[0].frames();
+        for stream in &common.streams {
+            let id = id_of_limit(&frames, stream, common);
+            self.limits.remove(&id);
+            self.before.loads.remove(&id);
+        }
     }
 
     /// What the iterations of a test case say together, and whether its own trials were quiet enough for it.
@@ -696,7 +731,13 @@ impl Running<'_> {
             // what is counted has none
             (None, Method::Instructions) => Noise::none(),
             (None, Method::Trials) => {
-                let noise = trust::of_trials(self.gate.as_ref(), trials, against);
+                let judge = |against| trust::of_trials(self.gate.as_ref(), trials, against);
+                let noise = match judge(against.clone()) {
+                    quiet if !quiet.too_noisy && trust::none_is_reliable(&cases) => {
+                        judge([against, vec!["no test case can be relied on".into()]].concat())
+                    }
+                    noise => noise,
+                };
                 trust::of_lossless(noise, &found)
             }
         };
@@ -727,6 +768,11 @@ impl Running<'_> {
             warnings,
         });
     }
+}
+
+/// By what the largest load of a stream is known: what overloads one kind of DUT says nothing of another.
+fn id_of_limit(frames: &Variant, stream: &Stream, common: &super::Parameters) -> String {
+    format!("{}@{}", frames.id(stream), common.dut.kind)
 }
 
 /// What a simple IMIX would get, from the rate of the smallest frames of most flows, where windows gave that.

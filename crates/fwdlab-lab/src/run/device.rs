@@ -15,7 +15,7 @@ use fwdlab_measure::ahead::{Capacities, ON_THEIR_WAY, TICK};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
-use fwdlab_measure::mlr::outcome::OFFERED_SHARE;
+use fwdlab_measure::validity::OFFERED_SHARE;
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
@@ -805,6 +805,7 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
             frames_intended: answer.frames_intended,
             frames_sent: answer.frames_sent,
             frames_received: answer.frames_received,
+            samples: answer.samples.clone(),
         })
         .collect();
     let objections: Vec<String> = answers

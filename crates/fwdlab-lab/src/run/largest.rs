@@ -4,7 +4,7 @@
 
 use fwdlab_engine::sim::Dut;
 use fwdlab_measure::machine::Limit;
-use fwdlab_model::link::{Line, LinkLoad, MeanSize};
+use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use fwdlab_model::units::{FrameSize, Load};
 
 use crate::error::LabError;
@@ -15,6 +15,9 @@ pub(super) struct Bounds {
     pub asked: Option<LinkLoad>,
     pub line: Option<Line>,
 }
+
+/// What a simulated tester fills of which nothing else was said.
+const SIMULATED: LinkSpeed = LinkSpeed::megabits(10_000);
 
 impl Bounds {
     /// The largest load that was asked for.
@@ -55,10 +58,9 @@ impl Bounds {
     pub fn on(&self, dut: &Dut, frame_size: FrameSize, mean: MeanSize) -> Result<Limit, LabError> {
         self.largest(frame_size, mean, || match dut.tester_limit_pps(mean) {
             Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
-            None => Err(LabError::Preflight(
-                "the simulated tester has no limit: add --max or --link, or generator=12Mpps or link=10Gbps in --dut (in a \
-                 campaign, max or link in [bed])"
-                    .into(),
+            None => Ok((
+                SIMULATED.line_rate_pps(mean),
+                "a simulated tester fills 10 Gbit/s, unless link= or generator= of the DUT, --link or --max says otherwise".into(),
             )),
         })
     }
@@ -99,8 +101,6 @@ impl Bounds {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::link::LinkSpeed;
-
     use super::*;
 
     /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s (methods.md §9.1).
@@ -149,8 +149,9 @@ mod tests {
             line: None,
         };
         let size = FrameSize::MIN;
-        let error = none.on(&Dut::default(), size, size.into()).unwrap_err();
-        assert!(error.to_string().contains("no limit: add --max or --link"));
+        // of which nothing is known, it fills 10 Gbit/s
+        let found = none.on(&Dut::default(), size, size.into()).unwrap();
+        assert_eq!(found.max_load_pps.floor(), 14_880_952.0, "{found:?}");
         let dut: Dut = "generator=1e5,link=100M".parse().unwrap();
         let bounds = Bounds {
             line: dut.line(),

@@ -12,6 +12,7 @@ mod course;
 mod device;
 pub mod exact;
 pub mod expect;
+mod feasible;
 pub mod flame;
 mod hooks;
 mod largest;
@@ -170,10 +171,8 @@ fn carry_out<'a>(
         // the noise of a simulated DUT is its own
         let is_real = !run.info.facts.is_simulated();
         if let Some(summary) = measured.summary.as_mut().filter(|_| is_real) {
-            let mut to_do = fwdlab_measure::trust::advice(
-                summary,
-                others.and_then(|others| others.told()).as_deref(),
-            );
+            let other = others.as_ref().map(Watch::other_work);
+            let mut to_do = fwdlab_measure::trust::advice(summary, other.as_ref());
             if !to_do.is_empty() && !run.info.facts.privileged {
                 to_do.insert(0, WITHOUT_ROOT.into());
             }
@@ -227,6 +226,7 @@ impl<'a> Run<'a> {
             state: RunState::Running,
             gaps: Vec::new(),
             error: None,
+            note: None,
             parameters: values,
             facts: Facts {
                 link: parameters.line.map(|line| line.to_string()),

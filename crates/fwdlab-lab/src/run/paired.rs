@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::order::{Random, mirrored};
-use fwdlab_measure::paired::{Rebuild, places, rebuild};
+use fwdlab_measure::paired::{Rebuild, SLICE, next_slice, places, rebuild};
+use fwdlab_measure::validity::is_lower_bound;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::result::Validity;
 use fwdlab_model::trial::Stream;
 
-use super::trial::{Bench, Counted};
+use super::trial::{Bench, Counted, SURPLUS};
 use super::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::dut::Configuration;
@@ -25,7 +26,7 @@ use crate::tester::Rig;
 pub(super) const CONTROLS: usize = 2;
 
 /// A load that overloads the DUT is sought so often before it is given up.
-const OVERLOAD_LOOKS: u32 = 3;
+const OVERLOAD_LOOKS: u32 = 6;
 
 /// What stands beside the reference DUT and the control.
 pub(super) struct Beside<'a> {
@@ -50,6 +51,8 @@ pub(super) struct Row<'a> {
     random: Random,
     /// The intended load, once it is known: the same in all rebuilds.
     pub load: Option<f64>,
+    /// Length of the slices of the next rebuild.
+    slice: Duration,
     built: u32,
     /// The DUT that could not be made what it should be, when building failed for that.
     pub failed: Option<usize>,
@@ -71,6 +74,7 @@ impl<'a> Row<'a> {
             compared: Vec::new(),
             random: Random::new(parameters.seed),
             load: None,
+            slice: SLICE,
             built: 0,
             failed: None,
         }
@@ -156,7 +160,7 @@ impl<'a> Row<'a> {
         let counted = bench.slices(
             self.stream,
             pps,
-            slices(began.elapsed()),
+            (self.slice, slices(began.elapsed())),
             &mut order,
             &places,
         );
@@ -174,12 +178,35 @@ impl<'a> Row<'a> {
         drop(bed);
         self.built += 1;
         let result = rebuild(configurations, &blocks, pps);
-        let record = self.record(started_at, &places, &result, &counted);
+        let mut record = self.record(started_at, &places, &result, &counted);
+        record
+            .validity
+            .reasons
+            .extend(self.raise_load(&result, pps));
+        self.slice = next_slice(self.slice, &result);
         run.writer.trial(&record)?;
         run.tell(EventKind::RebuildFinished {
             record: Box::new(record.clone()),
         })?;
         Ok(Some((result, record)))
+    }
+
+    /// Only overloaded DUTs are compared: if one of them forwards nearly all of the load, the rebuild is invalid, and the next ones offer
+    /// more. Says why. A load that was requested stays.
+    fn raise_load(&mut self, result: &Rebuild, pps: f64) -> Option<String> {
+        let rates = result.rates_pps.iter().copied();
+        let (fastest, rate) = rates.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        if self.parameters.load.is_some() || !is_lower_bound(pps, rate) {
+            return None;
+        }
+        let more = self
+            .parameters
+            .within_line(Some(SURPLUS * rate), self.stream);
+        self.load = more.or(self.load);
+        Some(format!(
+            "{}: {rate:.0} of {pps:.0} frames/s came out, so it was not overloaded",
+            self.name_of(fastest)
+        ))
     }
 
     /// Makes a DUT what it is in this comparison.
@@ -238,6 +265,7 @@ impl<'a> Row<'a> {
             places: places.iter().map(|&c| c as u32).collect(),
             blocks: result.blocks as u32,
             blocks_not_offered: result.not_offered as u32,
+            slice_s: Some(self.slice.as_secs_f64()),
             forwarding_rate_pps: result.rates_pps.clone(),
             difference_percent: result
                 .ln_ratios
@@ -287,7 +315,8 @@ fn intended(
         }
     }
     Err(LabError::Preflight(
-            "the generator cannot overload this DUT, and a comparison needs overload. --load 500kpps forces a load below \
-             saturation, but it shows no difference".into(),
+            "the generator cannot overload this DUT, and a comparison needs overload. If other processes take the generator's CPU, try \
+             again when they have ended, or count instructions, which they do not change: fwdlab quick --vm IMAGE --vs ... \
+             (--load 500kpps forces a load below saturation, but it shows no difference)".into(),
     ))
 }

@@ -18,13 +18,14 @@ use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
+use fwdlab_model::result::FIREWALLS;
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
 use super::largest::Bounds;
 use super::suite::{Suite, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
-use super::{exact, hooks, restarts, slices, windows};
+use super::{exact, feasible, hooks, restarts, slices, windows};
 use crate::dut::Configuration;
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
@@ -318,6 +319,7 @@ impl Plan {
             let why = format!("the DUT cannot be restarted: {why}. Omit this");
             return Err(self.campaign.error(&["reboot"], why).into());
         }
+        feasible::check(self)?;
         exact::check_images(&self.campaign)?;
         match &self.campaign.procedure {
             Procedure::Paired(paired) => {
@@ -504,7 +506,7 @@ impl Plan {
     }
 
     /// What a test case offers: one series.
-    fn traffic(&self, case: &Case) -> Traffic {
+    pub(super) fn traffic(&self, case: &Case) -> Traffic {
         let profile = case.variant.profile.as_ref();
         Traffic {
             profile: profile.and_then(|name| self.profiles.get(name).cloned()),
@@ -564,6 +566,11 @@ impl Plan {
         Ok(inputs)
     }
 
+    /// Where it is measured.
+    pub(super) fn site(&self) -> &Site {
+        &self.host.site
+    }
+
     /// What is varied within a test case.
     pub(super) fn swept(&self) -> Option<&Swept> {
         self.swept.as_ref()
@@ -618,7 +625,19 @@ impl Plan {
         }
     }
 
+    /// The parameters, and which configurations are firewalls: their names do not tell.
     pub(super) fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut values = self.said();
+        if !self.configurations.is_empty() {
+            let all = self.configurations.iter();
+            let firewalls = all.filter(|(_, one)| one.is_firewall());
+            let names: Vec<String> = firewalls.map(|(name, _)| name.clone()).collect();
+            values.insert(FIREWALLS.into(), names.into());
+        }
+        values
+    }
+
+    fn said(&self) -> BTreeMap<String, serde_json::Value> {
         let campaign = &self.campaign;
         if let Some(command) = &self.command {
             return command.values.clone();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fwdlab_model::event::{Event, EventKind};
-use fwdlab_model::result::{CUT_OFF, Gap, RunInfo, RunState, Validity};
+use fwdlab_model::result::{CUT_OFF, FIREWALLS, Gap, RunInfo, RunState, Validity};
 use fwdlab_model::test_case::Iteration;
 use fwdlab_model::units::counted;
 use fwdlab_store::{RunWriter, StoredRun};
@@ -132,7 +132,7 @@ impl CutOff {
         for (name, value) in &now.parameters {
             let was = info.parameters.get(name);
             // runs of before this was kept have it in their campaign, which is compared below
-            if was.is_none() && name == "configurations" {
+            if was.is_none() && ["configurations", FIREWALLS].contains(&name.as_str()) {
                 continue;
             }
             if was != Some(value) {

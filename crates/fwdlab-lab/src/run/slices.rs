@@ -3,8 +3,11 @@
 //! Test cases with the same traffic stand beside each other in one [`Row`]; with a sweep each has a DUT for every value. A configuration that
 //! cannot be applied leaves its row, and the others go on. Start with [`rows`] and [`Running::by_slices`].
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_measure::paired::{Rebuild, of_rebuild, pool};
@@ -139,6 +142,12 @@ impl Budget {
     fn left(&self) -> Duration {
         self.total.saturating_sub(self.began.elapsed())
     }
+
+    /// The same, and at least the time of the fewest rebuilds.
+    fn left_for(&self, rebuilds: usize) -> Duration {
+        let least = self.overhead + self.overhead / 2 + MIN_SLICES;
+        self.left().max(least * rebuilds as u32)
+    }
 }
 
 /// What has been found of a row.
@@ -186,6 +195,7 @@ impl Running<'_> {
             .map(|(row, common)| stand(parameters, p, row, common))
             .collect();
         let mut later = self.agenda.time;
+        let mut pace = ahead::Turns::default();
         let turns: &[Turn] = &self.agenda.turns;
         let mut budget = parameters.total().map(|total| Budget {
             total,
@@ -215,9 +225,14 @@ impl Running<'_> {
                 later = later.saturating_sub(self.agenda.cases[turn.case].1);
                 continue;
             }
-            let left = budget.as_ref().map_or(later, Budget::left);
+            let planned = self.agenda.cases[turn.case].1;
+            let left = match &budget {
+                Some(budget) => budget.left_for(turns.len() - done),
+                None => pace.left(later, planned),
+            };
             run.tell(self.progress(row, turn.iteration, (done, turns.len()), left))?;
-            later = later.saturating_sub(self.agenda.cases[turn.case].1);
+            later = later.saturating_sub(planned);
+            let began = Instant::now();
             let time = time(p, row.row.duts() as u32);
             let mut slices = |building: Duration| match &mut budget {
                 Some(budget) => budget.share(building, (turns.len() - done) as u32, done == 0),
@@ -225,6 +240,7 @@ impl Running<'_> {
             };
             let row = &mut standing[turn.case];
             result = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
+            pace.made(planned, began.elapsed());
             if result.is_err() {
                 break;
             }
@@ -549,8 +565,24 @@ pub(super) fn noise(
     let all: Vec<Comparison> = all.cloned().collect();
     let blocks: u32 = rebuilds.iter().map(|rebuild| rebuild.blocks).sum();
     let left_out: u32 = rebuilds.iter().map(|r| r.blocks_not_offered).sum();
+    let mut of_length: BTreeMap<Reverse<u64>, usize> = BTreeMap::new();
+    for length in rebuilds.iter().filter_map(|record| record.slice_s) {
+        *of_length
+            .entry(Reverse((1e3 * length).round() as u64))
+            .or_default() += 1;
+    }
+    let lengths = of_length
+        .iter()
+        .map(|(Reverse(ms), rebuilds)| format!("{rebuilds} with slices of {ms} ms"));
+    let tried = match of_length.len() {
+        0 | 1 => String::new(),
+        _ => format!(
+            " ({}: too many longer ones were disturbed)",
+            lengths.collect::<Vec<_>>().join(", ")
+        ),
+    };
     let said = format!(
-        "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken",
+        "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken{tried}",
         counted(rebuilds.len(), "rebuild"),
         counted(blocks as usize, "block"),
         counted(left_out as usize, "block")

@@ -118,6 +118,18 @@ pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
     Capacities::guess(dut.map_or_else(guess, |dut| dut.capacity_pps.into()))
 }
 
+/// The share of this machine's CPUs that programs wanted in the last minute.
+fn others() -> f64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load
+        .split(' ')
+        .next()
+        .and_then(|load| load.parse().ok())
+        .unwrap_or(0.0);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (load / cpus as f64).clamp(0.0, 1.0)
+}
+
 /// Trials and time: of a simulated DUT without noise as they will be, of any other by a guess.
 pub(super) fn estimated(
     asked: &Asked,
@@ -126,7 +138,7 @@ pub(super) fn estimated(
 ) -> Result<(u32, Duration), LabError> {
     let (overhead, attempts) = match dut {
         Some(_) => (Duration::ZERO, 1.0),
-        None => (OVERHEAD, Tally::default().per_trial()),
+        None => (OVERHEAD, Tally::default().per_trial_beside(others())),
     };
     let mut procedure = make(asked, limits).map_err(LabError::Preflight)?;
     let ahead = ahead(procedure.as_mut(), &capacities(dut, limits));

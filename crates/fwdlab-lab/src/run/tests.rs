@@ -274,6 +274,25 @@ fn a_campaign_finds_what_rules_cost_on_each_configuration() {
     assert_eq!(scene.registry.list().unwrap(), []);
 }
 
+/// What a DUT cannot do it cannot do the next time either: nothing is built and nothing sent for it again.
+#[test]
+fn what_is_impossible_is_tried_once() {
+    let scene = Scene::new(1, Faults::default());
+    let text = "campaign = 'c'\niterations = 3\n\
+                [configuration]\ntso = { generate = 'offload', feature = 'tso', state = 'off' }\n\
+                [matrix]\nconfiguration = ['tso']\nflows = 10\n\
+                [procedure]\nid = 'mrr'\ntrials = 1\nfor = '1s'\n";
+    let made = campaign(&scene, text);
+    let failures = made.failures();
+    assert_eq!(failures.len(), 3, "{failures:?}");
+    for (number, why) in failures.iter().enumerate() {
+        assert!(why.contains("does not name it"), "{why}");
+        assert_eq!(why.contains("not tried again"), number > 0, "{why}");
+    }
+    assert_eq!(scene.world.beds(), 1);
+    assert_eq!(scene.world.changes(), ["x"; 0]);
+}
+
 /// A port of the DUT that goes down in the course of a trial ends that one, and no other: the bed is built anew, and the old one went
 /// before, for both have the same hosts.
 #[test]
@@ -741,6 +760,32 @@ values = [0, 100]
 fn whatever_fails_wherever_in_a_campaign_by_slices_is_told_and_no_figure_is_wrong() {
     let make = |scene: &Scene| campaign(scene, SLICES);
     fail_everywhere(|faults| Scene::new(4, faults), &SOME, make, check_campaign);
+}
+
+/// A sender that others hold up for 4 ms of every 13 offers its load in no slice of 20 ms, and in many of 5 ms.
+#[test]
+fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
+    let scene = Scene::new(4, Faults::default());
+    let (every, long) = (Duration::from_millis(13), Duration::from_millis(4));
+    scene.world.stalls(every, long);
+    let made = campaign(&scene, &SLICES.replace("iterations = 1", "iterations = 5"));
+    let measured = made.result.as_ref().unwrap();
+    let lengths: Vec<f64> = measured.rebuilds.iter().filter_map(|r| r.slice_s).collect();
+    assert_eq!(lengths, [0.02, 0.005, 0.005, 0.005, 0.005]);
+    let enough: Vec<bool> = measured.rebuilds.iter().map(|r| r.blocks >= 5).collect();
+    assert_eq!(enough, [false, true, true, true, true]);
+    let summary = measured.summary.as_ref().unwrap();
+    let verdict = &summary.noise.verdict;
+    assert!(verdict.contains("4 with slices of 5 ms"), "{verdict}");
+    let truth = [0, 100].map(|rules| 100.0 * (capacity_pps(1, rules) / capacity_pps(0, 0) - 1.0));
+    let found: Vec<f64> = summary
+        .comparisons()
+        .filter_map(|c| c.difference_percent)
+        .collect();
+    assert_eq!(found.len(), 2, "{:?}", summary.test_cases);
+    for (found, truth) in found.iter().zip(truth) {
+        assert!((found - truth).abs() < 0.5, "{found} for {truth}");
+    }
 }
 
 /// Stopped while anything is asked: that is the end, without a failure and with nothing left.

@@ -62,6 +62,8 @@ pub struct ProfileFrames {
     pub(super) ending: &'static str,
     /// Mean size of what goes forward.
     pub mean: MeanSize,
+    /// The same in whole bytes, for records.
+    size: FrameSize,
     /// What readers of the results should know.
     pub notes: Vec<String>,
     /// How many flows go forward.
@@ -143,11 +145,16 @@ impl ProfileFrames {
                 ));
             }
         }
+        let mean = mean(&forward)?;
+        let size = format!("{:.0}", mean.bytes()).parse::<FrameSize>();
+        let size =
+            size.map_err(|error| format!("profile {name}: the mean size of its frames: {error}"))?;
         Ok(ProfileFrames {
             name,
             text,
             ending,
-            mean: mean(&forward)?,
+            mean,
+            size,
             notes: Vec::new(),
             flows: count_flows(&forward.streams, MOST_FLOWS),
             forward,
@@ -157,7 +164,6 @@ impl ProfileFrames {
 
     /// A stream that stands for it in records: of its mean size, with its flows, as far as a stream can have so many.
     pub fn as_stream(&self) -> Stream {
-        let bytes = self.mean.bytes().round() as u16;
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
             ip_version: if has_ipv4 {
@@ -165,7 +171,7 @@ impl ProfileFrames {
             } else {
                 IpVersion::Ipv6
             },
-            frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
+            frame_size_bytes: self.size,
             flows: self.flows.clamp(1, MOST_FLOWS),
         }
     }
@@ -565,7 +571,8 @@ fn mean(traffic: &fwdlab_engine::Traffic) -> Result<MeanSize, String> {
         if len == 0 {
             break;
         }
-        bytes += len as u64 + 4;
+        // shorter frames are padded
+        bytes += (len as u64 + 4).max(FrameSize::MIN.bytes().into());
         count += 1;
     }
     MeanSize::new(bytes, count).ok_or_else(|| format!("profile {}: it has no frames", traffic.name))

@@ -11,7 +11,7 @@ use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
-use fwdlab_measure::paired::Slice;
+use fwdlab_measure::paired::{self, Slice};
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
 use fwdlab_model::loss::{Chain, Counters, Meter, Place, Stage, VethCounts};
@@ -34,7 +34,7 @@ use crate::witness::{self, Witnesses};
 /// Frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
 
-/// Length of a window or slice: short against the seconds in which the host changes its mind, long against the
+/// Length of a window: short against the seconds in which the host changes its mind, long against the
 /// milliseconds of a scheduler.
 const WINDOW: Duration = Duration::from_millis(20);
 
@@ -57,10 +57,10 @@ const REFILL: Duration = Duration::from_millis(30);
 /// After switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
 const SETTLE: Duration = Duration::from_millis(6);
 
-/// A slice in which the generator was held up, or the DUT's CPU taken, is repeated so often.
-const SLICE_RETRIES: u32 = 4;
+/// A slice in which the generator stalled, or the DUT's CPU was taken, is repeated for this long.
+const SLICE_RETRIES: Duration = Duration::from_millis(80);
 
-/// A trial that finds no quiet windows is given so many times its duration.
+/// A trial without quiet windows, or with too few undisturbed slices, may take this many times its duration.
 const PATIENCE: u32 = 3;
 
 /// A DUT that takes long for a batch of frames looks as if nothing moved meanwhile: while frames are unaccounted for, it gets so much
@@ -77,13 +77,20 @@ const OVERLOAD: f64 = 1.5;
 /// smaller load.
 const FAR: f64 = 3.0;
 
+/// A look for a load is read so often, and so often in one of its windows.
+const LOOK_READINGS: usize = 20;
+const READINGS_PER_WINDOW: usize = 4;
+
+/// A load is offered in a look from this share of it on.
+const OFFERED: f64 = 0.9;
+
 /// The load that is then offered, relative to what the DUT forwards at its best. More is not better: generator and DUT
 /// write to the same full ring, and at twice the rate the forwarding rate varied by half as much again.
-const SURPLUS: f64 = 1.6;
+pub(super) const SURPLUS: f64 = 1.6;
 
 /// A block of slices of so many DUTs: each twice, in mirrored order.
 pub(super) fn block(duts: u32) -> Duration {
-    (SETTLE + WINDOW) * 2 * duts
+    (SETTLE + paired::SLICE) * 2 * duts
 }
 
 /// What a trial needs, together.
@@ -230,6 +237,7 @@ impl Bench<'_> {
                     sent: sum(&to.sent) - sum(&from.sent),
                     received: sum(&to.received) - sum(&from.received),
                     dut_waited_s: waited.as_secs_f64(),
+                    sender_waited_s: sender_waited_s(&from, &to),
                     before: std::mem::replace(&mut before, after.clone()),
                     after,
                 };
@@ -244,23 +252,31 @@ impl Bench<'_> {
         })
     }
 
-    /// Makes blocks of slices, in the orders that `order` yields, for `duration`.
+    /// Makes blocks of slices of this length, in the orders that `order` yields, for `duration`; and on, until patience ends, while too few
+    /// of them can be used.
     pub fn slices(
         &mut self,
         stream: &Stream,
         load_pps: f64,
-        duration: Duration,
+        (length, duration): (Duration, Duration),
         order: &mut (dyn FnMut() -> Vec<usize> + Send),
         places: &[usize],
     ) -> Result<(Vec<Vec<Slice>>, Counted), LabError> {
         let bed = self.bed;
+        let longest = duration * PATIENCE;
+        let lead = paired::lead(length);
+        let retries = SLICE_RETRIES.as_nanos() / (lead + length).as_nanos();
         self.count(
             stream,
-            until(Some(load_pps), duration * 2),
+            until(Some(load_pps), longest + duration),
             |tester, control| {
                 let began = tester.now();
-                let mut blocks = Vec::new();
-                while !control.is_stopped() && tester.since(began) < duration {
+                let mut blocks: Vec<Vec<Slice>> = Vec::new();
+                let mut usable = 0;
+                while !control.is_stopped()
+                    && tester.since(began) < longest
+                    && (tester.since(began) < duration || usable < paired::MIN_BLOCKS)
+                {
                     if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
                         renew(tester)?;
                     }
@@ -272,15 +288,25 @@ impl Bench<'_> {
                             .expect("every configuration has a place");
                         tester.select(place)?;
                         tester.wait(SETTLE);
-                        let mut slice = one_slice(bed, tester, configuration, place)?;
-                        for _ in 0..SLICE_RETRIES {
+                        let mut slice =
+                            |length| one_slice(bed, tester, length, configuration, place);
+                        let mut one = || -> Result<Slice, LabError> {
+                            let is_led = lead.is_zero() || slice(lead)?.is_offered(load_pps);
+                            Ok(Slice {
+                                is_led,
+                                ..slice(length)?
+                            })
+                        };
+                        let mut slice = one()?;
+                        for _ in 0..retries {
                             if slice.is_undisturbed(load_pps) || control.is_stopped() {
                                 break;
                             }
-                            slice = one_slice(bed, tester, configuration, place)?;
+                            slice = one()?;
                         }
                         block.push(slice);
                     }
+                    usable += usize::from(paired::is_usable(&block, load_pps));
                     blocks.push(block);
                 }
                 Ok(blocks)
@@ -351,29 +377,24 @@ impl Bench<'_> {
         let mut held_up = 0;
         let (mut most, mut was_far) = (0.0, false);
         loop {
-            let (windows, counted) = self.count(
+            let (readings, counted) = self.count(
                 stream,
                 until(Some(load), Duration::from_secs(1)),
                 |tester, _| {
-                    (0..5)
-                        .map(|_| {
-                            let from = tester.read()?;
-                            tester.wait(WINDOW);
-                            let to = tester.read()?;
-                            let span = seconds(&from, &to);
-                            let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
-                            Ok((
-                                offered,
-                                (sum(&to.received) - sum(&from.received)) as f64
-                                    / received_seconds(&from, &to),
-                            ))
-                        })
-                        .collect::<Result<Vec<(f64, f64)>, LabError>>()
+                    let mut readings = vec![tester.read()?];
+                    for _ in 0..LOOK_READINGS {
+                        tester.wait(WINDOW / READINGS_PER_WINDOW as u32);
+                        readings.push(tester.read()?);
+                    }
+                    Ok(readings)
                 },
             )?;
             let counted = counted.whole()?;
-            let best = |of: fn(&(f64, f64)) -> f64| windows.iter().map(of).fold(0.0, f64::max);
-            let (offered, forwarded) = (best(|w| w.0), best(|w| w.1));
+            let (mut offered, mut forwarded) = best_of(&readings, READINGS_PER_WINDOW);
+            if offered < OFFERED * load {
+                // between two hold-ups of the sender there may be no room for a whole window
+                (offered, forwarded) = best_of(&readings, 1);
+            }
             let loses_inside = counted.counters.iter().any(loses_inside);
             most = f64::max(most, forwarded);
             if offered >= FAR * forwarded && forwarded > 0.0 && !was_far {
@@ -390,13 +411,13 @@ impl Bench<'_> {
                     loses_inside,
                 });
             }
-            if load > 1e8 || (offered < 0.9 * load && held_up == 3) {
+            if load > 1e8 || (offered < OFFERED * load && held_up == 3) {
                 return Ok(Overload {
                     load_pps: None,
                     loses_inside,
                 });
             }
-            if offered < 0.9 * load {
+            if offered < OFFERED * load {
                 // a busy host may hold the sender up once; an engine at its limit does it every time
                 held_up += 1;
             } else if forwarded < 0.9 * offered {
@@ -602,6 +623,21 @@ impl Bench<'_> {
     }
 }
 
+/// The most that was offered, and the most that came back, between readings that are so many apart.
+fn best_of(readings: &[Reading], apart: usize) -> (f64, f64) {
+    let all: Vec<&Reading> = readings.iter().step_by(apart).collect();
+    all.windows(2)
+        .fold((0.0, 0.0), |(offered, forwarded), pair| {
+            let (from, to) = (pair[0], pair[1]);
+            let sent = (sum(&to.sent) - sum(&from.sent)) as f64;
+            let received = (sum(&to.received) - sum(&from.received)) as f64;
+            (
+                f64::max(offered, sent / seconds(from, to)),
+                f64::max(forwarded, received / received_seconds(from, to)),
+            )
+        })
+}
+
 /// Sends until it is stopped, and never much longer than it should take.
 pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     Schedule {
@@ -657,6 +693,11 @@ struct Standing {
     seen: ReceiveCounts,
 }
 
+/// For how long the sender waited for a CPU between two readings.
+fn sender_waited_s(from: &Reading, to: &Reading) -> f64 {
+    to.sender_waited_ns.saturating_sub(from.sender_waited_ns) as f64 / 1e9
+}
+
 /// Goes on with another arrangement of the generator's memory, and waits until frames flow again.
 fn renew(tester: &mut dyn Rig) -> Result<(), LabError> {
     let pause = tester.renew()?;
@@ -669,20 +710,26 @@ fn renew(tester: &mut dyn Rig) -> Result<(), LabError> {
 fn one_slice(
     bed: &Bed,
     tester: &mut dyn Rig,
+    length: Duration,
     configuration: usize,
     place: usize,
 ) -> Result<Slice, LabError> {
     let waited = bed.waited(place);
+    let began = tester.now();
     let from = tester.read()?;
-    tester.wait(WINDOW);
+    // on its CPU the DUT's thread waits for the reading of the counters
+    let reading = tester.since(began);
+    tester.wait(length);
     let to = tester.read()?;
+    let waited = (bed.waited(place)).saturating_sub(waited + reading);
     Ok(Slice {
         configuration,
+        is_led: true,
         // DUTs beside each other are on one machine, and so is their tester
         duration_s: seconds(&from, &to),
         sent: to.sent[place] - from.sent[place],
         received: to.received[place] - from.received[place],
-        dut_waited_s: bed.waited(place).saturating_sub(waited).as_secs_f64(),
+        dut_waited_s: waited.as_secs_f64(),
     })
 }
 

@@ -8,19 +8,19 @@ use fwdlab_measure::efficiency;
 use fwdlab_measure::exact;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
-use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
+use fwdlab_measure::paired::{self, Rebuild, of_rebuild};
 use fwdlab_measure::precision;
 use fwdlab_measure::procedure::Session;
 use fwdlab_measure::telemetry;
 use fwdlab_model::campaign::{Case, PLAIN, Procedure, Until};
-use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 use fwdlab_model::outcome::{Found, Outcome, Paired};
-use fwdlab_model::procedure::Question;
+use fwdlab_model::procedure::{Answer, Question};
 use fwdlab_model::result::{RunState, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::variant::Variant;
 use fwdlab_store::StoredRun;
 use fwdlab_store::import::netbenches::{FORMAT, cases};
 use serde::Serialize;
@@ -32,6 +32,9 @@ use super::paired::CONTROLS;
 
 /// The parameter that holds what a procedure was asked.
 const ASKED: &str = "asked";
+
+/// The format since which all procedures share one rule of validity.
+const ONE_RULE: u32 = 4;
 
 /// Numbers are the same when they differ by no larger share: logarithms of ratios are kept as percentages.
 const TOLERANCE: f64 = 1e-9;
@@ -87,6 +90,11 @@ pub fn derive(run: &StoredRun) -> Again {
         again.not_derived.push("there is no result".into());
         return again;
     };
+    if run.info.format < ONE_RULE && summary.procedure != FORMAT {
+        let why = "the result: its trials were judged by the rules of an earlier version of fwdlab";
+        again.not_derived.push(why.into());
+        return again;
+    }
     let is_campaign = run.info.kind == "campaign";
     match summary.procedure.as_str() {
         FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
@@ -157,11 +165,7 @@ fn compare_cases(
             }
         }
     }
-    if run.info.format >= 3 {
-        return again.compare("test_cases", &kept, &derived);
-    }
-    let figures = |all: &[TestCase]| -> Vec<_> { all.iter().map(|c| c.figures.clone()).collect() };
-    again.compare("figures", &figures(kept), &figures(&derived));
+    again.compare("test_cases", &kept, &derived);
 }
 
 fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
@@ -277,13 +281,6 @@ pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
 
 /// Every iteration is one rebuild, which says what it compared.
 fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    if run
-        .rebuilds
-        .iter()
-        .all(|rebuild| rebuild.compared.is_empty())
-    {
-        return of_unnamed_rebuilds(run, summary, again);
-    }
     let derived = summary.test_cases.iter().map(|kept| {
         let again = kept.iterations.iter().map(|iteration| {
             let mut iteration = iteration.clone();
@@ -322,23 +319,6 @@ fn paired_again(
         .collect();
     let (name, parameter) = (&case.case.configuration, found.parameter.as_deref());
     of_rebuild(&rebuild(record), &found.reference, name, parameter, &duts)
-}
-
-/// Rebuilds of a command of version 2 did not say what they compared: the configurations stand in their order.
-fn of_unnamed_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    let usable = run.rebuilds.iter().filter(|r| r.validity.is_valid());
-    let rebuilds: Vec<Rebuild> = usable.map(rebuild).collect();
-    let derived = |kept: &Comparison, configuration: usize| Comparison {
-        control: kept.control,
-        doubt: kept.doubt.clone(),
-        ..outcome(&kept.configuration, configuration, &rebuilds)
-    };
-    let kept: Vec<&Comparison> = summary.comparisons().collect();
-    let all = kept.iter().zip(CONTROLS..);
-    let comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
-    again.compare("comparisons", &kept, &comparisons);
-    let control = summary.control.as_ref().map(|kept| derived(kept, 1));
-    again.compare("control", &summary.control, &control);
 }
 
 pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
@@ -383,6 +363,10 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
 
 /// Keeps with a run what its procedure was asked, and the loads it had: with the answers of its trials it finds the same again.
 pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
+    (run.info.parameters).insert(ASKED.into(), to_keep(asked, limits));
+}
+
+fn to_keep(asked: &Asked, limits: &[Limit]) -> Value {
     let limits: Vec<Value> = limits
         .iter()
         .map(|limit| {
@@ -401,12 +385,11 @@ pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
         series,
         ..
     } = asked;
-    let kept = json!({
+    json!({
         "procedure": procedure.kept(), "simulated": simulated, "seed": seed,
         "of_profile": series.of_profile, "both_directions": series.both_directions,
         "single_and_random": series.single_and_random, "limits": limits,
-    });
-    run.info.parameters.insert(ASKED.into(), kept);
+    })
 }
 
 /// What [`keep`] kept.
@@ -452,15 +435,20 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
 /// The procedure, carried out once more with the answers that its trials gave.
 fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let Some((asked, limits)) = kept(run) else {
-        again.not_derived.push(
-            "what the procedure found: what it was asked is not kept with a run of this age".into(),
-        );
+        let why = "what the procedure found: what it was asked is not kept with this run";
+        again.not_derived.push(why.into());
         return;
     };
     let mut outcomes = Vec::new();
-    let mut trials = run.trials.iter().peekable();
-    while let Some(first) = trials.peek() {
-        let variant = first.variant.clone();
+    // a series that was stopped before its first trial has found something, too: that nothing is known
+    let mut variants: Vec<&Variant> = Vec::new();
+    let of_trials = run.trials.iter().map(|trial| &trial.variant);
+    for variant in of_trials.chain(summary.outcomes().map(|outcome| &outcome.variant)) {
+        if !variants.contains(&variant) {
+            variants.push(variant);
+        }
+    }
+    for variant in variants {
         let mut session = match make(&asked, &limits) {
             Ok(procedure) => Session::new(procedure),
             Err(why) => {
@@ -470,7 +458,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
                 return;
             }
         };
-        while let Some(record) = trials.next_if(|trial| trial.variant == variant) {
+        for record in run.trials.iter().filter(|trial| trial.variant == *variant) {
             let Some(made) = &record.asked else {
                 continue;
             };
@@ -481,7 +469,11 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
                 ));
                 return;
             };
-            let recorded = session.record(&made.answer);
+            let recorded = session.record(&Answer {
+                // kept beside it
+                directions: record.directions.clone(),
+                ..made.answer.clone()
+            });
             let told = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
             let kept = told(&made.question, &made.says, &record.validity.reasons);
             let derived = told(&question, &recorded.says, &recorded.validity.reasons);
@@ -494,7 +486,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
             }
         }
         let found = session.outcomes().into_iter();
-        outcomes.extend(found.map(|outcome| of_series(outcome, &variant)));
+        outcomes.extend(found.map(|outcome| of_series(outcome, variant)));
     }
     let kept = summary.test_cases.iter();
     let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
@@ -595,7 +587,87 @@ fn told(place: &str, kept: Option<&Value>, derived: Option<&Value>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use fwdlab_measure::trust;
+    use fwdlab_model::campaign::Mrr;
+    use fwdlab_model::facts::Facts;
+    use fwdlab_model::result::{Noise, RunInfo};
+    use fwdlab_model::trial::{IpVersion, Stream};
+    use fwdlab_model::units::FrameSize;
+    use fwdlab_model::version::RUN_FORMAT;
+
     use super::*;
+
+    /// A run that was stopped during its first trial has none, and a result that says so.
+    #[test]
+    fn a_search_that_was_stopped_before_its_first_trial_follows_from_it() {
+        let asked = Asked {
+            procedure: Procedure::Mrr(Mrr::default()),
+            sweep: None,
+            simulated: false,
+            seed: 7,
+            series: Series::default(),
+        };
+        let limit = Limit::new(FrameSize::MIN, FrameSize::MIN.into(), None, 1e6, "asked");
+        let parameters = BTreeMap::from([(
+            ASKED.to_owned(),
+            to_keep(&asked, std::slice::from_ref(&limit)),
+        )]);
+        let case = Case {
+            configuration: PLAIN.into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: Variant::default(),
+            image: None,
+            dut: Default::default(),
+        };
+        let outcomes = Session::new(make(&asked, &[limit]).unwrap()).outcomes();
+        assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.answered));
+        let mut summary = Summary {
+            format: RUN_FORMAT,
+            run: "x".into(),
+            procedure: "mrr".into(),
+            imix_estimate_l2_bps: None,
+            thresholds: Vec::new(),
+            test_cases: divide(vec![("64B".into(), case)], outcomes, &[]),
+            control: None,
+            imported: Vec::new(),
+            noise: Noise::default(),
+            warnings: Vec::new(),
+        };
+        trust::interrupted(&mut summary);
+        let run = StoredRun {
+            path: Default::default(),
+            info: RunInfo {
+                format: RUN_FORMAT,
+                id: "x".into(),
+                kind: "mrr".into(),
+                tool_version: String::new(),
+                command_line: Vec::new(),
+                seed: 7,
+                started_at: String::new(),
+                finished_at: None,
+                note: None,
+                state: RunState::Interrupted,
+                gaps: Vec::new(),
+                error: None,
+                parameters,
+                facts: Facts::default(),
+            },
+            state: RunState::Interrupted,
+            summary: Some(summary),
+            trials: Vec::new(),
+            rebuilds: Vec::new(),
+            boots: Vec::new(),
+            imported: Vec::new(),
+            problems: Vec::new(),
+            cut_off: Vec::new(),
+            is_protected: true,
+        };
+        let again = derive(&run);
+        assert_eq!(again.differences, Vec::<String>::new());
+        assert_eq!(again.derived, ["test_cases"]);
+    }
 
     #[test]
     fn differences_are_told_by_their_place() {

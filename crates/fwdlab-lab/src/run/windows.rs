@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::{Turn, sequence};
 use fwdlab_measure::conservation::objections;
 use fwdlab_measure::gate::{Gate, of_run};
@@ -27,7 +28,7 @@ use super::campaign::{Attempts, Running, SKIPPED};
 use super::device::erect;
 use super::hooks::{self, During, HOOK, Hosts, Place, around_or_error};
 use super::plan::Plan;
-use super::trial::{Bench, Counted, Glimpse, Overload, record, telemetry_of};
+use super::trial::{Bench, Counted, Glimpse, Overload, SURPLUS, record, telemetry_of};
 use super::{Control, Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -194,7 +195,15 @@ impl Running<'_> {
                 continue;
             }
             let planned = self.agenda.time / self.agenda.trials.max(1);
-            let left = left(began.elapsed(), done, planned, turns.len() + 1);
+            let pace = ahead::Turns {
+                planned: planned * done as u32,
+                took: began.elapsed(),
+            };
+            let left = match done {
+                // the first ones look for their loads, which is not done again
+                0..3 => planned * (turns.len() + 1) as u32,
+                _ => pace.left(planned * (turns.len() + 1) as u32, planned),
+            };
             let steps = (done, done + turns.len() + 1);
             done += 1;
             run.wait_while_paused()?;
@@ -463,7 +472,11 @@ impl Running<'_> {
         run.keep_telemetry(&record, counted.telemetry.as_deref())?;
         keep_windows(run, &record, &windows)?;
         // the gate as known now; in the end all are judged by the final one
-        let record = gated(record, &windows, gate.as_ref());
+        let mut record = gated(record, &windows, gate.as_ref());
+        if record.not_saturated && may_offer_more(common, known.load_pps, stream) {
+            trials.loads.remove(&case);
+            record.validity.reasons.push(NOT_OVERLOADED.into());
+        }
         run.writer.trial(&record)?;
         run.tell(EventKind::TrialFinished {
             record: Box::new(record.clone()),
@@ -578,6 +591,17 @@ impl Running<'_> {
     }
 }
 
+/// Why a trial of windows is invalid whose load was found while the DUT was slower.
+const NOT_OVERLOADED: &str =
+    "the load does not overload the DUT any more: less than 1.1 times the output was offered";
+
+/// Can a load that was found be looked for again, and a larger one be found? Not one that was requested, that fills the line, or that is all
+/// the generator has.
+fn may_offer_more(parameters: &super::Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
+    let more = load_pps.map(|pps| SURPLUS * pps);
+    parameters.load.is_none() && more.is_some() && parameters.within_line(more, stream) > load_pps
+}
+
 /// The load of a stream: as was asked for, or one that overloads the DUT; never above the line.
 fn overload(
     parameters: &super::Parameters,
@@ -598,16 +622,6 @@ fn overload(
         load_pps: parameters.within_line(found.load_pps, stream),
         ..found
     })
-}
-
-/// The time for so many trials, from what those that were made took with everything around them: building, looking for the load,
-/// repeating, and waiting for quiet windows. `planned` is what one takes where nothing disturbs it.
-fn left(elapsed: Duration, made: usize, planned: Duration, trials: usize) -> Duration {
-    // the first ones look for their loads, which is not done again
-    let known = if made < 3 { 0 } else { made };
-    let each = (elapsed * known as u32 + planned * 3 * made.max(1) as u32)
-        / (made.max(1) * (known + 3)) as u32;
-    each.max(planned) * trials as u32
 }
 
 /// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
@@ -771,17 +785,18 @@ fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Resu
         all.join(" ")
     };
     let mut csv = String::from(
-        "start_s,duration_s,received_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
+        "start_s,duration_s,received_s,frames_sent,frames_received,dut_waited_s,sender_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
     );
     for w in windows {
         csv += &format!(
-            "{:.6},{:.9},{:.9},{},{},{:.9},{:.3},{:.3},{},{}\n",
+            "{:.6},{:.9},{:.9},{},{},{:.9},{:.9},{:.3},{:.3},{},{}\n",
             w.start_s,
             w.duration_s,
             w.received_s,
             w.sent,
             w.received,
             w.dut_waited_s,
+            w.sender_waited_s,
             w.before.additions_per_ns,
             w.after.additions_per_ns,
             distances(&w.before),
@@ -815,6 +830,7 @@ fn window_of(line: &str) -> Option<Window> {
         sent,
         received,
         waited,
+        sender_waited,
         speed_before,
         speed_after,
         distance_before,
@@ -837,6 +853,7 @@ fn window_of(line: &str) -> Option<Window> {
         sent: sent.parse().ok()?,
         received: received.parse().ok()?,
         dut_waited_s: waited.parse().ok()?,
+        sender_waited_s: sender_waited.parse().ok()?,
         before: reading(speed_before, distance_before)?,
         after: reading(speed_after, distance_after)?,
     })

@@ -40,8 +40,35 @@ pub struct Sent {
     pub hold_ups: Option<HoldUps>,
     /// What the port's own counters say.
     pub port: Counters,
+    /// Frames that the kernel or other programs sent on this port: part of the port's counters, and none of ours.
+    pub foreign: u64,
+    /// The port had time to count every frame: what it has not counted did not leave.
+    pub settled: bool,
     /// How late frames left, since the begin.
     pub lateness: Option<Histogram>,
+    /// How long it took to send all frames, if their number was fixed.
+    pub took: Option<Took>,
+}
+
+/// The time that so many frames took.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Took {
+    /// From the first frame to the last.
+    pub seconds: f64,
+    /// The same by the load, or by the times of a capture; `None`: flat out.
+    pub planned_s: Option<f64>,
+    /// From the last frame to when the next would have been due.
+    pub gap_s: f64,
+}
+
+impl Took {
+    /// The last of N frames may be this late: systems stall now and then.
+    const SLACK_S: f64 = 0.025;
+
+    /// Was the load not reached? The default of our methods, 0.5 %.
+    pub fn is_too_long(&self) -> bool {
+        (self.planned_s).is_some_and(|planned| self.seconds > planned * 1.005 + Self::SLACK_S)
+    }
 }
 
 impl Sent {
@@ -55,11 +82,15 @@ impl Sent {
         ))
     }
 
-    /// Of the frames given to the port: dropped by it, as far as its counters tell ours from others, and from those that were
-    /// tried again.
+    /// Of the frames given to the port: those that did not leave. At the end these are all that its counter of sent frames lacks;
+    /// before, hardware and NAPI may still have to count some, and only what the port says it dropped is known.
     pub fn dropped(&self) -> u64 {
-        let did_not_leave = self.given.saturating_sub(self.port.tx_packets);
-        self.port.tx_dropped.min(did_not_leave)
+        let ours = self.port.tx_packets.saturating_sub(self.foreign);
+        let not_counted = self.given.saturating_sub(ours);
+        match self.settled {
+            true => not_counted,
+            false => self.port.tx_dropped.min(not_counted),
+        }
     }
 
     /// Frames that left the port.
@@ -67,14 +98,16 @@ impl Sent {
         self.given - self.dropped()
     }
 
-    /// Less left than was due: the generator or its port was the limit (the default of our methods, 0.5 %). Flat out everything
-    /// is due that the port was given.
+    /// Less left than was due, or so many frames took too long: the generator or its port was the limit (the default of our
+    /// methods, 0.5 %). Flat out everything is due that the port was given.
     pub fn is_limited(&self) -> bool {
-        let due = match self.intended_pps {
-            Some(_) => self.given + self.not_sent,
-            None => self.given,
+        // a recording has times of its own, and no load
+        let due = match self.intended_pps.is_some() || self.lateness.is_some() {
+            true => self.given + self.not_sent,
+            false => self.given,
         };
         (self.left() as f64) < 0.995 * due as f64
+            || self.took.is_some_and(|took| took.is_too_long())
     }
 }
 
@@ -134,15 +167,45 @@ pub struct Period {
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
-    pub(super) sent: Vec<(SendCounts, Counters)>,
+    pub(super) sent: Vec<OfSender>,
     pub(super) received: Vec<(ReceiveCounts, Counters)>,
+}
+
+/// Readings of a sender.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct OfSender {
+    /// What it has given to its port.
+    pub(super) counts: SendCounts,
+    /// What the port has counted.
+    pub(super) port: Counters,
+    /// Frames that others have sent on the port.
+    pub(super) foreign: u64,
+    /// The port's counters contain the frames that the sender handed over. False for a sender without a port.
+    pub(super) reaches_port: bool,
+    /// At the end.
+    pub(super) took: Option<Took>,
+}
+
+impl OfSender {
+    /// Frames of ours that the port has counted as sent or dropped since an earlier reading.
+    pub(super) fn accounted(&self, before: &OfSender) -> u64 {
+        let port = self.port.since(before.port);
+        let foreign = self.foreign.saturating_sub(before.foreign);
+        port.tx_packets.saturating_sub(foreign) + port.tx_dropped
+    }
+
+    /// Has the port counted every frame that it was given since an earlier reading?
+    pub(super) fn is_settled(&self, before: &OfSender) -> bool {
+        let given = self.counts.total().saturating_sub(before.counts.total());
+        !self.reaches_port || self.accounted(before) >= given
+    }
 }
 
 impl Snapshot {
     /// Counts start at zero where the senders start; their ports' counters may have moved already.
     pub(super) fn senders_started(&mut self) {
-        for (counts, _) in &mut self.sent {
-            *counts = SendCounts::default();
+        for sender in &mut self.sent {
+            sender.counts = SendCounts::default();
         }
     }
 }
@@ -153,6 +216,7 @@ impl Session {
         begin: &Snapshot,
         from: &Snapshot,
         to: &Snapshot,
+        settled: bool,
     ) -> Result<Period, LabError> {
         let duration_s = (to.at - from.at).as_secs_f64().max(1e-9);
         let mut period = Period {
@@ -161,11 +225,17 @@ impl Session {
             ..Period::default()
         };
         let pairs = self.sending.iter_mut().zip(from.sent.iter().zip(&to.sent));
-        for (sending, ((before, port_before), (now, port_now))) in pairs {
+        for (sending, (from, to_sent)) in pairs {
+            let (before, now) = (&from.counts, &to_sent.counts);
             let was = |at: usize| before.streams.get(at).copied().unwrap_or(0);
             let mut sent = Sent {
                 given: now.total().saturating_sub(before.total()),
-                not_sent: now.not_sent.saturating_sub(before.not_sent),
+                // no frame of a burst is skipped before the end
+                not_sent: match sending.schedule.frames {
+                    None => now.not_sent.saturating_sub(before.not_sent),
+                    Some(_) if !settled => 0,
+                    Some(frames) => now.not_sent.min(frames.saturating_sub(now.total())),
+                },
                 made_up: now.made_up.saturating_sub(before.made_up),
                 hold_ups: (!sending.schedule.load.is_flat_out())
                     .then_some(sending.schedule.hold_ups),
@@ -175,7 +245,9 @@ impl Session {
                     .map(|(at, &count)| count.saturating_sub(was(at)))
                     .collect(),
                 intended_pps: sending.schedule.load.at(to.at - begin.at),
-                port: port_now.since(*port_before),
+                port: to_sent.port.since(from.port),
+                foreign: to_sent.foreign.saturating_sub(from.foreign),
+                settled: settled && to_sent.reaches_port,
                 lateness: sending.source.sender()?.lateness()?,
                 ..Sent::default()
             };
@@ -183,7 +255,13 @@ impl Session {
             let mean = MeanSize::new(bytes + 4 * sent.given, sent.given)
                 .filter(|_| bytes > 0)
                 .unwrap_or(sending.mean);
-            sent.rate_pps = sent.left() as f64 / duration_s;
+            sent.took = to_sent.took;
+            sent.rate_pps = match sent.took {
+                Some(took) if took.seconds + took.gap_s > 0.0 => {
+                    sent.left() as f64 / (took.seconds + took.gap_s)
+                }
+                _ => sent.left() as f64 / duration_s,
+            };
             sent.l1_bps = mean.bps(Layer::L1, sent.rate_pps);
             sent.l2_bps = mean.bps(Layer::L2, sent.rate_pps);
             period.sent.push(sent);
@@ -263,11 +341,68 @@ mod tests {
                 "{sent:?}"
             );
         }
+        // all N frames left, but took too long, or only as much longer as a stall takes
+        for (seconds, planned_s, limited) in [
+            (0.0671, Some(0.02), true),
+            (0.1, Some(0.099), false),
+            (10.0, Some(10.0), false),
+            (10.2, Some(10.0), true),
+            (1e3, None, false),
+        ] {
+            let slow = Sent {
+                took: Some(Took {
+                    seconds,
+                    planned_s,
+                    gap_s: 0.0,
+                }),
+                ..sent(20_000, 0, 0, planned_s.map(|_| 1e6))
+            };
+            assert_eq!(slow.is_limited(), limited, "{slow:?}");
+        }
         // dropped, tried again, and gone
         let mut again = sent(100, 40, 0, Some(1e3));
         again.port.tx_packets = 100;
         assert_eq!((again.dropped(), again.left()), (0, 100));
         again.port.tx_packets = 90;
         assert_eq!((again.dropped(), again.left()), (10, 90));
+    }
+
+    /// Live frames for a veth whose other end has no NAPI vanish without any counter.
+    #[test]
+    fn at_the_end_only_frames_that_the_port_counted_have_left() {
+        let end = |given, tx_packets, tx_dropped, foreign| Sent {
+            given,
+            foreign,
+            settled: true,
+            intended_pps: Some(1e3),
+            port: Counters {
+                tx_packets,
+                tx_dropped,
+                ..Counters::default()
+            },
+            ..Sent::default()
+        };
+        for (sent, left, limited) in [
+            (end(50, 50, 0, 0), 50, false),
+            (end(50, 2, 0, 0), 2, true),
+            (end(50, 0, 0, 0), 0, true),
+            // multicast reports of the kernel are no proof
+            (end(1, 1, 0, 1), 0, true),
+            (end(50, 52, 0, 2), 50, false),
+            (end(50, 50, 0, 2), 48, true),
+            // dropped, tried again, and gone
+            (end(50, 50, 20, 0), 50, false),
+        ] {
+            assert_eq!(
+                (sent.left(), sent.is_limited()),
+                (left, limited),
+                "{sent:?}"
+            );
+            let second = Sent {
+                settled: false,
+                ..sent
+            };
+            assert!(second.left() >= left, "known later: {second:?}");
+        }
     }
 }

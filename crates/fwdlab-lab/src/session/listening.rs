@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_millis(8);
 /// Frames are handed over so soon after the first of them.
 const SOON_MS: u32 = 2;
 
-/// Memory for frames that have not been heard yet.
-const RING_BYTES: usize = 4 << 20;
+/// Memory for frames that have not been heard yet: half a second of 1 Gbit/s, for a thread that waits for its CPU.
+const RING_BYTES: usize = 64 << 20;
 
 /// What is done with a frame.
 pub type Heard = Box<dyn FnMut(&Captured<'_>) + Send>;
@@ -35,6 +35,8 @@ struct Shared {
     is_over: AtomicBool,
     /// How often the port was looked at from begin to end of the patience, and nothing was there.
     quiet: AtomicU64,
+    /// Frames that found the memory full.
+    missed: Arc<AtomicU64>,
 }
 
 impl Listening {
@@ -55,10 +57,14 @@ impl Listening {
         let theirs = shared.clone();
         let work = move || {
             while !theirs.is_over.load(Ordering::Relaxed) {
-                match capture.frames(PATIENCE, &mut |frame| {
+                let looked = capture.frames(PATIENCE, &mut |frame| {
                     heard(&frame);
                     true
-                }) {
+                });
+                if let Ok(so_far) = capture.statistics() {
+                    theirs.missed.store(so_far.dropped, Ordering::Relaxed);
+                }
+                match looked {
                     Ok(0) => drop(theirs.quiet.fetch_add(1, Ordering::AcqRel)),
                     Ok(_) => {}
                     // it was set down, and may come up again
@@ -72,6 +78,11 @@ impl Listening {
             source,
         })?;
         Ok(Listening { shared })
+    }
+
+    /// Frames that passed and were not heard, because too many waited: counted while this lives.
+    pub fn missed(&self) -> Arc<AtomicU64> {
+        self.shared.missed.clone()
     }
 
     /// Waits until what passed before this has been heard, or so long at most.

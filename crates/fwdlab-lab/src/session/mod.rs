@@ -4,9 +4,10 @@
 //! or a dashboard. Ports are taken with all checks and locks ([`Port::take`]), and nothing is left on one when its [`Session`] is
 //! gone. Start with [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; or [`Session::run`] does all
 //! three until it is over. [`figures`] has what is told; [`BackToBack`] is a cable of one's own. What is no session of senders and
-//! receivers has a file: [`capture`], [`absorber`] (frames of others, counted and taken away), [`one_by_one`].
+//! receivers has a file: [`answering`], [`capture`], [`absorber`] (frames of others, counted and taken away), [`one_by_one`].
 
 pub mod absorber;
+pub mod answering;
 mod back_to_back;
 pub mod capture;
 pub mod figures;
@@ -19,9 +20,11 @@ mod watch;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::af_packet::Foreign;
 use fwdlab_engine::replay::{Pace, Recording, Replay};
 use fwdlab_engine::resolve::resolve;
 use fwdlab_engine::stamps::Kind;
+use fwdlab_engine::sys::monotonic_ns;
 use fwdlab_engine::{
     Counting, EngineError, Expected, Frames, Histogram, LoadPlan, LoneReceiver, LoneSender, Mode,
     Rejected, Schedule, Sender,
@@ -29,10 +32,10 @@ use fwdlab_engine::{
 use fwdlab_model::link::MeanSize;
 
 pub use self::back_to_back::BackToBack;
-use self::figures::Snapshot;
-pub use self::figures::{Period, Received, Sent};
+use self::figures::{OfSender, Snapshot};
+pub use self::figures::{Period, Received, Sent, Took};
 use crate::error::LabError;
-use crate::ports::counters::{self, Counters};
+use crate::ports::counters;
 use crate::ports::{Port, state};
 use crate::run::Control;
 
@@ -40,9 +43,12 @@ use crate::run::Control;
 const POLL: Duration = Duration::from_millis(2);
 /// A sender that has begun is given this time until its frames show in the port's counters.
 const FIRST_FRAMES: Duration = Duration::from_millis(250);
+/// Some of its frames have shown: the others are given this time.
+const ALL_OF_THE_FIRST: Duration = Duration::from_secs(2);
 /// Frames may be under way when the last one was sent.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
-const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
+/// Drivers of hardware read the card's counters every two seconds at the slowest.
+const DRAIN_AT_MOST: Duration = Duration::from_secs(3);
 /// What is left of the last interval is told when it is longer than this.
 const REST: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
@@ -111,6 +117,8 @@ pub struct Sending {
     pub schedule: Schedule,
     /// Mean size of its frames, for bits per second.
     pub mean: MeanSize,
+    /// Counts what others send on the port, from the first start on.
+    others: Option<Foreign>,
 }
 
 impl Sending {
@@ -133,6 +141,7 @@ impl Sending {
             source: Source::Engine(Box::new(lone), Box::new(frames)),
             schedule,
             mean,
+            others: None,
         })
     }
 
@@ -155,6 +164,7 @@ impl Sending {
             source: Source::Replay(Box::new(replay)),
             schedule,
             mean,
+            others: None,
         })
     }
 
@@ -168,6 +178,66 @@ impl Sending {
             lone.arm(frames)?;
         }
         Ok(())
+    }
+
+    /// What it has sent, what its port has counted, and what others sent there.
+    fn reading(&mut self) -> Result<OfSender, LabError> {
+        let sender = self.source.sender()?;
+        let (counts, reaches_port) = (sender.counts()?, sender.capabilities().counts_at_driver);
+        if self.others.is_none() && reaches_port {
+            self.others = Some(Foreign::open(&self.port.spec)?);
+        }
+        // a frame of others between the two readings is taken for one of ours that is missing, and settled by the next reading
+        let port = counters::read(&self.port.spec)?;
+        let foreign = self.others.as_ref().map(Foreign::counts).transpose()?;
+        let foreign = foreign.map_or(0, |counts| counts.frames);
+        Ok(OfSender {
+            counts,
+            port,
+            foreign,
+            reaches_port,
+            took: None,
+        })
+    }
+
+    /// When the last of all frames that it was to send left, and how long all took; `None`: it was stopped before, or has no such
+    /// number. `first` is when its first frames were seen.
+    fn took(&mut self, first: Instant) -> Result<Option<(Instant, Took)>, LabError> {
+        let is_replay = matches!(self.source, Source::Replay(_));
+        let sender = self.source.sender()?;
+        let given = sender.counts()?.total();
+        let has_all = is_replay || self.schedule.frames.is_some_and(|frames| given >= frames);
+        let course = sender.course().filter(|_| has_all && given > 0);
+        let Some((course, ended_ns)) = course.and_then(|c| Some((c, c.ended_ns?))) else {
+            return Ok(None);
+        };
+        let ended = before_now(Duration::from_nanos(
+            monotonic_ns().saturating_sub(ended_ns),
+        ));
+        let due = |frames| Some(self.schedule.load.due_after(frames)?.as_secs_f64());
+        let since_begin = ended_ns.saturating_sub(course.begun_ns) as f64 / 1e9;
+        let since_first = ended.saturating_duration_since(first).as_secs_f64();
+        let took = match (course.planned_ns, due(given - 1)) {
+            (Some(planned_ns), _) => {
+                let planned_s = planned_ns as f64 / 1e9;
+                Took {
+                    seconds: since_begin,
+                    planned_s: Some(planned_s).filter(|_| planned_ns > 0),
+                    gap_s: since_begin / (given - 1).max(1) as f64,
+                }
+            }
+            // the first frame of a profile may be due later, and that of any may be seen late
+            (None, Some(planned)) => Took {
+                seconds: since_begin.min(since_first.max(planned)),
+                planned_s: Some(planned),
+                gap_s: due(given).map_or(0.0, |next| next - planned),
+            },
+            (None, None) => Took {
+                seconds: since_begin,
+                ..Took::default()
+            },
+        };
+        Ok(Some((ended, took)))
     }
 
     fn start(&mut self) -> Result<(), LabError> {
@@ -283,7 +353,7 @@ impl Session {
         }
         let mut begin = self.snapshot()?;
         self.sending.iter_mut().try_for_each(Sending::start)?;
-        begin.at = self.wait_for_first_frames(&begin, control)?;
+        begin.at = self.wait_for_first_frames(&mut begin, control)?;
         begin.senders_started();
         self.readings = Some(Readings {
             last: begin.clone(),
@@ -310,7 +380,7 @@ impl Session {
         let now = self.snapshot()?;
         let readings = self.readings()?;
         let (begin, last) = (readings.begin.clone(), readings.last.clone());
-        let period = self.period(&begin, &last, &now)?;
+        let period = self.period(&begin, &last, &now, false)?;
         if let Some(readings) = &mut self.readings {
             readings.last = now;
         }
@@ -337,7 +407,15 @@ impl Session {
     /// An engine failed, or a port went down or away.
     pub fn stop(&mut self, control: &Control) -> Result<Totals, LabError> {
         let begin = self.readings()?.begin.at;
-        let ended = self.ended(begin);
+        let took: Vec<_> = (self.sending.iter_mut())
+            .map(|sending| sending.took(begin))
+            .collect::<Result<_, _>>()?;
+        let all: Option<Vec<_>> = took.iter().copied().collect();
+        let all = all.filter(|all| !all.is_empty());
+        let ended = match &all {
+            Some(all) => all.iter().map(|(ended, _)| *ended).max().unwrap_or(begin),
+            None => self.ended(begin),
+        };
         let lateness = self.lateness()?;
         for at in 0..self.sending.len() {
             let sending = &mut self.sending[at];
@@ -347,16 +425,25 @@ impl Session {
                 return Err(LabError::OnPort { what, why });
             }
         }
-        let mut end = self.drain(control)?;
+        let first = self.readings()?.begin.clone();
+        let mut end = self.drain(&first, control)?;
         end.at = ended;
-        let Some(Readings { begin, last }) = self.readings.take() else {
+        let Some(Readings { mut begin, last }) = self.readings.take() else {
             return Ok(Totals::default());
         };
         let rest = match end.at.saturating_duration_since(last.at) > REST && last.at > begin.at {
-            true => Some(self.period(&begin, &last, &end)?),
+            true => Some(self.period(&begin, &last, &end, false)?),
             false => None,
         };
-        let mut whole = self.period(&begin, &begin, &end)?;
+        // we may have seen the first frames late
+        for (ended, took) in all.into_iter().flatten() {
+            let first = ended.checked_sub(Duration::from_secs_f64(took.seconds));
+            begin.at = first.map_or(begin.at, |first| first.min(begin.at));
+        }
+        for (sender, took) in end.sent.iter_mut().zip(&took) {
+            sender.took = took.map(|(_, took)| took);
+        }
+        let mut whole = self.period(&begin, &begin, &end, true)?;
         for (sent, lateness) in whole.sent.iter_mut().zip(lateness) {
             sent.lateness = lateness;
         }
@@ -396,15 +483,15 @@ impl Session {
         Ok(self.readings.as_ref().ok_or_else(none)?)
     }
 
-    /// The clock starts with the first frame, so that no rate counts the time in which an engine gets ready. An engine whose
-    /// frames do not show in the port's counters does not send, whatever it counts: the next one is taken.
+    /// The clock starts with the first frame, so that no rate counts the time in which an engine gets ready. An engine that hands
+    /// over more frames than show in the port's counters does not send, whatever it counts: the next one is taken.
     fn wait_for_first_frames(
         &mut self,
-        begin: &Snapshot,
+        begin: &mut Snapshot,
         control: &Control,
     ) -> Result<Instant, LabError> {
         let mut first = None;
-        for (sending, (_, before)) in self.sending.iter_mut().zip(&begin.sent) {
+        for (sending, before) in self.sending.iter_mut().zip(&mut begin.sent) {
             loop {
                 let started = Instant::now();
                 let mut handed_over = 0;
@@ -415,41 +502,54 @@ impl Session {
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // we may look late
-                let since = sending.schedule.load.due_after(handed_over);
+                // the check may be late: the last of these frames is due this long after the first
+                let since = (sending.schedule.load).due_after(handed_over.saturating_sub(1));
                 first.get_or_insert_with(|| before_now(since.unwrap_or_default()));
                 // a load below some frames per second has its first frame later; and not every engine sends into a port
                 let is_for_a_port = sending.source.sender()?.capabilities().counts_at_driver;
                 if handed_over == 0 || sending.port.facts.kind.is_none() || !is_for_a_port {
                     break;
                 }
-                let left = |port: Counters| port.tx_packets + port.tx_dropped;
-                let mut on_the_wire = 0;
-                while on_the_wire == 0 && started.elapsed() < 2 * FIRST_FRAMES {
-                    on_the_wire = left(counters::read(&sending.port.spec)?.since(*before));
+                let mut accounted = 0;
+                loop {
+                    accounted = sending.reading()?.accounted(before).max(accounted);
+                    let patience = match accounted {
+                        0 => 2 * FIRST_FRAMES,
+                        _ => ALL_OF_THE_FIRST,
+                    };
+                    if accounted >= handed_over || started.elapsed() >= patience {
+                        break;
+                    }
                     std::thread::sleep(Duration::from_millis(1));
                 }
+                let is_replay = matches!(sending.source, Source::Replay(_));
+                if accounted >= handed_over || control.is_stopped() || is_replay {
+                    break;
+                }
+                let sender = sending.source.sender()?;
+                let name = sender.capabilities().mode.name();
+                let handed_over = sender.stop()?.total();
+                let left = match sending.reading()?.accounted(before) {
+                    0 => "none".to_owned(),
+                    frames => format!("only {frames}"),
+                };
                 let Source::Engine(lone, frames) = &mut sending.source else {
                     break;
                 };
-                if on_the_wire > 0 || control.is_stopped() {
-                    break;
-                }
-                let sender = lone.sender()?;
-                let name = sender.capabilities().mode.name();
-                let handed_over = sender.stop()?.total();
                 lone.reject(
                     EngineError::Unsupported {
                         engine: name,
                         what: format!(
-                            "send into {}: the kernel accepted {handed_over} frames, but none left the port (the other end of \
+                            "send into {}: the kernel accepted {handed_over} frames, but {left} left the port (the other end of \
                              a veth needs NAPI for live frames: ethtool -K PEER gro on)",
                             sending.port.spec.interface
                         ),
                     },
                     frames,
                 )?;
-                lone.sender()?.start(sending.schedule.clone())?;
+                // what is left of the rejected engine's frames is none of the next one's
+                *before = sending.reading()?;
+                sending.source.sender()?.start(sending.schedule.clone())?;
                 first = None;
             }
         }
@@ -520,10 +620,7 @@ impl Session {
             received: Vec::new(),
         };
         for sending in &mut self.sending {
-            let port = counters::read(&sending.port.spec)?;
-            snapshot
-                .sent
-                .push((sending.source.sender()?.counts()?, port));
+            snapshot.sent.push(sending.reading()?);
         }
         for receiving in &mut self.receiving {
             let port = counters::read(&receiving.port.spec)?;
@@ -534,22 +631,25 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Waits until nothing arrives any more, and reads everything for the last time. The counters of hardware follow some time
-    /// behind. What a port that only sends receives is nobody's here: others may send to it.
-    fn drain(&mut self, control: &Control) -> Result<Snapshot, LabError> {
+    /// Waits until nothing arrives any more and the ports have counted all that they were given, and reads everything for the last
+    /// time. The counters of hardware follow some time behind. What a port that only sends receives is nobody's here: others may
+    /// send to it.
+    fn drain(&mut self, begin: &Snapshot, control: &Control) -> Result<Snapshot, LabError> {
         let began = Instant::now();
         let mut quiet_since = began;
+        let is_settled = |now: &Snapshot| {
+            (now.sent.iter().zip(&begin.sent)).all(|(now, then)| now.is_settled(then))
+        };
         let mut last = self.snapshot()?;
         while began.elapsed() < DRAIN_AT_MOST
-            && quiet_since.elapsed() < DRAIN_QUIET
             && !self.sending.is_empty()
-            && !control.is_stopped()
+            && (!is_settled(&last) || quiet_since.elapsed() < DRAIN_QUIET && !control.is_stopped())
         {
             std::thread::sleep(POLL);
             let now = self.snapshot()?;
             let left = |snapshot: &Snapshot| -> Vec<_> {
                 let sent = snapshot.sent.iter();
-                sent.map(|(counts, port)| (counts.clone(), port.tx_packets, port.tx_dropped))
+                sent.map(|s| (s.counts.clone(), s.port.tx_packets, s.port.tx_dropped))
                     .collect()
             };
             if now.received != last.received || left(&now) != left(&last) {
@@ -583,8 +683,8 @@ pub fn next_hop(
     })
 }
 
-/// So long ago, a second at the most.
+/// So long ago.
 fn before_now(time: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_sub(time.min(SECOND)).unwrap_or(now)
+    now.checked_sub(time).unwrap_or(now)
 }

@@ -84,8 +84,12 @@ struct State {
     unknown: Vec<String>,
     /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed, or comes back.
     goes_down: Option<(usize, Duration, Away)>,
+    /// After how many trials routers are how many times as fast.
+    speeds_up: Option<(usize, f64)>,
     /// Of a constant load above this one a hundredth never leaves.
     stutters_above_pps: f64,
+    /// The sender stalls at the beginning of every period, for this long.
+    stalls: Option<(Duration, Duration)>,
     /// Of constant loads above this one the routers lose a few frames.
     loses_above_pps: f64,
     /// Trials that were begun.
@@ -355,7 +359,15 @@ fn due(schedule: &Schedule, after: Duration, most_pps: f64) -> u64 {
 impl State {
     /// Lets time pass, and frames with it.
     fn pass(&mut self, time: Duration) {
+        let from = self.now;
         self.now += time;
+        let (every, long) = self.stalls.unwrap_or((Duration::MAX, Duration::ZERO));
+        let (every, long) = (every.as_nanos(), long.as_nanos());
+        let stalled = |until: Duration| {
+            let until = until.as_nanos();
+            (until / every * long + (until % every).min(long)) as f64 / 1e9
+        };
+        let sends_s = time.as_secs_f64() - (stalled(self.now) - stalled(from));
         let Some(flow) = self.flow.as_mut().filter(|flow| !flow.ended) else {
             return;
         };
@@ -373,10 +385,18 @@ impl State {
         if matches!(flow.schedule.load, LoadPlan::Constant(pps) if pps > self.stutters_above_pps) {
             left -= left / 100;
         }
-        let new = left - flow.left;
+        let mut new = left - flow.left;
+        if long > 0 {
+            // what was due meanwhile is forgiven
+            new = (new as f64 * sends_s / time.as_secs_f64().max(f64::MIN_POSITIVE)) as u64;
+        }
         flow.left = left;
         let router = &mut self.routers[flow.path];
-        let most = flow.credit + time.as_secs_f64() * 1e9 / router.frame_ns();
+        let speed = match self.speeds_up {
+            Some((trial, times)) if self.trials > trial => times,
+            _ => 1.0,
+        };
+        let most = flow.credit + sends_s * 1e9 * speed / router.frame_ns();
         let mut forwarded = match router.forwards() {
             true => new.min(most as u64),
             false => 0,
@@ -432,6 +452,16 @@ impl World {
     /// The sender is held up again and again at constant loads above this one.
     pub fn stutters_above(&self, pps: f64) {
         self.state().stutters_above_pps = pps;
+    }
+
+    /// After this many trials of the rig the routers are this many times as fast.
+    pub fn speeds_up_after(&self, trials: usize, times: f64) {
+        self.state().speeds_up = Some((trials, times));
+    }
+
+    /// The sender stalls at the beginning of every period, for this long.
+    pub fn stalls(&self, every: Duration, long: Duration) {
+        self.state().stalls = Some((every, long));
     }
 
     /// A port of the first router goes down in this trial of the rig, so long after its begin.
@@ -573,7 +603,9 @@ impl Scene {
                 beds: 0,
                 unknown: Vec::new(),
                 goes_down: None,
+                speeds_up: None,
                 stutters_above_pps: f64::INFINITY,
+                stalls: None,
                 loses_above_pps: f64::INFINITY,
                 trials: 0,
                 hooks: Vec::new(),
@@ -854,6 +886,7 @@ impl Rig for Arithmetic {
             not_sent: state.flow.as_ref().map_or(0, |flow| flow.due - flow.left),
             ring_full: 0,
             wakeups: 0,
+            sender_waited_ns: 0,
             received: state.received.clone(),
         })
     }

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::family;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed, TesterPort};
+use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
 use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, Words};
@@ -500,18 +499,18 @@ impl Standing {
     fn device(
         &self,
         host: &Arc<dyn Host>,
+        ports: [&str; 2],
         networks: Networks,
         lab: &str,
         is_unconfined: bool,
         undo: &Arc<Undo>,
     ) -> Result<Arc<dyn Dut>, LabError> {
         let dut = &self.bed.dut;
-        let ports = dut.ports.as_ref().map(|ports| [&*ports.a, &*ports.b]);
-        let ports = ports.unwrap_or_default();
         let bsd = |making| FreeBsd::new(host.clone(), making, ports, networks, undo.clone());
         Ok(match dut.kind {
             System::Linux | System::None => {
-                ports::keep_rules(host, undo)?;
+                let is_namespace = matches!(self.dut, Some(Way::Namespace(_)));
+                ports::keep(host, ports, is_namespace, undo)?;
                 let place: Arc<dyn Host> = match &self.dut {
                     Some(Way::Namespace(name)) => Arc::new(Netns::place(name, lab, is_unconfined)),
                     _ => host.clone(),
@@ -633,10 +632,10 @@ impl Builder for Standing {
         let mut tester = |seat: usize, port: &str| {
             let station = &hosts.testers[self.seats[seat]];
             let link = ports::look(station.host.as_ref(), port, Words::Linux)?;
-            claims.push(self.claim(station, seat, port)?);
+            claims.push(self.claim(station, seat, &link.name)?);
             let tester = &station.host;
-            ports::take_up(tester, port, &link, Words::Linux, &undo)?;
-            ports::silence(tester, port, &undo)?;
+            ports::take_up(tester, &link, Words::Linux, &undo)?;
+            ports::silence(tester, &link.name, &undo)?;
             Ok::<Link, LabError>(link)
         };
         let theirs = self.bed.tester();
@@ -646,7 +645,7 @@ impl Builder for Standing {
         };
         let second = match self.bed.second() {
             None => None,
-            Some(second) => Some((tester(SECOND, second.port)?, second.port)),
+            Some(second) => Some(tester(SECOND, second.port)?),
         };
         let macs = |links: &Ends<Link>| Ends {
             a: links.a.mac,
@@ -663,7 +662,7 @@ impl Builder for Standing {
                     b: take(&ports.b)?,
                 };
                 same_mtu(&self.bed, &of_tester, &of_dut)?;
-                if let Some((second, _)) = &second {
+                if let Some(second) = &second {
                     let of_second = Ends {
                         a: second.clone(),
                         b: of_tester.b.clone(),
@@ -672,7 +671,8 @@ impl Builder for Standing {
                 }
                 let networks = self.networks(macs(&of_tester), macs(&of_dut));
                 let lab = &registration.record().id;
-                let dut = self.device(host, networks, lab, wanted.is_unconfined, &undo)?;
+                let ports = [&*of_dut.a.name, &*of_dut.b.name];
+                let dut = self.device(host, ports, networks, lab, wanted.is_unconfined, &undo)?;
                 let set = dut.prepare()?.into_iter();
                 sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
                 (dut, networks)
@@ -699,7 +699,10 @@ impl Builder for Standing {
         for (seat, port) in self.bed.tester_ports().iter().enumerate() {
             wait_for_link(host(seat).as_ref(), port.port, &self.control())?;
         }
-        let (a, b) = (self.port(A, theirs.a.port), self.port(B, theirs.b.port));
+        let (a, b) = (
+            self.port(A, &of_tester.a.name),
+            self.port(B, &of_tester.b.name),
+        );
         let mut paths = vec![PathSpec {
             tx: a.clone(),
             rx: b.clone(),
@@ -712,9 +715,9 @@ impl Builder for Standing {
             tester: Testers {
                 a: host(A),
                 b: host(B),
-                second: second.map(|(link, port)| Second {
+                second: second.map(|link| Second {
                     host: host(SECOND),
-                    port: self.port(SECOND, port),
+                    port: self.port(SECOND, &link.name),
                     mac: link.mac,
                 }),
             },
@@ -725,7 +728,7 @@ impl Builder for Standing {
             registration,
             switch: self.switch()?,
             claims,
-            blind: blind(&theirs, &of_tester),
+            blind: blind(&of_tester),
         }))
     }
 
@@ -830,12 +833,8 @@ impl Builder for Standing {
         &PATIENCE
     }
 
-    fn system(&self) -> Option<family::System> {
-        match self.bed.dut.kind {
-            System::Linux => Some(family::System::Linux),
-            System::Freebsd | System::Bsdrp => Some(family::System::FreeBsd),
-            System::Vpp | System::None => None,
-        }
+    fn kind(&self) -> System {
+        self.bed.dut.kind
     }
 
     fn file(&self) -> Option<&str> {
@@ -869,12 +868,14 @@ impl Builder for Standing {
         }
         if let (Some(dut), Some(ports)) = (&self.dut, &self.bed.dut.ports) {
             let rules = match self.bed.dut.kind {
-                System::Linux => ", and the rules of nftables,",
+                System::Linux => {
+                    " (and the rules of nftables, settings of network and memory, all addresses, routes and offloads)"
+                }
                 _ => "",
             };
             all.push(format!(
-                "{} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; all of \
-                 it{rules} as before after every iteration",
+                "{} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; after \
+                 every iteration this{rules} is as before",
                 dut.words(),
                 ports.a,
                 ports.b
@@ -925,10 +926,9 @@ impl Builder for Standing {
 }
 
 /// The tester's ports that are TAP devices.
-fn blind(ports: &Ends<TesterPort<'_>>, links: &Ends<Link>) -> Vec<String> {
-    let both = [(&ports.a, &links.a), (&ports.b, &links.b)];
-    let taps = both.into_iter().filter(|(_, link)| link.is_tap);
-    taps.map(|(port, _)| port.port.to_owned()).collect()
+fn blind(links: &Ends<Link>) -> Vec<String> {
+    let taps = [&links.a, &links.b].into_iter().filter(|link| link.is_tap);
+    taps.map(|link| link.name.clone()).collect()
 }
 
 fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::Choice;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::family;
 use fwdlab_model::test_bed::{Devices, Ends, System, TestBed, WholeMachine};
 
 use super::standing::{Standing, Way};
@@ -277,11 +276,8 @@ impl Builder for Whole {
         true
     }
 
-    fn system(&self) -> Option<family::System> {
-        match self.bed.kind {
-            System::Freebsd | System::Bsdrp => Some(family::System::FreeBsd),
-            _ => Some(family::System::Linux),
-        }
+    fn kind(&self) -> System {
+        self.bed.kind
     }
 
     fn file(&self) -> Option<&str> {

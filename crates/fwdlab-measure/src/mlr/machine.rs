@@ -13,7 +13,7 @@ use fwdlab_model::variant::Variant;
 use super::typed::Named;
 use super::{Planned, Search, outcome};
 use crate::procedure::{Course, Procedure, loss_ratio};
-use crate::{trust, validity};
+use crate::trust;
 
 /// What is to be found, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +45,9 @@ pub struct Machine {
     parameters: Parameters,
     search: Search,
     planned: Option<Planned>,
-    /// The smallest load at which the generator fell short.
-    short_from_pps: Option<f64>,
+    /// The smallest load that the generator did not reach.
+    unreached_pps: Option<f64>,
     traffic_ns: u64,
-    /// Trials in which all that counts as lost never left the generator.
-    lost_by_generator: u32,
     course: Course,
 }
 
@@ -71,9 +69,8 @@ impl Machine {
             parameters,
             search,
             planned: None,
-            short_from_pps: None,
+            unreached_pps: None,
             traffic_ns: 0,
-            lost_by_generator: 0,
             course: Course::default(),
         })
     }
@@ -81,13 +78,11 @@ impl Machine {
     fn warnings(&self, found: &SearchOutcome) -> Vec<String> {
         let goals = &self.parameters.goals;
         let mut warnings = outcome::inversions(&self.search, goals);
-        if self.lost_by_generator > 0 {
-            warnings.push(format!(
-                "trials in which the DUT lost nothing and the generator fell short: {}; what it did not send counts as lost, so the DUT \
-                 may do more",
-                self.lost_by_generator
-            ));
-        }
+        warnings.extend(self.unreached_pps.map(|pps| {
+            format!(
+                "the generator did not reach {pps:.0} frames/s: the search looked below it, and the DUT may do more"
+            )
+        }));
         warnings.extend(trust::far_below(
             goals.iter().map(|named| named.label.as_str()),
             found,
@@ -126,20 +121,13 @@ impl Procedure for Machine {
         })
     }
 
-    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
         let Some(planned) = self.planned.take() else {
             return String::new();
         };
         self.course.trials += 1;
         self.traffic_ns += answer.duration_ns;
-        if !answer.ended_early && validity::fell_short(question, answer).is_some() {
-            let known = self.short_from_pps.unwrap_or(f64::INFINITY);
-            self.short_from_pps = Some(known.min(planned.load_pps));
-        }
-        let loss = loss_ratio(question, answer);
-        if !planned.warm_up && loss > 0.0 && answer.frames_lost() == 0 {
-            self.lost_by_generator += 1;
-        }
+        let loss = loss_ratio(answer);
         self.search.record(loss, answer.took_ns);
         outcome::says(&self.search, &planned, &self.parameters.goals, loss).join("; ")
     }
@@ -148,9 +136,28 @@ impl Procedure for Machine {
         self.course.failure = Some(reason.into());
     }
 
+    /// The search continues below, as if the frames that were not sent had been lost; the result is marked as limited by the generator.
+    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+        let Some(planned) = self.planned.take() else {
+            return;
+        };
+        if planned.load_index == 0 {
+            return self.give_up(reason);
+        }
+        let known = self.unreached_pps.unwrap_or(f64::INFINITY);
+        self.unreached_pps = Some(known.min(planned.load_pps));
+        self.traffic_ns += answer.duration_ns;
+        let goals = self.parameters.goals.iter();
+        let allowed = goals.fold(0.0f64, |most, named| most.max(named.goal.loss_ratio));
+        let sent = answer.frames_sent as f64 / answer.frames_intended.max(1) as f64;
+        // the goals must not take it for a loss that they allow
+        let fails = (1.01 * allowed + 1e-9).min(1.0);
+        self.search.record((1.0 - sent).max(fails), answer.took_ns);
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let (search, named) = (&self.search, &self.parameters.goals);
-        let goals = outcome::goals(search, named, self.short_from_pps);
+        let goals = outcome::goals(search, named, self.unreached_pps);
         let failure = outcome::failure(search, named);
         let last = search.grid().last();
         let has_answer = |goal: &fwdlab_model::search::GoalResult| {

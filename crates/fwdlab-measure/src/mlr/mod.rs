@@ -274,7 +274,7 @@ impl Search {
             return None;
         };
         let allowed = (self.finals.iter()).fold(0.0f64, |most, t| most.max(t.loss_ratio));
-        // frames that may be missing at the start count as due: see `outcome::loss_ratio`
+        // a sender that starts a moment early may send that many more
         let due = planned.load_pps * (planned.duration_ns as f64 / 1e9 + outcome::START_SKEW_S);
         Some(Ending::Lost {
             frames: (allowed * due).ceil() as u64,

@@ -13,26 +13,10 @@ use super::{Failure, Planned, Reason, Search};
 use crate::compliance::no_medium;
 use crate::procedure::{TESTER_BOUND, is_tester_bound};
 
-/// A generator that sends less than this share of what was intended has fallen short.
-pub const OFFERED_SHARE: f64 = 0.995;
-
-/// Frames that a sender may miss at the start, in seconds of the load: it is not started to the microsecond.
+/// A sender is not started to the microsecond: it may send for this much longer.
 pub(super) const START_SKEW_S: f64 = 10e-6;
 
 const MINUTE_NS: u128 = 60_000_000_000;
-
-/// The loss ratio that a search is told: frames lost and frames not sent, over those intended or sent.
-///
-/// A load that the generator never produced must not pass. What is missing by 10 µs of the load is skew of the start.
-pub fn loss_ratio(intended: u64, sent: u64, received: u64, load_pps: f64) -> f64 {
-    let skew = (load_pps * START_SKEW_S) as u64;
-    let not_sent = intended.abs_diff(sent);
-    let not_sent = if not_sent <= skew { 0 } else { not_sent };
-    match intended.max(sent) {
-        0 => 0.0,
-        all => (sent.abs_diff(received) + not_sent) as f64 / all as f64,
-    }
-}
 
 /// Says so when a goal's width is less than a frame in its trials at the smallest load.
 ///
@@ -92,22 +76,26 @@ pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64
         .collect()
 }
 
-/// The result of every goal. `short_from_pps` is the smallest load at which the generator fell short.
-pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> Vec<GoalResult> {
+/// The result of every goal. `unreached_pps` is the smallest load that the generator did not reach.
+pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Vec<GoalResult> {
     let grid = search.grid();
-    let max = grid.load(grid.last());
     goals
         .iter()
         .zip(search.outcome())
         .map(|(named, outcome)| {
             let (lower, upper) = (outcome.relevant_lower_bound, outcome.relevant_upper_bound);
             let pps = |index: Option<u32>| index.map(|index| grid.load(index));
-            let near_limit = pps(lower).is_some_and(|pps| {
-                let limit = short_from_pps.unwrap_or(max).min(max);
-                is_tester_bound(pps, limit)
+            // the load above it was not offered, rather than lost
+            let is_unreached = |pps: f64| unreached_pps.is_some_and(|unreached| pps >= unreached);
+            let max = grid.load(grid.last());
+            let tester_bound = pps(lower).is_some_and(|found| {
+                pps(upper).is_none_or(is_unreached) || is_tester_bound(found, max)
             });
             let mut verdict = match (lower, upper) {
                 (None, None) => "nothing is known".to_owned(),
+                (None, Some(_)) if pps(upper).is_some_and(is_unreached) => {
+                    "cannot tell: the generator did not reach the loads that could meet it".into()
+                }
                 (None, Some(0)) => "not even the smallest load meets it".into(),
                 (None, Some(_)) => "no load is known to meet it".into(),
                 (Some(_), None) if lower == Some(grid.last()) => {
@@ -117,7 +105,7 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
                 (Some(_), Some(_)) if outcome.is_regular => "found".into(),
                 (Some(_), Some(_)) => "between its bounds, which are wider than requested".into(),
             };
-            if near_limit && upper.is_some() {
+            if tester_bound && upper.is_some() {
                 verdict.push_str("; ");
                 verdict.push_str(TESTER_BOUND);
             }
@@ -133,7 +121,7 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
                     .zip(pps(upper))
                     .map(|(lower, upper)| 1.0 - lower / upper),
                 regular: outcome.is_regular,
-                tester_bound: near_limit,
+                tester_bound,
                 verdict,
             }
         })
@@ -248,18 +236,6 @@ fn definition(goal: &Goal) -> GoalDefinition {
 mod tests {
     use super::*;
     use crate::mlr::{Question, typed};
-
-    #[test]
-    fn frames_not_sent_are_lost_frames() {
-        // methods.md §0.3: (|lost| + |unsent|) / max(intended, sent)
-        assert_eq!(loss_ratio(1000, 1000, 1000, 1000.0), 0.0);
-        assert_eq!(loss_ratio(1000, 900, 800, 1000.0), 0.2);
-        assert_eq!(loss_ratio(1000, 1000, 1001, 1000.0), 0.001);
-        assert_eq!(loss_ratio(0, 0, 0, 0.1), 0.0);
-        // ten frames at a million per second are 10 us, eleven are not
-        assert_eq!(loss_ratio(1_000_000, 999_990, 999_990, 1e6), 0.0);
-        assert_eq!(loss_ratio(1_000_000, 999_989, 999_989, 1e6), 11e-6);
-    }
 
     /// A search against a DUT of this loss at every load.
     fn searched(text: &str, loss: impl Fn(f64) -> f64) -> (Search, Vec<Named>) {

@@ -17,7 +17,9 @@ use self::belief::{WITHIN, believe};
 use self::model::{Change, Made};
 use self::posterior::{Critical, DRAWN, Focus, Plane, posterior};
 use crate::order::Random;
-use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio};
+use crate::procedure::{
+    Course, Procedure, REACHED_SHARE, check_duration, check_load, loss_ratio, sent_pps,
+};
 
 /// Length of trial k is so much times (k + [`LENGTH_OFFSET`]).
 const LENGTH_STEP_NS: u64 = 100_000_000;
@@ -197,7 +199,7 @@ impl Procedure for Plr {
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
-        let loss = loss_ratio(question, answer);
+        let loss = loss_ratio(answer);
         let load = question.peak_pps();
         self.spent_ns += answer.duration_ns;
         self.made.push(Made {
@@ -231,6 +233,17 @@ impl Procedure for Plr {
 
     fn give_up(&mut self, reason: &str) {
         self.course.failure = Some(reason.into());
+    }
+
+    /// The largest load is lowered to what the generator sent.
+    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+        self.spent_ns += answer.duration_ns;
+        let p = &mut self.parameters;
+        p.max_load_pps = REACHED_SHARE * sent_pps(answer);
+        if p.max_load_pps <= p.min_load_pps {
+            return self.give_up(reason);
+        }
+        self.next_pps = p.max_load_pps;
     }
 
     fn outcomes(&self) -> Vec<Outcome> {

@@ -10,7 +10,7 @@ use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, loss_ratio, spread};
+use crate::procedure::{Course, Procedure, check_duration, spread};
 
 /// Repetitions of the search that RFC 2544 asks for.
 pub const REPETITIONS: u32 = 50;
@@ -210,7 +210,7 @@ impl Procedure for BackToBack {
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
-        let is_clean = loss_ratio(question, answer) == 0.0;
+        let is_clean = answer.frames_lost() == 0;
         if question.purpose == Purpose::Confirm {
             self.refinements -= 1;
             let p = &mut self.parameters;

@@ -4,13 +4,13 @@
 //! whole step the load is halved. The forwarding rate of every
 //! point shows a DUT that forwards less in overload. Start with [`FrameLoss`].
 
-use fwdlab_model::outcome::{Found, LossPoint, Outcome};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, LossPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, is_lossless};
+use crate::procedure::{Course, Procedure, check_duration};
 
 /// Largest step that the RFC allows, in percent.
 pub const LARGEST_STEP: f64 = 10.0;
@@ -51,7 +51,8 @@ pub struct FrameLoss {
     /// Steps below 100 % of the next load.
     steps: u32,
     clean: u32,
-    not_offered: u32,
+    /// Loads that the generator did not reach: they have no point.
+    unreached: u32,
     course: Course,
 }
 
@@ -80,7 +81,7 @@ impl FrameLoss {
             parameters,
             points: Vec::new(),
             clean: 0,
-            not_offered: 0,
+            unreached: 0,
             course: Course::default(),
         })
     }
@@ -109,7 +110,7 @@ impl Procedure for FrameLoss {
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         let loss = answer.frames_lost() as f64 / answer.frames_sent.max(1) as f64;
-        let is_clean = is_lossless(question, answer);
+        let is_clean = answer.frames_lost() == 0;
         self.points.push(LossPoint {
             percent: self.percent(),
             load_pps: question.peak_pps(),
@@ -117,10 +118,8 @@ impl Procedure for FrameLoss {
             forwarding_rate_pps: answer.forwarding_rate_pps(),
         });
         self.steps += 1;
-        self.not_offered += u32::from(!is_clean && loss == 0.0);
         self.clean = if is_clean { self.clean + 1 } else { 0 };
         match self.clean {
-            0 if loss == 0.0 => "no loss, but the load was not reached: down".into(),
             0 => format!("{} % lost: down", (1e6 * loss).round() / 1e4),
             1 => "no loss: one more".into(),
             _ => "no loss twice: done".into(),
@@ -129,6 +128,13 @@ impl Procedure for FrameLoss {
 
     fn give_up(&mut self, reason: &str) {
         self.course.failure = Some(reason.into());
+    }
+
+    /// The curve has no point there, and loads that are not successive are not two successive loads.
+    fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
+        self.steps += 1;
+        self.unreached += 1;
+        self.clean = 0;
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -148,10 +154,10 @@ impl Procedure for FrameLoss {
                 100.0 * ratio
             ));
         }
-        if self.not_offered > 0 {
+        if self.unreached > 0 {
             warnings.push(format!(
-                "at {} loads without loss, the generator did not reach the load: they do not count as free of loss",
-                self.not_offered
+                "the generator did not reach {} of the loads: the curve has no points there",
+                self.unreached
             ));
         }
         let mut further = Vec::new();
@@ -167,10 +173,14 @@ impl Procedure for FrameLoss {
         }
         let lost_everything = !self.points.is_empty() && best == 0.0;
         let verdict = match (ended_clean, self.points.len()) {
+            (_, 0) if self.unreached > 0 => "the generator reached none of the loads",
             (_, 0) => "nothing was measured",
-            _ if lost_everything => "nothing came back at any load",
+            _ if lost_everything => FORWARDS_NOTHING,
             (true, 2) => "nothing was lost at the two highest loads",
             (true, _) => "measured",
+            (false, _) if self.unreached > 0 => {
+                "cannot tell where loss begins: the generator did not reach all loads"
+            }
             (false, _) => "frames were lost down to the smallest load",
         };
         vec![Outcome {

@@ -9,9 +9,7 @@ use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::procedure::{
-    Course, Procedure, check_duration, check_load, held_up, loss_ratio, spread, time,
-};
+use crate::procedure::{Course, Procedure, check_duration, check_load, held_up, spread, time};
 
 /// Repetitions that both RFCs ask for.
 pub const REPETITIONS: u32 = 20;
@@ -80,6 +78,8 @@ pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: 
 pub struct Latency {
     parameters: Parameters,
     points: Vec<LatencyPoint>,
+    /// Points without a figure, for the generator did not reach their loads.
+    unreached: Vec<usize>,
     course: Course,
 }
 
@@ -124,6 +124,7 @@ impl Latency {
         });
         Ok(Latency {
             points: points.collect(),
+            unreached: Vec::new(),
             parameters,
             course: Course::default(),
         })
@@ -133,9 +134,9 @@ impl Latency {
     fn current(&self) -> Option<usize> {
         let wanted = self.parameters.repetitions as usize;
         let ended = self.parameters.throughput_pps <= 0.0 || self.course.failure.is_some();
-        let mut points = self.points.iter();
+        let mut points = self.points.iter().enumerate();
         points
-            .position(|point| point.repetitions.len() < wanted)
+            .position(|(n, point)| point.repetitions.len() < wanted && !self.unreached.contains(&n))
             .filter(|_| !ended)
     }
 }
@@ -169,7 +170,7 @@ impl Procedure for Latency {
         })
     }
 
-    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         let Some(current) = self.current() else {
             return String::new();
@@ -180,7 +181,7 @@ impl Procedure for Latency {
         };
         let point = &mut self.points[current];
         point.repetitions.push(delays);
-        let is_lossy = loss_ratio(question, answer) > 0.0;
+        let is_lossy = answer.frames_lost() != 0;
         point.lossy += u32::from(is_lossy);
         let of = |value: fn(&Delays) -> f64| {
             spread(&point.repetitions.iter().map(value).collect::<Vec<_>>())
@@ -214,6 +215,22 @@ impl Procedure for Latency {
         self.course.failure = Some(reason.into());
     }
 
+    /// This load has no latency; lower ones may.
+    fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
+        if let Some(current) = self.current() {
+            self.unreached.push(current);
+            let point = &mut self.points[current];
+            *point = LatencyPoint {
+                latency_ns: None,
+                typical_ns: None,
+                worst_case_ns: None,
+                repetitions: Vec::new(),
+                lossy: 0,
+                ..*point
+            };
+        }
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let is_done = self.current().is_none() && self.course.failure.is_none();
@@ -226,6 +243,12 @@ impl Procedure for Latency {
             ));
         }
         let timed = || self.points.iter().flat_map(|point| &point.repetitions);
+        for &unreached in &self.unreached {
+            warnings.push(format!(
+                "no latency at {} % of the throughput: the generator did not reach the load",
+                self.points[unreached].percent
+            ));
+        }
         warnings.extend(held_up(timed()));
         let fewest = timed().min_by_key(|delays| delays.frames);
         if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
@@ -276,6 +299,9 @@ impl Procedure for Latency {
         };
         let verdict = match (applies, is_done) {
             (false, _) => "not applicable: no throughput was found at which to measure it",
+            _ if self.unreached.len() == self.points.len() => {
+                "the generator reached none of the loads"
+            }
             (true, false) => "not all repetitions were run",
             (true, true) if all_were_timed => "measured, with the latencies of all frames",
             (true, true) => "measured",
@@ -284,7 +310,7 @@ impl Procedure for Latency {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
-            answered: applies && is_done,
+            answered: applies && is_done && self.unreached.len() < self.points.len(),
             // durations are judged here: they are not those of other procedures
             compliance: p.setup.conditions.label(standard, u64::MAX, further),
             warnings,

@@ -256,6 +256,12 @@ impl Procedure for Suite {
         }
     }
 
+    fn out_of_reach(&mut self, question: &Question, answer: &Answer, reason: &str) {
+        if let Some(current) = &mut self.current {
+            current.out_of_reach(question, answer, reason);
+        }
+    }
+
     fn outcomes(&self) -> Vec<Outcome> {
         let current = self.current.iter().flat_map(|current| current.outcomes());
         self.outcomes.iter().cloned().chain(current).collect()

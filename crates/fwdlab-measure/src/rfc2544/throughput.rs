@@ -11,7 +11,7 @@ use fwdlab_model::variant::Variant;
 use super::Setup;
 use crate::compliance::FINAL_NS;
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_duration, is_lossless, is_tester_bound, percent, time,
+    Course, Procedure, TESTER_BOUND, check_duration, is_tester_bound, percent, sent_pps, time,
 };
 
 /// The resolution is relative to the rate that is found, down to this share of the full rate: somewhere a search that finds
@@ -54,7 +54,9 @@ pub struct Throughput {
     /// Believed to be without loss; 0 is nothing.
     low: f64,
     /// Known to lose frames; `None` while the largest load was not tried, or lost nothing.
-    high: Option<f64>,
+    lossy: Option<f64>,
+    /// The generator did not reach this load, nor any above it.
+    unreached: Option<f64>,
     /// `low` was measured at full length.
     is_confirmed: bool,
     step_down: f64,
@@ -104,7 +106,8 @@ impl Throughput {
         Ok(Throughput {
             parameters,
             low: 0.0,
-            high: None,
+            lossy: None,
+            unreached: None,
             is_confirmed: false,
             step_down: 1.0,
             failed: 0,
@@ -114,16 +117,24 @@ impl Throughput {
         })
     }
 
+    /// The search need not look above this load.
+    fn high(&self) -> Option<f64> {
+        self.lossy
+            .into_iter()
+            .chain(self.unreached)
+            .reduce(f64::min)
+    }
+
     /// The bounds are known well enough when they are no farther apart.
     fn resolution_pps(&self) -> f64 {
         let p = &self.parameters;
-        let found = self.high.unwrap_or(p.setup.largest_pps());
+        let found = self.high().unwrap_or(p.setup.largest_pps());
         let one_frame = 1e9 / p.search_ns as f64;
         (p.resolution * found.max(FINEST * p.setup.full_rate_pps())).max(one_frame)
     }
 
     fn is_narrow(&self) -> bool {
-        self.high
+        self.high()
             .is_none_or(|high| high - self.low <= self.resolution_pps() * (1.0 + 1e-9))
     }
 
@@ -133,7 +144,7 @@ impl Throughput {
         if self.is_done || self.course.failure.is_some() {
             return None;
         }
-        let Some(high) = self.high else {
+        let Some(high) = self.high() else {
             let largest = p.setup.largest_pps();
             let is_first = self.low == 0.0;
             let reason = if is_first {
@@ -146,16 +157,31 @@ impl Throughput {
         if !self.is_narrow() {
             let seconds = p.search_ns as f64 / 1e9;
             let middle = ((self.low + high) / 2.0 * seconds).round() / seconds;
-            let reason = format!(
-                "halfway between {:.0} without and {high:.0} with loss",
-                self.low
-            );
+            let reason = match self.lossy {
+                Some(lossy) if lossy <= high => {
+                    format!(
+                        "halfway between {:.0} without and {high:.0} with loss",
+                        self.low
+                    )
+                }
+                _ => format!(
+                    "halfway between {:.0} without loss and {high:.0}, which the generator did not reach",
+                    self.low
+                ),
+            };
             return Some((middle, false, reason));
         }
         (self.low > 0.0).then(|| {
             let reason = "confirm the result of the search at full length".to_owned();
             (self.low, true, reason)
         })
+    }
+
+    /// A load that a short trial had passed failed at full length: lower ones are tried at full length.
+    fn step_down_from(&mut self, load: f64) {
+        self.low = (load - self.step_down * self.resolution_pps()).max(0.0);
+        self.step_down *= 2.0;
+        self.is_confirmed = false;
     }
 
     fn throughput_pps(&self) -> Option<f64> {
@@ -180,7 +206,7 @@ impl Procedure for Throughput {
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         let load = question.peak_pps();
-        let is_clean = is_lossless(question, answer);
+        let is_clean = answer.frames_lost() == 0;
         let early = if answer.ended_early {
             format!(
                 ", after {} of {}",
@@ -202,10 +228,8 @@ impl Procedure for Throughput {
                 return "no frame lost: confirmed".into();
             }
             self.failed += 1;
-            self.high = Some(load);
-            self.low = (load - self.step_down * self.resolution_pps()).max(0.0);
-            self.step_down *= 2.0;
-            self.is_confirmed = false;
+            self.lossy = Some(load);
+            self.step_down_from(load);
             return format!(
                 "lost frames{early}: a short trial had passed, so down to {:.0}",
                 self.low
@@ -216,13 +240,24 @@ impl Procedure for Throughput {
             self.is_confirmed = is_full;
             "no frame lost: up".into()
         } else {
-            self.high = Some(load);
+            self.lossy = Some(load);
             format!("lost frames{early}: down")
         }
     }
 
     fn give_up(&mut self, reason: &str) {
         self.course.failure = Some(reason.into());
+    }
+
+    /// This is no loss: the search continues below, at most at the rate at which the generator sent.
+    fn out_of_reach(&mut self, question: &Question, answer: &Answer, _: &str) {
+        self.attempts = 0;
+        let load = question.peak_pps();
+        self.unreached = Some(load.min(sent_pps(answer).max(self.resolution_pps())));
+        if question.purpose == Purpose::Confirm {
+            self.unreached = Some(load);
+            self.step_down_from(load);
+        }
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -232,8 +267,13 @@ impl Procedure for Throughput {
             .filter(|_| self.course.failure.is_none());
         let largest = p.setup.largest_pps();
         let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
-        let tester_bound =
-            below_line && throughput.is_some_and(|pps| is_tester_bound(pps, largest));
+        // the load above it was not offered, rather than lost
+        let is_above_unreached = match (self.unreached, self.lossy) {
+            (Some(unreached), Some(lossy)) => unreached < lossy,
+            (unreached, _) => unreached.is_some(),
+        };
+        let tester_bound = throughput
+            .is_some_and(|pps| is_above_unreached || below_line && is_tester_bound(pps, largest));
         let mut warnings = Vec::new();
         if self.failed > 0 {
             warnings.push(format!(
@@ -245,9 +285,18 @@ impl Procedure for Throughput {
             Some(_) if tester_bound => TESTER_BOUND.into(),
             Some(pps) if pps >= largest => "no loss at line rate".into(),
             Some(_) => "found".to_owned(),
-            None if self.is_done || self.low == 0.0 && self.high.is_some() => format!(
+            None if self.low == 0.0 && self.unreached.is_some() => {
+                let lost = self.lossy.map_or(String::new(), |pps| {
+                    format!("frames were lost at {pps:.0} frames/s, and ")
+                });
+                format!(
+                    "cannot tell: {lost}below {:.0} frames/s the generator did not reach the load",
+                    self.high().unwrap_or(largest)
+                )
+            }
+            None if self.is_done || self.low == 0.0 && self.lossy.is_some() => format!(
                 "frames were lost at every load down to {:.0} frames/s",
-                self.high.unwrap_or(largest)
+                self.lossy.unwrap_or(largest)
             ),
             None => "the search has not ended".into(),
         };
@@ -275,7 +324,7 @@ impl Procedure for Throughput {
                 throughput_pps: throughput,
                 percent: throughput.map(|pps| 100.0 * pps / p.setup.full_rate_pps()),
                 l2_bps: throughput.map(|pps| p.setup.frame_size.l2_bps(pps)),
-                lossy_pps: self.high,
+                lossy_pps: self.lossy,
                 resolution_pps: self.resolution_pps(),
                 confirmations_failed: self.failed,
                 tester_bound,

@@ -576,8 +576,7 @@ impl Campaign {
             return Ok(vec![case.stream.clone()]);
         };
         let sizes = sweep.values.iter().map(|value| {
-            let bytes = u16::try_from(*value).unwrap_or(u16::MAX);
-            FrameSize::new(bytes)
+            (value.to_string().parse::<FrameSize>())
                 .and_then(|size| Stream::new(case.stream.ip_version, size, case.stream.flows))
                 .map_err(|error| self.error(&["procedure", "sweep", "values"], error.to_string()))
         });

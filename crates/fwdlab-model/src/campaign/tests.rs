@@ -277,8 +277,8 @@ fn mistakes_are_told_with_their_place() {
             "configurations are for the test bed",
         ),
         (
-            "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 2000]",
-            "c.toml:6:1: `2000` is not a frame size",
+            "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 20000]",
+            "c.toml:6:1: `20000` is not a frame size",
         ),
         (
             "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'flows'\nvalues = [1, 70000]",

@@ -21,6 +21,8 @@
 pub mod classic;
 pub mod ng;
 
+use crate::header::ethernet::HEADER_LEN;
+
 /// Link type of Ethernet frames.
 pub const ETHERNET: u16 = 1;
 
@@ -60,6 +62,58 @@ impl<'a> Frame<'a> {
         }
     }
 }
+
+impl<'a> Frame<'a> {
+    /// The frame as it can be sent again: all of it, without FCS.
+    ///
+    /// # Errors
+    /// It is not Ethernet, was not captured as a whole, or is shorter than its header.
+    pub fn to_send(&self) -> Result<&'a [u8], NotSendable> {
+        if self.link_type != ETHERNET {
+            return Err(NotSendable::LinkType(self.link_type));
+        }
+        let fcs_len = usize::from(self.fcs_len);
+        let whole = (self.original_len as usize).max(self.bytes.len());
+        let len = whole.saturating_sub(fcs_len);
+        if len > self.bytes.len() {
+            return Err(NotSendable::Truncated {
+                captured: self.bytes.len(),
+                whole: self.original_len,
+            });
+        }
+        match len < HEADER_LEN {
+            true => Err(NotSendable::Short(len)),
+            false => Ok(&self.bytes[..len]),
+        }
+    }
+}
+
+/// Why a captured frame cannot be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotSendable {
+    /// It begins with something else, for example a cooked header.
+    #[error("link type {0} is not Ethernet")]
+    LinkType(u16),
+    /// Its end is missing.
+    #[error("only {captured} of its {whole} bytes were captured")]
+    Truncated {
+        /// Bytes in the file.
+        captured: usize,
+        /// Bytes on the wire.
+        whole: u32,
+    },
+    /// It has no room for an Ethernet header.
+    #[error("its {0} bytes are less than an Ethernet header")]
+    Short(usize),
+}
+
+/// Bytes of a frame on the wire without FCS: short ones are padded.
+pub fn on_wire(len: usize) -> usize {
+    len.max(SHORTEST)
+}
+
+/// The shortest frame on the wire, without FCS.
+const SHORTEST: usize = 60;
 
 /// Why bytes are no capture file, or no more of one. Offsets count from the file's first byte.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -22,6 +22,9 @@ const OPTION_RESOLUTION: u16 = 9;
 const OPTION_FCS_LEN: u16 = 13;
 const OPTION_SECONDS: u16 = 14;
 
+/// Option of an enhanced packet block: flags, of which bits 5 to 8 are the length of its FCS, or 0 when that is not known.
+const OPTION_FLAGS: u16 = 2;
+
 /// Most interfaces that are believed.
 const MAX_INTERFACES: usize = 65_536;
 
@@ -102,14 +105,8 @@ impl Section {
             seconds: 0,
             fcs_len: 0,
         };
-        let mut options = &body[8..];
-        while options.len() >= 4 {
-            let (code, len) = (self.order.half(options, 0), self.order.half(options, 2));
-            let Some(value) = options.get(4..4 + usize::from(len)) else {
-                return Err("an option longer than its block");
-            };
-            match (code, value) {
-                (0, _) => break,
+        for option in self.options(&body[8..]) {
+            match option? {
                 (OPTION_RESOLUTION, &[resolution]) => interface.resolution = resolution,
                 (OPTION_FCS_LEN, &[fcs_len]) => interface.fcs_len = fcs_len,
                 (OPTION_SECONDS, value) => {
@@ -122,11 +119,31 @@ impl Section {
                 }
                 _ => {}
             }
-            let used = 4 + usize::from(len).next_multiple_of(4);
-            options = options.get(used..).unwrap_or_default();
         }
         self.interfaces.push(interface);
         Ok(())
+    }
+
+    /// The options of a block, up to their end.
+    fn options<'a>(
+        &self,
+        mut options: &'a [u8],
+    ) -> impl Iterator<Item = Result<(u16, &'a [u8]), &'static str>> {
+        let order = self.order;
+        std::iter::from_fn(move || {
+            let (code, len) = (order.half(options, 0), order.half(options, 2));
+            if options.len() < 4 || code == 0 {
+                return None;
+            }
+            let value = options.get(4..4 + usize::from(len));
+            let used = 4 + usize::from(len).next_multiple_of(4);
+            options = options.get(used..).unwrap_or_default();
+            Some(
+                value.map_or(Err("an option longer than its block"), |value| {
+                    Ok((code, value))
+                }),
+            )
+        })
     }
 
     /// An enhanced packet block, or an obsolete one, which differ in the first word.
@@ -140,12 +157,21 @@ impl Section {
         if captured > MAX_FRAME_BYTES {
             return Err("a frame of more than 262144 bytes");
         }
+        let mut fcs_len = interface.fcs_len;
+        let options = body.get(20 + captured.next_multiple_of(4)..);
+        for option in self.options(options.unwrap_or_default()) {
+            if let (OPTION_FLAGS, flags) = option?
+                && let said @ 1.. = self.order.word(flags, 0) >> 5 & 0xf
+            {
+                fcs_len = said as u8;
+            }
+        }
         Ok(Frame {
             timestamp_ns: interface.nanoseconds(u64::from(word(4)) << 32 | u64::from(word(8))),
             link_type: interface.link_type,
             interface: number,
             original_len: word(16),
-            fcs_len: interface.fcs_len,
+            fcs_len,
             bytes,
         })
     }

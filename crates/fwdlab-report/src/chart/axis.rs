@@ -142,9 +142,9 @@ impl Axis {
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
 
-    /// Differences in percent around zero.
+    /// Differences in percent around zero. Nothing is lost more than completely: the axis ends at -100 %.
     pub(crate) fn differences(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
-        let scale = Scale::covering(values.into_iter().chain([0.0]), 7);
+        let scale = Scale::covering(values.into_iter().chain([0.0]), 7).not_below(-100.0);
         Axis::linear(title, scale, |value| difference_tick(value, scale.step()))
             .reading(Quantity::Difference)
     }
@@ -263,9 +263,13 @@ impl Axis {
     pub(crate) fn parameter(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let all = points.map(|(value, _)| *value);
-        Axis::linear(title, Scale::covering(all.chain([0.0]), 8), |tick| {
-            count(tick as u64)
-        })
+        // whole numbers: of two cores there are no eighths
+        let most = all.clone().fold(1.0, f64::max).min(8.0);
+        Axis::linear(
+            title,
+            Scale::covering(all.chain([0.0]), most as u32),
+            |tick| count(tick as u64),
+        )
     }
 
     /// Time since the begin.

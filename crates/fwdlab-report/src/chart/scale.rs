@@ -34,6 +34,14 @@ impl Scale {
         }
     }
 
+    /// The same, ending at `least` if it would end below: values that cannot be less leave nothing to show there.
+    pub fn not_below(self, least: f64) -> Scale {
+        Scale {
+            low: self.low.max(least),
+            ..self
+        }
+    }
+
     /// The same with every value so many times as large.
     pub fn times(self, factor: f64) -> Scale {
         Scale {
@@ -60,10 +68,10 @@ impl Scale {
 
     /// The ticks, from the left.
     pub fn ticks(&self) -> impl Iterator<Item = f64> + use<> {
-        let (low, step) = (self.low, self.step);
-        let count = ((self.high - self.low) / step).round() as u32;
+        let step = self.step;
         // Through multiples of the step, so that zero is exactly zero.
-        let first = (low / step).round();
+        let first = (self.low / step - 1e-9).ceil();
+        let count = ((self.high / step + 1e-9).floor() - first) as u32;
         (0..=count).map(move |index| (first + f64::from(index)) * step)
     }
 
@@ -92,6 +100,22 @@ mod tests {
         check(-2.9, 1.2, &[-3.0, -2.0, -1.0, 0.0, 1.0, 2.0]);
         check(-38.0, 31.0, &[-40.0, -20.0, 0.0, 20.0, 40.0]);
         check(5.0, 5.0, &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    }
+
+    #[test]
+    fn no_tick_is_where_no_value_can_be() {
+        let ticks = |low, high| {
+            let scale = Scale::covering([low, high], 7).not_below(-100.0);
+            scale.ticks().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ticks(-90.0, 900.0),
+            [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
+        );
+        assert_eq!(
+            ticks(-65.0, 200.0),
+            [-100.0, -50.0, 0.0, 50.0, 100.0, 150.0, 200.0]
+        );
     }
 
     #[test]

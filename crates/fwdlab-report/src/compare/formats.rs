@@ -49,7 +49,7 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
         for (index, cell) in row.cells.iter().enumerate() {
             cells.extend(
                 cell.as_ref()
-                    .map_or(["-".into(), String::new()], |c| scale.cell(c)),
+                    .map_or(["NA".into(), String::new()], |c| scale.cell(c)),
             );
             if index > 0 {
                 let compared = row

@@ -54,6 +54,38 @@ struct Values<'a> {
     series: &'a [&'a Series],
 }
 
+impl Values<'_> {
+    /// Of how many values the DUT may forward more.
+    fn generator_limited(&self) -> u32 {
+        self.series.iter().map(|one| one.generator_limited).sum()
+    }
+}
+
+/// Rates are compared only where the DUT was overloaded on both sides: of lower bounds no difference is known.
+fn lower_bounds(baseline: &Values<'_>, other: &Values<'_>, limited: [u32; 2]) -> Compared {
+    Compared {
+        column: other.column.to_owned(),
+        n: [baseline.sample.n(), other.sample.n()],
+        generator_limited: Some(limited),
+        disagreement: None,
+        pairs: None,
+        test: "none",
+        assumption: "none",
+        reason: None,
+        difference: None,
+        interval: None,
+        difference_percent: None,
+        interval_percent: None,
+        detectable_percent: None,
+        p_value: None,
+        p_value_adjusted: None,
+        verdict: Verdict::CannotTell,
+        equivalence: None,
+        beside: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
 fn row(line: &Line<'_>, columns: &[&str], options: &Options) -> Result<Row, CompareError> {
     let mut sides = Vec::new();
     for (column, series) in columns.iter().zip(&line.cells) {
@@ -112,7 +144,9 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
     let mean = sample.mean();
     let half_width = sample
         .mean_interval(options.confidence)
-        // two values say nothing of how far they vary: `652 ± 2339 kpps` (the same rule as `fwdlab_measure::trust`)
+        // two values say nothing of how far they vary: `652 ± 2339 kpps` (the same rule as `fwdlab_measure::trust`); and the mean of
+        // positive values is not within an interval that reaches zero
+        .filter(|interval| interval.low > 0.0 || sample.min() <= 0.0)
         .filter(|_| mean != 0.0 && sample.n() >= FEWEST_VALUES)
         .map(|interval| 100.0 * interval.half_width() / mean.abs());
     let joined = match series {
@@ -146,7 +180,7 @@ fn cell_warnings(side: &Values<'_>) -> Vec<String> {
     let n = side.sample.n();
     let sum = |of: fn(&Series) -> u32| side.series.iter().map(|s| of(s)).sum::<u32>();
     let mut warnings = Vec::new();
-    let limited = sum(|series| series.generator_limited);
+    let limited = side.generator_limited();
     if limited > 0 {
         warnings.push(format!(
             "in {limited} of {n} values the generator was the limit: the DUT may forward more"
@@ -201,6 +235,10 @@ fn compared(
     family: usize,
     options: &Options,
 ) -> Result<Compared, CompareError> {
+    let limited = [baseline, other].map(Values::generator_limited);
+    if limited != [0, 0] {
+        return Ok(lower_bounds(baseline, other, limited));
+    }
     let shared = shared_rebuilds(baseline.series, other.series);
     let pairs = match shared {
         Some(pairs) => Some(pairs),
@@ -293,9 +331,20 @@ fn independent(
             a, b, margin, assumption, confidence,
         ))
     });
+    let interval_percent = main.interval_percent.map(|i| [i.low, i.high]);
+    let disagreement = disagreement(
+        a.n().min(b.n()),
+        100.0 * (b.median() - a.median()) / a.median().abs(),
+        main.difference_percent,
+        interval_percent,
+        main.test,
+    );
+    warnings.extend(disagreement.clone());
+    let verdict = unless(disagreement.as_ref(), verdict(main.verdict));
     Compared {
         column: other.column.to_owned(),
         n: main.n,
+        generator_limited: None,
         pairs: None,
         test: id(main.test),
         assumption: assumption_of(main.test),
@@ -303,14 +352,46 @@ fn independent(
         difference: Some(main.difference),
         interval: main.interval.map(|i| [i.low, i.high]),
         difference_percent: main.difference_percent,
-        interval_percent: main.interval_percent.map(|i| [i.low, i.high]),
+        interval_percent,
         detectable_percent: main.detectable_percent,
         p_value: main.p_value,
         p_value_adjusted: None,
-        verdict: verdict(main.verdict),
+        verdict,
+        disagreement,
         equivalence,
         beside,
         warnings,
+    }
+}
+
+/// What medians say, if it is not what a test says that compares means or ranks: the other sign, or a size outside its interval.
+///
+/// Tables show medians, which one stray value does not move: a percentage that contradicts them is nobody's answer.
+fn disagreement(
+    fewest: usize,
+    of_medians: f64,
+    tested: Option<f64>,
+    interval: Option<[f64; 2]>,
+    test: Test,
+) -> Option<String> {
+    let tested = tested?;
+    let is_outside = interval.is_some_and(|[low, high]| of_medians < low || of_medians > high);
+    let is_contrary = of_medians * tested < 0.0;
+    let is_comparable = of_medians.is_finite() && fewest >= FEWEST_VALUES;
+    (is_comparable && test != Test::Exact && (is_outside || is_contrary)).then(|| {
+        let what = match test {
+            Test::MannWhitney | Test::SignedRank => "ranks",
+            Test::Student | Test::Welch | Test::PairedT | Test::Exact => "means",
+        };
+        format!("the medians differ by {of_medians:+.1} %, the {what} by {tested:+.1} %")
+    })
+}
+
+/// What is proven, unless medians say otherwise.
+fn unless(disagreement: Option<&String>, verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Less | Verdict::More if disagreement.is_some() => Verdict::CannotTell,
+        verdict => verdict,
     }
 }
 
@@ -423,9 +504,17 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
             ln_ratios, margin, assumption, allowance, confidence,
         ))
     });
+    let disagreement = disagreement(
+        main.n,
+        100.0 * ln_ratios.median().exp_m1(),
+        Some(main.difference_percent),
+        main.interval_percent,
+        main.test,
+    );
     Compared {
         column: column.to_owned(),
         n: [main.n; 2],
+        generator_limited: None,
         pairs: Some(Pairs {
             n: main.n,
             why,
@@ -449,10 +538,13 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         detectable_percent: main.detectable_percent,
         p_value: main.p_value,
         p_value_adjusted: None,
-        verdict: verdict(main.verdict),
+        verdict: unless(disagreement.as_ref(), verdict(main.verdict)),
         equivalence,
         beside: vec![beside(&other)],
-        warnings: main.warnings.iter().map(in_percent).collect(),
+        warnings: (main.warnings.iter().map(in_percent))
+            .chain(disagreement.clone())
+            .collect(),
+        disagreement,
     }
 }
 

@@ -8,10 +8,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fwdlab_model::comparison::Verdict;
 use fwdlab_model::threshold::Judged;
 
 use super::{Compared, Outcome, Row};
-use crate::number::difference;
+use crate::number::{difference, would_have_shown};
 
 /// What to do where not all could be judged.
 pub const ACCEPT_BLIND: &str = "--accept-blind accepts that";
@@ -122,6 +123,10 @@ impl Limit {
             judged.not_judged.push(why);
             return;
         };
+        if let (Verdict::CannotTell, Some(why)) = (compared.verdict, &compared.disagreement) {
+            judged.not_judged.push(format!("{name}: {why}"));
+            return;
+        }
         let shown = difference(percent, compared.interval_percent);
         let beyond = if self.below {
             percent < self.percent
@@ -137,11 +142,9 @@ impl Limit {
             _ if compared.is_proven() => {}
             Some(detectable) if detectable <= self.percent.abs() => {}
             Some(detectable) => {
-                let detectable = difference(detectable, None);
-                let detectable = detectable.trim_start_matches('+');
-                judged.blind.push(format!(
-                    "{name}: only {detectable} % or more would have shown"
-                ));
+                let shown = would_have_shown(detectable, compared.pairs.is_some());
+                let only = if shown.starts_with("a ") { "only " } else { "" };
+                judged.blind.push(format!("{name}: {only}{shown}"));
             }
             None => judged.blind.push(format!(
                 "{name}: the smallest detectable difference is unknown for these values"

@@ -289,6 +289,9 @@ pub struct Compared {
     pub column: String,
     /// Numbers of values: of the baseline and of this column; of pairs twice their number.
     pub n: [usize; 2],
+    /// Of how many values of both the generator was the limit. Lower bounds are not compared: nothing else is known then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generator_limited: Option<[u32; 2]>,
     /// How values were paired; absent for independent ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<Pairs>,
@@ -319,6 +322,9 @@ pub struct Compared {
     pub p_value_adjusted: Option<f64>,
     /// What is proven.
     pub verdict: Verdict,
+    /// Medians and the test's own estimate say different things: nothing is proven then, and no percentage is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<String>,
     /// Two one-sided tests, where a margin was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equivalence: Option<Equivalence>,

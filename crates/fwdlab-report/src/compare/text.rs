@@ -37,7 +37,7 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
         text.push_str(&paragraph(name, &sentence));
     }
     // Names come from outside: none of them shall steer the terminal.
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 /// How values are written.
@@ -132,7 +132,10 @@ pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
     }
     if !compared.is_proven() {
         let detectable = compared.detectable_percent;
-        let would = detectable.map(|p| format!("{} % would show", share(p)));
+        let would = detectable.map(|p| match p < 100.0 || compared.pairs.is_some() {
+            true => format!("{} % would show", share(p)),
+            false => "no drop would show".into(),
+        });
         return [format!("~{shown}"), would.unwrap_or_default()];
     }
     let value = match compared.difference_percent {
@@ -248,7 +251,7 @@ fn of<'a>(row: &'a Row, column: &str) -> Option<&'a Compared> {
 }
 
 fn values_of(cell: Option<&Cell>, scale: &Scale) -> [String; 2] {
-    cell.map_or(["-".into(), String::new()], |cell| scale.cell(cell))
+    cell.map_or(["NA".into(), String::new()], |cell| scale.cell(cell))
 }
 
 fn judged_cells(compared: Option<&Compared>, equivalence: bool) -> Vec<[String; 2]> {
@@ -549,7 +552,7 @@ pub fn changes(changes: &Changes) -> String {
             text.push_str(&paragraph("missing", &row.missing.join(", ")));
         }
     }
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 #[cfg(test)]

@@ -335,6 +335,9 @@ fn head(
         if let Some(about) = &headline.about {
             m.within("p", &[("class", "about")], |m| m.leaf("code", &[], about));
         }
+        if let Some(about) = &info.note {
+            m.leaf("p", &[("class", "note")], about);
+        }
         m.within("ul", &[("class", "badges")], |m| {
             for (good, text) in badges(info, summary, trials, rebuilds) {
                 let (class, sign) = if good {
@@ -352,6 +355,9 @@ fn head(
         if !kept.is_empty() {
             let id = m.place("thresholds");
             m.within("div", &[("id", &id)], |m| listed(m, "Thresholds", &kept));
+        }
+        if Shape::of(summary) == Shape::Campaign {
+            listed(m, "Too noisy", &campaign::too_noisy(&summary.test_cases));
         }
         listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
@@ -378,7 +384,7 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
                 m.within("li", &[], |m| sentence(m, summary, one));
             }
         });
-        if let Some(warning) = firewall::warning([summary]) {
+        if let Some(warning) = firewall::warning([(info, summary)]) {
             m.leaf("p", &[("class", "caution")], warning);
         }
     });

@@ -52,7 +52,9 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                         m.leaf("li", &[], &note(&sentence));
                     }
                 });
-                if let Some(warning) = firewall::warning(runs.iter().map(|run| run.summary)) {
+                if let Some(warning) =
+                    firewall::warning(runs.iter().map(|run| (run.info, run.summary)))
+                {
                     m.leaf("p", &[("class", "caution")], warning);
                 }
             });

@@ -4,11 +4,11 @@
 
 pub(crate) mod tables;
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, Found, Outcome, SingleTrial};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
-use self::tables::{cost, losses_side_by_side};
+use self::tables::losses_side_by_side;
 use crate::markdown;
 use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, watts};
 use crate::table::{Cell, Column, Mark, Table, wrap};
@@ -87,10 +87,14 @@ fn name(found: &Found) -> &'static str {
 }
 
 /// The one figure of an outcome, or why there is none.
-fn figure(outcome: &Outcome) -> String {
+pub(crate) fn figure(outcome: &Outcome) -> String {
     let verdict = || outcome.verdict.clone();
-    if !outcome.answered {
-        return verdict();
+    if !outcome.answered || outcome.found.forwards_nothing() {
+        return match &outcome.found {
+            // the offered load is shown together with the intended one
+            Found::Trial(found) if found.offered_load_pps > 0.0 => trial(found, !outcome.answered),
+            _ => verdict(),
+        };
     }
     match &outcome.found {
         Found::Throughput(found) => found.throughput_pps.map_or_else(verdict, |pps| {
@@ -162,7 +166,7 @@ fn figure(outcome: &Outcome) -> String {
             _ => verdict(),
         },
         Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),
-        Found::Sweep(found) => found.cost.as_ref().map_or_else(verdict, cost),
+        Found::Sweep(found) => tables::of_sweep(found).unwrap_or_else(verdict),
         Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
             format!("{}{}", at_least(found.not_saturated), rate(r.median))
         }),
@@ -179,13 +183,22 @@ fn figure(outcome: &Outcome) -> String {
             "{} instructions per frame",
             crate::exact::number(found.instructions_per_frame)
         ),
-        Found::Trial(found) => format!(
-            "{} of {} offered came back, {} lost",
-            rate(found.forwarding_rate_pps),
-            rate(found.offered_load_pps),
-            percent(100.0 * found.frame_loss_ratio)
-        ),
+        Found::Trial(found) => trial(found, false),
     }
+}
+
+/// `283 pps of 283 pps offered (of 1.000 kpps intended) came back, 0 % lost`.
+fn trial(found: &SingleTrial, fell_short: bool) -> String {
+    let intended = match fell_short {
+        true => format!(" (of {} intended)", rate(found.intended_load_pps)),
+        false => String::new(),
+    };
+    format!(
+        "{} of {} offered{intended} came back, {} lost",
+        rate(found.forwarding_rate_pps),
+        rate(found.offered_load_pps),
+        percent(100.0 * found.frame_loss_ratio)
+    )
 }
 
 /// What stands before the figure of a DUT that may do more.
@@ -366,7 +379,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
     }
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
@@ -555,7 +568,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
         );
         text += &wrap(&why(record), width(), "      ");
     }
-    text.replace(|c: char| c.is_control() && c != '\n', "?")
+    crate::text::harmless(&text)
 }
 
 #[cfg(test)]
@@ -590,7 +603,7 @@ mod tests {
     #[test]
     fn delays_that_may_be_the_senders_are_marked() {
         let table = |held_up_frames| {
-            let found = Found::Trial(fwdlab_model::outcome::SingleTrial {
+            let found = Found::Trial(SingleTrial {
                 intended_load_pps: 1e6,
                 offered_load_pps: 1e6,
                 forwarding_rate_pps: 1e6,

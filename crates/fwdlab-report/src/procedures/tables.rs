@@ -6,7 +6,7 @@
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
 use fwdlab_model::outcome::{
     BackToBack, Cost, Energy, EnergyPoint, EquilibriumStep, Estimate, Found, LatencyMode, Outcome,
-    PairedPoint, Slope, Spread,
+    PairedPoint, Slope, Spread, Sweep,
 };
 use fwdlab_model::procedure::{Delays, Interval};
 
@@ -193,6 +193,12 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("longest clean", &["longest_lossless_s"]),
             right("trend per h", &["trend_pps_per_hour"]),
         ],
+        Found::Sweep(found) if Sweep::is_of_resources(&found.parameter) => vec![
+            right(&found.parameter, &["value"]),
+            right("median", &["median_pps"]),
+            right("speed-up", &["speed_up"]),
+            right("efficiency", &["efficiency_percent"]),
+        ],
         Found::Sweep(found) => vec![
             right(&found.parameter, &["value"]),
             right("median", &["median_pps"]),
@@ -363,7 +369,7 @@ fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
             Cell::optional(
                 of_load
                     .zip(meter.idle_watts)
-                    .map(|(w, idle)| marginal_joules_per_frame(w, idle, rate_pps)),
+                    .and_then(|(w, idle)| marginal_joules_per_frame(w, idle, rate_pps)),
                 NOTHING,
                 energy,
             ),
@@ -637,6 +643,20 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                 format!("{pps:+.0} pps")
             }),
         ]],
+        Found::Sweep(found) if Sweep::is_of_resources(&found.parameter) => {
+            let points = found.points.iter();
+            points
+                .map(|point| {
+                    let of = found.speed_up(point);
+                    vec![
+                        Cell::number(point.value.to_string(), point.value),
+                        optional_pps(point.median_pps),
+                        Cell::optional(of.map(|of| of.0), NOTHING, |times| format!("{times:.2}")),
+                        Cell::optional(of.map(|of| of.1), NOTHING, percent),
+                    ]
+                })
+                .collect()
+        }
         Found::Sweep(found) => {
             let points = found.points.iter();
             points
@@ -1103,8 +1123,35 @@ pub(crate) fn losses_side_by_side(outcomes: &[&Outcome]) -> Option<Table> {
     Some(table)
 }
 
+/// What a sweep says, in words: what a unit costs, or what more cores bring. `None` of too few values.
+pub(crate) fn of_sweep(found: &Sweep) -> Option<String> {
+    if !Sweep::is_of_resources(&found.parameter) {
+        return found.cost().map(cost);
+    }
+    let mut points: Vec<_> = (found.points.iter())
+        .filter(|point| found.speed_up(point).is_some())
+        .collect();
+    points.sort_by_key(|point| point.value);
+    let (last, first) = (points.last()?, points.first()?);
+    let (times, efficiency) = found.speed_up(last)?;
+    let steps = points.windows(2).filter_map(|pair| {
+        let (from, to) = (pair[0].median_pps?, pair[1].median_pps?);
+        let more = difference(100.0 * (to / from - 1.0), None);
+        Some(format!("{} to {}: {more} %", pair[0].value, pair[1].value))
+    });
+    (first.value != last.value).then(|| {
+        format!(
+            "{} {} forward {times:.2} times what one does, efficiency {} ({})",
+            last.value,
+            found.parameter,
+            percent(efficiency),
+            steps.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
 /// What a parameter costs, in words.
-pub(crate) fn cost(cost: &Cost) -> String {
+fn cost(cost: &Cost) -> String {
     match cost {
         Cost::Constant { frame_ns } => format!("no cost found, {frame_ns:.1} ns per frame"),
         Cost::Linear {
@@ -1125,5 +1172,15 @@ pub(crate) fn cost(cost: &Cost) -> String {
         } => format!(
             "a cliff between {last_before} and {first_after}: {frame_ns:.0} to {beyond_ns:.0} ns per frame"
         ),
+        Cost::Stretches { stretches, .. } => {
+            let told = stretches.iter().map(|stretch| {
+                let (low, high) = stretch.unit_ns_interval;
+                format!(
+                    "{:.2} ns each ({low:.2} to {high:.2}) from {} to {}",
+                    stretch.unit_ns, stretch.from, stretch.to
+                )
+            });
+            format!("not linear: {}", told.collect::<Vec<_>>().join(", "))
+        }
     }
 }

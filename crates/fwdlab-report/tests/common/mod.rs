@@ -132,6 +132,7 @@ fn info(parameters: &[(&str, serde_json::Value)], command_line: &[&str]) -> RunI
         state: RunState::Finished,
         gaps: Vec::new(),
         error: None,
+        note: None,
         parameters: parameters
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -594,6 +595,7 @@ fn figure_of(comparison: &Comparison) -> Option<CaseFigure> {
         median: comparison.difference_percent?,
         interval_half_width: None,
         variation_percent: None,
+        generator_limited: 0,
     })
 }
 
@@ -655,6 +657,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
                 places: (0..count).map(|place| (place + r as u32) % count).collect(),
                 blocks: 27,
                 blocks_not_offered: u32::from(r % 3 == 1),
+                slice_s: None,
                 frames_sent: ledgers.iter().map(|l| l.frames_sent).sum(),
                 frames_received: ledgers.iter().map(|l| l.frames_received).sum(),
                 forwarding_rate_pps: rates,

@@ -155,6 +155,7 @@ fn head(options: &Options<'_>, files: &[File], id: &str, now: Timestamp) -> RunI
         state: RunState::Running,
         gaps: Vec::new(),
         error: None,
+        note: None,
         parameters,
         facts: Facts {
             engine: "TRex".into(),
@@ -202,6 +203,18 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
             .all(|channel| file.test.is_silent(channel))
         {
             warnings.push(format!("{}: nothing was sent", file.name));
+        }
+        for channel in Channel::ALL.into_iter().filter(wanted) {
+            let doubled = file.test.doubled(channel);
+            if let Some(first) = doubled.first() {
+                warnings.push(format!(
+                    "{} {channel}: in {} of {} seconds (the first at {first} s) at least twice as many frames were received as sent: \
+                     these are not the counters of one router",
+                    file.name,
+                    doubled.len(),
+                    file.test.stats.0.len()
+                ));
+            }
         }
     }
     let cases = sorted.into_iter().flat_map(|file| {
@@ -290,6 +303,7 @@ fn figure(name: &str, unit: Unit, value: f64) -> CaseFigure {
         median: value,
         interval_half_width: None,
         variation_percent: None,
+        generator_limited: 0,
     }
 }
 
@@ -357,6 +371,7 @@ fn outcome(
                 .map(|held| held / found.max_pps),
             tester_bound: false,
             samples,
+            directions: Vec::new(),
         }),
         verdict,
         answered: true,
@@ -366,22 +381,16 @@ fn outcome(
     }
 }
 
-/// Second by second; times are those of the keys where they are numbers that rise, else the seconds are counted.
+/// Second by second, from the first.
 fn samples(test: &LoadTest, channel: Channel) -> Vec<Interval> {
-    let keys: Vec<Option<f64>> = test
+    let time_s = |key: &str| fwdlab_model::loadtest::time_s(key).unwrap_or_default();
+    let first_s = test
         .channel(channel)
-        .map(|(key, ..)| key.parse().ok())
-        .collect();
-    let times: Option<Vec<f64>> = keys.into_iter().collect();
-    let times =
-        times.filter(|times| times.windows(2).all(|pair| pair[0] < pair[1]) && times.len() > 1);
-    let at = |n: usize| match &times {
-        Some(times) => ((times[n] - times[0]) * SECOND as f64) as u64,
-        None => n as u64 * SECOND,
-    };
-    let all = test.channel(channel).enumerate();
-    all.map(|(n, (_, from, to))| Interval {
-        at_ns: at(n),
+        .next()
+        .map_or(0.0, |(key, ..)| time_s(key));
+    let all = test.channel(channel);
+    all.map(|(key, from, to)| Interval {
+        at_ns: ((time_s(key) - first_s) * SECOND as f64) as u64,
         length_ns: SECOND,
         intended_load_pps: from.tx_pps,
         frames_sent: from.tx_pps.max(0.0).round() as u64,
@@ -401,8 +410,7 @@ fn frame_size(test: &LoadTest, channel: Channel) -> (FrameSize, bool) {
         frames += from.tx_pps;
     }
     let mean = (frames > 0.0).then(|| (bits / frames / 8.0).round() as u16);
-    let told = mean.and_then(|bytes| {
-        FrameSize::new(bytes.clamp(FrameSize::MIN.bytes(), FrameSize::MAX.bytes())).ok()
-    });
+    // there are no smaller frames; a larger mean is no size of frames that were sent
+    let told = mean.and_then(|bytes| FrameSize::new(bytes.max(FrameSize::MIN.bytes())).ok());
     (told.unwrap_or(FrameSize::MIN), told.is_some())
 }

@@ -216,3 +216,61 @@ fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
         assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1, "{why}");
     }
 }
+
+/// A long name, or what PAX says of the next entry, is held in memory: gigabytes of it come from some kilobytes of archive.
+#[test]
+fn headers_without_end_are_not_held_in_memory() {
+    for kind in [
+        EntryType::GNULongName,
+        EntryType::GNULongLink,
+        EntryType::XHeader,
+        EntryType::Directory,
+    ] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(6 << 30);
+        header.set_cksum();
+        let read = std::cell::Cell::new(0);
+        // what is not compressed is counted where it is read
+        let endless = Counted {
+            head: header.as_bytes().to_vec(),
+            read: &read,
+        };
+        let stored = flate2::read::GzEncoder::new(endless, Compression::none());
+        let there = tempfile::tempdir().unwrap();
+        let error = take_in(there.path(), stored, Path::new("a.tar.gz")).unwrap_err();
+        let why = "the headers of an entry take more than 1 MiB";
+        assert!(error.to_string().contains(why), "{kind:?}: {error}");
+        assert!(
+            read.get() < 2 << 20,
+            "{kind:?}: {} bytes were read",
+            read.get()
+        );
+    }
+}
+
+/// One header, and then the same byte without end.
+struct Counted<'a> {
+    head: Vec<u8>,
+    read: &'a std::cell::Cell<usize>,
+}
+
+impl std::io::Read for Counted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let at = self.read.get();
+        assert!(at < 64 << 20, "it reads on");
+        let n = match self.head.get(at..) {
+            Some(head) if !head.is_empty() => {
+                let n = head.len().min(to.len());
+                to[..n].copy_from_slice(&head[..n]);
+                n
+            }
+            _ => {
+                to.fill(b'a');
+                to.len()
+            }
+        };
+        self.read.set(at + n);
+        Ok(n)
+    }
+}

@@ -264,19 +264,19 @@ fn newer_formats_are_named_and_newer_fields_accepted() {
     );
     assert_eq!(load(&dir).unwrap(), before);
 
-    edit("summary.json", "\"format\": 3", "\"format\": 4");
+    edit("summary.json", "\"format\": 4", "\"format\": 5");
     let run = load(&dir).unwrap();
     assert_eq!(run.summary, None);
     assert!(
-        run.problems[0].contains("summary.json has format 4"),
+        run.problems[0].contains("summary.json has format 5"),
         "{:?}",
         run.problems
     );
 
-    edit("run.json", "\"format\": 3", "\"kind\": 7, \"format\": 99");
+    edit("run.json", "\"format\": 4", "\"kind\": 7, \"format\": 99");
     let error = load(&dir).unwrap_err().to_string();
     assert!(
-        error.contains("format 99") && error.contains("up to 3"),
+        error.contains("format 99") && error.contains("up to 4"),
         "{error}"
     );
     assert_eq!(list(root.path()).unwrap()[0].problems, [error]);

@@ -131,6 +131,67 @@ fn a_wrong_figure_is_not_shown() {
     );
 }
 
+/// What a killed process leaves is incomplete, and nothing of it is damaged; the same in a run that has ended is damage.
+#[test]
+fn what_a_killed_process_leaves_is_no_damage() {
+    let root = tempfile::tempdir().unwrap();
+    let mut run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
+    run.trial(&trial(1)).unwrap();
+    drop(run);
+    let dir = root.path().join(ID);
+    let cut = |name: &str| {
+        let path = dir.join(name);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole[..], br#"{"half":"#].concat()).unwrap();
+    };
+    let killed = load(&dir).unwrap();
+    assert_eq!(killed.cut_off, ["its process ended without a report"]);
+    assert_eq!(killed.cut_off, killed.problems);
+    cut("trials.jsonl");
+    let killed = load(&dir).unwrap();
+    assert_eq!((killed.cut_off.len(), killed.trials.len()), (2, 1));
+    assert_eq!(killed.cut_off, killed.problems);
+    assert_eq!(killed.changed_files(), Vec::<String>::new());
+    fs::remove_dir_all(&dir).unwrap();
+
+    finished_run(root.path(), ID, NOW);
+    cut("trials.jsonl");
+    let ended = load(&dir).unwrap();
+    assert!(ended.cut_off.is_empty() && !ended.problems.is_empty());
+}
+
+/// A list that is damaged is what is reported, and not the files that it lists; one of before lists had a checksum is read as it was.
+#[test]
+fn a_damaged_list_is_told_as_that() {
+    let root = tempfile::tempdir().unwrap();
+    finished_run(root.path(), ID, NOW);
+    let dir = root.path().join(ID);
+    let path = dir.join("checksums.sfv");
+    let whole = fs::read_to_string(&path).unwrap();
+    let told = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let run = load(&dir).unwrap();
+        (run.problems.join("; "), run.changed_files())
+    };
+    let at = whole.find(" ").unwrap() + 1;
+    let other = if whole.as_bytes()[at] == b'0' {
+        "1"
+    } else {
+        "0"
+    };
+    let mut damaged = whole.clone();
+    damaged.replace_range(at..=at, other);
+    let (problems, changed) = told(&damaged);
+    assert!(
+        problems.starts_with("checksums.sfv is damaged"),
+        "{problems}"
+    );
+    assert_eq!(changed, Vec::<String>::new());
+    let (old, _) = whole.split_once(";").unwrap();
+    assert_eq!(told(old), (String::new(), vec![]));
+    assert_eq!(told(&whole), (String::new(), vec![]));
+}
+
 /// Runs `work` in a thread of its own; what does not end within a minute never does.
 fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = mpsc::channel();

@@ -98,8 +98,9 @@ fn a_run_has_many_names() {
     fs::create_dir(root.join("notes")).unwrap();
     fs::create_dir(root.join("2026-11-22-quick-dead")).unwrap();
 
-    let there_is = "there are 5 runs in ROOT: 2026-11-22-quick-dead, 2026-11-21-quick-7g00, \
-                    2026-11-21-quick-0abc, 2026-11-20-quick-7f3k, 2026-11-19-quick-2026";
+    // by the time they began, not by their names; what cannot be dated last
+    let there_is = "there are 5 runs in ROOT: 2026-11-21-quick-0abc, 2026-11-21-quick-7g00, \
+                    2026-11-20-quick-7f3k, 2026-11-19-quick-2026, 2026-11-22-quick-dead";
     for (name, expect) in [
         (OLD, OLD),
         ("7f3k", OLD),
@@ -117,7 +118,7 @@ fn a_run_has_many_names() {
         ),
         (
             "2026-11-21",
-            "`2026-11-21` is ambiguous, it matches 2 runs: 2026-11-21-quick-7g00, 2026-11-21-quick-0abc",
+            "`2026-11-21` is ambiguous, it matches 2 runs: 2026-11-21-quick-0abc, 2026-11-21-quick-7g00",
         ),
         ("notes", &format!("no run is called `notes`: {there_is}")),
         ("@5", &format!("no run is called `@5`: {there_is}")),
@@ -130,11 +131,10 @@ fn a_run_has_many_names() {
     }
     finished_run(root, "2026-11-18-quick-0000", "2026-11-18T10:00:00Z");
     let error = said("zzz");
-    assert!(
-        error
-            .starts_with("no run is called `zzz`: there are 6 runs in ROOT, the latest 2026-11-22")
-    );
-    assert!(!error.contains("quick-0000"), "{error}");
+    assert!(error.starts_with(
+        "no run is called `zzz`: there are 6 runs in ROOT, the latest 2026-11-21-quick-0abc"
+    ));
+    assert!(!error.contains("quick-dead"), "{error}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub fn info(id: &str, started_at: &str) -> RunInfo {
         state: RunState::Running,
         gaps: Vec::new(),
         error: None,
+        note: None,
         parameters: [("iterations".to_owned(), 5.into())].into(),
         facts: Facts {
             kernel: "6.18.0".into(),
@@ -122,6 +123,7 @@ pub fn rebuild(number: u32) -> RebuildRecord {
         places: vec![1, 0],
         blocks: 100,
         blocks_not_offered: 2,
+        slice_s: None,
         forwarding_rate_pps: vec![8e5, 7.9e5],
         difference_percent: vec![0.0, -1.25],
         frames_sent: u64::MAX,
@@ -199,6 +201,7 @@ fn case(name: &str) -> TestCase {
             median: 815_000.0,
             interval_half_width: Some(4_000.0),
             variation_percent: Some(0.9),
+            generator_limited: 0,
         }],
         outcomes: vec![found(815_000.0)],
         iterations: iterations.collect(),

@@ -10,7 +10,7 @@ use crate::rpc::{Fault, Params};
 
 /// The port, if its addresses may change now.
 fn quiet<'a>(model: &'a mut Model, params: &Params<'_>) -> Result<&'a mut TrexPort, Fault> {
-    let port = model.port(params)?;
+    let port = model.owned(params)?;
     match port.state() {
         "IDLE" | "STREAMS" => Ok(port),
         state => Err(Fault::execute(format!(

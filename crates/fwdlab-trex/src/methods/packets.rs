@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::capture::{self, Kept, Mode, Wanted, open};
 use crate::expression;
 use crate::limits;
-use crate::model::Model;
+use crate::model::{Model, TrexPort};
 use crate::rpc::{Fault, Params, short};
 
 /// A frame without FCS: an Ethernet header at least, and TRex's largest.
@@ -25,10 +25,9 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         Some(_) => Duration::from_secs_f64(params.time("ipg_usec")? / 1e6),
         None => Duration::ZERO,
     };
-    let force = match params.some("force") {
-        Some(_) => params.truth("force")?,
-        None => false,
-    };
+    if params.some("force").is_some() {
+        params.truth("force")?;
+    }
     let wrong = || Fault::params("field 'pkts' must be an array of objects");
     let all = params.get("pkts")?.as_array().ok_or_else(wrong)?;
     if gap.as_secs_f64() * all.len() as f64 > LONGEST_PUSH.as_secs_f64() {
@@ -39,12 +38,8 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             LONGEST_PUSH.as_secs()
         )));
     }
+    // a port that sends takes them, too, as TRex's does, whatever `force` says
     let port = &model.ports[at];
-    if !force && port.state() == "TX" {
-        return Err(Fault::execute(
-            "the port is sending; stop it, or push with force",
-        ));
-    }
     let (source, destination) = (port.wire.mac(), port.destination());
     let mut frames = Vec::new();
     for (number, one) in all.iter().enumerate() {
@@ -129,14 +124,6 @@ fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             )));
         }
     };
-    for &at in sent.iter().chain(&received) {
-        let service = model.ports[at].service;
-        if !service.on && !service.filtered {
-            return Err(Fault::execute(format!(
-                "port {at} is not in service mode, which captures need"
-            )));
-        }
-    }
     let words = words(params)?.unwrap_or_default().to_owned();
     let filter = model.filter(&words)?;
     let began = model.began;
@@ -156,7 +143,13 @@ fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         &mut ears,
         began,
     )?;
+    deliver(model)?;
     Ok(json!({"capture_id": id, "start_ts": began.elapsed().as_secs_f64()}))
+}
+
+/// Frames that a capture is to see reach it.
+fn deliver(model: &mut Model) -> Result<(), Fault> {
+    model.ports.iter_mut().try_for_each(TrexPort::deliver)
 }
 
 /// The expression of a capture that begins, if this is one and has one.
@@ -238,6 +231,7 @@ fn status(model: &Model) -> Value {
             "fetched": store.fetched,
             "count": store.frames.len(),
             "bytes": store.bytes,
+            "missed": store.missed(),
             "limit": store.wanted.limit,
             "mode": store.wanted.mode.name(),
             "filter": {
@@ -269,6 +263,7 @@ fn fetch(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({
         "pending": store.frames.len(),
         "start_ts": store.began_s,
+        "missed": store.missed(),
         "pkts": frames,
     }))
 }
@@ -278,7 +273,7 @@ fn told(frame: &Kept) -> Value {
         "binary": BASE64_STANDARD.encode(&frame.bytes),
         "origin": if frame.outgoing { "TX" } else { "RX" },
         "port": frame.port,
-        "ts": frame.at_s,
+        "ts": frame.at_ns as f64 / 1e9,
         "index": frame.index,
         "wirelen": frame.length,
     })
@@ -287,13 +282,16 @@ fn told(frame: &Kept) -> Value {
 fn stop(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let store = model.captures.get(params.number("capture_id")?).cloned()?;
     capture::stop(&store, model.ports.iter_mut().map(|port| &mut port.ears));
-    Ok(json!({"pkt_count": open(&store).frames.len(), "endpoint": ""}))
+    deliver(model)?;
+    let store = open(&store);
+    Ok(json!({"pkt_count": store.frames.len(), "endpoint": "", "missed": store.missed()}))
 }
 
 fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let id = params.number("capture_id")?;
     let store = model.captures.get(id).cloned()?;
     capture::stop(&store, model.ports.iter_mut().map(|port| &mut port.ears));
+    deliver(model)?;
     model
         .captures
         .all
@@ -304,6 +302,7 @@ fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let kind = params.text("type")?;
     let on = params.truth("enabled")?;
+    model.owned(params)?;
     let (at, began) = (model.number(params)?, model.began);
     let port = &mut model.ports[at];
     if kind != "queue" {
@@ -316,6 +315,7 @@ pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
         if let Some(queue) = port.queue.take() {
             capture::stop(&queue, std::iter::once(&mut port.ears));
         }
+        port.deliver()?;
         return Ok(json!({}));
     }
     let size = usize::try_from(params.number("size")?).unwrap_or(usize::MAX);

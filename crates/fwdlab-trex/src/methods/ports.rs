@@ -91,6 +91,7 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    model.owned(params)?;
     let at = model.number(params)?;
     let wanted = params.object("attr")?;
     let mut attributes = model.ports[at].attributes;
@@ -137,15 +138,11 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             "the port has an active capture or queue; stop it before service mode is left",
         ));
     }
-    // the programs that count frames take them away, unless somebody wants to see them
-    if let Some(groups) = port.wire.groups() {
-        let passed = groups.pass(on || filtered);
-        passed.map_err(|error| Fault::execute(error.to_string()))?;
-    }
     port.service = Service {
         on: on && !filtered,
         filtered,
     };
+    port.deliver()?;
     Ok(json!({}))
 }
 

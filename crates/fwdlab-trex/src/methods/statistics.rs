@@ -3,21 +3,28 @@
 //! Counters are numbers without a fraction, rates are numbers with one, even when that is zero: programs of users rely on it.
 
 use fwdlab_lab::ports::counters;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::load::Load;
 use crate::model::Model;
 use crate::rates::{Rates, rx_bytes, tx_bytes};
 use crate::rpc::{Fault, Params};
 
+/// Sizes of buffers that clients ask for.
+const BUFFERS: [&str; 8] = [
+    "64b", "128b", "256b", "512b", "1024b", "2048b", "4096b", "9kb",
+];
+
 /// Names of the counters of a port that drivers of TRex have; those of the kernel follow.
-const DETAILS: [&str; 6] = [
+const DETAILS: [&str; 8] = [
     "tx_good_packets",
     "tx_good_bytes",
     "tx_errors",
     "rx_good_packets",
     "rx_good_bytes",
     "rx_missed_errors",
+    "tx_foreign_packets",
+    "capture_missed_packets",
 ];
 
 pub fn port(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -126,6 +133,8 @@ pub fn detail_values(model: &mut Model, params: &Params<'_>) -> Result<Value, Fa
         counters.rx_packets,
         rx_bytes(&counters),
         counters.rx_dropped,
+        port.wire.foreign(),
+        port.ears.missed(),
     ];
     values.extend(port.wire.details().map_err(Fault::execute)?);
     values.resize(DETAILS.len() + counters::NAMES.len(), 0);
@@ -154,6 +163,8 @@ pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     let history = model.cpu.history(model.ports.len());
     let cpu = |at: usize| json!({"history": history, "ports": [at, -1]});
     let cpus: Vec<Value> = (0..model.ports.len()).map(cpu).collect();
-    // there are no such buffers, and clients divide by their number
-    Ok(json!({"cpu": cpus, "mbuf_stats": {"cpu-socket-0": {"2048b": [1, 1]}}}))
+    // there are no such buffers; clients want all sizes, and divide by their number
+    let buffers = BUFFERS.map(|size| (size.to_owned(), json!([1, 1])));
+    let buffers: Map<String, Value> = buffers.into_iter().collect();
+    Ok(json!({"cpu": cpus, "mbuf_stats": {"cpu-socket-0": buffers}}))
 }

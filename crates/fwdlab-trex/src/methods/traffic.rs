@@ -200,15 +200,21 @@ pub fn pause(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
                 "profile '{name}' is paused already"
             )));
         }
-        if !run.is_endless() {
-            return Err(Fault::execute(
-                "only continuous streams that were started without a duration can be paused",
-            ));
-        }
+        may_pause(run)?;
         run.pause()?;
         model.tell_profile(Event::ProfilePaused, Event::Paused, at, &name, before);
     }
     Ok(json!({}))
+}
+
+/// What has an end is not paused, nor is any of its streams.
+fn may_pause(run: &Run) -> Result<(), Fault> {
+    match run.is_endless() {
+        true => Ok(()),
+        false => Err(Fault::execute(
+            "only continuous streams that were started without a duration can be paused",
+        )),
+    }
 }
 
 pub fn resume(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -246,6 +252,10 @@ pub fn update(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn pause_streams(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
+    let name = one_profile(params)?;
+    model.owned(params)?;
+    let at = model.number(params)?;
+    may_pause(running(model, at, name)?)?;
     set_own(model, params, |_, _| Ok(Some(0.0)))?;
     Ok(json!({}))
 }

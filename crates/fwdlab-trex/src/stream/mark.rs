@@ -29,6 +29,14 @@ pub fn can_count(frame: &[u8]) -> bool {
     ip(frame).is_some()
 }
 
+/// Can it be timed where it arrives? What a host must hear is left alone there: ARP, LLDP and slow protocols.
+pub fn can_time(frame: &[u8]) -> bool {
+    let tags = frame[ETHERNET - 2..].chunks_exact(TAG).take(2);
+    let tags = tags.take_while(|tag| matches!(tag[..2], [0x81, 0] | [0x88, 0xa8] | [0x91, 0]));
+    let at = ETHERNET - 2 + tags.count() * TAG;
+    !matches!(frame[at..], [0x08, 0x06, ..] | [0x88, 0x09 | 0xcc, ..])
+}
+
 /// Bytes without FCS that a frame like this needs so that 16 of them are payload.
 pub fn smallest_timed(frame: &[u8]) -> usize {
     headers(frame) + fwdlab_packet::modifier::TRAILER_LEN
@@ -167,6 +175,18 @@ mod tests {
             }
         }
         assert!(!can_count(&frame(3, 0)), "three tags are too many");
+        for tags in 0..4 {
+            let of = |ethertype: [u8; 2]| {
+                let mut frame = frame(tags, 0);
+                frame[ETHERNET + tags * TAG - 2..][..2].copy_from_slice(&ethertype);
+                can_time(&frame)
+            };
+            assert!(of([8, 0]) && of([0x86, 0xdd]) && of([0x12, 0x34]));
+            for hosts in [[8, 6], [0x88, 0xcc], [0x88, 9]] {
+                // whose tag is the third is not looked for there
+                assert_eq!(of(hosts), tags == 3, "{hosts:?} behind {tags}");
+            }
+        }
         assert_eq!(smallest_timed(&frame(1, 0)), 14 + 4 + 20 + 8 + 16);
         assert_eq!(smallest_timed(&[0; 60]), 14 + 16);
         // the header says 46 bytes

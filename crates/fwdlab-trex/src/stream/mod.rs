@@ -169,6 +169,11 @@ impl Stream {
                 self.shortest
             )));
         }
+        if group.is_timed && !mark::can_time(&self.frame) {
+            return Err(Fault::params(
+                "ARP, LLDP and slow protocols (such as LACP) belong to the port's own host and are not timed",
+            ));
+        }
         if !group.is_timed && !mark::can_count(&self.frame) {
             return Err(Fault::params(
                 "frames that are counted by group must be IPv4 or IPv6, behind at most two VLAN tags",

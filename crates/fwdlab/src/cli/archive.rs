@@ -1,11 +1,12 @@
 //! `fwdlab runs export` and `import`: runs in one file that somebody else's fwdlab opens.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, IsTerminal};
+use std::io::{BufWriter, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use fwdlab_store::StoreError;
 
 use super::Global;
 use super::runs::Facts;
@@ -49,18 +50,29 @@ impl Export {
         };
         let file = self.output.clone().unwrap_or_else(|| name.into());
         if file == Path::new(STREAM) {
-            let out = std::io::stdout();
-            if out.is_terminal() {
+            if global.json {
+                let why = "-o - is the archive itself: leave --json out, or name a file";
+                return Err(Usage(why.into()).into());
+            }
+            if std::io::stdout().is_terminal() {
                 let why = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
                 return Err(Usage(why.into()).into());
             }
-            fwdlab_store::export(
+            let made = fwdlab_store::export(
                 &runs,
-                out.lock(),
+                BufWriter::new(output::Stdout),
                 Path::new("standard output"),
                 self.facts.shown(),
-            )?;
-            return Ok(Code::Done);
+            );
+            return match made {
+                // the reader wants no more
+                Err(StoreError::System { source, .. })
+                    if source.kind() == ErrorKind::BrokenPipe =>
+                {
+                    Ok(Code::Done)
+                }
+                made => Ok(made.map(|()| Code::Done)?),
+            };
         }
         if self.output.is_none() && file.exists() {
             let why = format!(

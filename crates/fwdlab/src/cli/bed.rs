@@ -49,7 +49,7 @@ pub enum VendorName {
     Juniper,
 }
 
-fn switch_config(vendor: VendorName, name: &str) -> anyhow::Result<Code> {
+fn switch_config(vendor: VendorName, name: &str, global: &Global) -> anyhow::Result<Code> {
     let bed = match test_bed::find(Path::new(""), name)? {
         BedFile::Hosts(bed) => bed,
         BedFile::Image { .. } | BedFile::Machine(_) => {
@@ -71,7 +71,10 @@ fn switch_config(vendor: VendorName, name: &str) -> anyhow::Result<Code> {
         VendorName::Juniper => Vendor::Juniper,
     };
     let text = switch_config::lines(vendor, &bed, switch, &addresses, Mtu(mtu));
-    output::result(text.trim_end());
+    match global.json {
+        true => output::json(&serde_json::json!({ "lines": text.lines().collect::<Vec<_>>() }))?,
+        false => output::result(text.trim_end()),
+    }
     Ok(Code::Done)
 }
 
@@ -79,7 +82,7 @@ impl Bed {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if let Bed::SwitchConfig { vendor, bed } = &self {
-            return switch_config(*vendor, bed);
+            return switch_config(*vendor, bed, global);
         }
         if !user_namespace::is_root() {
             return Err(Usage(

@@ -113,7 +113,7 @@ impl Bisect {
             None => &mut images,
         };
         let control = Control::default();
-        let signal = catch_signals(&control)?;
+        let signal = catch_signals(&control.flag())?;
         let bisection = Bisection {
             host: Host {
                 site: Site::default(),

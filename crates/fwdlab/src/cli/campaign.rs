@@ -697,3 +697,101 @@ fn procedure(campaign: &Campaign) -> String {
 fn several(count: usize, what: &str) -> String {
     counted(count as u64, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `check --dut KIND` accepts is what a run on such a test bed begins with, for every entry of the catalogue; and what it
+    /// refuses would have failed there after minutes of traffic.
+    #[test]
+    fn an_entry_is_checked_as_it_is_planned_on_a_bed_of_every_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("beds")).unwrap();
+        let planned = |file: &Path, dut: Option<TestBed>| -> Result<(), String> {
+            let chosen = Chosen {
+                dut,
+                ..Chosen::default()
+            };
+            let plan = read(file, chosen).map_err(|error| format!("{error:#}"))?;
+            agenda(&plan).map(drop).map_err(|error| error.to_string())
+        };
+        let mut accepted: Vec<(&str, &str)> = Vec::new();
+        for kind in ["linux", "freebsd", "vpp", "none"] {
+            let bed = test_bed::of_kind(kind).unwrap();
+            let file = folder.path().join("beds/any.toml");
+            std::fs::write(file, &*bed.origin.text).unwrap();
+            // frames of millions of flows take a second to look through
+            let is_quick = |name: &str| {
+                !["million", "many-states", "fib-cases"]
+                    .iter()
+                    .any(|word| name.contains(word))
+            };
+            let entries = catalogue::ALL.iter();
+            for entry in entries.filter(|entry| kind == "linux" || is_quick(entry.name)) {
+                let checked = planned(Path::new(entry.name), Some(bed.clone()));
+                if entry.campaign().procedure.id() != "exact" {
+                    let text = match entry.text.contains("\n[bed]\n") {
+                        true => entry
+                            .text
+                            .replacen("\n[bed]\n", "\n[bed]\nfile = 'any'\n", 1),
+                        false => format!("bed = 'any'\n{}", entry.text),
+                    };
+                    let copy = folder.path().join("copy.toml");
+                    std::fs::write(&copy, text).unwrap();
+                    let on_bed = planned(&copy, None);
+                    let name = entry.name;
+                    assert_eq!(
+                        checked.is_ok(),
+                        on_bed.is_ok(),
+                        "{name} on {kind}: {checked:?}, {on_bed:?}"
+                    );
+                }
+                if checked.is_ok() {
+                    accepted.push((kind, entry.name));
+                }
+            }
+        }
+        for (kind, name, expected) in [
+            ("none", "traffic/frame-size", true),
+            ("none", "overload/shape", true),
+            // fwdlab cannot log in: no configuration, no routes, no sweep, no event
+            ("none", "firewall/freebsd", false),
+            ("none", "firewall/many-rules", false),
+            ("none", "routes/fib", false),
+            ("none", "routes/rewritten", false),
+            ("none", "tuning/queues", false),
+            ("none", "tuning/entropy", false),
+            ("none", "energy/loads", false),
+            ("vpp", "traffic/frame-size", true),
+            ("vpp", "firewall/freebsd-rules", false),
+            ("vpp", "tuning/gro", false),
+            ("vpp", "routes/rewritten", false),
+            ("freebsd", "firewall/freebsd", true),
+            ("freebsd", "tuning/freebsd-process-limit", true),
+            ("freebsd", "routes/rewritten", false),
+            ("linux", "tuning/gro", true),
+            ("linux", "tuning/receive-budget", true),
+            ("linux", "tuning/queues", true),
+            ("linux", "tuning/freebsd-process-limit", false),
+            ("linux", "tuning/packet-steering", false),
+        ] {
+            assert_eq!(
+                accepted.contains(&(kind, name)),
+                expected,
+                "{name} on {kind}"
+            );
+        }
+        // what asks for a test bed is not measured on the embedded one, and can be measured on one
+        for entry in catalogue::ALL {
+            let needs = entry.campaign().needs;
+            if needs.iter().any(|need| need.starts_with("a test bed ")) {
+                let why = planned(Path::new(entry.name), None).unwrap_err();
+                let is_said = ["embedded test bed", " of FreeBSD"].map(|words| why.contains(words));
+                assert!(is_said.contains(&true), "{}: {why}", entry.name);
+                let is_somewhere = |(_, name): &(&str, &str)| *name == entry.name;
+                assert!(accepted.iter().any(is_somewhere), "{}", entry.name);
+            }
+        }
+    }
+}

@@ -99,7 +99,10 @@ enum Sink {
         writer: pcap::Writer,
         buffer: Vec<u8>,
     },
-    Text,
+    /// A line for each; with `--json-stream` of JSON.
+    Text { as_stream: bool },
+    /// All of them in the document of `--json`.
+    Document(Vec<Value>),
 }
 
 impl Capture {
@@ -122,7 +125,7 @@ impl Capture {
         capturing.own = (self.filter == Filter::Own).then_some(self.session);
         capturing.keep_at_most = self.count;
         capturing.at_most = self.duration.unwrap_or(FOR_EVER);
-        let mut sink = self.sink()?;
+        let mut sink = self.sink(global)?;
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
         if !quiet {
             output::note(&format!(
@@ -145,7 +148,11 @@ impl Capture {
                 output::note(&self.text(&totals, capturing.stamps));
             }
         } else if global.json {
-            output::json(&self.json(&totals, capturing.stamps))?;
+            let mut document = self.json(&totals, capturing.stamps);
+            if let Sink::Document(frames) = sink {
+                document["frames"] = frames.into();
+            }
+            output::json(&document)?;
         } else {
             output::result(&self.json(&totals, capturing.stamps).to_string());
         }
@@ -212,9 +219,14 @@ impl Capture {
         )
     }
 
-    fn sink(&self) -> anyhow::Result<Sink> {
+    fn sink(&self, global: &Global) -> anyhow::Result<Sink> {
         let Some(path) = &self.output else {
-            return Ok(Sink::Text);
+            return Ok(match global.json {
+                true => Sink::Document(Vec::new()),
+                false => Sink::Text {
+                    as_stream: global.json_stream,
+                },
+            });
         };
         let (name, file): (String, Box<dyn Write>) = if path == Path::new("-") {
             if std::io::stdout().is_terminal() {
@@ -223,7 +235,7 @@ impl Capture {
                 )
                 .into());
             }
-            ("standard output".into(), Box::new(std::io::stdout()))
+            ("standard output".into(), Box::new(output::Stdout))
         } else {
             let file = File::create(path).map_err(|e| {
                 LabError::Preflight(format!("cannot write {}: {e}", path.display()))
@@ -262,7 +274,11 @@ impl Keeper for Sink {
     /// Writes a frame; `false` when nobody reads any more.
     fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError> {
         match self {
-            Sink::Text => {
+            Sink::Text { as_stream: true } => {
+                output::result(&described(frame).to_string());
+                Ok(true)
+            }
+            Sink::Text { as_stream: false } => {
                 output::result(&format!(
                     "{}.{:09}  {}  {}",
                     frame.timestamp_ns / 1_000_000_000,
@@ -270,6 +286,10 @@ impl Keeper for Sink {
                     if frame.outgoing { "out" } else { "in " },
                     decode::decode(frame.bytes)
                 ));
+                Ok(true)
+            }
+            Sink::Document(frames) => {
+                frames.push(described(frame));
                 Ok(true)
             }
             Sink::File {
@@ -293,12 +313,22 @@ impl Keeper for Sink {
 
     fn flush(&mut self) -> Result<bool, LabError> {
         match self {
-            Sink::Text => Ok(true),
+            Sink::Text { .. } | Sink::Document(_) => Ok(true),
             Sink::File {
                 name, file, buffer, ..
             } => written(name, write(file, buffer).and_then(|()| file.flush())),
         }
     }
+}
+
+/// A frame for programs.
+fn described(frame: &Captured<'_>) -> Value {
+    json!({
+        "event": "frame",
+        "timestamp_ns": frame.timestamp_ns,
+        "outgoing": frame.outgoing,
+        "frame": decode::decode(frame.bytes).to_string(),
+    })
 }
 
 fn write(file: &mut dyn Write, buffer: &mut Vec<u8>) -> std::io::Result<()> {

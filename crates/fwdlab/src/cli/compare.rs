@@ -240,7 +240,7 @@ impl Compare {
                 ))
             })?,
         };
-        let run = fwdlab_store::load(&run).map_err(|error| Usage(error.to_string()))?;
+        let run = fwdlab_store::load(&run)?;
         for problem in &run.problems {
             output::note(&format!("warning   {}: {problem}", run.info.id));
         }

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use clap_complete::Shell;
+use serde_json::json;
 
-use super::help;
+use super::{Global, help};
 use crate::exit_code::Code;
 use crate::output;
 
@@ -16,10 +17,14 @@ pub struct Completions {
 
 impl Completions {
     /// Runs it.
-    pub fn run(&self) -> anyhow::Result<Code> {
+    pub fn run(&self, global: &Global) -> anyhow::Result<Code> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut help::program(), "fwdlab", &mut script);
-        output::result(String::from_utf8_lossy(&script).trim_end());
+        let script = String::from_utf8_lossy(&script);
+        match global.json {
+            true => output::json(&json!({ "script": script }))?,
+            false => output::result(script.trim_end()),
+        }
         Ok(Code::Done)
     }
 }

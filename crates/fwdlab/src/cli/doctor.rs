@@ -13,6 +13,7 @@ use fwdlab_lab::witness::probe::Probes;
 use fwdlab_model::test_bed::BedFile;
 use fwdlab_report::number::counted;
 
+use super::session::Signals;
 use super::{Global, test_bed};
 use crate::exit_code::Code;
 use crate::output;
@@ -40,8 +41,11 @@ impl Doctor {
 
 fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     let bed = test_bed::find(Path::new(""), name)?;
+    let signals = Signals::catch()?;
     let all = match &bed {
-        BedFile::Hosts(bed) => preflight::beds::bed(bed, &std::env::current_exe()?),
+        BedFile::Hosts(bed) => {
+            preflight::beds::bed(bed, &std::env::current_exe()?, signals.control())
+        }
         BedFile::Image { .. } => preflight::beds::image(),
         BedFile::Machine(machine) => {
             let disk = test_bed::disk(machine);
@@ -62,9 +66,10 @@ fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
         }
         output::result(&total(&checks, true));
     }
-    Ok(match count(&checks, Status::Fail) {
-        0 => Code::Done,
-        _ => Code::Preflight,
+    Ok(match (signals.code(false), count(&checks, Status::Fail)) {
+        (Code::Done, 0) => Code::Done,
+        (Code::Done, _) => Code::Preflight,
+        (stopped, _) => stopped,
     })
 }
 

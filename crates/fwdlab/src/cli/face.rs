@@ -35,8 +35,10 @@ const SAID_BYTES: u64 = 64 * 1024;
 /// Is there somebody to look, and is nothing else wanted?
 pub fn is_wanted(global: &Global) -> bool {
     let plain = global.json || global.json_stream || global.verbosity() != Verbosity::Normal;
-    let is_dumb = std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb");
-    !plain && !is_dumb && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    !plain
+        && !output::is_dumb()
+        && std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
 }
 
 /// The command line as somebody typed it.
@@ -152,7 +154,8 @@ fn answer(
     Code::of_status(status).with_context(|| format!("the process that measures ended by {status}"))
 }
 
-fn show(dir: &Path) -> anyhow::Result<()> {
+/// Prints the result of a run that has one.
+pub fn show(dir: &Path) -> anyhow::Result<()> {
     let run = fwdlab_store::load(dir)?;
     if let Some(summary) = &run.summary {
         output::answer(&fwdlab_report::text::quick(&run.info, summary));

@@ -93,7 +93,7 @@ const MORE: &[More] = &[
         command: "bisect",
         examples: &[
             (
-                "fwdlab bisect --good debian:linux-image-6.1.0-47-cloud-amd64 --bad debian:linux-image-6.12.117+deb12-cloud-amd64",
+                "fwdlab bisect --good debian:linux-image-6.1.0-47-cloud-amd64 \\\n      --bad debian:linux-image-6.12.117+deb12-cloud-amd64",
                 "which of Debian's kernels between these changed it?",
             ),
             (
@@ -522,7 +522,7 @@ impl Code {
     fn in_help(self) -> &'static str {
         match self {
             Code::Done => "success, everything valid",
-            Code::Internal => "internal error: a bug in fwdlab",
+            Code::Internal => "standard output could not be written, or an internal error: a bug",
             Code::Usage => "wrong usage or wrong file",
             Code::Preflight => "the preflight check failed, nothing was measured",
             Code::TestBed => "the test bed or the DUT failed",
@@ -622,6 +622,7 @@ mod tests {
     fn examples_are_right() {
         for (line, _) in MORE.iter().flat_map(|more| more.examples) {
             let quoted = line
+                .replace("\\\n", "")
                 .replace("'nft add table ip t'", "true")
                 .replace("'new firmware'", "new")
                 .replace("'forwarding-rate < -2%'", "forwarding-rate<-2%");

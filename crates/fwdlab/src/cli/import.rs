@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -44,7 +44,7 @@ pub struct Netbenches {
     /// Only these result sets: a path, or a pattern with * ** ?; everything below a match is included. May be repeated
     #[arg(long = "set", value_name = "PATH|GLOB")]
     sets: Vec<String>,
-    /// Check what follows from the logs, and import nothing; with --json one line per finding
+    /// Check what follows from the logs, and import nothing
     #[arg(long)]
     audit: bool,
     /// Replace what was imported before
@@ -72,7 +72,7 @@ impl Netbenches {
             .into());
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let signal = catch_signals(&stop)?;
+        let signal = super::run::catch_signals(&stop)?;
         let code = if self.audit {
             self.audit(global, &stop)?
         } else {
@@ -145,19 +145,9 @@ impl Netbenches {
             return Ok(Code::Done);
         }
         if global.json {
-            let mut lines = String::new();
-            for block in &audit.blocks {
-                lines += &(serde_json::to_string(block)? + "\n");
-            }
-            for file in &audit.files {
-                lines += &(serde_json::to_string(file)? + "\n");
-            }
-            for problem in &audit.problems {
-                lines += &(json!({ "problem": problem }).to_string() + "\n");
-            }
-            if !lines.is_empty() {
-                output::result(&lines);
-            }
+            output::json(&json!({
+                "blocks": audit.blocks, "files": audit.files, "problems": audit.problems,
+            }))?;
         } else {
             output::result(&findings(&audit, global));
             output::note(&read(&audit.progress, begun.elapsed().as_secs_f64()));
@@ -447,20 +437,9 @@ fn listed(text: &mut String, lines: &[String], all: bool) {
 
 /// Names come from outside: none of them shall steer the terminal.
 fn printable(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    text.replace(fwdlab_report::text::steers, "?")
 }
 
 fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-/// Ctrl-C and its relatives: the set at hand is finished, what is done is kept.
-fn catch_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<AtomicUsize>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let which = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())?;
-        signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
-    }
-    Ok(which)
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use serde_json::json;
 
-use super::help;
+use super::{Global, help};
 use crate::exit_code::Code;
 use crate::output;
 
@@ -20,20 +21,27 @@ pub struct Man {
 
 impl Man {
     /// Runs it.
-    pub fn run(&self) -> anyhow::Result<Code> {
+    pub fn run(&self, global: &Global) -> anyhow::Result<Code> {
         let program = help::program();
         match &self.dir {
             Some(dir) => {
                 fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
                 write(built(program), dir)
                     .with_context(|| format!("write manual pages into {}", dir.display()))?;
+                if global.json {
+                    output::json(&json!({ "written": dir }))?;
+                }
             }
             None => {
                 let mut page = Vec::new();
                 page_of(built(program))
                     .render(&mut page)
                     .context("write the manual page")?;
-                output::result(String::from_utf8_lossy(&page).trim_end());
+                let page = String::from_utf8_lossy(&page);
+                match global.json {
+                    true => output::json(&json!({ "page": page }))?,
+                    false => output::result(page.trim_end()),
+                }
             }
         }
         Ok(Code::Done)

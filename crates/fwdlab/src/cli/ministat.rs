@@ -86,7 +86,7 @@ impl Ministat {
                     };
                     let why = String::from_utf8_lossy(&refusal.stderr);
                     output::json_error(code, why.trim());
-                    output::bytes(&[], &refusal.stderr)?;
+                    output::bytes(&[], &refusal.stderr);
                     return Ok(code);
                 }
                 refusal
@@ -97,7 +97,7 @@ impl Ministat {
             stderr,
             exit_code,
         } = output;
-        output::bytes(&stdout, &stderr)?;
+        output::bytes(&stdout, &stderr);
         Ok(match exit_code {
             0 => Code::Done,
             1 => Code::Internal,

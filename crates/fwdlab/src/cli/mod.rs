@@ -229,13 +229,14 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
         arguments
     });
     read.map_err(|error| {
-        // a reader that has gone away is not an error
-        let _ = error.print();
+        output::of_arguments(&error);
         if error.exit_code() == 0 {
             return Code::Done;
         }
         if as_json {
-            output::json_error(Code::Usage, error.to_string().trim());
+            let why = error.to_string();
+            let why = why.strip_prefix("error: ").unwrap_or(&why);
+            output::json_error(Code::Usage, why.trim());
         }
         Code::Usage
     })
@@ -266,7 +267,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Queues(queues) => queues.run(&global),
         Command::SelfTest(selftest) => selftest.run(&global),
         Command::Doctor(doctor) => doctor.run(&global),
-        Command::New(new) => new.run(),
+        Command::New(new) => new.run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Report(report) => report.run(&global),
         Command::Runs(runs) => runs.run(&global),
@@ -278,8 +279,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),
-        Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(),
+        Command::Completions(completions) => completions.run(&global),
+        Command::Man(man) => man.run(&global),
         Command::Agent(agent) => agent.run(),
     }
 }

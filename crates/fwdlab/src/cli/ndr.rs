@@ -170,11 +170,10 @@ mod tests {
             ),
             (sim(&["--dut", "seed=1", "--seed", "2"]), "one of them"),
             (sim(&["--set", "true"]), "--engine sim"),
-            (sim(&["--size", "63"]), "64 to 1518"),
+            (sim(&["--size", "63"]), "64 to 16384"),
             (sim(&["--flows", "0"]), "1 to 60000"),
             (sim(&["--time-limit", "0s"]), "above 0"),
             (sim(&["--warm-up", "5"]), "500ms"),
-            (vec!["--engine", "sim"], "--max"),
             (vec!["--max", "50%"], "--link 1G"),
             (vec!["--min", "1%"], "--link 1G"),
             (

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use fwdlab_model::file::or_which;
+use serde_json::json;
 
+use super::Global;
 use crate::catalogue;
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -41,7 +43,7 @@ const PROFILE: &str = include_str!("../../templates/profile.toml");
 
 impl New {
     /// Runs it.
-    pub fn run(self) -> anyhow::Result<Code> {
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let (folder, name, text, next) = match &self {
             New::Bed { name } => ("beds", name, BED.to_owned(), "fwdlab doctor"),
             New::Campaign { name, from } => (
@@ -53,11 +55,11 @@ impl New {
             New::Profile { name } => ("profiles", name, PROFILE.to_owned(), "fwdlab profile show"),
         };
         let path = write(Path::new(""), folder, name, &text)?;
-        output::result(&format!(
-            "{}\n\nNext   {next} {}",
-            path.display(),
-            path.display()
-        ));
+        let file = path.display();
+        match global.json {
+            true => output::json(&json!({ "file": path, "next": format!("{next} {file}") }))?,
+            false => output::result(&format!("{file}\n\nNext   {next} {file}")),
+        }
         Ok(Code::Done)
     }
 }

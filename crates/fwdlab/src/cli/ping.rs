@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::Global;
 use super::send::Mac;
-use super::session::options::{Ports, Timestamps};
+use super::session::options::{Answers, Ports, Timestamps};
 use super::session::{SECOND, Signals, stamping, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -88,6 +88,8 @@ pub struct Ping {
     /// Number in the signatures
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
+    #[command(flatten)]
+    answers: Answers,
     #[command(flatten)]
     where_: Ports,
 }
@@ -209,7 +211,9 @@ impl Probe {
 
 impl Ping {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
+        self.where_
+            .by_own_names([&mut self.port].into_iter().chain(&mut self.rx_port));
         let version = if self.ipv6 {
             IpVersion::V6
         } else {
@@ -261,6 +265,8 @@ impl Ping {
             cpus: self.cpus.clone(),
             stamps: stamping.kind,
         };
+        // a cable without a DUT: the other port is the next hop
+        let _answering = self.answers.start(&rx)?;
         let destination = match self.dst_mac {
             Some(mac) => mac.0,
             None => self.next_hop(&tx, version)?,

@@ -375,7 +375,10 @@ fn write_capture(
     };
     let mut put = |bytes: &[u8]| match &mut file {
         Some(file) => file.write_all(bytes).with_context(what),
-        None => output::bytes(bytes, &[]),
+        None => {
+            output::bytes(bytes, &[]);
+            Ok(())
+        }
     };
     let mut piece = Vec::new();
     let writer = Writer::start(format, ETHERNET, &mut piece);

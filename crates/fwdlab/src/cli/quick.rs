@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn wrong_use_is_told_before_anything_happens() {
         for (arguments, words) in [
-            (&["--size", "63"][..], "64 to 1518"),
+            (&["--size", "63"][..], "64 to 16384"),
             (&["--ipv6", "--size", "64"], "84 bytes"),
             (&["--flows", "0"], "1 to 60000"),
             (&["--iterations", "0"], "0 is not in"),

@@ -8,7 +8,7 @@ use fwdlab_model::units::{Load, UnitError};
 use fwdlab_report::rate::{Question, Rates, Tables};
 
 use super::Global;
-use crate::exit_code::Code;
+use crate::exit_code::{Code, Usage};
 use crate::output;
 
 /// Convert a rate: frames/s, bit/s of layers 1, 2 and 3, share of line rate, time, energy, cycles
@@ -64,6 +64,14 @@ fn positive(text: &str) -> Result<f64, UnitError> {
 impl Rate {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if let (Some(watts), Some(idle)) = (self.watts, self.idle_watts)
+            && idle > watts
+        {
+            let why = format!(
+                "--idle-watts {idle} is more than --watts {watts}: a device takes at least as much under load as without"
+            );
+            return Err(Usage(why).into());
+        }
         let question = Question {
             rates: self.rates,
             sizes: self.size,

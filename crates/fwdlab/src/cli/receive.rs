@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::profile::{EXAMPLE, Way};
-use super::session::options::{Amount, Ports, Timestamps};
+use super::session::options::{Amount, Answers, Ports, Timestamps};
 use super::session::streams::{self, StreamEnd};
 use super::session::{SECOND, Signals, stamping, words};
 use crate::exit_code::{Code, Usage};
@@ -64,12 +64,15 @@ pub struct Receive {
     #[arg(long)]
     no_kinds: bool,
     #[command(flatten)]
+    answers: Answers,
+    #[command(flatten)]
     where_: Ports,
 }
 
 impl Receive {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
+        self.where_.by_own_names([&mut self.port]);
         let frames = self.frames()?;
         let checked = match &frames {
             Some(frames) => Some(streams::expectation(frames)?),
@@ -107,6 +110,7 @@ impl Receive {
                 frames: BTreeMap::new(),
             })
         };
+        let _answering = self.answers.start(&receiving.port)?;
         let mut session = Session::new(Vec::new(), vec![receiving]);
         session.at_most = match self.amount {
             Some(Amount::Time(time)) => time,

@@ -33,8 +33,8 @@ pub struct Report {
     // not `runs`: that is the id of the global --runs
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
-    /// Formats
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "html")]
+    /// Formats [default: html]
+    #[arg(long, value_enum, value_delimiter = ',')]
     format: Vec<Format>,
     /// Where to: a directory (it exists, or ends with /), a file, or - for standard output
     #[arg(short, long, value_name = "DIR|FILE|-")]
@@ -103,6 +103,7 @@ impl Loaded {
         }
         // of a run whose process died, what is true now
         run.info.state = run.state;
+        run.info.note = fwdlab_store::labels(&directory)?.note;
         let profiles = profiles(&run);
         Ok(Loaded {
             name: run.info.id.clone(),
@@ -141,9 +142,13 @@ impl Loaded {
 impl Report {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let formats = match global.json {
-            true => vec![Format::Json],
-            false => self.format.clone(),
+        let formats = match (&self.format[..], global.json) {
+            ([], true) => vec![Format::Json],
+            ([], false) => vec![Format::Html],
+            (formats, true) if self.output.is_none() && *formats != [Format::Json] => {
+                return Err(Usage("--json and --format select different formats".into()).into());
+            }
+            (formats, _) => formats.to_vec(),
         };
         let root = global.runs_root()?;
         let loaded = self.names.iter().map(|name| Loaded::of(&root, name));
@@ -155,6 +160,7 @@ impl Report {
         };
         let target = Target::of(self.output.as_deref());
         let is_directory = matches!(target, Target::Directory(_));
+        let mut written: Vec<PathBuf> = Vec::new();
         let mut files = Vec::new();
         for format in &formats {
             let own = made.files(*format, &loaded, is_directory)?;
@@ -180,6 +186,7 @@ impl Report {
                     if files.len() <= LISTED {
                         output::note(&format!("written   {}", path.display()));
                     }
+                    written.push(path);
                 }
                 if files.len() > LISTED {
                     let all = format!("written   {} files into {}", files.len(), dir.display());
@@ -193,6 +200,7 @@ impl Report {
                 };
                 std::fs::write(path, bytes).with_context(|| format!("write {}", path.display()))?;
                 output::note(&format!("written   {}", path.display()));
+                written.push(path.to_owned());
             }
             Target::Output => {
                 let [(name, bytes)] = &files[..] else {
@@ -203,8 +211,15 @@ impl Report {
                 if self.output.is_none() && !is_for_people && std::io::stdout().is_terminal() {
                     return Err(Usage(format!("{name} is nothing to read in a terminal: give -o FILE, or -o - for all the same")).into());
                 }
-                output::bytes(bytes, &[])?;
+                match formats[..] {
+                    [Format::Png] => output::bytes(bytes, &[]),
+                    _ => output::console(&String::from_utf8_lossy(bytes)),
+                }
+                return Ok(Code::Done);
             }
+        }
+        if global.json {
+            output::json(&serde_json::json!({ "written": written }))?;
         }
         Ok(Code::Done)
     }
@@ -340,6 +355,12 @@ impl Made {
                 drawn.collect::<anyhow::Result<Vec<File>>>()?
             }
             Format::Loadtest => {
+                for run in runs.iter().filter(|run| loadtest::halves(run)) {
+                    output::note(&format!(
+                        "warning   {}: it kept only the direction that lost more; channel 1 is silent in the file",
+                        run.info.id
+                    ));
+                }
                 let all = runs.iter().flat_map(loadtest::files);
                 let files = all
                     .map(|(name, test)| Ok((format!("{name}.json"), serde_json::to_vec(&test)?)));
@@ -422,11 +443,9 @@ fn told(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
     let told = loaded.iter().map(|one| {
         one.told().ok_or_else(|| {
             let why = one.run.info.error.as_deref().unwrap_or("it has no summary");
-            anyhow::anyhow!(
-                "run {} has no result to report: {why}; see fwdlab runs show {}",
-                one.run.info.id,
-                one.run.info.id
-            )
+            let id = &one.run.info.id;
+            let why = format!("run {id} has no result to report: {why}; see fwdlab runs show {id}");
+            Usage(why).into()
         })
     });
     told.collect()

@@ -147,7 +147,7 @@ mod tests {
         check(&["--reset", "OS reboot"]).unwrap();
         for (arguments, words) in [
             (vec!["--sizes", "64,64"], "twice"),
-            (vec!["--sizes", "63"], "64 to 1518"),
+            (vec!["--sizes", "63"], "64 to 16384"),
             (vec!["--sizes", ""], "invalid"),
             (vec!["--tests", "jitter"], "frame-loss"),
             (vec!["--resolution", "0.0000001"], "below one frame"),

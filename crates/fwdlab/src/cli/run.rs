@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context;
 use fwdlab_lab::LabError;
@@ -93,7 +93,7 @@ pub(super) fn carry_out_and_judge(
 ) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let control = Control::default();
-    let signal = catch_signals(&control)?;
+    let signal = catch_signals(&control.flag())?;
     let mut screen = Screen::new(global.verbosity(), iterations);
     let as_stream = global.json_stream;
     let is_behind = global.behind_a_screen;
@@ -136,6 +136,7 @@ pub(super) fn carry_out_and_judge(
         boots,
         imported: Vec::new(),
         problems: Vec::new(),
+        cut_off: Vec::new(),
         is_protected: false,
     };
     judge(&mut made);
@@ -212,15 +213,28 @@ pub(super) fn case_profile(boot: &BootRecord, through: &Stacks) -> CaseProfile {
     }
 }
 
-/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.
-pub(super) fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
+/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured. A terminal that is closed is one of them,
+/// unless the program was started to outlive it (`nohup`).
+pub(super) fn catch_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<AtomicUsize>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let which = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, control.flag())?;
+        if signal == SIGHUP && ignores(&status, signal) {
+            continue;
+        }
+        signal_hook::flag::register(signal, stop.clone())?;
         signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
     }
     Ok(which)
+}
+
+/// Does a process ignore this signal, by its `/proc/PID/status` (proc_pid_status(5))?
+fn ignores(status: &str, signal: i32) -> bool {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// A seed for those who gave none.

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::exact::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
+use fwdlab_model::result::RunState;
 use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
@@ -257,11 +258,10 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
                 .map(|entry| entry.path),
         );
     }
-    let (mut all, mut bad) = (Vec::new(), 0);
+    let mut all = Vec::new();
     for directory in &directories {
         let id = directory.file_name().unwrap_or_default().to_string_lossy();
         let found = verified(directory, id.into_owned());
-        bad += usize::from(!found.differences.is_empty());
         if !global.json {
             output::result(&found.text());
         }
@@ -270,23 +270,45 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
     match global.json {
         true => output::json(&all)?,
         false if all.is_empty() => output::note(&format!("no runs in {}", root.display())),
-        false => output::note(&format!(
-            "{}, {bad} with differences",
-            counted(all.len() as u64, "run")
-        )),
+        false => {
+            let of = |integrity| all.iter().filter(|run| run.integrity == integrity).count();
+            output::note(&format!(
+                "{}: {} intact, {} incomplete, {} damaged",
+                counted(all.len() as u64, "run"),
+                of(Integrity::Intact),
+                of(Integrity::Incomplete),
+                of(Integrity::Damaged)
+            ));
+        }
     }
-    Ok(match bad {
-        0 => Code::Done,
-        _ => Code::NotValid,
+    let is_damaged = |run: &Verified| run.integrity == Integrity::Damaged;
+    Ok(match all.iter().any(is_damaged) {
+        false => Code::Done,
+        true => Code::NotValid,
     })
+}
+
+/// What is to be thought of the files of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Integrity {
+    /// They are what was written, and the result follows from them.
+    Intact,
+    /// The files are as written, but the end is missing: the process was killed or is still running.
+    Incomplete,
+    /// They are not what was written, or the result does not follow from them.
+    Damaged,
 }
 
 /// What became of a run that was looked at.
 #[derive(Debug, Serialize)]
 struct Verified {
     run: String,
+    integrity: Integrity,
     /// Its files carry checksums.
     protected: bool,
+    /// What is missing because the process was killed or is still running.
+    missing: Vec<String>,
     /// Everything that is not as it was written or does not follow.
     differences: Vec<String>,
     /// Parts of the result that were derived again and agree.
@@ -297,13 +319,16 @@ struct Verified {
 
 impl Verified {
     fn text(&self) -> String {
-        let state = match (self.differences.is_empty(), self.protected) {
-            (false, _) => "DIFFERS",
-            (true, true) => "intact",
-            (true, false) => "not protected: it was written before checksums existed",
+        let state = match self.integrity {
+            Integrity::Intact => "intact",
+            Integrity::Incomplete => "incomplete",
+            Integrity::Damaged => "DAMAGED",
         };
         let mut text = format!("{}  {state}", self.run);
-        for difference in &self.differences {
+        if !self.protected && self.integrity != Integrity::Damaged {
+            text += " as far as can be told: it is not protected, because it was written before checksums existed";
+        }
+        for difference in self.missing.iter().chain(&self.differences) {
             text += &format!("\n  {difference}");
         }
         if !self.derived.is_empty() {
@@ -322,7 +347,9 @@ impl Verified {
 fn verified(directory: &Path, id: String) -> Verified {
     let mut found = Verified {
         run: id,
+        integrity: Integrity::Damaged,
         protected: false,
+        missing: Vec::new(),
         differences: Vec::new(),
         derived: Vec::new(),
         not_derived: Vec::new(),
@@ -335,12 +362,25 @@ fn verified(directory: &Path, id: String) -> Verified {
         }
     };
     found.protected = run.is_protected;
-    found.differences.extend(run.problems.iter().cloned());
+    let damage = run
+        .problems
+        .iter()
+        .filter(|problem| !run.cut_off.contains(problem));
+    found.differences.extend(damage.cloned());
+    found.missing.clone_from(&run.cut_off);
+    if run.state == RunState::Running {
+        found.missing.push("it is still running".into());
+    }
     found.differences.extend(run.changed_files());
     let again = fwdlab_lab::run::verify::derive(&run);
     found.differences.extend(again.differences);
     found.derived.extend(again.derived);
     found.not_derived.extend(again.not_derived);
+    found.integrity = match (found.differences.is_empty(), found.missing.is_empty()) {
+        (false, _) => Integrity::Damaged,
+        (true, false) => Integrity::Incomplete,
+        (true, true) => Integrity::Intact,
+    };
     found
 }
 
@@ -376,7 +416,7 @@ fn show(
             counted(run.rebuilds.len() as u64, "rebuild")
         );
         if format != Format::Text {
-            anyhow::bail!("there is no result to print: {left}");
+            return Err(Usage(format!("there is no result to print: {left}")).into());
         }
         output::result(&format!("{left}\n{}", kept_in(&directory)));
         return Ok(Code::Done);

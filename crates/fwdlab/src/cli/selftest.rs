@@ -116,7 +116,8 @@ struct Ends {
 
 impl SelfTest {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
+        self.where_.by_own_names(&mut self.ports);
         let signals = Signals::catch()?;
         let ends = self.ends()?;
         let quiet =

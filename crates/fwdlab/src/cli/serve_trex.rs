@@ -54,13 +54,18 @@ pub struct Trex {
     /// Speed that the ports are said to have, such as 1G [default: their own, 10G without one]
     #[arg(long, value_name = "SPEED", requires = "trex", help_heading = HEADING)]
     link: Option<LinkSpeed>,
+    /// Least MTU of the ports while they are served, for frames above 1518 bytes: 9000, or 9224 for TRex's largest [default: as it is]. The
+    /// DUT of the test bed that is made gets it, too
+    #[arg(long, value_name = "BYTES", requires = "trex", value_parser = clap::value_parser!(u32).range(1280..=65_535), help_heading = HEADING)]
+    mtu: Option<u32>,
     #[command(flatten)]
     where_: Ports,
 }
 
 impl Trex {
     /// Runs it, until a signal comes.
-    pub fn run(self, listen: Option<SocketAddr>, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, listen: Option<SocketAddr>, global: &Global) -> anyhow::Result<Code> {
+        self.where_.by_own_names(&mut self.ports);
         for (at, port) in self.ports.iter().enumerate() {
             if self.ports[..at].contains(port) {
                 return Err(Usage(format!("--ports has {port} twice")).into());
@@ -69,6 +74,9 @@ impl Trex {
         let rpc = listen.unwrap_or((Ipv4Addr::LOCALHOST, RPC).into());
         let beside = SocketAddr::new(rpc.ip(), PUBLISHER);
         let signals = Signals::catch()?;
+        // Clients start one port after the other. A sender that fills a CPU is preferred: without this a call of theirs waited for it to end,
+        // and two ports that were to send together sent one after the other.
+        fwdlab_engine::sys::become_preferred();
         // the bed is taken down when it is dropped, after the server
         let (bed, cpus) = match self.ports.is_empty() {
             true => {
@@ -84,6 +92,9 @@ impl Trex {
             }
             false => (None, Vec::new()),
         };
+        if let (Some(bed), Some(bytes)) = (&bed, self.mtu) {
+            bed.raise_mtu(bytes)?;
+        }
         let ports = match &bed {
             Some(bed) => {
                 let specs = bed.paths().first().map(|path| [&path.tx, &path.rx]);
@@ -102,6 +113,7 @@ impl Trex {
             publisher: self.publisher.unwrap_or(beside),
             allow: self.allow.clone(),
             ports,
+            mtu: self.mtu,
             link_bps: self.link.map(|link| link.bps()),
             peers: peers.clone(),
             cpus,

@@ -3,6 +3,8 @@
 //! What is shown is `tui`'s. Start with [`Top::run`].
 
 use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use fwdlab_store::Follower;
@@ -10,10 +12,13 @@ use fwdlab_store::Follower;
 use super::mirror::{Mirror, is_address};
 use super::{Global, face};
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Screen, Verbosity};
 use crate::tui::app::Mode;
 use crate::tui::theme::{Environment, Symbols, Theme};
 use crate::tui::view::{Left, watch};
+
+/// So often the journal is looked at.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Watch a run on the full screen while it goes on, or replay a finished one
 ///
@@ -38,6 +43,26 @@ fn speed(text: &str) -> Result<f64, String> {
         Ok(factor) if (0.01..=1e6).contains(&factor) => Ok(factor),
         _ => Err("for example 10x for ten times as fast, or 0.5x".into()),
     }
+}
+
+/// On a terminal that cannot draw: a line per event until the run is over, then its result.
+fn lines(mut follower: Follower, dir: &Path) -> anyhow::Result<Code> {
+    let mut screen = Screen::new(Verbosity::Verbose, 0);
+    loop {
+        // asked before the last look: what is there then is all
+        let is_running = follower.is_running()?;
+        let events = follower.poll()?;
+        events
+            .iter()
+            .for_each(|followed| screen.show(&followed.event));
+        match (events.is_empty(), is_running) {
+            (false, _) => {}
+            (true, true) => std::thread::sleep(LOOK),
+            (true, false) => break,
+        }
+    }
+    face::show(dir)?;
+    Ok(Code::Done)
 }
 
 impl Top {
@@ -71,6 +96,9 @@ impl Top {
             true => Mode::Other,
             false => Mode::Replay,
         };
+        if output::is_dumb() {
+            return lines(follower, &dir);
+        }
         let theme = Theme::choose(self.symbols, &Environment::of_process());
         if watch(&dir, mode, self.speed, theme, &global.screen, None)? == Left::RunGoesOn {
             output::note("the run goes on");

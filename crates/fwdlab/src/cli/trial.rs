@@ -88,7 +88,6 @@ mod tests {
         ])
         .unwrap();
         for (arguments, words) in [
-            (vec!["--engine", "sim"], "--max"),
             (vec!["--dut", "capacity=1e6"], "--engine sim"),
             (vec!["--load", "50%"], "--link 1G"),
             (
@@ -110,7 +109,7 @@ mod tests {
                 ],
                 "less than one frame",
             ),
-            (vec!["--size", "63"], "64 to 1518"),
+            (vec!["--size", "63"], "64 to 16384"),
         ] {
             let error = format!("{:#}", check(&arguments).unwrap_err());
             assert!(error.contains(words), "{arguments:?}: {error}");

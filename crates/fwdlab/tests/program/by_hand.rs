@@ -443,6 +443,24 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
     assert!(frames(&file).iter().all(|(_, bytes)| bytes[5] == 0x99));
 }
 
+/// The first frame leaves at once, the third four seconds later, and nothing is waited for after it.
+#[test]
+fn less_than_a_frame_a_second_takes_no_longer() {
+    if !root("less_than_a_frame_a_second_takes_no_longer") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let document = wire.json(
+        &lab,
+        "send --port pa --load 0.5pps --for 3frames --dst-mac 02:00:00:00:00:0b",
+    );
+    let of = |name: &str| document["send"][0][name].as_f64().unwrap();
+    assert_eq!((of("frames_sent"), of("planned_s")), (3.0, 4.0));
+    assert!((4.0..4.2).contains(&of("took_s")), "{document}");
+    assert!((of("rate_pps") / 0.5 - 1.0).abs() < 0.05, "{document}");
+}
+
 #[test]
 fn captures_that_are_none_are_told_with_their_place() {
     if !root("captures_that_are_none_are_told_with_their_place") {
@@ -888,6 +906,12 @@ fn captures_of_any_size_are_read_while_they_are_sent() {
         ended.measured().says(&["(mean of the first "]);
         assert_eq!(left, frames, "{words}: {ended:?}");
     }
+    // all frames left, but not in the time in which they were to leave: no generator sends one in a nanosecond
+    let (ended, left) = sent(&format!(
+        "send --port pa --pcap {file} --speed 1000x --loop 5"
+    ));
+    ended.code(5).prints(&["instead of"]);
+    assert_eq!(left, 5 * (MANY as u64 + 10));
     // what is wrong far behind is found when it is read, and all before that is sent
     let words = format!("send --port pa --pcap {} --load max", bad.display());
     let (ended, left) = sent(&words);
@@ -925,14 +949,14 @@ fn a_capture_that_is_not_sent_to_its_end_owes_nothing() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    // two frames an hour apart
-    let hour_ns = 3_600_000_000_000;
+    // two frames an hour apart; one at time 0 would be one without a time
+    let (first_ns, hour_ns) = (1_700_000_000_000_000_000, 3_600_000_000_000);
     let file = capture_file(
         &lab,
         "hour.pcapng",
         &[
-            (0, frame([198, 19, 0, 1], 1, 30)),
-            (hour_ns, frame([198, 19, 0, 1], 2, 30)),
+            (first_ns, frame([198, 19, 0, 1], 1, 30)),
+            (first_ns + hour_ns, frame([198, 19, 0, 1], 2, 30)),
         ],
     );
     for more in ["--for 100ms", "--for 100ms --loop 0"] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, json_lines, list, number, root, skipped, try_tool};
+use crate::support::{Ended, Lab, NOT_REACHED, json_lines, list, number, root, skipped, try_tool};
 
 /// A campaign on a simulated DUT, in a folder of its own.
 fn file(lab: &Lab, name: &str, text: &str) -> String {
@@ -198,7 +198,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
         );
     }
     let verified = lab.run(&["runs", "verify"]);
-    verified.code(0).says(&["0 with differences"]);
+    verified.code(0).says(&[" 0 damaged"]);
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
     assert!(page.contains("2 thresholds kept") && page.contains("narrow enough"));
 
@@ -332,7 +332,8 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
     let cores = found(&lab, "capacity=1e6,link=10Gbps", sweep);
     let percent = number(&cores["found"]["points"][1]["percent_of_reference"]);
     assert!((percent - 200.0).abs() < 1.0, "{percent}");
-    let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 512, 1518]";
+    // a line that carries no more is a throughput; of a rate in overload it would be a lower bound, which no sweep compares
+    let sweep = "id = 'throughput'\nsearch = '1s'\ntrial = '1s'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 512, 1518]";
     let sizes = found(&lab, "capacity=1e7,link=1Gbps", sweep);
     let medians: Vec<f64> = list(&sizes["found"]["points"])
         .iter()
@@ -423,7 +424,6 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
         (format!("{sim}id = 'mlrsearch'\ngoals = ['ndr', 'ndr']"), ":5:2: the goal `ndr` is given twice"),
         (format!("{sim}id = 'latency'\nlatency = 'rfc2545'"), ":7:11: unknown name `rfc2545`"),
         (sim.replace("capacity", "capcity") + "id = 'mrr'", ":4:7: simulated DUT, character 1: there is no key `capcity`"),
-        (sim.replace("link=1Gbps", "seed=4") + "id = 'mrr'", "no limit"),
         ("seed = 1\n".to_owned() + &sim.replace("link", "seed=4,link") + "id = 'mrr'", ":5:7: seed is given in dut and in the \
             campaign"),
         ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: `x` is not a reset for this DUT: use \
@@ -433,8 +433,6 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
             unknown parameter `states`"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),
         ("campaign = 'c'\nresume = true\n[procedure]\nid = 'mrr'".into(), ":2:10: not supported yet"),
-        ("campaign = 'c'\n[[threshold]]\nnot-slower-than = { run = 'nobody', by = '3%' }\n[procedure]\nid = 'mrr'\n[bed]\nengine = 'sim'".into(),
-            "no limit"),
     ] {
         let path = file(&lab, "wrong.toml", &text);
         for command in ["run", "plan", "check"] {
@@ -542,7 +540,14 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
             "sweep over ttl (64, 32): echo {}",
         ],
     );
-    let document = document(&lab.run(&["run", &path, "--json"]), 7);
+    let ended = lab.run(&["run", &path, "--json"]);
+    if ended.err.contains(NOT_REACHED) {
+        return skipped(
+            "a_test_case_that_fails_does_not_end_the_campaign",
+            NOT_REACHED,
+        );
+    }
+    let document = document(&ended, 7);
     let failures: Vec<String> = list(&document["test_cases"])
         .iter()
         .map(|case| {
@@ -600,7 +605,11 @@ fn a_daemon_that_dies_under_load_is_a_failed_cell_with_its_last_words() {
          [procedure]\nid = 'trial'\nload = '20kpps'\nfor = '500ms'\n",
         relay.replace('\\', "\\\\")
     );
-    let document = document(&run(&lab, &text), 7);
+    let ended = run(&lab, &text);
+    if ended.err.contains(NOT_REACHED) {
+        return skipped("a_daemon_that_dies_under_load", NOT_REACHED);
+    }
+    let document = document(&ended, 7);
     let [dies, lives, nameless] = list(&document["test_cases"]) else {
         panic!("{document}")
     };
@@ -740,7 +749,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
             .flat_map(|case| list(&case["iterations"]))
             .filter_map(|iteration| iteration["failure"].as_str())
             .collect();
-        match fails.iter().all(|why| why.contains("fell short")) {
+        match fails.iter().all(|why| why.contains(NOT_REACHED)) {
             true if !fails.is_empty() => {
                 skipped(THIS, "the sender was held up in every trial of a test case")
             }
@@ -998,7 +1007,7 @@ mod alone {
         let compared = lab.run(&["compare", "@1", "--by", "rules"]);
         tells(&compared, &["3000"]);
         let verified = lab.run(&["runs", "verify"]);
-        verified.code(0).says(&["0 with differences"]);
+        verified.code(0).says(&[" 0 damaged"]);
     }
 
     /// Without a reference nothing can be compared: that is said of every test case, once for each iteration, and the campaign ends.
@@ -1210,7 +1219,7 @@ mod alone {
         }
         lab.assert_clean("a campaign by windows");
         let verified = lab.run(&["runs", "verify"]);
-        verified.code(0).says(&["0 with differences"]);
+        verified.code(0).says(&[" 0 damaged"]);
     }
 
     /// A DUT that loses every fourth echo on its management port, one command that takes 50 ms, one that fails while frames flow, and one with

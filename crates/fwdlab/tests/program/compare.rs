@@ -267,7 +267,7 @@ fn a_broken_limit_is_code_6() {
     let files = ["bound.pps", "unbound.pps"];
     let blind = limited(files, "forwarding-rate < -0.1%");
     blind.code(5);
-    for words in ["only 3.1 % or more", "NOT PASSED"] {
+    for words in ["only a difference of 3.1 % or", "NOT PASSED"] {
         assert!(blind.out.contains(words), "{words}: {}", blind.out);
     }
     let accepted = [
@@ -301,6 +301,17 @@ fn a_broken_limit_is_code_6() {
         "forwarding-rate < -2%",
     ]);
     csv.code(6).says(&["FAILED"]);
+
+    // figures below zero: -90 is more than -100, by a tenth
+    desk.file("less.pps", "-100\n-101\n-99\n");
+    desk.file("more.pps", "-90\n-91\n-89\n");
+    for (files, limit, code) in [
+        (["less.pps", "more.pps"], "forwarding-rate < -2%", 0),
+        (["less.pps", "more.pps"], "forwarding-rate > +5%", 6),
+        (["more.pps", "less.pps"], "forwarding-rate < -2%", 6),
+    ] {
+        limited(files, limit).code(code);
+    }
 
     for (limit, words) in [
         ("forwarding-rate = 2%", "character 17"),

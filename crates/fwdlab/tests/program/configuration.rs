@@ -233,7 +233,13 @@ fn a_configuration_that_fails_ends_the_run_and_says_why() {
         let cases = &run["test_cases"];
         assert!(cases.is_null() || list(cases).is_empty());
         let why = run["info"]["error"].as_str().unwrap();
-        assert!(ended.err.contains(why), "kept: {why}; told: {}", ended.err);
+        // further lines are indented
+        let first = why.lines().next().unwrap();
+        assert!(
+            ended.err.contains(first),
+            "kept: {why}; told: {}",
+            ended.err
+        );
         lab.assert_clean(set);
     }
     assert_eq!(swappiness(), before, "vm.swappiness of the host");

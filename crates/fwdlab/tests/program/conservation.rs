@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 /// Frames of one try to prove a path, and the most tries there are.
-const PROOF: u64 = 1000;
+const PROOF: u64 = 200;
 const PROOF_TRIES: u64 = 3;
 
 /// A namespace that lives as long as this does.
@@ -243,8 +243,15 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
     let column = |name: &str| head.iter().position(|&h| h == name).unwrap();
     // frames are counted by the receiver, at its own moments
-    let columns = ["duration_s", "received_s", "frames_received"].map(column);
-    let windows: Vec<[f64; 3]> = lines
+    let names = [
+        "duration_s",
+        "received_s",
+        "frames_received",
+        "frames_sent",
+        "sender_waited_s",
+    ];
+    let columns = names.map(column);
+    let windows: Vec<[f64; 5]> = lines
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
             columns.map(|at| cells[at].parse().unwrap())
@@ -266,7 +273,20 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
         seconds <= duration && seconds > 0.5 * duration,
         "{seconds} s of windows in {duration} s: {record}"
     );
-    let mut rates: Vec<f64> = windows.iter().map(|[_, t, n]| n / t).collect();
+    let intended = record["intended_load_pps"].as_f64();
+    let was_offered = |[seconds, _, _, sent, waited]: &&[f64; 5]| match intended {
+        Some(pps) => sent / seconds >= 0.98 * pps,
+        None => *sent > 0.0 && *waited <= 0.02 * seconds,
+    };
+    let offered = windows.iter().filter(was_offered);
+    let mut rates: Vec<f64> = offered.map(|[_, t, n, ..]| n / t).collect();
+    assert_eq!(
+        windows.len() - rates.len(),
+        count(&record["windows_not_offered"]) as usize
+    );
+    if rates.is_empty() {
+        return;
+    }
     rates.sort_by(f64::total_cmp);
     let middle = rates.len() / 2;
     let median = if rates.len() % 2 == 1 {

@@ -6,11 +6,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::support::{Lab, Started, root, skipped, try_tool};
+use crate::support::{Lab, Started, making, root, skipped, try_tool};
 use crate::tty::Tty;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -22,11 +21,7 @@ fn web() -> PathBuf {
 
 /// Node, with the packages of the page; why not, if they are not there. Who comes meanwhile waits until they are.
 fn node() -> Result<(), String> {
-    static NODE: OnceLock<Result<(), String>> = OnceLock::new();
-    NODE.get_or_init(with_packages).clone()
-}
-
-fn with_packages() -> Result<(), String> {
+    let _making = making("node-packages");
     try_tool(&["node", "--version"]).map_err(|_| "node is not installed".to_owned())?;
     // what npm writes last
     if web().join("node_modules/.package-lock.json").is_file() {

@@ -7,11 +7,12 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
+
+use crate::support::making;
 
 const RECIPE: &str = include_str!("disk.sh");
 
@@ -25,9 +26,6 @@ const NEEDED: [(&str, &str); 4] = [
     ("ssh-keygen", "openssh-client"),
     ("cpio", "cpio"),
 ];
-
-/// Tests beside each other wait for who makes it first.
-static MAKING: Mutex<()> = Mutex::new(());
 
 const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/mbr.bin";
 
@@ -56,6 +54,7 @@ impl TestDisk {
         // as other tests keep them, between test runs
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
+        let _making = making("disk");
         let mut tell = |_: &str| {};
         let image = std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into());
         let image = Image::find(&image, &cache, &mut tell).map_err(|e| e.to_string())?;
@@ -73,7 +72,6 @@ impl TestDisk {
         let mut sum = DefaultHasher::new();
         (RECIPE, &kernel.sha256, &initramfs).hash(&mut sum);
         let folder = cache.folder().join(format!("disks/{:016x}", sum.finish()));
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         if !folder.is_dir() {
             let new = folder.with_extension(std::process::id().to_string());
             fs::create_dir_all(&new).unwrap();

@@ -141,7 +141,7 @@ fn a_home_that_is_missing_is_told() {
         .output()
         .unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("HOME") && err.contains("--runs DIR"), "{err}");
 }
 

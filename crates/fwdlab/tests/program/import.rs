@@ -145,7 +145,7 @@ fn an_archive_becomes_runs() {
 }
 
 #[test]
-fn an_audit_is_one_line_per_finding() {
+fn an_audit_is_one_document() {
     let (archive, runs) = (archive(), tempfile::tempdir().unwrap());
     let path = archive.path().to_str().unwrap();
     let audit = |more: &[&str]| {
@@ -156,19 +156,21 @@ fn an_audit_is_one_line_per_finding() {
         assert_eq!(ended.code, Some(0), "{}", ended.err);
         ended.out
     };
-    let lines: Vec<Value> = audit(&["--json"])
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(lines.len(), 3);
-    assert_eq!(lines[0]["readme"], "cpu/nic/topic/results/os/README.md");
+    let document: Value = serde_json::from_str(&audit(&["--json"])).unwrap();
+    let [found] = &document["blocks"].as_array().unwrap()[..] else {
+        panic!("{document}");
+    };
+    assert_eq!(found["readme"], "cpu/nic/topic/results/os/README.md");
     assert_eq!(
-        (&lines[0]["line"], &lines[0]["status"]),
+        (&found["line"], &found["status"]),
         (&Value::from(2), &Value::from("exact"))
     );
-    assert_eq!(lines[0]["models"].as_array().unwrap().len(), 4);
-    assert_eq!(lines[0]["sources"].as_array().unwrap().len(), 5);
-    assert!(lines[1..].iter().all(|line| line["status"] == "exact"));
+    assert_eq!(found["models"].as_array().unwrap().len(), 4);
+    assert_eq!(found["sources"].as_array().unwrap().len(), 5);
+    let files = document["files"].as_array().unwrap();
+    assert_eq!(files.len(), 2);
+    assert!(files.iter().all(|file| file["status"] == "exact"));
+    assert_eq!(document["problems"], Value::Array(Vec::new()));
     assert!(audit(&[]).contains("ministat blocks in READMEs: 1, 1 follow from the logs"));
 
     let set = archive.path().join("cpu/nic/topic/results/os");

@@ -36,6 +36,11 @@ fn runs_are_named_told_about_and_let_go() {
         "note      before the",
         "          new firmware",
     ]);
+    // whoever is sent a report reads it there
+    for format in ["text", "markdown", "html"] {
+        let report = lab.run(&["report", "baseline", "--format", format, "-o", "-"]);
+        report.code(0).prints(&["before the", "new firmware"]);
+    }
     lab.run(&["compare", "baseline", "@1"])
         .prints(&[&ids[0], &ids[2], "cannot tell"]);
     lab.run(&["runs", "tag", "baseline", "--remove", "nope"])

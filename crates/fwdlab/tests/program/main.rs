@@ -9,7 +9,6 @@
     reason = "a panic is how a test fails, and helpers of tests are tests too"
 )]
 
-mod behind_ssh;
 mod bisect;
 mod by_hand;
 mod campaign;

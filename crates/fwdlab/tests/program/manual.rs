@@ -198,6 +198,110 @@ fn run(lab: &Lab, example: &Example) -> bool {
     true
 }
 
+/// Examples of help that are not run, by how they begin, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("fwdlab quick", "takes a minute on a test bed"),
+    ("fwdlab bisect", "boots kernels of an archive"),
+    ("fwdlab run examples/", "takes minutes on a test bed"),
+    ("fwdlab run --resume", "needs a run that was interrupted"),
+    ("fwdlab top", "needs a terminal"),
+    ("fwdlab send", "needs the port eth1"),
+    ("fwdlab receive", "needs the port eth2"),
+    ("fwdlab console", "needs the port eth1"),
+    ("echo ", "needs the port eth1"),
+    ("fwdlab ping", "needs the port eth1"),
+    ("fwdlab capture", "needs the port eth2"),
+    ("fwdlab pkt-gen", "needs the port eth1"),
+    ("fwdlab selftest", "needs the port eth1"),
+    ("fwdlab queues", "needs the host router1"),
+    ("sudo fwdlab doctor", "judges this host"),
+    ("fwdlab doctor", "needs the hosts of rack1"),
+    ("fwdlab runs steer", "needs a run that goes on"),
+    ("sudo fwdlab bed", "keeps a test bed on this host"),
+    (
+        "fwdlab compare @2 @1 --fail-if",
+        "needs two runs on a test bed",
+    ),
+    ("fwdlab image", "needs an archive of packages"),
+    ("fwdlab serve", "does not end"),
+    ("sudo fwdlab serve", "does not end"),
+    ("fwdlab man --dir /usr", "writes into the system"),
+];
+
+/// Commands that measure on a simulated DUT when they are asked to.
+const SIMULATES: [&str; 6] = ["trial", "ndr", "throughput", "ramp", "rfc2544", "soak"];
+
+/// Examples in the help of a command, without what redirects them.
+fn examples_of_help(lab: &Lab, command: &str) -> Vec<String> {
+    let help = lab.run(&[command, "--help"]).out;
+    let examples = help.split("\nExamples:\n").nth(1).unwrap_or_default();
+    let examples = examples.split("\n\n").next().unwrap_or_default();
+    let examples = examples.replace("\\\n", "");
+    let lines = examples.lines().filter_map(|line| line.strip_prefix("  "));
+    let lines = lines.filter(|line| !line.starts_with(' '));
+    lines
+        .map(|line| line.split(" > ").next().unwrap().to_owned())
+        .map(|line| line.split(" >> ").next().unwrap().to_owned())
+        .map(|line| line.split(" | man").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Every example of every help runs as it is printed, on a simulated DUT where there is none other.
+#[test]
+fn examples_of_help_run() {
+    let (lab, measuring) = (Lab::new(), Lab::new());
+    let bin = lab.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink(PROGRAM, bin.join("fwdlab")).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let run = |lab: &Lab, line: &str| {
+        let mut command = lab.with(&["sh", "-c", line], &[]);
+        command.current_dir(lab.path()).env("PATH", &path);
+        ended(command)
+    };
+    // what they name
+    let campaign = "campaign = 'c'\niterations = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n[procedure]\nid = 'mrr'\n";
+    fs::write(lab.path().join("CAMPAIGN.toml"), campaign).unwrap();
+    fs::create_dir_all(lab.path().join("DIR/set")).unwrap();
+    for file in ["a.pps", "b.pps", "DIR/set/1.pps"] {
+        fs::write(lab.path().join(file), "1\n2\n3\n").unwrap();
+    }
+    let ramp = "fwdlab ramp --engine sim --ramp 20s --warm-up 1s --hold 1s";
+    let made = format!(
+        "{ramp} && fwdlab report @1 --format loadtest -o a.json && cp a.json b.json && fwdlab run CAMPAIGN.toml && fwdlab run CAMPAIGN.toml"
+    );
+    run(&lab, &made).code(0);
+    let help = lab.run(&["--help"]).out;
+    let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
+    let commands = commands.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let (mut here, mut left) = (0, Vec::new());
+    for command in commands.map(|line| line.split(' ').next().unwrap()) {
+        let examples = examples_of_help(&lab, command);
+        assert!(!examples.is_empty(), "{command}");
+        for line in examples {
+            let not_run = NOT_RUN
+                .iter()
+                .position(|(begin, _)| line.starts_with(begin));
+            if let Some(at) = not_run {
+                left.push(at);
+                continue;
+            }
+            let simulates = SIMULATES.contains(&command);
+            let ended = match simulates && !line.contains("--engine sim") {
+                true => run(&measuring, &format!("{line} --engine sim")),
+                false if simulates => run(&measuring, &line),
+                false => run(&lab, &line),
+            };
+            assert!(matches!(ended.code, 0 | 5), "{line}: {ended:?}");
+            here += 1;
+        }
+    }
+    assert!(here > 35, "{here} examples were executed");
+    for (at, (begin, _)) in NOT_RUN.iter().enumerate() {
+        assert!(left.contains(&at), "no example begins with `{begin}`");
+    }
+}
+
 /// What is shown stands in what is printed, line by line in this order; an example may leave lines out.
 #[test]
 fn examples_of_the_manual_are_true() {

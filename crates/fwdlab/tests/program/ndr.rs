@@ -143,9 +143,9 @@ fn duts_at_the_ends_end_with_the_right_words() {
         let said = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(words), "{dut}: {}", ended.out);
     }
-    // frames that the generator did not send never pass
+    // a load that the generator did not offer never passes; 0.5 % of its frames may be missing
     let document = on(&lab, "capacity=20e6,generator=2Mpps", &["--goals", "ndr"]);
-    assert!(number(&goals(&document)[0]["relevant_lower_bound_pps"]) <= 2e6);
+    assert!(number(&goals(&document)[0]["relevant_lower_bound_pps"]) <= 2e6 / 0.995);
     assert_eq!(goals(&document)[0]["tester_bound"], true);
 }
 
@@ -293,7 +293,7 @@ fn wrong_questions_are_code_2_before_anything_is_made() {
             &["--dut", "capacity=1e6,bufer=1"],
             "character 14: there is no key `bufer`",
         ),
-        (&["--size", "9000"], "64 to 1518"),
+        (&["--size", "16385"], "64 to 16384"),
         (&["--flows", "0"], "1 to 60000"),
         (&["--max", "fast"], "fast"),
     ] {

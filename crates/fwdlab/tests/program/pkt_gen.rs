@@ -622,7 +622,7 @@ fn ports_are_safe_and_sizes_fit() {
         ("-f tx -i tx0 -l 59", 255, "at least 60 bytes"),
         (
             "-f tx -i tx0 -P nosuch.pcap",
-            1,
+            2,
             "failed to open pcap file nosuch.pcap",
         ),
     ] {

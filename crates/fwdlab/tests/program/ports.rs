@@ -36,6 +36,11 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
             "--allow-default-route",
         ),
         (
+            "ip address add 198.18.0.2/24 dev pa; ip route add 0.0.0.0/1 dev pa; ip route add 128.0.0.0/1 dev pa",
+            "it carries a part of a default route (0.0.0.0/1)",
+            "--allow-default-route",
+        ),
+        (
             "ip address add 10.0.0.5/24 dev pa",
             "it has the address 10.0.0.5",
             "--allow-address",
@@ -63,11 +68,16 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
         }
         wire.exec(script);
         let before = wire.counter("pa", "tx", "packets");
-        let refused = wire.run(&lab, &send("--for 10frames"));
-        refused
-            .code(3)
-            .says(&["refusing to send on pa", words, flag]);
-        assert!(refused.out.is_empty());
+        // whatever it is called
+        wire.ip("link property add dev pa altname harmless0");
+        let by_name = send("--for 10frames");
+        for words_of in [by_name.replace(" pa ", " harmless0 "), by_name] {
+            let refused = wire.run(&lab, &words_of);
+            refused
+                .code(3)
+                .says(&["refusing to send on pa", words, flag]);
+            assert!(refused.out.is_empty());
+        }
         assert_eq!(wire.counter("pa", "tx", "packets"), before, "{words}");
         wire.run(&lab, &send(&format!("--for 10frames -q {flag}")))
             .measured();
@@ -77,6 +87,15 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
     let wire = Wire::new();
     wire.exec("ip address add 198.18.0.2/24 dev pa; ip neighbour add 198.18.0.1 lladdr 02:00:00:00:00:99 nud reachable dev pa");
     wire.run(&lab, &send("--for 10frames")).measured();
+    // and by another name it is the same port: one port that sends and receives, and counters that are its own
+    wire.ip("link property add dev pa altname harmless0");
+    let other = send("--for 10frames --rx-port pa").replacen("pa", "harmless0", 1);
+    let document = wire.json(&lab, &other);
+    assert_eq!(document["send"][0]["port"], "pa");
+    assert_eq!(document["send"][0]["port_tx_packets"], 10, "{document}");
+    wire.run(&lab, "serve --trex --ports pa,harmless0")
+        .code(2)
+        .says(&["--ports has pa twice"]);
     lab.assert_clean("refused ports");
 }
 
@@ -405,7 +424,7 @@ fn two_of_us_on_one_port_are_told_of_each_other() {
         ),
     ] {
         let mut running = wire.start(&lab, &first);
-        running.wait_until("its begin", |running| running.err().contains(" 1 s "));
+        running.wait_until("its begin", |running| running.err().contains(" s  p"));
         wire.run(&lab, &second).code(3).says(&[word]);
         if word.contains("sends") {
             let pid = format!("process {} ", running.pid());

@@ -7,7 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Lab, all_outcomes, dropped, list, number, passed, root, skipped};
+use crate::support::{
+    Lab, NOT_REACHED, all_outcomes, dropped, list, number, passed, root, skipped,
+};
 
 const SIM: &[&str] = &["--engine", "sim", "--dut"];
 
@@ -415,7 +417,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
         match number(&outcome["trials"]) > 0.0 {
             true => (),
             // a thread that got no CPU for as long as a trial takes
-            false if verdict.contains("nothing was sent") => {
+            false if verdict.contains("nothing was sent") || verdict.contains(NOT_REACHED) => {
                 skipped(
                     "the_suite_runs_on_the_kernel_of_this_host",
                     &format!("this host held the sender up: {verdict}"),

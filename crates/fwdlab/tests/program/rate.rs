@@ -210,6 +210,12 @@ fn wrong_values_are_code_2_and_say_what_is_right() {
         (&["max", "--link", "10"], "2.5G"),
         (&["max", "--clock", "2.2"], "2.2GHz"),
         (&["max", "--watts", "-1"], "-1"),
+        (
+            &["1Mpps", "--watts", "5", "--idle-watts", "6"],
+            "--idle-watts 6 is more than --watts 5",
+        ),
+        (&["10MBps"], "bytes"),
+        (&["10Bps"], "bytes"),
         (&["--watts", "19"], "RATE"),
     ] {
         let output = assert_cmd::Command::new(PROGRAM)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Lab, json_lines, list, number, root, skipped, try_tool};
+use crate::support::{Lab, NOT_REACHED, json_lines, list, number, root, skipped, try_tool};
 
 /// How long it blows in `make test`; what restarts slowly is for longer ones.
 const SHORT: Duration = Duration::from_secs(10);
@@ -450,14 +450,23 @@ impl Drop for Storm {
     }
 }
 
-/// Is every cell right, or has its reason? Returns how many have a result.
-fn check(run: &std::path::Path) -> (u32, u32) {
+/// How many iterations of a campaign have a result, and what cost others theirs.
+#[derive(Debug, Default)]
+struct Outcome {
+    all: u32,
+    good: u32,
+    /// The generator was held up: that is no fault of the storm.
+    not_reached: u32,
+    others: Vec<String>,
+}
+
+/// Is every cell right, or has its reason?
+fn check(run: &std::path::Path, outcome: &mut Outcome) {
     let summary: Value =
         serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
     let trials = json_lines(&run.join("trials.jsonl"));
     let cases = list(&summary["test_cases"]);
     assert_eq!(cases.len(), 2, "{summary}");
-    let (mut good, mut all) = (0, 0);
     for case in cases {
         let iterations = list(&case["iterations"]);
         let mut numbers: Vec<u64> = iterations
@@ -472,10 +481,14 @@ fn check(run: &std::path::Path) -> (u32, u32) {
             0.0
         };
         for iteration in iterations {
-            all += 1;
+            outcome.all += 1;
             match iteration["failure"].as_str() {
-                Some(why) => assert!(!why.is_empty() && why != "interrupted", "{iteration}"),
-                None => good += 1,
+                None => outcome.good += 1,
+                Some(why) if why.contains(NOT_REACHED) => outcome.not_reached += 1,
+                Some(why) => {
+                    assert!(!why.is_empty() && why != "interrupted", "{iteration}");
+                    outcome.others.push(why.to_owned());
+                }
             }
         }
         for trial in &trials {
@@ -487,7 +500,6 @@ fn check(run: &std::path::Path) -> (u32, u32) {
             assert!((lost - share).abs() < 0.01, "{trial}");
         }
     }
-    (good, all)
 }
 
 #[test]
@@ -505,11 +517,12 @@ fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
     let until = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let before = storm.state();
-    let (mut struck, mut good, mut all, mut runs, mut gaps) = (BTreeMap::new(), 0, 0, 0, 0);
+    let (mut struck, mut runs, mut gaps) = (BTreeMap::new(), 0, 0);
+    let mut outcome = Outcome::default();
     while runs == 0 || Instant::now() < until {
         let run = storm.campaign(until, &mut dice, &mut struck);
-        let (of_good, of_all) = check(&run);
-        (good, all, runs) = (good + of_good, all + of_all, runs + 1);
+        check(&run, &mut outcome);
+        runs += 1;
         let head: Value = serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
         gaps += head["gaps"].as_array().map_or(0, Vec::len);
         storm.lab.run(&["runs", "verify", "@1"]).code(0);
@@ -531,11 +544,11 @@ fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
         assert!(ours.is_empty(), "{ours:?}");
     }
     // what goes wrong costs what it must, and not everything
-    assert!(
-        good > 0 && !struck.is_empty(),
-        "{good} of {all}; {struck:?}"
-    );
-    println!(
-        "{runs} campaigns, {gaps} gaps, {good} of {all} iterations with a result; struck {struck:?}"
-    );
+    let told = format!("{runs} campaigns, {gaps} gaps; {outcome:?}; struck {struck:?}");
+    println!("{told}");
+    assert!(!struck.is_empty(), "{told}");
+    if outcome.good == 0 && outcome.not_reached > 0 {
+        return skipped(test, NOT_REACHED);
+    }
+    assert!(outcome.good > 0, "{told}");
 }

@@ -77,6 +77,9 @@ pub fn root(test: &str) -> bool {
     root
 }
 
+/// What a result says of a trial whose sender got no CPU: on a busy host it is no fault of what is tested.
+pub const NOT_REACHED: &str = "the generator did not reach the load";
+
 /// Says past the harness's capture that a test, or a part of it, could not run.
 pub fn skipped(test: &str, why: &str) {
     let line = format!("SKIPPED: {test}: {why}\n");
@@ -225,7 +228,7 @@ static PLACES: RwLock<()> = RwLock::new(());
 impl Place {
     fn beside() -> Place {
         let threads = PLACES.read().unwrap_or_else(PoisonError::into_inner);
-        let processes = Place::file();
+        let processes = lock_file("");
         processes.lock_shared().unwrap();
         Place {
             _threads: Threads::Beside(threads),
@@ -235,25 +238,32 @@ impl Place {
 
     fn alone() -> Place {
         let threads = PLACES.write().unwrap_or_else(PoisonError::into_inner);
-        let processes = Place::file();
+        let processes = lock_file("");
         processes.lock().unwrap();
         Place {
             _threads: Threads::Alone(threads),
             _processes: processes,
         }
     }
+}
 
-    fn file() -> File {
-        // one user's file is not another's to open (fs.protected_regular); only root makes traffic anyway
-        let user = rustix::process::geteuid().as_raw();
-        let path = std::env::temp_dir().join(format!("fwdlab-tests-{user}.lock"));
-        File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .unwrap()
-    }
+/// What only one test at a time makes, in whatever process: the others wait until this is dropped.
+pub fn making(what: &str) -> File {
+    let file = lock_file(&format!("-{what}"));
+    file.lock().unwrap();
+    file
+}
+
+fn lock_file(of: &str) -> File {
+    // one user's file is not another's to open (fs.protected_regular); only root makes traffic anyway
+    let user = rustix::process::geteuid().as_raw();
+    let path = std::env::temp_dir().join(format!("fwdlab-tests-{user}{of}.lock"));
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .unwrap()
 }
 
 /// Nothing in a document, row or record, forwards more than was offered to it. Course over time is left out: what waited in a buffer comes

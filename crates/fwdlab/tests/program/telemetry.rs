@@ -363,7 +363,7 @@ fn what_a_frame_costs_is_what_the_meter_was_told() {
         .iter()
         .map(|point| number(&point["forwarding_rate_pps"]))
         .collect();
-    if rates[2] < 1e3 {
+    if rates.len() < 3 || rates[2] < 1e3 {
         return skipped(TEST, "the sender was held up in every trial");
     }
     let watts: Option<Vec<f64>> = (points.iter())

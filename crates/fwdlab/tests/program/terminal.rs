@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::{Lab, json_lines, root};
 use crate::tty::Tty;
+use crate::wire::Wire;
 
 const HELD: Duration = Duration::from_millis(700);
 const END: &str = "\x1b[F";
@@ -169,6 +170,39 @@ fn keys_and_columns_of_the_config_file() {
     let mut wrong = Tty::start(&lab, &["top", "@1"], (120, 24), &more);
     assert_eq!(wrong.end(), 2);
     wrong.until("fwdlab.toml:2:8: `q` is the key of `quit`, too");
+}
+
+/// Where nothing can be drawn there are lines, as things happen.
+#[test]
+fn a_dumb_terminal_has_lines() {
+    let lab = with_journal();
+    // a CI system must not turn colours on
+    let dumb = [("TERM", "dumb"), ("CI", "true")];
+    let ndr = "ndr --engine sim --dut capacity=1e6";
+    let ndr: Vec<&str> = ndr.split(' ').collect();
+    for (line, words) in [
+        (&ndr[..], ["run       ", "NDR 999.4 kpps", "saved"]),
+        (&["top", "@2"], ["run       ", "trial 126", "iteration 2"]),
+    ] {
+        let mut tty = Tty::start(&lab, line, (120, 200), &dumb);
+        assert_eq!(tty.end(), 0, "{}", tty.text());
+        for words in words {
+            tty.until(words);
+        }
+        assert_eq!(tty.escapes, 0, "{}", tty.text());
+    }
+    if !root("a_dumb_terminal_has_lines, console") {
+        return;
+    }
+    let wire = Wire::new();
+    let line = ["console", "--port", "pa", "--netns", &wire.name];
+    let mut tty = Tty::start(&lab, &line, (120, 200), &dumb);
+    tty.until("fwdlab> ")
+        .keys("tui\n")
+        .until("tui needs a terminal that can draw");
+    tty.keys("stats\n").until("intended load").keys("quit\n");
+    assert_eq!(tty.end(), 0, "{}", tty.text());
+    assert_eq!(tty.escapes, 0, "{}", tty.text());
 }
 
 /// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.

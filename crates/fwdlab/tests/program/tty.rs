@@ -26,6 +26,8 @@ pub struct Tty {
     emulator: vt100::Parser,
     /// Bytes that came so far.
     pub bytes: usize,
+    /// Of these, those that begin a command to the terminal.
+    pub escapes: usize,
 }
 
 impl Tty {
@@ -72,6 +74,7 @@ impl Tty {
             modes,
             emulator: vt100::Parser::new(size(lines), size(columns), 0),
             bytes: 0,
+            escapes: 0,
         }
     }
 
@@ -89,6 +92,7 @@ impl Tty {
                 return;
             }
             self.bytes += len;
+            self.escapes += bytes[..len].iter().filter(|byte| **byte == 0x1b).count();
             self.emulator.process(&bytes[..len]);
         }
     }

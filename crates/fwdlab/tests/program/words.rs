@@ -1,6 +1,9 @@
 //! `--help` of every command, as people read it, and what wrong use is answered.
 
-use crate::support::{PROGRAM, tool};
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::support::{Lab, PROGRAM, ended, tool};
 
 #[test]
 fn help_of_every_command() {
@@ -78,6 +81,56 @@ fn wrong_use_is_code_2_and_names_the_argument() {
     }
 }
 
+/// Messages that cannot be written are dropped; results that cannot be written are code 1, unless their reader closed the pipe.
+#[test]
+fn output_that_cannot_be_written() {
+    let lab = Lab::new();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let closed = || std::io::pipe().unwrap().1;
+    let with = |line: &str, out: Stdio, err: Stdio| {
+        let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
+        let output = command.stdout(out).stderr(err).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), said)
+    };
+    let trial = "trial --engine sim --load 10kpps --for 1s";
+    lab.run(&trial.split(' ').collect::<Vec<_>>()).code(0);
+    std::fs::write(lab.path().join("1.pps"), "1\n2\n3\n").unwrap();
+    let ministat = format!("ministat {}/1.pps", lab.path().display());
+    for (line, code) in [
+        (trial, 0),
+        (&format!("{trial} --json"), 0),
+        (&format!("{trial} --json-stream"), 0),
+        (&ministat, 0),
+        ("runs export @1 -o -", 0),
+        ("report @1 -o -", 0),
+        ("compare @1 @1 --metric forwarding-rate --json", 0),
+        ("profile frames imix --pcap -", 0),
+        ("rate 1Mpps", 0),
+        ("--help", 0),
+        ("no-such-command --json", 2),
+        ("quick --size 63 --json", 2),
+        ("trial --engine sim --load 50% --json", 2),
+    ] {
+        let (ended, said) = with(line, Stdio::null(), Stdio::piped());
+        assert_eq!(ended, code, "{line}: {said}");
+        assert_eq!(with(line, Stdio::null(), full().into()).0, code, "{line}");
+        let (ended, said) = with(line, Stdio::from(closed()), Stdio::piped());
+        assert_eq!(ended, code, "{line}: {said}");
+        assert!(!said.contains("standard output"), "{line}: {said}");
+        let (ended, said) = with(line, full().into(), Stdio::piped());
+        assert_eq!(ended, 1, "{line}: {said}");
+        let last = said.lines().last().unwrap();
+        let why = "fwdlab: cannot write to standard output: ";
+        assert!(last.starts_with(why), "{line}: {said}");
+    }
+    assert_eq!(with(trial, closed().into(), closed().into()).0, 0);
+    assert_eq!(with(trial, full().into(), full().into()).0, 1);
+    // the standard library takes one that is not open for writing for a success
+    let read_only = File::open("/dev/null").unwrap();
+    assert_eq!(with(trial, read_only.into(), Stdio::piped()).0, 1);
+}
+
 /// Whatever goes wrong, `--json` answers with one document, and it says so with the exit code and its kind.
 #[test]
 fn json_answers_errors_too() {
@@ -100,7 +153,7 @@ fn json_answers_errors_too() {
             "usage",
             "no reset test",
         ),
-        (&["runs", "show", "nothing"], 3, "preflight", "nothing"),
+        (&["runs", "show", "nothing"], 2, "usage", "nothing"),
         (&["compare", "no-file", "no-other"], 2, "usage", "no-file"),
         (&["check", "no-file.toml"], 2, "usage", "no-file"),
         (&["ministat", "no-file"], 2, "usage", "no-file"),
@@ -129,6 +182,78 @@ fn json_answers_errors_too() {
         assert!(error["message"].as_str().unwrap().contains(words), "{out}");
         assert!(!output.stderr.is_empty(), "people are told as well");
     }
+}
+
+/// Whatever a command does, `--json` is one document; and a name that no run has is the same mistake everywhere.
+#[test]
+fn json_is_one_document_and_one_mistake_has_one_code() {
+    let lab = Lab::new();
+    let at = |name: &str| lab.path().join(name).to_str().unwrap().to_owned();
+    let json = |line: &str| {
+        let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
+        command.current_dir(lab.path()).arg("--json");
+        let ended = ended(command);
+        let read = serde_json::from_str::<serde_json::Value>(&ended.out);
+        let document = read.unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"));
+        (ended.code, document)
+    };
+    let trial = "trial --engine sim --load 10kpps --for 1s";
+    let run = json(trial).1["info"]["id"].as_str().unwrap().to_owned();
+    let archive = lab.path().join("archive/a-result-set");
+    std::fs::create_dir_all(&archive).unwrap();
+    std::fs::write(archive.join("a.pps"), "1\n2\n").unwrap();
+    std::fs::write(archive.join("b.pps"), "3\n4\n").unwrap();
+    for line in [
+        "new campaign c",
+        "completions bash",
+        "man",
+        &format!("man --dir {}", at("man")),
+        &format!("import netbenches {} --audit", at("archive")),
+        "report @1 -o page.html",
+        "report @1 -o all/ --format csv,markdown",
+        "report @1",
+        "runs tag @1 first",
+        "runs note @1 words",
+        "runs verify",
+        "runs rebuild @1",
+        "runs export @1",
+        "runs prune --keep 1",
+        "profile ls",
+        "run --list",
+        "schema run",
+    ] {
+        assert_eq!(json(line).0, 0, "{line}");
+    }
+    for line in ["runs export @1 -o -", "report @1 --format csv"] {
+        assert_eq!(json(line).0, 2, "{line}");
+    }
+    for line in [
+        "runs show RUN",
+        "runs verify RUN",
+        "runs tag RUN x",
+        "runs note RUN x",
+        "runs rebuild RUN",
+        "runs export RUN",
+        "runs steer RUN stop",
+        "runs rm RUN",
+        "report RUN",
+        "compare RUN @1",
+        "run --resume RUN",
+        "runs import RUN",
+        "import loadtest RUN",
+        "import netbenches RUN",
+        "run RUN",
+        "check RUN",
+        "profile show RUN",
+        "bisect --resume RUN",
+    ] {
+        let (code, document) = json(&line.replace("RUN", "no-such-one"));
+        assert_eq!(code, 2, "{line}: {document}");
+    }
+    let said = lab.run(&["runs", "show", "no-such-one"]);
+    assert!(said.err.starts_with("fwdlab: ") && said.err.contains(&run));
+    let said = lab.run(&["runs", "no-such-one"]);
+    assert!(said.err.starts_with("fwdlab: "), "{}", said.err);
 }
 
 #[test]
@@ -184,7 +309,7 @@ fn a_terminal_has_colours_and_its_width() {
             .args(["-qec", &line, "/dev/null"])
             .env("FWDLAB_RUNS", directory.path().join("runs"))
             .env("TERM", "xterm")
-            .stdin(std::process::Stdio::null());
+            .stdin(Stdio::null());
         for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
             command.env_remove(variable);
         }

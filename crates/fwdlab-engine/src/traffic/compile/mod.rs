@@ -291,20 +291,10 @@ fn captured(
     let opened = (setting.read)(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let mut draft = |number: u64, frame: Frame<'_>, before: usize| {
         let of_frame = |why: String| wrong(format!("frame {number}: {why}"));
-        if frame.link_type != fwdlab_packet::pcap::ETHERNET {
-            return Err(of_frame(format!(
-                "link type {} is not Ethernet",
-                frame.link_type
-            )));
-        }
-        if (frame.original_len as usize) > frame.bytes.len() {
-            return Err(of_frame(format!(
-                "only {} of its {} bytes were captured; capture whole frames",
-                frame.bytes.len(),
-                frame.original_len
-            )));
-        }
-        let whole = frame.bytes.len().saturating_sub(frame.fcs_len.into());
+        let frame = frame
+            .to_send()
+            .map_err(|error| of_frame(error.to_string()))?;
+        let whole = frame.len();
         let longest = profile::size::LARGEST as usize - FCS;
         if whole > longest {
             return Err(of_frame(format!(
@@ -318,8 +308,7 @@ fn captured(
                 u16::MAX
             )));
         }
-        let mut shape = shape::of_capture(&frame.bytes[..whole], macs, reverse, setting.vlan)
-            .map_err(of_frame)?;
+        let mut shape = shape::of_capture(frame, macs, reverse, setting.vlan).map_err(of_frame)?;
         if reverse {
             shape.reverse();
         }

@@ -2,7 +2,7 @@
 //! force.
 //!
 //! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`, and names its daemons in `$FWDLAB_DAEMONS`. What its commands do is its own, unless it says how
-//! to undo that; what fwdlab does for it (files, settings, rules) is taken back where it would stay: on a machine of its own. Families are
+//! to undo that; what fwdlab does for it (files, settings, rules) is taken back where it would stay. Families are
 //! in [`super::families`]. Start with [`Linux::apply_all`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,11 +254,8 @@ impl Linux {
         Command::shell(&format!("{ports}{script}")).called(script.trim())
     }
 
-    /// Writes down what these settings are, where they would stay.
+    /// Writes down what these settings are: they stay on every DUT but the namespaces that fwdlab makes, and go with those for nothing.
     fn keep_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
-        if self.place.files() != Files::Machine {
-            return Ok(());
-        }
         let mut back = String::new();
         let names: BTreeSet<String> = wanted
             .iter()

@@ -123,7 +123,7 @@ impl Linux {
     }
 
     pub(super) fn cannot(&self, what: &str) -> LabError {
-        LabError::Preflight(format!("{} cannot {what}. Leave it out", self.host.name()))
+        LabError::Impossible(format!("{} cannot {what}. Leave it out", self.host.name()))
     }
 
     fn nft_set(&self, count: u64) -> Result<(), LabError> {
@@ -212,7 +212,7 @@ impl Linux {
 
     fn queues(&self, wanted: u64) -> Result<(), LabError> {
         for port in &self.ports {
-            let read = || -> Result<Vec<(String, u64)>, LabError> {
+            let read = || -> Result<Vec<Channels>, LabError> {
                 let said = self.host.ask("ethtool", &["-l", port])?;
                 channels(&said).ok_or_else(|| {
                     not_understood(self.host.as_ref(), &format!("ethtool -l {port}"), &said)
@@ -222,7 +222,7 @@ impl Linux {
             let words = |value: &dyn Fn(u64) -> u64| {
                 let pairs = before
                     .iter()
-                    .map(|(kind, n)| format!("{kind} {}", value(*n)));
+                    .map(|of| format!("{} {}", of.kind, value(of.now)));
                 pairs.collect::<Vec<_>>().join(" ")
             };
             if before.is_empty() {
@@ -230,8 +230,14 @@ impl Linux {
                     "set queues of {port}: its driver knows no number of them"
                 )));
             }
-            if before.iter().all(|(_, n)| *n == wanted) {
+            if before.iter().all(|of| of.now == wanted) {
                 continue;
+            }
+            if let Some(of) = before.iter().find(|of| of.most < wanted) {
+                let Channels { kind, most, .. } = of;
+                return Err(self.cannot(&format!(
+                    "have {wanted} {kind} queues at {port}: it has at most {most}"
+                )));
             }
             // that nothing changes is an error of some versions
             let back = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
@@ -240,11 +246,11 @@ impl Linux {
                 .changing(&self.host, &what, Command::shell(&back), || {
                     let set = format!("ethtool -L {port} {}", words(&|_| wanted));
                     self.host.run(&Command::shell(&set), Limit::OURS)?;
-                    match read()?.iter().find(|(_, n)| *n != wanted) {
+                    match read()?.iter().find(|of| of.now != wanted) {
                         None => Ok(()),
-                        Some((kind, n)) => {
+                        Some(Channels { kind, now, .. }) => {
                             Err(self
-                                .otherwise(format!("{port} has {n} {kind} queues, not {wanted}")))
+                                .otherwise(format!("{port} has {now} {kind} queues, not {wanted}")))
                         }
                     }
                 })?;
@@ -514,8 +520,16 @@ fn without_chain(iptables: &str, chain: &str, is_first: bool) -> Command {
     Command::shell(&text).called(format!("{iptables} -X {chain}"))
 }
 
-/// What of `ethtool -l` can be set, and how it is: `combined`, 4.
-fn channels(text: &str) -> Option<Vec<(String, u64)>> {
+/// Queues of a port, of one kind: `combined`, how many, and how many at most.
+#[derive(Debug, PartialEq, Eq)]
+struct Channels {
+    kind: String,
+    now: u64,
+    most: u64,
+}
+
+/// What of `ethtool -l` can be set.
+fn channels(text: &str) -> Option<Vec<Channels>> {
     let (most, now) = text.split_once("Current hardware settings:")?;
     let value = |text: &str, name: &str| {
         let line = text
@@ -531,7 +545,13 @@ fn channels(text: &str) -> Option<Vec<(String, u64)>> {
         Some(&"Combined") => vec!["Combined"],
         _ => settable,
     };
-    let of = |name: &str| Some((name.to_lowercase(), value(now, name)?));
+    let of = |name: &str| {
+        Some(Channels {
+            kind: name.to_lowercase(),
+            now: value(now, name)?,
+            most: value(most, name)?,
+        })
+    };
     chosen.into_iter().map(of).collect()
 }
 
@@ -560,12 +580,14 @@ mod tests {
     fn what_ethtool_says_is_read() {
         let text = "Channel parameters for ens1:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t63\n\
                     Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t4\n";
-        assert_eq!(channels(text), Some(vec![("combined".to_owned(), 4)]));
+        let of = |kind: &str, now, most| Channels {
+            kind: kind.into(),
+            now,
+            most,
+        };
+        assert_eq!(channels(text), Some(vec![of("combined", 4, 63)]));
         let apart = text.replace("n/a", "2").replace("63", "0");
-        assert_eq!(
-            channels(&apart),
-            Some(vec![("rx".to_owned(), 2), ("tx".to_owned(), 2)])
-        );
+        assert_eq!(channels(&apart), Some(vec![of("rx", 2, 2), of("tx", 2, 2)]));
         assert_eq!(channels(&text.replace("63", "0")), Some(vec![]));
         assert_eq!(channels("nonsense"), None);
 

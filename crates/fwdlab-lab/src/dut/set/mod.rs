@@ -27,7 +27,7 @@ pub struct Configuration {
 
 /// One step, in the order of application.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// A text for `sh`.
     Shell(String),
     /// A program or script to run.
@@ -263,8 +263,39 @@ impl Configuration {
         found
     }
 
+    /// Does it load rules that filter frames? By what it contains, whatever its name.
+    pub fn is_firewall(&self) -> bool {
+        const PROGRAMS: [&str; 13] = [
+            "nft",
+            "iptables",
+            "ip6tables",
+            "iptables-nft",
+            "iptables-legacy",
+            "iptables-restore",
+            "ip6tables-restore",
+            "ebtables",
+            "ipfw",
+            "pfctl",
+            "pf.conf",
+            "firewall-cmd",
+            "ufw",
+        ];
+        let is_family = |one: &Generated| {
+            let name = one.family.name;
+            ["ipfw", "pf-"].iter().any(|of| name.starts_with(of))
+        };
+        let is_acl = |step: &Step| match step {
+            Step::Vpp(path) => fs::read_to_string(path).is_ok_and(|text| text.contains("acl")),
+            _ => false,
+        };
+        let words = self.words();
+        PROGRAMS.iter().any(|program| words.contains(*program))
+            || self.generated().any(is_family)
+            || self.steps.iter().any(is_acl)
+    }
+
     /// What is done one after the other.
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
@@ -357,6 +388,18 @@ mod tests {
         let names = |program: &str| parse(&at("plain")).unwrap().words().contains(program);
         assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
         assert!(parse(&at("a.nft")).unwrap().words().contains("nft"));
+        // what it loads makes it a firewall, and not its name
+        assert!(parse(&at("a.nft")).unwrap().is_firewall());
+        for (typed, is_firewall) in [
+            ("nft add table ip t", true),
+            ("generate:nft-set,n=100", true),
+            ("generate:pf-rules,n=1", true),
+            ("# no nft\nsysctl net.ipv4.ip_forward=1", false),
+            ("generate:queues,n=2", false),
+        ] {
+            let one = Configuration::parse(typed).unwrap();
+            assert_eq!(one.is_firewall(), is_firewall, "{typed}");
+        }
 
         fs::create_dir_all(at("etc/sysctl.d")).unwrap();
         for file in ["20.conf", "10.conf", "x.bak"] {

@@ -474,3 +474,69 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
     assert!((2..=3).contains(&trials), "{trials}");
     assert_eq!(told(&made), [(Request::Stop, true)]);
 }
+
+/// The load was found while the DUT was slow. An iteration that it does not overload is a lower bound, and the next one looks again.
+#[test]
+fn a_load_that_overloads_no_more_is_searched_again() {
+    let text = |procedure: &str| {
+        format!("campaign = 'c'\niterations = 3\n[matrix]\nflows = 10\n[procedure]\n{procedure}\n")
+    };
+    let loads = |made: &Made| -> Vec<f64> {
+        let found = made.events.iter().filter_map(|event| match &event.kind {
+            EventKind::LoadFound { load_pps, .. } => *load_pps,
+            _ => None,
+        });
+        found.collect()
+    };
+    // two looks find the overload of a million frames
+    let scene = Scene::new(1, Faults::default());
+    scene.world.speeds_up_after(2, 2.5);
+    let made = campaign(&scene, &text(MRR));
+    assert_eq!(loads(&made), [1.6e6, 4e6]);
+    let figure = &made.cases()[0].figures[0];
+    assert_eq!(figure.generator_limited, 1, "{figure:?}");
+    assert_eq!((figure.values[0] / 1e5).round(), 16.0, "{figure:?}");
+    let others = figure.values[1..].iter();
+    assert!(
+        others.clone().all(|pps| (pps / 2.5e6 - 1.0).abs() < 0.01),
+        "{figure:?}"
+    );
+
+    // windows repeat the trial at once
+    let scene = Scene::new(1, Faults::default());
+    scene.world.speeds_up_after(2, 2.5);
+    let made = campaign(&scene, &text("id = 'maxfwd'\nfor = '100ms'"));
+    assert_eq!(loads(&made), [1.6e6, 4e6]);
+    let trials = &made.result.as_ref().unwrap().trials;
+    let reasons = &trials[0].validity.reasons;
+    assert!(
+        reasons[0].contains("does not overload the DUT any more"),
+        "{reasons:?}"
+    );
+    assert_eq!((trials[0].iteration, trials[1].iteration), (1, 1));
+    assert!(trials[1].validity.is_valid() && !trials[1].not_saturated);
+}
+
+/// Slices compare overloaded DUTs only: a rebuild in which one forwards all of the load does not count, and the load is raised.
+#[test]
+fn slices_raise_a_load_that_one_of_the_duts_forwards() {
+    let scene = Scene::new(4, Faults::default());
+    scene.world.speeds_up_after(2, 2.5);
+    let text = with("iterations = 5", "id = 'paired'\nfor = '600ms'");
+    let made = campaign(&scene, &text);
+    let rebuilds = &made.result.as_ref().unwrap().rebuilds;
+    let reasons: Vec<String> = rebuilds
+        .iter()
+        .map(|one| one.validity.reasons.join("; "))
+        .collect();
+    assert!(
+        reasons[0].contains("so it was not overloaded"),
+        "{reasons:?}"
+    );
+    // each time by as much as the fastest was seen to forward
+    let enough = &reasons[2..];
+    assert!(
+        !enough.is_empty() && enough.iter().all(String::is_empty),
+        "{reasons:?}"
+    );
+}

@@ -11,11 +11,14 @@ use serde::Deserialize;
 use crate::dut::vpp::cli::Cli;
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Command, Failure, Host, Limit};
+use crate::host::{Command, Failure, Host, Limit, quoted};
+use crate::ports::routes;
 
 /// What is known of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
+    /// The port's own name, which everything that is done with it uses: a test bed may say another one of it.
+    pub name: String,
     pub mac: [u8; 6],
     /// The largest packet; nothing where its system has another word for that.
     pub mtu: Option<u32>,
@@ -38,6 +41,7 @@ pub(crate) enum Words<'a> {
 /// What `ip -json link` says of a port.
 #[derive(Debug, Deserialize)]
 struct OfLinux {
+    ifname: String,
     address: Option<String>,
     mtu: u32,
     flags: Vec<String>,
@@ -57,24 +61,25 @@ pub(super) fn take(
     undo: &Undo,
 ) -> Result<Link, LabError> {
     let link = look(host.as_ref(), port, words)?;
+    let port = &*link.name;
     if let Some(why) = in_use(host.as_ref(), port, words)? {
         return Err(LabError::Preflight(format!(
             "{port} of {} is no port for a test: {why}. Give the test bed another port, or take that away there first",
             host.name()
         )));
     }
-    take_up(host, port, &link, words, undo)?;
+    take_up(host, &link, words, undo)?;
     Ok(link)
 }
 
 /// Takes a port up that is down.
 pub(super) fn take_up(
     host: &Arc<dyn Host>,
-    port: &str,
     link: &Link,
     words: Words<'_>,
     undo: &Undo,
 ) -> Result<(), LabError> {
+    let port = &link.name;
     if link.is_up {
         return Ok(());
     }
@@ -109,7 +114,7 @@ pub(crate) fn look(host: &dyn Host, port: &str, words: Words<'_>) -> Result<Link
             let said = host
                 .ask("ifconfig", &[port])
                 .map_err(|e| missing(host, port, e))?;
-            let found = of_freebsd(&said);
+            let found = of_freebsd(&said, port);
             (said, format!("ifconfig {port}"), found)
         }
         Words::Vpp(cli) => {
@@ -150,6 +155,7 @@ fn of_linux(said: &str) -> Option<Link> {
     let link = links.into_iter().next()?;
     let is = |flag: &str| link.flags.iter().any(|one| one == flag);
     Some(Link {
+        name: link.ifname,
         mac: mac(link.address.as_deref()?)?,
         mtu: Some(link.mtu),
         is_up: is("UP"),
@@ -159,7 +165,7 @@ fn of_linux(said: &str) -> Option<Link> {
 }
 
 /// `em0: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500`, and behind it `ether` and `status`.
-fn of_freebsd(said: &str) -> Option<Link> {
+fn of_freebsd(said: &str, port: &str) -> Option<Link> {
     let mut lines = said.lines();
     let head = lines.next()?;
     let flags = head.split_once('<')?.1.split_once('>')?.0;
@@ -170,6 +176,7 @@ fn of_freebsd(said: &str) -> Option<Link> {
         lines.find_map(|line| Some(line.trim().strip_prefix(name)?.trim().to_owned()))
     };
     Some(Link {
+        name: port.to_owned(),
         mac: mac(&value("ether ")?)?,
         mtu: mtu.and_then(|mtu| mtu.parse().ok()),
         is_up: flags.split(',').any(|flag| flag == "UP"),
@@ -187,6 +194,7 @@ fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
     let head = lines.find(is_own)?;
     let address = lines.find_map(|line| line.trim().strip_prefix("Ethernet address "))?;
     Some(Link {
+        name: port.to_owned(),
         mac: mac(address.trim())?,
         mtu: None,
         is_up: third(state.lines().find(is_own)?),
@@ -205,27 +213,24 @@ pub(crate) fn in_use(
         // the host does not see it
         Words::Vpp(_) => return Ok(None),
         Words::Linux => {
-            let mut default = String::new();
-            for family in ["-4", "-6"] {
-                default += &host.ask("ip", &[family, "route", "show", "default", "dev", port])?;
-            }
+            let default = routes::default_route(host, port)?;
             let own = host.ask("ip", &["-oneline", "addr", "show", "dev", port])?;
             (default, own)
         }
         Words::FreeBsd => {
             // without such a route it fails
-            let look = "for f in -inet -inet6; do route -n get $f default 2>/dev/null || :; done";
-            let all = host.ask("sh", &["-c", look])?;
-            let is_there = |line: &&str| line.trim() == format!("interface: {port}");
-            let default = all.lines().find(is_there).unwrap_or_default().to_owned();
-            (default, host.ask("ifconfig", &[port])?)
+            // destination, gateway, flags, interface
+            let all = host.ask("netstat", &["-rn"])?;
+            let mut routes = all.lines().filter_map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let prefix = words.first().filter(|_| words.get(3) == Some(&port))?;
+                routes::is_default(prefix).then(|| (*prefix).to_owned())
+            });
+            (routes.next(), host.ask("ifconfig", &[port])?)
         }
     };
-    if let Some(line) = default.lines().next() {
-        return Ok(Some(format!(
-            "the host's default route is there (`{}`)",
-            line.trim()
-        )));
+    if let Some(prefix) = default {
+        return Ok(Some(routes::words(&prefix)));
     }
     let ours = host.ask("sh", &["-c", "echo \"${SSH_CONNECTION:-}\""])?;
     // client, its port, server, its port
@@ -253,14 +258,103 @@ pub(super) fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(
     Ok(host.write(&file, b"1")?)
 }
 
-/// What configurations do to the rules of nftables is taken back: those of before are loaded again.
-pub(super) fn keep_rules(host: &Arc<dyn Host>, undo: &Undo) -> Result<(), LabError> {
-    let look =
-        "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; nft -s list ruleset";
-    let rules = host.ask("sh", &["-c", look])?;
-    let text = "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; { echo flush ruleset; cat; } | nft -f -";
-    let back = Command::new("sh", &["-c", text]).called("put the rules of nftables back");
-    undo.before(host, "rules of nftables", back.with_input(rules))?;
+/// Programs of administrators, which not every user's PATH has.
+const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; ";
+
+/// Prints what a configuration may change of a router, a line each. Values: `/proc/sys/net/ipv4/ip_forward:0`,
+/// `offload eth1 rx-gro-list:off`, `mtu eth1:1500`. What is there or not: `=-4 route 192.0.2.0/24 dev eth1`. Not looked at are keys of TCP
+/// fast open, which are made when they are first needed, files that are orders (`vm.drop_caches`), and addresses and routes that the kernel or
+/// a daemon (DHCP, BGP) has set.
+const LOOK: &str = r#"look() {
+    find $settings -type f -perm -200 ! -name tcp_fastopen_key ! -name drop_caches ! -name compact_memory \
+        ! -name stat_refresh -exec grep -Hs '' {} +
+    for port in $ports; do
+        ethtool -k "$port" 2>/dev/null | awk -F': ' -v port="$port" '!/fixed/ && $2 ~ /^(on|off)/ {
+            gsub(/^[ \t]+/, "", $1); split($2, state, " "); print "offload " port " " $1 ":" state[1] }'
+    done
+    ip -oneline link show | awk '{ sub(/@.*|:$/, "", $2); for (i = 3; i < NF; i++) if ($i == "mtu") print "mtu " $2 ":" $(i + 1) }'
+    for family in -4 -6; do
+        ip $family -oneline addr show | awk '!/ (dynamic|temporary) / && !/ scope link / {
+            name = $2; sub(/@.*/, "", name); text = ""
+            for (i = 4; i < NF && $i != "scope"; i++) text = text " " $i
+            print "='$family' addr dev " name text " scope " $(i + 1) ($3 == "inet6" ? " nodad" : "") }'
+        for by in boot static; do
+            ip $family -oneline route show table all proto $by | sed 's/ *\\\t*/ /g; s/ linkdown//g; s/ dead//g; s/ pref medium//; s/ error -[0-9]*//; s/ *$//' |
+                awk '!/ expires / { print "='$family' route " $0 " proto '$by'" }'
+        done
+        ip $family rule show | awk '{ sub(/:$/, "", $1); sub(/ \[detached\]/, ""); pref = $1; $1 = ""; print "='$family' rule pref " pref $0 }'
+        ip $family neigh show nud permanent | awk '{ print "='$family' neigh " $1 " dev " $3 " lladdr " $5 " nud permanent" }'
+    done 2>/dev/null
+}
+"#;
+
+/// Makes it what is read. Some set others (`ip_forward`, `conf/all`, groups of offloads, addresses and the routes over them): that takes
+/// several rounds. What came with a link that was not there before goes with it, and is not touched.
+const PUT_BACK: &str = r#"before=$(cat)
+differing() {
+    { printf '%s\n==\n' "$before"; look; } | awk '
+        $0 == "==" { now = 1; next }
+        /^=/ { if (now) is[$0]; else was[$0]; next }
+        { at = index($0, ":"); name = substr($0, 1, at - 1); value = substr($0, at + 1) }
+        !now { had[name] = value; next }
+        (name in had) && had[name] != value { print name; print had[name] }
+        function is_new(line) { return match(line, / dev [^ ]+/) && !(("mtu " substr(line, RSTART + 5, RLENGTH - 5)) in had) }
+        function tell(what, line) { split(line, word, " "); print word[1]; sub(/^[^ ]+ [^ ]+/, word[2] " " what, line); print line }
+        END {
+            for (line in is) if (!(line in was) && !is_new(line)) tell("del", line)
+            for (line in was) if (!(line in is)) tell("add", line)
+        }'
+}
+for round in 1 2 3; do
+    left=$(differing)
+    printf '%s\n' "$left" | while IFS= read -r name && IFS= read -r value; do
+        case "$name" in
+            /*) printf '%s\n' "$value" > "$name" ;;
+            mtu*) ip link set dev "${name#mtu }" mtu "$value" ;;
+            offload*) set -- $name; ethtool -K "$2" "$3" "$value" ;;
+        esac
+    done
+    for family in -4 -6; do
+        printf '%s\n' "$left" | sed -n "/^=$family\$/{n;p}" | ip -force $family -batch -
+    done
+done >/dev/null 2>&1
+left=$(differing)
+[ -z "$left" ] || { printf 'not as before: %s\n' "$left" >&2; exit 1; }
+"#;
+
+/// Whatever a configuration does to the rules of nftables, to settings of network and memory, to addresses, routes, their rules and MTUs
+/// and to offloads of the DUT's ports is taken back, be it with a set or with a command of its own: the next test case shall not be measured
+/// with it.
+///
+/// A namespace has settings of the network for itself; those of the memory are the machine's, and another bed may be changing them.
+pub(super) fn keep(
+    host: &Arc<dyn Host>,
+    ports: [&str; 2],
+    is_namespace: bool,
+    undo: &Undo,
+) -> Result<(), LabError> {
+    let has_nft = "command -v nft >/dev/null || exit 0; ";
+    let ask = |text: &str| host.ask("sh", &["-c", &format!("{PATH}{text}")]);
+    let back = |text: &str, what: &str| {
+        let command = Command::new("sh", &["-c", &format!("{PATH}{text}")]);
+        command.called(format!("put {what} back"))
+    };
+    let rules = ask(&format!("{has_nft}nft -s list ruleset"))?;
+    let what = "the rules of nftables";
+    let load = format!("{has_nft}{{ echo flush ruleset; cat; }} | nft -f -");
+    undo.before(host, what, back(&load, what).with_input(rules))?;
+    let settings = match is_namespace {
+        true => "/proc/sys/net",
+        false => "/proc/sys/net /proc/sys/vm",
+    };
+    let look = format!(
+        "ports={} settings='{settings}'\n{LOOK}",
+        quoted(&ports.join(" "))
+    );
+    let before = ask(&format!("{look}look || :"))?;
+    let what = "settings, addresses, routes and offloads";
+    let set = format!("{look}{PUT_BACK}");
+    undo.before(host, what, back(&set, what).with_input(before))?;
     Ok(())
 }
 
@@ -271,6 +365,7 @@ mod tests {
     #[test]
     fn ports_in_the_words_of_their_systems() {
         let expected = Link {
+            name: "eth1".into(),
             mac: [2, 0, 0, 0, 0, 0x0a],
             mtu: Some(1500),
             is_up: true,
@@ -280,6 +375,10 @@ mod tests {
         let linux = r#"[{"ifindex":2,"ifname":"eth1","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":1500,"address":"02:00:00:00:00:0a"}]"#;
         assert_eq!(of_linux(linux), Some(expected.clone()));
         assert_eq!(of_linux("[]"), None);
+        let named = |name: &str| Link {
+            name: name.into(),
+            ..expected.clone()
+        };
         let tap = linux.replace(
             "\"mtu\"",
             r#""linkinfo":{"info_kind":"tun","info_data":{"type":"tap"}},"mtu""#,
@@ -292,15 +391,16 @@ mod tests {
         let freebsd = "em0: flags=1008843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST,LOWER_UP> metric 0 mtu 1500\n\
             \toptions=4e504bb<RXCSUM,TXCSUM,VLAN_MTU,LRO>\n\tether 02:00:00:00:00:0a\n\tinet 192.0.2.1 netmask 0xffffff00 broadcast 192.0.2.255\n\
             \tmedia: Ethernet autoselect (1000baseT <full-duplex>)\n\tstatus: active\n\tnd6 options=29<PERFORMNUD,IFDISABLED,AUTO_LINKLOCAL>\n";
-        assert_eq!(of_freebsd(freebsd), Some(expected.clone()));
+        assert_eq!(of_freebsd(freebsd, "em0"), Some(named("em0")));
         let down = freebsd.replace("<UP,", "<").replace("active", "no carrier");
         let expected_down = Link {
             is_up: false,
             has_link: Some(false),
-            ..expected.clone()
+            ..named("em0")
         };
-        assert_eq!(of_freebsd(&down), Some(expected_down));
-        assert_eq!(of_freebsd("ifconfig: interface em9 does not exist\n"), None);
+        assert_eq!(of_freebsd(&down, "em0"), Some(expected_down));
+        let no_port = "ifconfig: interface em9 does not exist\n";
+        assert_eq!(of_freebsd(no_port, "em9"), None);
         let vpp = "              Name                Idx   Link  Hardware\nhost-eth0                          1     up   host-eth0\n  \
             Link speed: unknown\n  RX Queues:\n    queue thread         mode\n    0     main (0)       interrupt\n  \
             Ethernet address 02:00:00:00:00:0a\n  Linux PACKET socket interface v3\n";
@@ -309,7 +409,7 @@ mod tests {
         let expected_vpp = Link {
             mtu: None,
             is_up: false,
-            ..expected
+            ..named("host-eth0")
         };
         assert_eq!(of_vpp(vpp, state, "host-eth0"), Some(expected_vpp));
         assert_eq!(of_vpp(vpp, state, "host-eth1"), None);

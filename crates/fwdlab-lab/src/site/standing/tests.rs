@@ -173,6 +173,167 @@ fn a_bed_of_namespaces_forwards_and_is_as_before() {
     forwards(&site, &rack);
 }
 
+/// udev gives most cards several names. Whatever a bed calls a port, all that is done with it uses its own name.
+#[test]
+fn ports_of_a_bed_are_known_by_any_name() {
+    let Some(rack) = Rack::new("names") else {
+        return;
+    };
+    let [tester, dut] = rack.names.each_ref().map(|name| Netns::bare(name));
+    let mut text = rack.near();
+    for (host, port) in [(&tester, "ta"), (&tester, "tb"), (&dut, "da"), (&dut, "db")] {
+        let other = format!("card-{port}");
+        let line = ["link", "property", "add", "dev", port, "altname", &other];
+        host.ask("ip", &line).unwrap();
+        text = text.replace(&format!("'{port}'"), &format!("'{other}'"));
+    }
+    let site = Site::standing(parsed(&text), Path::new("/nowhere")).unwrap();
+    forwards(&site, &rack);
+    let placement = Placement::default();
+    let wanted = campaign::Dut::default();
+    let bed = site.build(&Wanted::of_one(&wanted, &placement)).unwrap();
+    assert_eq!(bed.paths()[0].tx.interface, "ta");
+    assert_eq!(bed.dut(0).observed().unwrap().ports, ["da", "db"]);
+    drop(bed);
+    // and so do the dangers that are looked at: half a default route is one
+    for (host, port) in [(&tester, "ta"), (&dut, "db")] {
+        host.ask("ip", &["link", "set", port, "up"]).unwrap();
+        let route = ["128.0.0.0/1", "dev", port];
+        host.ask("ip", &[&["route", "add"][..], &route].concat())
+            .unwrap();
+        let error = site.build(&Wanted::of_one(&wanted, &placement));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("{port} ")) && error.contains("default route (128.0.0.0/1)"),
+            "{error}"
+        );
+        host.ask("ip", &[&["route", "del"][..], &route].concat())
+            .unwrap();
+    }
+}
+
+/// Everything of a DUT's network that a configuration could leave behind.
+fn network_of(dut: &dyn Host) -> BTreeSet<String> {
+    let text = "cat /proc/sys/vm/of_test 2>/dev/null; find /proc/sys/net -type f -perm -200 ! -name tcp_fastopen_key -exec grep -Hs '' {} +
+        ip -oneline link show | grep -o '^.* mtu [0-9]*' | sed 's/<.*>//'
+        { ip -oneline addr show; ip -4 route show table all; ip -6 route show table all; ip rule; ip neigh show nud permanent; } |
+            grep -v 'fe80::\\|ff00::\\|table local'
+        nft -s list ruleset; ethtool -k da; ethtool -k db; :";
+    let said = dut.ask("sh", &["-c", text]).unwrap();
+    said.lines().map(str::to_owned).collect()
+}
+
+/// After success, failure and a kill: no test case is measured with what the one before has set.
+fn leaves_nothing(site: &Site, dut: &dyn Host) {
+    let before = network_of(dut);
+    let is_as_before = |of: &str| {
+        let now = network_of(dut);
+        let changed: Vec<&String> = before.symmetric_difference(&now).collect();
+        assert!(changed.is_empty(), "{}, {of}: {changed:#?}", dut.name());
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        crate::dut::Configuration::parse(path.to_str().unwrap()).unwrap()
+    };
+    let settings =
+        "net.ipv4.ip_default_ttl = 55\nnet.ipv4.tcp_ecn = 1\nnet.ipv4.icmp_ratelimit = 44\n";
+    let good = [
+        file("good.conf", settings),
+        file("good.nft", "table ip of_a_file { }\n"),
+        file(
+            "good.sh",
+            "nft add table ip of_a_command\nethtool -K $FWDLAB_IN gro off\n\
+             echo 3 > /proc/sys/net/ipv4/tcp_syn_retries; echo 0 > /proc/sys/net/ipv4/ip_forward\n\
+             ip link set $FWDLAB_OUT mtu 1400; [ ! -e /proc/sys/vm/of_test ] || echo 77 > /proc/sys/vm/of_test\n\
+             ip addr add 192.0.2.77/24 brd + dev $FWDLAB_OUT; ip addr add 2001:db8:7::1/64 dev $FWDLAB_IN nodad\n\
+             ip route add 203.0.113.0/25 via 192.0.2.1 metric 7; ip -6 route add blackhole 2001:db8:8::/48; ip route del 203.0.113.128/25\n\
+             ip rule add pref 99 from 192.0.2.0/24 lookup 77; ip route add table 77 unreachable default\n\
+             ip neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev $FWDLAB_OUT; ip rule del pref 98; ip addr del 192.0.2.200/32 dev lo\n",
+        ),
+        crate::dut::Configuration::parse("generate:sysctl,name=net.ipv4.ip_early_demux,value=0")
+            .unwrap(),
+        crate::dut::Configuration::parse("generate:nft-rules,n=3").unwrap(),
+    ];
+    let bad = file(
+        "bad.conf",
+        &format!("{settings}net.ipv4.no_such_name = 1\n"),
+    );
+    let placement = Placement::default();
+    let kind = campaign::Dut::default();
+    let build = || site.build(&Wanted::of_one(&kind, &placement)).unwrap();
+    let apply = |bed: &Bed, all: &[crate::dut::Configuration]| {
+        all.iter()
+            .try_for_each(|one| bed.dut(0).apply(one, &Control::default()).map(drop))
+    };
+    let bed = build();
+    apply(&bed, &good).unwrap();
+    let during = network_of(dut);
+    for words in [
+        "/proc/sys/net/ipv4/ip_default_ttl:55",
+        "/proc/sys/net/ipv4/tcp_syn_retries:3",
+        "table ip of_a_file {",
+        "table ip of_a_command {",
+        "unreachable default table 77 ",
+    ] {
+        assert!(during.contains(words), "{words}: {during:#?}");
+    }
+    drop(bed);
+    is_as_before("success");
+    let bed = build();
+    apply(&bed, std::slice::from_ref(&bad)).unwrap_err();
+    drop(bed);
+    is_as_before("failure");
+    let bed = build();
+    apply(&bed, &good).unwrap();
+    apply(&bed, &[bad]).unwrap_err();
+    // as if the process had been killed: its record exists, and its lock is free
+    bed.leave_standing();
+    Registry::open().unwrap().sweep(false).unwrap();
+    is_as_before("a kill");
+}
+
+/// What was there before, and is not what fwdlab would set.
+fn settle(dut: &dyn Host) {
+    let text = "cd /proc/sys/net/ipv4; echo 77 > ip_default_ttl; echo 0 > tcp_ecn; echo 78 > icmp_ratelimit; echo 0 > ip_forward
+        echo 1 > conf/lo/forwarding; echo 1 > conf/da/rp_filter; ethtool -K da gro on; nft add table ip kept
+        ip link set lo up; ip addr add 192.0.2.200/32 dev lo; ip route add blackhole 203.0.113.128/25; ip rule add pref 98 from 192.0.2.200 lookup 98";
+    dut.ask("sh", &["-c", text]).unwrap();
+}
+
+#[test]
+fn a_configuration_leaves_nothing_on_any_kind_of_host() {
+    let test = "a_configuration_leaves_nothing_on_any_kind_of_host";
+    let Some(rack) = Rack::new("left") else {
+        return;
+    };
+    settle(&rack.dut());
+    let bed = parsed(&rack.near());
+    let site = Site::standing(bed.clone(), Path::new("/nowhere")).unwrap();
+    leaves_nothing(&site, &rack.dut());
+    drop(site);
+    // a machine of its own
+    let [tester, dut] = &rack.names;
+    let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /proc/sys/vm; echo 1 > /proc/sys/vm/of_test; exec \"$@\"";
+    if let Some(server) = Server::start_with_files(test, dut, own) {
+        let mut standing = Standing::new(bed, Path::new("/nowhere")).unwrap();
+        standing.dut = Some(Way::Ssh(server.target()));
+        leaves_nothing(&Site(Arc::new(standing)), &server.host());
+    }
+    // this machine: a network that only this thread is in
+    let text = rack.near().replace(&format!("netns:{tester}"), "local");
+    let bed = parsed(&text.replace(&format!("netns:{dut}"), "local"));
+    crate::ports::private::namespace_with_pair().unwrap();
+    let on = "echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+    Local.ask("sh", &["-c", on]).unwrap();
+    let links = "link add ta type veth peer name da\nlink add tb type veth peer name db\n";
+    Local.feed("ip", &["-batch", "-"], links).unwrap();
+    settle(&Local);
+    let site = Site::standing(bed, Path::new("/nowhere")).unwrap();
+    leaves_nothing(&site, &Local);
+}
+
 /// The tester is an agent on one machine, the DUT another machine; here both are this one.
 #[test]
 fn a_bed_behind_ssh_forwards_and_is_as_before() {
@@ -669,7 +830,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("da of") && error.contains("default route is there"),
+        error.contains("da of") && error.contains("it carries the default route"),
         "{error}"
     );
 
@@ -688,7 +849,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("default route is there"), "{error}");
+    assert!(error.contains("it carries the default route"), "{error}");
 
     let error = Site::standing(
         parsed(&near.replacen("netns:rack-wrong-gen", "ssh://a/b?", 1)),

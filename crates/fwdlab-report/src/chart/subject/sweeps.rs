@@ -3,7 +3,7 @@
 //! Start with [`sweep`].
 
 use fwdlab_model::link::LinkSpeed;
-use fwdlab_model::outcome::{Cost, Found, Outcome};
+use fwdlab_model::outcome::{Cost, Found, Outcome, Sweep};
 use fwdlab_model::units::FrameSize;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
@@ -113,7 +113,17 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
             String::new()
         };
         rates.push(Curve::new(name.clone(), points.clone()));
-        let line = found.cost.as_ref().and_then(|cost| fitted(cost, &points));
+        if Sweep::is_of_resources(parameter.as_str()) {
+            let one = points[0].1 / points[0].0.max(1.0);
+            let linear = points
+                .iter()
+                .map(|(cores, _)| (*cores, one * cores))
+                .collect();
+            rates.push(Curve::new(format!("{before}linear reference"), linear).dashed());
+            units.pop();
+            continue;
+        }
+        let line = found.cost().and_then(|cost| fitted(cost, &points));
         // where the cost is no line, the one through both ends shows how far it is from that
         let (which, line) = match line {
             Some(line) => ("fitted", line),
@@ -155,14 +165,11 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     };
     let times =
         |title: &str, curves: &[Curve]| Axis::numbers(title, curves).reading(Quantity::Nanoseconds);
-    let mut charts = vec![
-        graph("Forwarding rate".into(), Axis::rates(&rates), &rates),
-        graph(
-            "Time per frame".into(),
-            times("nanoseconds per frame", &costs),
-            &costs,
-        ),
-    ];
+    let mut charts = vec![graph("Forwarding rate".into(), Axis::rates(&rates), &rates)];
+    if !costs.is_empty() {
+        let up = times("nanoseconds per frame", &costs);
+        charts.push(graph("Time per frame".into(), up, &costs));
+    }
     if !units.is_empty() {
         let up = times("nanoseconds per frame and unit", &units);
         charts.push(graph(format!("Cost per unit, {parameter}"), up, &units));
@@ -177,7 +184,7 @@ fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
         Cost::Linear {
             frame_ns, unit_ns, ..
         } => (frame_ns, unit_ns),
-        Cost::Logarithmic { .. } | Cost::Cliff { .. } => return None,
+        Cost::Logarithmic { .. } | Cost::Cliff { .. } | Cost::Stretches { .. } => return None,
     };
     let ends = [points.first()?.0, points.last()?.0];
     Some(ends.map(|value| (value, frame_ns + unit_ns * value)).into())

@@ -480,6 +480,7 @@ impl Work<'_> {
             state: RunState::Running,
             gaps: Vec::new(),
             error: None,
+            note: None,
             parameters: content.parameters.clone(),
             facts: Facts {
                 cpu_model: content.cpu_model.clone().unwrap_or_default(),

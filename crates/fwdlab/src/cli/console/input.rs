@@ -40,6 +40,8 @@ pub enum Typed {
 pub struct Input {
     typed: Receiver<Typed>,
     next: Sender<()>,
+    /// Somebody types, with a line editor or without.
+    is_typed: bool,
     /// Prints above the line that is being typed.
     printer: Option<Box<dyn ExternalPrinter + Send>>,
     /// The terminal as it was.
@@ -53,11 +55,13 @@ impl Input {
     pub fn open(ports: &[String]) -> anyhow::Result<Input> {
         let (to_us, typed) = channel();
         let (next, wanted) = channel();
-        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-            thread::spawn(move || plain(&to_us, &wanted));
+        let is_typed = io::stdin().is_terminal() && io::stdout().is_terminal();
+        if !is_typed || output::is_dumb() {
+            thread::spawn(move || plain(&to_us, &wanted, is_typed));
             return Ok(Input {
                 typed,
                 next,
+                is_typed,
                 printer: None,
                 terminal: None,
                 is_asked: false,
@@ -77,6 +81,7 @@ impl Input {
         Ok(Input {
             typed,
             next,
+            is_typed,
             printer: Some(Box::new(printer)),
             terminal,
             is_asked: false,
@@ -85,7 +90,7 @@ impl Input {
 
     /// Is a person typing?
     pub fn is_terminal(&self) -> bool {
-        self.printer.is_some()
+        self.is_typed
     }
 
     /// Asks for the next line: what the last one said has been done.
@@ -132,9 +137,12 @@ impl Drop for Input {
     }
 }
 
-fn plain(typed: &Sender<Typed>, wanted: &Receiver<()>) {
+fn plain(typed: &Sender<Typed>, wanted: &Receiver<()>, is_typed: bool) {
     let mut lines = io::stdin().lock().lines();
     while wanted.recv().is_ok() {
+        if is_typed {
+            output::console(PROMPT);
+        }
         let line = match lines.next() {
             Some(Ok(line)) => Typed::Line(line),
             _ => Typed::End,

@@ -26,7 +26,7 @@ use self::multiplier::Multiplier;
 use self::traffic::{Common, Traffic};
 use super::Global;
 use super::session::Signals;
-use super::session::options::Ports;
+use super::session::options::{Answers, Ports};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::tui::keys::Key;
@@ -63,6 +63,8 @@ pub struct Console {
     #[arg(long, help_heading = "Ports that may be in use")]
     to_any_address: bool,
     #[command(flatten)]
+    answers: Answers,
+    #[command(flatten)]
     where_: Ports,
 }
 
@@ -82,13 +84,14 @@ struct Running {
 
 impl Console {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
                 "the console answers in words; for JSON use fwdlab send --json-stream".into(),
             )
             .into());
         }
+        self.where_.by_own_names(&mut self.ports);
         for (at, port) in self.ports.iter().enumerate() {
             if self.ports[..at].contains(port) {
                 return Err(Usage(format!("--port {port} is given twice")).into());
@@ -97,6 +100,7 @@ impl Console {
         let signals = Signals::catch()?;
         let common = Common {
             ports: self.where_.clone(),
+            answers: self.answers.clone(),
             of_send: self.of_send(),
             session: self.session,
         };
@@ -332,8 +336,9 @@ impl Running {
 
     /// Rates and counters on the full screen, until a key says that it is enough.
     fn tui(&mut self, control: &Control) -> anyhow::Result<()> {
-        if !self.input.is_terminal() {
-            return Err(Usage("tui needs a terminal; stats prints the same once".into()).into());
+        if !self.input.is_terminal() || output::is_dumb() {
+            let why = "tui needs a terminal that can draw; stats prints the same once";
+            return Err(Usage(why.into()).into());
         }
         let mut screen = Screen::open()?;
         let theme = Theme::choose(None, &Environment::of_process());

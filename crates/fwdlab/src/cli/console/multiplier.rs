@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use fwdlab_model::link::{Layer, LinkSpeed, MeanSize};
+use fwdlab_model::units::bytes_or_bits;
 
 /// A load, or a change of one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,6 +116,9 @@ impl FromStr for Multiplier {
                 "`{text}` is no load: for example 10kpps, 1mpps, 20%, 1gbps (layer 2), 1gbpsl1, or 2 for twice the profile's own; of update also 10%+ and 10%-"
             )
         };
+        if let Some(why) = bytes_or_bits(text) {
+            return Err(format!("`{text}` is no load: {why}"));
+        }
         let typed = text.trim().to_ascii_lowercase();
         let (typed, change) = match typed.strip_suffix('+') {
             Some(rest) => (rest, Some(Change::More)),

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::{Expected, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_lab::run::Control;
+use fwdlab_lab::session::answering::Answering;
 use fwdlab_lab::session::{FOR_EVER, Period, Received, Receiving, Sent, Session, Source};
 use fwdlab_model::link::{Layer, LinkSpeed, MeanSize};
 
 use super::commands::{Start, Update};
 use super::multiplier::{Multiplier, Of};
 use crate::cli::send::{Send, place_of};
-use crate::cli::session::options::Ports;
+use crate::cli::session::options::{Answers, Ports};
 use crate::exit_code::Usage;
 
 /// How often counters are read.
@@ -22,6 +23,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What is said of all ports when the console begins.
 pub struct Common {
     pub ports: Ports,
+    pub answers: Answers,
     /// Options of `send` that all traffic has: `--link 1G`, `--dst-mac ...`.
     pub of_send: Vec<String>,
     /// Number in all signatures.
@@ -36,6 +38,8 @@ pub struct Traffic {
     counting: Session,
     place: SignaturePlace,
     read_at: Instant,
+    /// Ports that are joined by a cable are each other's next hop.
+    _answering: Vec<Option<Answering>>,
 }
 
 /// One of them.
@@ -225,6 +229,9 @@ impl Traffic {
                 last_received: Received::default(),
             });
         }
+        let answering = (ports.iter())
+            .map(|port| common.answers.start(&port.taken))
+            .collect::<anyhow::Result<_>>()?;
         let place = SignaturePlace::UdpPayload;
         let counting = (ports.iter())
             .map(|port: &ConsolePort| {
@@ -244,6 +251,7 @@ impl Traffic {
             counting,
             place,
             read_at: Instant::now(),
+            _answering: answering,
         })
     }
 

@@ -73,7 +73,7 @@ impl Boot {
             }
         };
         let control = Control::default();
-        let signal = catch_signals(&control)?;
+        let signal = catch_signals(&control.flag())?;
         let is_stopped = || control.is_stopped();
         let scratch = Scratch::new()?;
         let fastest = fastest();

@@ -359,13 +359,9 @@ pub fn first_of(capture: &[u8]) -> Result<Vec<u8>, String> {
         .next()
         .ok_or("it contains no frame")?;
     let frame = first.map_err(|e| e.to_string())?;
-    if frame.bytes.len() < ethernet::HEADER_LEN {
-        return Err(format!(
-            "its first frame has {} bytes, less than an Ethernet header",
-            frame.bytes.len()
-        ));
-    }
-    let mut bytes = frame.bytes.to_vec();
+    let mut bytes = (frame.to_send())
+        .map_err(|error| format!("its first frame cannot be sent: {error}"))?
+        .to_vec();
     bytes.resize(bytes.len().max(SMALLEST.into()), 0);
     Ok(bytes)
 }
@@ -374,6 +370,7 @@ pub fn first_of(capture: &[u8]) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+    use fwdlab_packet::pcap;
     use std::collections::HashMap;
 
     fn arguments(line: &str) -> Arguments {
@@ -532,11 +529,27 @@ mod tests {
     #[test]
     fn a_captured_frame_is_sent_as_it_is() {
         let mut file = vec![];
-        let writer =
-            fwdlab_packet::pcap::Writer::start(fwdlab_packet::pcap::Format::Micro, 1, &mut file);
-        writer.frame(&fwdlab_packet::pcap::Frame::new(0, &[7; 100]), &mut file);
+        let writer = pcap::Writer::start(pcap::Format::Micro, 1, &mut file);
+        writer.frame(&pcap::Frame::new(0, &[7; 100]), &mut file);
         assert_eq!(first_of(&file).unwrap(), [7; 100]);
         assert!(first_of(&file[..30]).is_err());
+        // what the other readers refuse or strip
+        let of = |link_type, original_len, fcs_len| {
+            let mut file = vec![];
+            pcap::Writer::start(pcap::Format::Ng, link_type, &mut file).frame(
+                &pcap::Frame {
+                    link_type,
+                    original_len,
+                    fcs_len,
+                    ..pcap::Frame::new(0, &[7; 100])
+                },
+                &mut file,
+            );
+            first_of(&file)
+        };
+        assert!(of(113, 100, 0).unwrap_err().contains("link type 113"));
+        assert!(of(101, 100, 0).unwrap_err().contains("link type 101"));
+        assert!(of(1, 1500, 0).unwrap_err().contains("only 100 of its 1500"));
         assert!(first_of(b"nonsense").is_err());
     }
 }

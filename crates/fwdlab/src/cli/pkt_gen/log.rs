@@ -113,6 +113,5 @@ impl Drop for Log {
 }
 
 fn write_error(text: &str) {
-    // a reader of messages that has gone away is no reason to stop
-    let _ = output::bytes(&[], text.as_bytes());
+    output::bytes(&[], text.as_bytes());
 }

@@ -104,13 +104,13 @@ impl PktGen {
         let arguments = match Arguments::parse(&words, host_cpus) {
             Ok(arguments) => arguments,
             Err(Refusal::Help) => {
-                output::bytes(&[], USAGE.as_bytes())?;
+                output::bytes(&[], USAGE.as_bytes());
                 return Ok(Code::Done);
             }
             Err(Refusal::Wrong(what)) => {
                 let now = std::time::SystemTime::now();
                 let message = lines::message(now, place::BAD, &what);
-                output::bytes(&[], format!("{message}{USAGE}").as_bytes())?;
+                output::bytes(&[], format!("{message}{USAGE}").as_bytes());
                 return Ok(Code::PktGen);
             }
         };

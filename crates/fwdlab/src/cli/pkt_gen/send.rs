@@ -7,7 +7,7 @@ use fwdlab_engine::traffic::reach;
 use fwdlab_engine::{Frames, HoldUps, Mode, Schedule};
 use fwdlab_lab::ports::{Role, destinations};
 use fwdlab_lab::session::figures::Counted;
-use fwdlab_lab::session::{FOR_EVER, Period, Sending, Session};
+use fwdlab_lab::session::{FOR_EVER, Period, Sending, Sent, Session};
 use fwdlab_model::link::MeanSize;
 
 use super::arguments::Function;
@@ -94,6 +94,12 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         log.rate(counted, length);
     }
     log.message(flush, "flush tail 0 head 0 on thread 0");
+    if let Some(sent) = whole.sent.first().filter(|sent| sent.dropped() > 0) {
+        log.remark(&format!(
+            "{} frames were given to the port and never left it",
+            sent.dropped()
+        ));
+    }
     if let Some(sent) = whole.sent.first().filter(|sent| sent.not_sent > 0) {
         log.remark(&format!(
             "{} frames were due but could not be sent: this host cannot send at the requested rate",
@@ -128,7 +134,7 @@ impl Lines {
 /// What a period counted, when two frames have so many bytes, and its length.
 fn of(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
     let sent = period.sent.first();
-    let frames = sent.map_or(0, |sent| sent.given);
+    let frames = sent.map_or(0, Sent::left);
     let counted = Counted {
         frames,
         bytes: (u128::from(frames) * u128::from(bytes_of_two) / 2) as u64,

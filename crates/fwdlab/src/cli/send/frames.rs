@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use fwdlab_engine::capture::file;
-use fwdlab_engine::replay::{Recording, Source, SourceError};
+use fwdlab_engine::replay::{Clock, Recording, Source, SourceError};
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::reach;
@@ -22,7 +22,9 @@ use fwdlab_model::link::{LinkSpeed, MeanSize};
 use fwdlab_model::profile::Profile;
 use fwdlab_model::trial;
 use fwdlab_model::units::FrameSize;
+use fwdlab_packet::header::ethernet;
 use fwdlab_packet::modifier::Instruction;
+use fwdlab_packet::pcap::NotSendable;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
 
 use super::{Mac, Send};
@@ -76,14 +78,10 @@ impl Send {
             IpVersion::V4 => trial::IpVersion::Ipv4,
             IpVersion::V6 => trial::IpVersion::Ipv6,
         };
-        let size = self.size.unwrap_or(version.smallest_frame().bytes());
+        let size = self.size.unwrap_or(version.smallest_frame());
         // says why when there is no room
-        trial::Stream::new(
-            version,
-            FrameSize::new(size.min(FrameSize::MAX.bytes()))?,
-            1,
-        )?;
-        Ok(size)
+        trial::Stream::new(version, size, 1)?;
+        Ok(size.bytes())
     }
 
     pub(super) fn wanted(&self) -> anyhow::Result<Wanted> {
@@ -217,6 +215,8 @@ impl Send {
                 ))
             })?,
             number: 0,
+            own_times: self.load.is_empty(),
+            clock: Clock::default(),
             pad: self.pad,
             to_any_address: self.to_any_address,
             source: self.src_mac.get(at).or(self.src_mac.first()).copied(),
@@ -240,7 +240,7 @@ impl Send {
             Wanted::Recordings(recordings) => {
                 let recording = recordings[at].take().context("a capture for each port")?;
                 let frames = recording.frames();
-                let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
+                let mean = MeanSize::new(recording.wire_bytes() + 4 * frames, frames)
                     .context("frames without contents")?;
                 (What::Recording(recording), mean)
             }
@@ -360,6 +360,9 @@ struct Capture {
     frames: file::Frames<File>,
     /// The number of the last frame.
     number: u64,
+    /// Frames leave at their own times, and not at a load.
+    own_times: bool,
+    clock: Clock,
     pad: bool,
     to_any_address: bool,
     source: Option<Mac>,
@@ -369,40 +372,48 @@ struct Capture {
 impl Source for Capture {
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
         let begin = bytes.len();
-        let Capture { path, number, .. } = self;
+        let own_times = self.own_times;
+        let Capture {
+            path,
+            number,
+            clock,
+            ..
+        } = self;
         let wrong = |what: String| Usage(format!("{}: {what}", path.display()));
         *number += 1;
         let pad = self.pad;
         let taken = self.frames.next(|frame| {
-            if frame.link_type != pcap::ETHERNET {
-                return Err(wrong(format!(
-                    "frame {number} is not an Ethernet frame (link type {})",
-                    frame.link_type
-                )));
-            }
-            bytes.extend_from_slice(frame.bytes);
-            let whole = frame.original_len as usize;
-            if whole > frame.bytes.len() {
-                if !pad {
-                    return Err(wrong(format!(
-                        "only {} of {whole} bytes of frame {number} were captured; --pad sends the rest as zeros",
-                        frame.bytes.len(),
-                    )));
+            let wrong =
+                |error: NotSendable, advice| wrong(format!("frame {number}: {error}{advice}"));
+            match frame.to_send() {
+                Ok(frame) => bytes.extend_from_slice(frame),
+                Err(error @ NotSendable::Truncated { .. }) if !pad => {
+                    return Err(wrong(error, "; --pad sends the rest as zeros"));
                 }
-                bytes.resize(begin + whole.min(pcap::MAX_FRAME_BYTES), 0);
-            }
-            let len = (bytes.len() - begin).saturating_sub(frame.fcs_len.into());
-            bytes.truncate(begin + len);
-            if len < 14 {
-                let what = format!("frame {number} is shorter than an Ethernet header");
-                return Err(wrong(what));
+                Err(NotSendable::Truncated { whole, .. }) => {
+                    bytes.extend_from_slice(frame.bytes);
+                    let whole = (whole as usize).min(pcap::MAX_FRAME_BYTES);
+                    let len = whole.saturating_sub(frame.fcs_len.into());
+                    if len < ethernet::HEADER_LEN {
+                        return Err(wrong(NotSendable::Short(len), ""));
+                    }
+                    bytes.resize(begin + len, 0);
+                }
+                Err(error) => return Err(wrong(error, "")),
             }
             Ok(frame.timestamp_ns)
         });
         let Some(timestamp_ns) = taken.map_err(|error| wrong(error.to_string()))? else {
             return Ok(None);
         };
-        let timestamp_ns = timestamp_ns?;
+        let timestamp_ns = match own_times {
+            true => clock.at(timestamp_ns?).map_err(|error| {
+                wrong(format!(
+                    "frame {number}: {error}; --load sends without the capture's times"
+                ))
+            })?,
+            false => timestamp_ns?,
+        };
         let frame = &mut bytes[begin..];
         if let Some(mac) = self.destination {
             frame[..6].copy_from_slice(&mac.0);
@@ -421,6 +432,7 @@ impl Source for Capture {
     fn rewind(&mut self) -> Result<(), SourceError> {
         let again = |error| format!("cannot read {} again: {error}", self.path.display());
         (self.frames, self.number) = (opened(&self.path).map_err(again)?, 0);
+        self.clock = Clock::default();
         Ok(())
     }
 }
@@ -477,7 +489,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
             break;
         }
         count += 1;
-        bytes += len as u64 + 4;
+        bytes += pcap::on_wire(len) as u64 + 4;
         let frame = &buffer[..len];
         if !to_any_address {
             destinations::check_frame(frame)?;

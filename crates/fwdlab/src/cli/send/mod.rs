@@ -24,7 +24,7 @@ use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::profile::Stream;
-use fwdlab_model::units::{UnitError, parse_duration};
+use fwdlab_model::units::{FrameSize, UnitError, parse_duration};
 
 pub(super) use self::frames::{LOOKED_AT, Planned, place_of};
 use self::frames::{Wanted, What};
@@ -66,8 +66,8 @@ pub struct Send {
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
     profile: Option<String>,
     /// Frame size in bytes, including the FCS, up to the port's MTU plus 18 [default: 64; IPv6: 84]
-    #[arg(long, value_name = "BYTES", conflicts_with = "pcap", value_parser = frame_bytes)]
-    size: Option<u16>,
+    #[arg(long, value_name = "BYTES", conflicts_with = "pcap")]
+    size: Option<FrameSize>,
     /// Number of flows [default: 2000, or those of --from and --to]
     #[arg(long, value_name = "N", conflicts_with_all = ["pcap", "from", "to"])]
     flows: Option<u32>,
@@ -162,18 +162,6 @@ impl std::str::FromStr for Mac {
     }
 }
 
-/// A frame size, jumbo frames too: as large as our receivers know them.
-fn frame_bytes(text: &str) -> Result<u16, UnitError> {
-    match text.trim().parse() {
-        Ok(bytes @ 64..=16_384) => Ok(bytes),
-        _ => Err(UnitError {
-            text: text.into(),
-            what: "frame size",
-            why: "64 bytes to the port's MTU plus 18, at most 16384, including the FCS (what pkt-gen calls 60 is 64 here)".into(),
-        }),
-    }
-}
-
 fn speed(text: &str) -> Result<f64, UnitError> {
     let number = text.trim().trim_end_matches('x');
     match number.parse() {
@@ -216,7 +204,9 @@ pub(super) struct Ready {
 
 impl Send {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
+        self.where_
+            .by_own_names(self.ports.iter_mut().chain(&mut self.rx_port));
         if self.ports.len() > 2 {
             return Err(Usage("--port: one port, or two for both directions".into()).into());
         }

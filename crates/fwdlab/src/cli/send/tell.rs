@@ -3,7 +3,7 @@
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
 use fwdlab_engine::Frames;
-use fwdlab_lab::session::{Period, Received, Sending, Sent, Session, Source};
+use fwdlab_lab::session::{Period, Received, Sending, Sent, Session, Source, Took};
 use fwdlab_packet::IpVersion;
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -156,8 +156,9 @@ impl Send {
                     "\ndropped   {port}  {} of {} that it accepted but never sent{}",
                     number::count(sent.dropped()),
                     number::counted(sent.given, "frame"),
-                    match sending.port.facts.kind.as_deref() {
-                        Some("veth") =>
+                    match (sending.port.facts.kind.as_deref(), sent.port.tx_dropped) {
+                        (_, 0) => ": the port's counters show them neither as sent nor as dropped",
+                        (Some("veth"), _) =>
                             ": its other end had no room for them, or its MTU is smaller",
                         _ => "",
                     }
@@ -180,6 +181,15 @@ impl Send {
                     }
                 };
             }
+            if let Some(took) = sent.took.filter(Took::is_too_long)
+                && let Some(planned_s) = took.planned_s
+            {
+                text += &format!(
+                    "\ntoo slow  {port}  all took {} instead of {}",
+                    number::seconds(took.seconds),
+                    number::seconds(planned_s),
+                );
+            }
             if sent.made_up > 0 {
                 text += &format!(
                     "\nmade up   {port}  {} that the sender missed while it stalled and sent later",
@@ -193,6 +203,12 @@ impl Send {
                 number::count(sent.ring_full),
                 number::count(sent.wakeups),
             );
+            if sent.foreign > 0 {
+                text += &format!(
+                    "\n          {} of tx_packets not ours: sent by the kernel or other programs",
+                    number::count(sent.foreign),
+                );
+            }
             for line in self.streams_sent(sending, sent) {
                 text += &format!("\n{line}");
             }
@@ -292,7 +308,7 @@ impl Send {
         let dropped = |sent: &Sent| match self.pcap {
             // of a capture what was dropped is tried again
             Some(_) => sent.dropped(),
-            None => sent.port.tx_dropped,
+            None => sent.port.tx_dropped.max(sent.dropped()),
         };
         let tx_dropped = sent.iter().map(dropped).sum();
         Balance::new(given, received, unchecked, tx_dropped)

@@ -30,7 +30,7 @@ impl Signals {
     /// Catches Ctrl-C and its relatives from now on.
     pub fn catch() -> anyhow::Result<Signals> {
         let control = Control::default();
-        let which = super::run::catch_signals(&control)?;
+        let which = super::run::catch_signals(&control.flag())?;
         Ok(Signals { control, which })
     }
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{HoldUps, PortSpec};
 use fwdlab_lab::ports::{self, Danger, Port, Role};
+use fwdlab_lab::session::answering::Answering;
 use fwdlab_model::units::{UnitError, parse_duration};
 
 /// The heading of the options that permit a port in use.
@@ -49,6 +50,13 @@ impl Ports {
         }
     }
 
+    /// Replaces alternative names of interfaces by their own: from then on two names are two ports, and results carry one name.
+    pub fn by_own_names<'a>(&self, interfaces: impl IntoIterator<Item = &'a mut String>) {
+        for interface in interfaces {
+            *interface = ports::by_own_name(self.spec(interface)).interface;
+        }
+    }
+
     /// Takes a port, unless that is dangerous.
     pub fn take(&self, interface: &str, roles: &[Role]) -> anyhow::Result<Port> {
         Ok(Port::take(&self.spec(interface), roles, &self.accepted())?)
@@ -66,6 +74,24 @@ impl Ports {
         .into_iter()
         .filter_map(|(accepted, danger)| accepted.then_some(danger))
         .collect()
+    }
+}
+
+/// Whether a port that receives answers who has an address.
+#[derive(Debug, Clone, Args)]
+pub struct Answers {
+    /// Do not answer ARP and neighbour discovery for test addresses (198.18.0.0/15, 2001:2::/48, documentation)
+    #[arg(long)]
+    pub no_answer: bool,
+}
+
+impl Answers {
+    /// Answers on this port as long as the value lives, unless asked not to.
+    pub fn start(&self, port: &Port) -> anyhow::Result<Option<Answering>> {
+        match self.no_answer {
+            true => Ok(None),
+            false => Ok(Some(Answering::start(port)?)),
+        }
     }
 }
 

@@ -130,9 +130,14 @@ pub fn period_json(
                 "wakeups": sent.wakeups,
                 "port_tx_packets": sent.port.tx_packets,
                 "port_tx_dropped": sent.port.tx_dropped,
+                "port_tx_foreign": sent.foreign,
             });
             if let Some(pps) = sent.intended_pps {
                 value["intended_load_pps"] = pps.into();
+            }
+            if let Some(took) = sent.took {
+                value["took_s"] = took.seconds.into();
+                value["planned_s"] = took.planned_s.into();
             }
             if let Some(hold_ups) = sent.hold_ups {
                 value["hold_ups"] = hold_ups.name().into();

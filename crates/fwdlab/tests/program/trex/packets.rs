@@ -79,7 +79,6 @@ fn packets_are_pushed_and_captured_byte_for_byte() {
         assert_eq!(found[what], wanted, "{what} in {found}");
     }
     for (what, words) in [
-        ("capture refused", "service mode"),
         ("eleventh", "there are 10 captures"),
         ("service refused", "active capture or queue"),
         ("queue refused", "active capture or queue"),

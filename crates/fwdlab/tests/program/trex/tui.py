@@ -78,13 +78,14 @@ say("stop -p 0\n")
 wait("Stopping traffic on port(s) [0._]")
 wait("[SUCCESS]")
 say("quit\n")
-ended = None
-for _ in range(300):
+ended, end = None, time.time() + 60
+while ended is None and time.time() < end:
     read(0.1)
+    # it closes its terminal some time before it ends, and then there is nothing to wait for in read
+    time.sleep(0.05)
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
         ended = os.waitstatus_to_exitcode(status)
-        break
-else:
+if ended is None:
     os.kill(child, 9)
 print(json.dumps({"missed": missed, "ended": ended}))

@@ -1,0 +1,71 @@
+//! Counts the frames that others send through a port of ours: the kernel (MLD, ARP, neighbour discovery) and programs such as `lldpd`.
+//!
+//! The counters of a port contain them, so they must be subtracted to get what we have sent. The engines bypass the kernel's packet
+//! taps, and [`SinglePort::open_to_send`](super::SinglePort::open_to_send) marks its frames: an outgoing frame without that mark, as a
+//! packet socket sees it, is foreign. Nothing is changed on the port. Start with [`Foreign::open`].
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::net::{RecvFlags, recv};
+
+use super::{filter, sys};
+use crate::error::EngineError;
+use crate::port::{PortSpec, interface_index, within};
+use crate::sink::Sunk;
+
+/// The socket mark of frames that we send through the kernel's queues.
+pub(super) const OURS: u32 = 0xf1ab_0000;
+
+/// A counter of foreign frames that leave through a port.
+pub struct Foreign {
+    socket: OwnedFd,
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Foreign {
+    /// Counts from now on.
+    ///
+    /// # Errors
+    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    pub fn open(port: &PortSpec) -> Result<Foreign, EngineError> {
+        let failed = |e| {
+            let what = format!("count foreign frames that leave through {}", port.interface);
+            EngineError::system(what, e)
+        };
+        within(&port.netns, || {
+            let index = interface_index(&port.interface)?;
+            let socket = sys::open().map_err(failed)?;
+            // the filter is attached before the first frame can arrive
+            sys::attach_filter(&socket, &filter::foreign()).map_err(failed)?;
+            sys::bind(&socket, index, libc::ETH_P_ALL as u16).map_err(failed)?;
+            Ok(Foreign {
+                socket,
+                frames: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+            })
+        })
+    }
+
+    /// What has left since it was opened, bytes without FCS. If the socket's buffer overflows between two calls, the bytes of the frames
+    /// without room are missing; the number of frames is exact.
+    ///
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn counts(&self) -> Result<Sunk, EngineError> {
+        let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
+        // TRUNC returns the whole length of a frame of which nothing is kept
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let mut bytes = 0;
+        while let Ok((_, length)) = recv(&self.socket, &mut [0_u8; 1][..], flags) {
+            bytes += length as u64;
+        }
+        let frames = sys::take_statistics(&self.socket)
+            .map_err(|e| EngineError::system("read the count of foreign frames", e))?;
+        Ok(Sunk {
+            frames: add(&self.frames, frames.into()),
+            bytes: add(&self.bytes, bytes),
+        })
+    }
+}

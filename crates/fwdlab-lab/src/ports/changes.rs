@@ -1,0 +1,90 @@
+//! What is changed on a port for as long as it is ours: the kernel sends nothing of its own, and longer frames fit.
+//!
+//! [`held`](super::held) puts it back, also after a crash. Start with [`Ipv6`] and [`Mtu`].
+
+use std::fs;
+use std::io::ErrorKind;
+
+use fwdlab_engine::PortSpec;
+use serde::{Deserialize, Serialize};
+
+use super::held::Settings;
+use super::look;
+use crate::error::LabError;
+use crate::host::{Host, Local};
+
+/// Whether the kernel speaks IPv6 on ports: with it come multicast listener reports, router solicitations and neighbour discovery.
+#[derive(Debug)]
+pub(super) struct Ipv6;
+
+/// 1: it does not.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Disabled {
+    pub(super) disable_ipv6: u8,
+}
+
+impl Settings for Ipv6 {
+    type Setting = Disabled;
+    const EXTENSION: &'static str = "ipv6";
+
+    fn read(&self, port: &PortSpec) -> Result<Disabled, LabError> {
+        let file = file(port);
+        let text = look::within(&port.netns, || match fs::read_to_string(&file) {
+            // a kernel without IPv6 has nothing to switch off
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok("1".into()),
+            read => read.map_err(|e| LabError::system(format!("read {file}"), e)),
+        })?;
+        let disable_ipv6 = u8::from(text.trim() != "0");
+        Ok(Disabled { disable_ipv6 })
+    }
+
+    fn set(&self, port: &PortSpec, setting: Disabled) -> Result<Disabled, LabError> {
+        let file = file(port);
+        look::within(&port.netns, || {
+            fs::write(&file, setting.disable_ipv6.to_string())
+                .map_err(|e| LabError::system(format!("write {file}"), e))
+        })?;
+        Ok(setting)
+    }
+
+    fn does(is: Disabled, wanted: Disabled) -> bool {
+        is.disable_ipv6 == wanted.disable_ipv6
+    }
+}
+
+fn file(port: &PortSpec) -> String {
+    // of the namespace that the reading thread is in
+    format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", port.interface)
+}
+
+/// The largest IP packet that ports take, in bytes.
+#[derive(Debug)]
+pub(super) struct Mtu;
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Bytes {
+    pub(super) mtu: u32,
+}
+
+impl Settings for Mtu {
+    type Setting = Bytes;
+    const EXTENSION: &'static str = "mtu";
+
+    fn read(&self, port: &PortSpec) -> Result<Bytes, LabError> {
+        let facts = look::look(port)?;
+        Ok(Bytes { mtu: facts.mtu })
+    }
+
+    fn set(&self, port: &PortSpec, setting: Bytes) -> Result<Bytes, LabError> {
+        let mtu = setting.mtu.to_string();
+        look::within(&port.netns, || {
+            let words = ["link", "set", "dev", &port.interface, "mtu", &mtu];
+            Ok(Local.ask("ip", &words)?)
+        })?;
+        Ok(setting)
+    }
+
+    fn does(is: Bytes, wanted: Bytes) -> bool {
+        is.mtu >= wanted.mtu
+    }
+}

@@ -1,0 +1,281 @@
+//! What cannot work on the DUT of a plan, said before anything is built: by `check`, `plan` and `run` alike.
+//!
+//! Only what follows from the kind of the DUT and from where it is. What a card or a driver cannot do is found out on the DUT. Start
+//! with [`check`].
+
+use fwdlab_measure::machine::needs_management;
+use fwdlab_model::campaign::{Campaign, Case, On, Procedure};
+use fwdlab_model::family::Generated;
+use fwdlab_model::management::Request;
+use fwdlab_model::test_bed::System;
+
+use super::plan::Plan;
+use crate::dut::set::Step;
+use crate::dut::{Configuration, Swept};
+use crate::error::LabError;
+
+/// What is to be done instead, where only a test bed of hosts can do it.
+const BED: &str = "measure it on a test bed: bed = \"NAME\" in a copy";
+
+/// Refuses what the DUT of this plan cannot do.
+///
+/// # Errors
+/// What that is, and why, with its place in the file.
+pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
+    let campaign = plan.campaign();
+    let is_of_procedure = matches!(campaign.procedure, Procedure::Exact(_));
+    if plan.dut().is_some() || is_of_procedure || campaign.cases.iter().any(|c| c.image.is_some()) {
+        return Ok(());
+    }
+    let site = plan.site();
+    let is_embedded = site.file().is_none();
+    let wrong = |at: &[&str], why: String| Err(campaign.error(at, why).into());
+    for need in &campaign.needs {
+        if is_embedded && need.starts_with("a test bed ") {
+            return wrong(
+                &["needs"],
+                format!("this is the embedded test bed, and it needs {need}"),
+            );
+        }
+    }
+    for case in &campaign.cases {
+        let system = match is_embedded {
+            true if case.dut.is_vpp() => System::Vpp,
+            _ => site.kind(),
+        };
+        let wanted = campaign.needs.iter().find_map(|need| runs(need));
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != system_name(system)) {
+            let why = format!(
+                "its DUT has to run {wanted}, and this one is {}",
+                said(system)
+            );
+            return wrong(&["needs"], why);
+        }
+        if let Some(applied) = plan.configuration(&case.configuration)
+            && let Err(why) = can_apply(system, applied, is_embedded, site.is_here())
+        {
+            return wrong(&["configuration", &case.configuration], why);
+        }
+        if let Some(swept) = plan.swept()
+            && let Err(why) = can_set(system, swept)
+        {
+            return wrong(&["procedure", "sweep"], why);
+        }
+        if let Err(why) = can_procedure(plan, case, system, is_embedded)? {
+            return wrong(&["procedure"], why);
+        }
+    }
+    Ok(())
+}
+
+/// The system that a need names: `a DUT that runs Linux`, `a test bed whose DUT is FreeBSD (...)`.
+fn runs(need: &str) -> Option<&str> {
+    let rest = need.strip_prefix("a DUT that runs ");
+    let rest = rest.or_else(|| need.strip_prefix("a test bed whose DUT is "))?;
+    let name = rest.split(' ').next()?;
+    ["Linux", "FreeBSD"].contains(&name).then_some(name)
+}
+
+fn system_name(system: System) -> &'static str {
+    match system {
+        System::Linux => "Linux",
+        System::Freebsd | System::Bsdrp => "FreeBSD",
+        System::Vpp => "VPP",
+        System::None => "",
+    }
+}
+
+fn said(system: System) -> &'static str {
+    match system {
+        System::None => "a black box",
+        other => system_name(other),
+    }
+}
+
+fn can_apply(
+    system: System,
+    configuration: &Configuration,
+    is_embedded: bool,
+    is_here: bool,
+) -> Result<(), String> {
+    let mut steps = configuration.steps().iter();
+    match system {
+        System::None => Err(
+            "nobody can log into its DUT to apply a configuration: apply it by hand, and measure without it".into(),
+        ),
+        System::Vpp => match steps.find(|step| !matches!(step, Step::Shell(_) | Step::Vpp(_))) {
+            None => Ok(()),
+            Some(_) => Err(
+                "a VPP takes lines of its command line: a text, or a file whose name ends with .vpp".into(),
+            ),
+        },
+        System::Freebsd | System::Bsdrp => Ok(()),
+        System::Linux => steps.try_for_each(|step| match step {
+            Step::Generated(one) => can_generate(one, is_embedded, is_here),
+            _ => Ok(()),
+        }),
+    }
+}
+
+/// A part of this machine has no CPUs and no kernel of its own, and on the embedded test bed it has no cards either.
+fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(), String> {
+    let name = one.family.name;
+    let of_machine = match name {
+        "governor" | "idle-states" | "smt" | "napi-affinity" => true,
+        "sysctl" => {
+            let setting = one.value("name");
+            !setting.starts_with("net.") && !setting.starts_with("net/")
+        }
+        _ => false,
+    };
+    let of_cards = match name {
+        "irq-affinity" | "ring" | "coalescing" | "rss" | "flow-hash" => true,
+        "queues" => one.count("n") > 1,
+        // the budget of its poll loop is the whole kernel's
+        "sysctl" => one
+            .value("name")
+            .replace('/', ".")
+            .starts_with("net.core.netdev_budget"),
+        _ => false,
+    };
+    match name {
+        _ if is_here && of_machine => Err(format!(
+            "{one} is of the whole machine, and its DUT is a part of this one; {BED}, whose DUT is a host of its own"
+        )),
+        _ if is_embedded && of_cards => Err(format!(
+            "{one} is of cards and their queues, or of the whole kernel, and the embedded test bed has ports of veth; {BED}"
+        )),
+        "packet-steering" if !is_embedded => Err(format!(
+            "{one} spreads flows over the CPUs of the DUT, and of a DUT on hosts they are not known; measure it on the embedded test bed"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn can_set(system: System, swept: &Swept) -> Result<(), String> {
+    match (system, swept) {
+        (_, Swept::Stream | Swept::Units) => Ok(()),
+        (System::None, _) => Err(
+            "nobody can log into its DUT to set what is swept: sweep flows or size, which are the tester's".into(),
+        ),
+        (System::Vpp | System::Freebsd | System::Bsdrp, Swept::Cores) => Err(format!(
+            "the number of CPUs of {} is known when it starts: measure every number in a campaign of its own",
+            system_name(system)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What the procedure, and its traffic, ask of the DUT.
+fn can_procedure(
+    plan: &Plan,
+    case: &Case,
+    system: System,
+    is_embedded: bool,
+) -> Result<Result<(), String>, LabError> {
+    let campaign = plan.campaign();
+    if !is_embedded && needs_management(&campaign.procedure) {
+        return Ok(Err(
+            "it asks the DUT over a port for its management, which a test bed of hosts has not: say with address where it is asked".into(),
+        ));
+    }
+    // a VPP that we start has its namespace for itself
+    let has_shell = match system {
+        System::None => false,
+        System::Vpp => !is_embedded,
+        System::Linux | System::Freebsd | System::Bsdrp => true,
+    };
+    if !has_shell && let Some(wanted) = by_shell(campaign, system) {
+        return Ok(Err(format!(
+            "its DUT is {}, which cannot {wanted}",
+            said(system)
+        )));
+    }
+    if system != System::None {
+        return Ok(Ok(()));
+    }
+    let streams = campaign.streams(case)?;
+    Ok(match plan.traffic(case).routes(&streams)?.len() {
+        0 => Ok(()),
+        n => Err(format!(
+            "its frames need {n} routes of the DUT, which nobody can log into: offer frames that need none"
+        )),
+    })
+}
+
+/// What of a campaign the DUT's own shell would have to do.
+fn by_shell(campaign: &Campaign, system: System) -> Option<&'static str> {
+    let asks = |typed: &String| Request::parse(typed).is_ok_and(|one| !one.is_remote());
+    match &campaign.procedure {
+        Procedure::Churn(_) => Some("carry out the event"),
+        Procedure::Management(p) if p.ask.iter().any(asks) => Some("be asked by commands"),
+        // the meters are those of its host
+        Procedure::Energy(_) if system == System::None => Some("be asked for its power"),
+        _ => {
+            let mut hooks = campaign.hooks.all();
+            let on_dut = hooks.any(|(_, hook)| hook.on == On::Dut);
+            on_dut.then_some("run hooks: say on = \"generator\" or \"controller\"")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Configuration {
+        Configuration::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_a_kind_of_dut_cannot_do_is_known_before() {
+        let nft = one("nft add table ip t");
+        let rules = one("generate:nft-rules,n=3");
+        let governor = one("generate:governor,name=performance");
+        let two = one("generate:queues,n=2");
+        let budget = one("generate:sysctl,name=net.core.netdev_budget,value=64");
+        let steering = one("generate:packet-steering,n=2");
+        // embedded, a namespace of this machine, a machine of its own
+        let places = [(true, true), (false, true), (false, false)];
+        for (configuration, system, expected) in [
+            (&nft, System::None, [false; 3]),
+            (&nft, System::Vpp, [true; 3]),
+            (&rules, System::Vpp, [false; 3]),
+            (&rules, System::Linux, [true; 3]),
+            (&governor, System::Linux, [false, false, true]),
+            (&two, System::Linux, [false, true, true]),
+            (&budget, System::Linux, [false, true, true]),
+            (&steering, System::Linux, [true, false, false]),
+            (&one("generate:queues,n=1"), System::Linux, [true; 3]),
+        ] {
+            for ((is_embedded, is_here), expected) in places.into_iter().zip(expected) {
+                let can = can_apply(system, configuration, is_embedded, is_here);
+                let name = &configuration.name;
+                assert_eq!(
+                    can.is_ok(),
+                    expected,
+                    "{name} {system:?} {is_embedded} {is_here}: {can:?}"
+                );
+            }
+        }
+        for (system, swept, expected) in [
+            (System::None, Swept::Stream, true),
+            (System::None, Swept::Rules, false),
+            (System::Vpp, Swept::Rules, true),
+            (System::Vpp, Swept::Cores, false),
+            (System::Linux, Swept::Cores, true),
+        ] {
+            assert_eq!(
+                can_set(system, &swept).is_ok(),
+                expected,
+                "{system:?} {swept:?}"
+            );
+        }
+        assert_eq!(runs("a DUT that runs Linux"), Some("Linux"));
+        assert_eq!(
+            runs("a test bed whose DUT is FreeBSD (bed = \"NAME\" in a copy)"),
+            Some("FreeBSD")
+        );
+        assert_eq!(runs("a test bed whose DUT is a host of its own"), None);
+    }
+}
