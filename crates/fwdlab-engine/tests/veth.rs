@@ -346,8 +346,10 @@ fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
         })
         .unwrap();
     let reading = finish(&mut tester);
-    let port = bed.transmitted(0).since(before);
-    // a DUT that others keep from its CPU takes its time with what is queued
+    // a DUT that others keep from its CPU takes its time with what is queued, and veth counts what its peer has taken
+    let port = || bed.transmitted(0).since(before);
+    wait_until(|| port().packets + port().dropped >= reading.sent[0]);
+    let port = port();
     wait_until(|| tester.receive_counts(0).unwrap().received >= port.packets);
     let counts = tester.receive_counts(0).unwrap();
     let case = format!("{}: {reading:?} {port:?} {counts:?}", mode.name());
@@ -659,7 +661,7 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
         matches!(
             live.reason,
             EngineError::PathNotProven {
-                sent: 1000,
+                sent: 1..,
                 received: 0,
                 ..
             }

@@ -736,9 +736,10 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
         return skipped(THIS, "no nft");
     }
     let lab = Lab::new();
+    // so few frames that veth's ring holds them all, however long the host keeps the DUT from its CPU
     let campaign = |matrix: &str| {
         let text = format!(
-            "campaign = 'bed'\niterations = 2\nseed = 3\n[matrix]\n{matrix}\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'"
+            "campaign = 'bed'\niterations = 2\nseed = 3\n[matrix]\n{matrix}\n[procedure]\nid = 'trial'\nload = '1kpps'\nfor = '200ms'"
         );
         let path = file(&lab, "campaign.toml", &text);
         let ended = lab.run(&["run", &path, "--json"]);
@@ -764,10 +765,9 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
         let counts = |trial: &&Value| list(&trial["validity"]["reasons"]).is_empty();
         trials.filter(of_case).filter(counts).cloned().collect()
     };
-    // a busy host may lose some of them
     let is_forwarded = |counts: &Value| {
         let (sent, received) = (&counts["frames_sent"], &counts["frames_received"]);
-        number(sent) > 0.0 && number(received) > 0.5 * number(sent)
+        number(sent) > 0.0 && received == sent
     };
     let document = campaign("modifier = ['none', 'filters=25']\nflows = 1");
     let directory = Path::new(document["directory"].as_str().unwrap());
@@ -782,7 +782,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
     }
     let document = campaign("profile = 'imix'\ndirections = 'both'");
     for trial in valid(&document, "plain/imix/both-directions") {
-        assert_eq!(number(&trial["frames_intended"]), 2000.0, "{trial}");
+        assert_eq!(number(&trial["frames_intended"]), 400.0, "{trial}");
         let ways = list(&trial["directions"]);
         assert!(ways.len() == 2 && ways.iter().all(is_forwarded), "{trial}");
     }
