@@ -286,6 +286,8 @@ pub struct Watched<S> {
     stream: S,
     connection: Arc<Connection>,
     patience: Pin<Box<Sleep>>,
+    /// The other end has not taken what is there.
+    is_waiting: bool,
 }
 
 impl<S> Watched<S> {
@@ -294,22 +296,24 @@ impl<S> Watched<S> {
             stream,
             connection,
             patience: Box::pin(sleep(WRITE)),
+            is_waiting: false,
         }
     }
 
-    /// What became of an attempt to write.
+    /// What became of an attempt to get bytes out. That there are none is no sign of a client that reads.
     fn looked<T>(
         &mut self,
         context: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
+        done: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            *self.connection.lock() = None;
-            return written;
+        if done.is_ready() {
+            self.is_waiting = false;
+            return done;
         }
-        if self.connection.lock().is_none() {
+        if !self.is_waiting {
             let now = Instant::now();
-            *self.connection.lock() = Some(now);
+            self.is_waiting = true;
+            self.connection.lock().get_or_insert(now);
             self.patience.as_mut().reset(now + WRITE);
         }
         match self.patience.as_mut().poll(context) {
@@ -336,6 +340,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            *self.connection.lock() = None;
+        }
         self.looked(context, written)
     }
 

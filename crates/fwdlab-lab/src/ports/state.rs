@@ -18,11 +18,20 @@ pub fn check(spec: &PortSpec) -> Result<(), LabError> {
         let source = std::io::Error::from_raw_os_error(code);
         LabError::system(format!("continue with {name}: {what}"), source)
     };
-    let flags = within(&spec.netns, || {
+    let look = || {
         sys::interface_flags(name).map_err(|e| match e.raw_os_error() {
             Some(libc::ENODEV) => failed("the interface is gone", libc::ENODEV),
             _ => LabError::system(format!("ask for the state of {name}"), e),
         })
+    };
+    let flags = within(&spec.netns, || {
+        let flags = look()?;
+        if flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0 {
+            return Ok(flags);
+        }
+        // one that is set down loses its link first, one that is deleted is down first
+        sys::settle(name);
+        look()
     })?;
     if flags & libc::IFF_UP == 0 {
         return Err(failed("it was set down", libc::ENETDOWN));

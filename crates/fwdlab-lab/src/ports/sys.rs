@@ -1,4 +1,4 @@
-//! System calls of ports: the flags of an interface (SIOCGIFFLAGS), and a network namespace of a thread's own.
+//! System calls of ports: the flags of an interface (SIOCGIFFLAGS), waiting for a change of it (SIOCETHTOOL), and a network namespace of a thread's own.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
@@ -8,30 +8,54 @@ use rustix::net::{AddressFamily, SocketType, socket};
 
 /// `IFF_UP` and the others, in the calling thread's namespace.
 pub(super) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
-    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    // SAFETY: all zero is a valid request.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    // SAFETY: the request has a name with an end and outlives the call, which writes into it.
-    let result = unsafe {
-        libc::ioctl(
-            socket.as_raw_fd(),
-            libc::SIOCGIFFLAGS as _,
-            &raw mut request,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: all zero is a valid union.
+    let ifru: libc::__c_anonymous_ifr_ifru = unsafe { std::mem::zeroed() };
+    // SAFETY: this request reads only the name.
+    let ifru = unsafe { ask(name, libc::SIOCGIFFLAGS, ifru) }?;
     // SAFETY: the call has written this member.
-    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let flags = unsafe { ifru.ifru_flags };
     // two's complement of 16 bits, of which the highest is a flag too
     Ok(libc::c_int::from(flags as u16))
+}
+
+/// Waits until nobody changes the interface, in the calling thread's namespace: the kernel answers this question under its lock for
+/// such changes (RTNL).
+pub(super) fn settle(name: &str) {
+    const ETHTOOL_GLINK: u32 = 0x0a;
+    // `struct ethtool_value`
+    let mut value = [ETHTOOL_GLINK, 0];
+    let ifru = libc::__c_anonymous_ifr_ifru {
+        ifru_data: value.as_mut_ptr().cast(),
+    };
+    // SAFETY: the value outlives the call, which writes its second number.
+    drop(unsafe { ask(name, libc::SIOCETHTOOL, ifru) });
+}
+
+/// Asks the kernel about an interface.
+///
+/// # Safety
+/// What the request reads of `ifru` is valid.
+unsafe fn ask(
+    name: &str,
+    request: libc::c_ulong,
+    ifru: libc::__c_anonymous_ifr_ifru,
+) -> io::Result<libc::__c_anonymous_ifr_ifru> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut asked = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: ifru,
+    };
+    if name.len() >= asked.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request has a name with an end and outlives the call; the caller answers for the rest.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut asked) } {
+        0.. => Ok(asked.ifr_ifru),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A new network namespace for the calling thread.
