@@ -18,7 +18,7 @@ use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
 
 use crate::campaign::label;
 use crate::compare::{self, Compared, Options, Source, TestChoice};
-use crate::executive::Sentence;
+use crate::executive::{Evidence, Sentence};
 use crate::number::{bits_per_second, difference, interval, percent, rate, would_have_shown};
 use crate::state::{LIVELOCK, State};
 use crate::{procedures, words};
@@ -103,27 +103,33 @@ fn overloaded(found: &ForwardingRate) -> Option<String> {
     })
 }
 
-/// Configurations of paired slices: each with the plain DUT, and each with every other one in the same rebuilds.
-fn of_slices(all: &[TestCase]) -> Vec<Sentence> {
-    let is_plain = |case: &TestCase| case.slices().is_some_and(|found| found.points.len() == 1);
-    let cases: Vec<(usize, &TestCase)> = (all.iter().enumerate())
-        .filter(|(_, case)| is_plain(case))
+/// Configurations of paired slices: each with the reference DUT, and each with every other one in the same rebuilds.
+fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
+    // the reference once more is a control, and no answer
+    let is_beside = |case: &TestCase| {
+        (case.slices()).is_some_and(|found| {
+            found.points.len() == 1 && found.reference != case.case.configuration
+        })
+    };
+    let cases: Vec<(usize, &TestCase)> = (group.iter().enumerate())
+        .filter(|(_, case)| is_beside(case))
         .collect();
-    // more configurations are shown in the table only
-    if cases.len() < 2 || cases.len() > MOST_PAIRED || differing(all) != 1 {
-        return Vec::new();
-    }
     let own = cases.iter().filter_map(|(at, case)| {
         let finding = words::finding(case.comparisons().next()?);
         Some(Sentence::of(
-            format!("{}: {finding}", label(case, all)),
+            format!("{}: {finding}", label(case, named)),
             [*at],
         ))
     });
     let mut told: Vec<Sentence> = own.collect();
-    for (n, (before, reference)) in cases.iter().enumerate() {
-        for (at, case) in &cases[n + 1..] {
-            let name = |case: &TestCase| label(case, all);
+    // of more configurations the pairs are too many to read
+    let paired = match cases.len() {
+        0..=MOST_PAIRED => &cases[..],
+        _ => &[],
+    };
+    for (n, (before, reference)) in paired.iter().enumerate() {
+        for (at, case) in &paired[n + 1..] {
+            let name = |case: &TestCase| label(case, named);
             let than = format!("{} beside {}", name(case), name(reference));
             let found = match in_the_same_rebuilds(reference, case) {
                 Some(found) => found,
@@ -181,30 +187,73 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String
     Some(format!("{shown} % {}, {verdict}", interval(ends)))
 }
 
-/// One sentence for every test case beside the first.
+/// One sentence for every test case beside the first. Where they differ in two things, beside the first that differs in only one.
 pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = all.first() else {
         return Vec::new();
     };
-    if all.len() < 2 || differing(all) != 1 {
-        return Vec::new();
+    let axes = differing(first, all);
+    match axes[..] {
+        [_] => beside_the_first(all, all),
+        [one, other] => [one, other]
+            .into_iter()
+            .flat_map(|same| of_groups(all, same))
+            .collect(),
+        _ => Vec::new(),
     }
-    if all.iter().any(|case| case.slices().is_some()) {
-        return of_slices(all);
+}
+
+/// The sentences of every group of test cases that are the same in one thing, and differ in another.
+fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
+    let mut groups: Vec<Vec<TestCase>> = Vec::new();
+    for case in all {
+        match groups
+            .iter_mut()
+            .find(|group| same(&group[0].case, &case.case))
+        {
+            Some(group) => group.push(case.clone()),
+            None => groups.push(vec![case.clone()]),
+        }
+    }
+    let groups = groups.iter().filter(|group| group.len() > 1);
+    let told = groups.flat_map(|group| {
+        let mut told = beside_the_first(group, all);
+        for sentence in &mut told {
+            if let Evidence::Cases(places) = &mut sentence.evidence {
+                let place = |at: &usize| {
+                    all.iter()
+                        .position(|one| one.test_case == group[*at].test_case)
+                };
+                *places = places.iter().filter_map(place).collect();
+            }
+        }
+        told
+    });
+    told.collect()
+}
+
+/// One sentence for every other test case of a group beside its first, with names as among all.
+fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
+    let Some(first) = group.first() else {
+        return Vec::new();
+    };
+    if group.iter().any(|case| case.slices().is_some()) {
+        return of_slices(group, named);
     }
     let Some(figure) = first.figures.first() else {
         return Vec::new();
     };
-    let name = |case: &TestCase| label(case, all);
-    if all.iter().any(|case| counted(case).is_some()) {
-        return (all.iter().enumerate())
+    let name = |case: &TestCase| label(case, named);
+    if group.iter().any(|case| counted(case).is_some()) {
+        return (group.iter().enumerate())
             .filter_map(|(at, case)| {
-                let words = counted(case).and_then(|found| in_instructions(case, found, all))?;
+                let words =
+                    counted(case).and_then(|found| in_instructions(case, found, group, named))?;
                 Some(Sentence::of(format!("{}: {words}", name(case)), [at, 0]))
             })
             .collect();
     }
-    let series = all.iter().filter_map(|case| {
+    let series = group.iter().filter_map(|case| {
         let found = case.figures.iter().find(|one| one.name == figure.name)?;
         Some(Series {
             test_case: String::new(),
@@ -238,13 +287,13 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
         return Vec::new();
     };
     let told = outcome.rows.iter().flat_map(|row| &row.comparisons);
-    let nothing = (all.iter().enumerate())
+    let nothing = (group.iter().enumerate())
         .filter(|(_, case)| State::of(case) == State::ForwardsNothing)
         .map(|(at, case)| Sentence::of(format!("{}: {FORWARDS_NOTHING}", name(case)), [at]));
     let told = told.map(|compared| {
         let than = format!("{} beside {}", compared.column, outcome.baseline);
-        let place = all.iter().position(|case| name(case) == compared.column);
-        let bits = place.and_then(|place| in_bits(first, &all[place], &figure.name));
+        let place = group.iter().position(|case| name(case) == compared.column);
+        let bits = place.and_then(|place| in_bits(first, &group[place], &figure.name));
         Sentence::of(
             format!(
                 "{than}: {}{}",
@@ -300,13 +349,19 @@ fn counted(case: &TestCase) -> Option<&Exact> {
 }
 
 /// How many instructions more than the reference; of that itself nothing.
-fn in_instructions(case: &TestCase, found: &Exact, all: &[TestCase]) -> Option<String> {
+fn in_instructions(
+    case: &TestCase,
+    found: &Exact,
+    group: &[TestCase],
+    named: &[TestCase],
+) -> Option<String> {
     let difference = found.difference.as_ref()?;
     if difference.reference == case.test_case {
         return None;
     }
-    let reference = all.iter().find(|one| one.test_case == difference.reference);
-    let beside = reference.map_or_else(|| difference.reference.clone(), |one| label(one, all));
+    let mut group = group.iter();
+    let reference = group.find(|one| one.test_case == difference.reference)?;
+    let beside = label(reference, named);
     let [from, to] = difference.interval;
     let verdict = match difference.proven {
         true => "proven",
@@ -320,32 +375,32 @@ fn in_instructions(case: &TestCase, found: &Exact, all: &[TestCase]) -> Option<S
     ))
 }
 
-/// In how many things do test cases differ?
-fn differing(all: &[TestCase]) -> usize {
-    let Some(first) = all.first().map(|case| &case.case) else {
-        return 0;
-    };
-    let differ = |same: &dyn Fn(&Case) -> bool| !all.iter().all(|case| same(&case.case));
-    // the stream of a profile is only its mean
-    let is_profile = first.variant.profile.is_some();
-    let things = [
-        !is_profile
-            && differ(&|case| case.stream.frame_size_bytes == first.stream.frame_size_bytes),
-        !is_profile && differ(&|case| case.stream.flows == first.stream.flows),
-        !is_profile && differ(&|case| case.stream.ip_version == first.stream.ip_version),
-        differ(&|case| case.configuration == first.configuration),
-        differ(&|case| case.variant == first.variant),
-        differ(&|case| case.image == first.image),
-        differ(&|case| case.dut == first.dut),
-    ];
-    things.into_iter().filter(|differs| *differs).count()
+/// Are two test cases the same in one thing?
+type Same = fn(&Case, &Case) -> bool;
+
+/// In what test cases may differ. The stream of a profile is only its mean.
+const THINGS: [Same; 7] = [
+    |a, b| a.variant.profile.is_some() || a.stream.frame_size_bytes == b.stream.frame_size_bytes,
+    |a, b| a.variant.profile.is_some() || a.stream.flows == b.stream.flows,
+    |a, b| a.variant.profile.is_some() || a.stream.ip_version == b.stream.ip_version,
+    |a, b| a.configuration == b.configuration,
+    |a, b| a.variant == b.variant,
+    |a, b| a.image == b.image,
+    |a, b| a.dut == b.dut,
+];
+
+/// In what test cases differ from the first.
+fn differing(first: &TestCase, all: &[TestCase]) -> Vec<Same> {
+    let differs = |same: &Same| !all.iter().all(|one| same(&first.case, &one.case));
+    THINGS.into_iter().filter(differs).collect()
 }
 
 /// Of values that have no ratio: there are none, or the reference is 0.
-fn without_percent(n: [usize; 2], figure: &str) -> String {
-    match n.contains(&0) {
-        true => "nobody can tell, for values are missing".into(),
-        false => format!(
+fn without_percent(n: [usize; 2], difference: Option<f64>, figure: &str) -> String {
+    match difference {
+        _ if n.contains(&0) => "inconclusive: values are missing".into(),
+        Some(0.0) => format!("{figure}: 0 in both"),
+        _ => format!(
             "{figure}: the reference is 0, and nothing is a percentage of that; see the figures themselves"
         ),
     }
@@ -360,7 +415,7 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
         );
     }
     let Some(percent) = compared.difference_percent else {
-        return without_percent(compared.n, figure);
+        return without_percent(compared.n, compared.difference, figure);
     };
     if compared.n.into_iter().min() < Some(FEWEST) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
@@ -393,10 +448,13 @@ mod tests {
 
     #[test]
     fn a_reference_of_zero_is_not_a_missing_value() {
-        let words = without_percent([5, 5], "deficit");
+        let words = without_percent([5, 5], Some(0.1), "deficit");
         assert!(words.starts_with("deficit: the reference is 0"), "{words}");
+        let words = without_percent([5, 5], Some(0.0), "deficit");
+        assert_eq!(words, "deficit: 0 in both");
         for n in [[0, 5], [5, 0]] {
-            assert!(without_percent(n, "deficit").contains("values are missing"));
+            let words = without_percent(n, Some(0.0), "deficit");
+            assert!(words.contains("values are missing"));
         }
     }
 }

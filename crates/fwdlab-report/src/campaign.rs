@@ -499,20 +499,22 @@ pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
     text + &format!("- took: {}\n", markdown::escaped(&efficiency::method(all)))
 }
 
+/// The question of a campaign, and the sentences that answer it.
+pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<(&'static str, String)> {
+    let question = answer::question(info).map(|words| ("question", words.to_owned()));
+    let answers = answer::answers(info, all).into_iter();
+    (question.into_iter())
+        .chain(answers.map(|one| ("answer", one.words)))
+        .collect()
+}
+
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.test_cases;
     let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     let control = summary.control.iter().map(words::control_words);
-    let question = answer::question(info).map(str::to_owned);
-    named("question", question.into_iter().collect())
-        .chain(named(
-            "answer",
-            answer::answers(info, all)
-                .into_iter()
-                .map(|one| one.words)
-                .collect(),
-        ))
+    asked(info, all)
+        .into_iter()
         .chain(named("cost", slopes(all)))
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))

@@ -5,6 +5,7 @@
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_stats::ministat::Model;
 
+use crate::answer;
 use crate::chart::Chart;
 use crate::content;
 use crate::executive;
@@ -59,6 +60,11 @@ fn figures(info: &RunInfo, summary: &Summary) -> String {
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };
+    if answer::question(info).is_some() {
+        for (name, sentence) in crate::campaign::asked(info, &summary.test_cases) {
+            item(name, &sentence);
+        }
+    }
     for sentence in crate::exact::beside(&summary.test_cases) {
         item("exact", &sentence);
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
+use crate::answer;
 use crate::chart::terminal::{self, Symbols};
 use crate::content;
 use crate::grid;
@@ -104,6 +105,11 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if !words::comparisons(summary).is_empty() {
         text.push_str(&comparison_table(summary));
         text.push('\n');
+    }
+    if answer::question(info).is_some() {
+        for (name, sentence) in crate::campaign::asked(info, &summary.test_cases) {
+            text.push_str(&paragraph(name, &sentence));
+        }
     }
     for sentence in crate::exact::beside(&summary.test_cases) {
         text.push_str(&paragraph("exact", &sentence));

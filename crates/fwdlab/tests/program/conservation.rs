@@ -1,7 +1,7 @@
 //! Every frame has a fate, and the kernel's own counters agree, read from outside by somebody else's program.
 //!
 //! The test holds the bed's namespaces open. They outlive the run like that, so that the final counters can be read at
-//! leisure, after the last frame, and be compared exactly. Besides trials there is the proof of the path, 1000 frames per
+//! leisure, after the last frame, and be compared exactly. Besides trials there is the proof of the path, 200 frames per
 //! try, and in the first bed the search for a load, whose frames no record counts: that bed can only have seen more than
 //! the records claim, the others are exact.
 
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, root, try_tool,
+    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, root, skipped,
+    try_tool,
 };
 
 /// Frames of one try to prove a path, and the most tries there are.
@@ -358,17 +359,24 @@ mod alone {
             return;
         }
         let lab = Lab::alone();
+        let mut held_up = 0;
         let overloaded = (0..3).any(|_| {
             let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
             let trials = list(&document["trials"]);
             trials.iter().for_each(conserved);
             trials.iter().all(|trial| {
                 let offered = number(&trial["offered_load_pps"]);
-                let forwarded = number(&trial["forwarding_rate_ungated_pps"]);
+                let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {
+                    held_up += 1;
+                    return false;
+                };
                 eprintln!("offered {offered}, forwarded {forwarded}");
                 offered >= 1.5 * forwarded
             })
         });
+        if !overloaded && held_up > 0 {
+            return skipped(this, "the sender was held up in every window of a trial");
+        }
         assert!(overloaded, "not once in three runs");
         lab.assert_clean("overload");
     }

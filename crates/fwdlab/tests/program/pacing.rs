@@ -11,13 +11,30 @@ use crate::wire::{MAC_B, Wire};
 
 const HELD_UP: Duration = Duration::from_millis(20);
 
-/// Stops the process a while after its begin, and later lets it go on.
+/// Stops the process a while after its begin, and later lets it go on. The time counts from when its last thread has stopped: the kernel stops
+/// the others when one of them, which may wait for a CPU, takes the signal.
 fn hold_up(sender: &mut Started, time: Duration) {
     sender.event("started");
     sleep(Duration::from_millis(300));
     sender.signal(Signal::STOP);
+    sender.wait_until("its stop", |sender| {
+        sender.has_ended() || is_stopped(sender.pid())
+    });
     sleep(time);
     sender.signal(Signal::CONT);
+}
+
+/// Are all threads of the process stopped?
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // `pid (name) state ...`; a thread may end meanwhile
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok())
+        .all(|stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        })
 }
 
 /// Sends with a hold-up; returns what the sender says, after comparing that with the port.

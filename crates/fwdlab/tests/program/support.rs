@@ -28,7 +28,7 @@ pub const TINY: &[&str] = &[
 ];
 
 /// Longer than any command here takes; a program that hangs fails its test instead of holding up all.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Set in the environment of everything a lab starts, and so found in what that starts in turn.
 const MARK: &str = "FWDLAB_TEST_MARK";
