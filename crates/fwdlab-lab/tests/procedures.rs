@@ -280,7 +280,8 @@ fn latency_in_both_modes() {
         let worst = point.worst_case_ns.unwrap();
         assert!((worst.median - 33_600.0).abs() < 2000.0, "{worst:?}");
     }
-    // methods.md §3.2: 64 bytes at 10G are 51.2 ns, 1518 at 1G 12.14 us
+    // docs/methodology.md, "Latency of RFC 2544 and RFC 8219": 64 bytes at 10G are 51.2 ns, 1518 at
+    // 1G 12.14 us
     assert!((latency::store_and_forward_ns(1000.0, 64, 1e10) - 948.8).abs() < 1e-9);
     assert!((latency::store_and_forward_ns(20_000.0, 1518, 1e9) - 7_856.0).abs() < 1.0);
     let none = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 0.0);
@@ -409,7 +410,7 @@ fn back_to_back_finds_the_buffer() {
             );
         }
     }
-    // check values of methods.md §3.4
+    // check values of docs/methodology.md, "Back-to-back frames"
     let (implied, corrected, _) = back_to_back::buffer(26_000.0, LINE, 1e7);
     assert!((implied - 1.7472e-3).abs() < 5e-8 && (corrected - 0.57308e-3).abs() < 5e-9);
     let verdict = |dut: &str, throughput: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {

@@ -64,7 +64,8 @@ fn soak() -> u64 {
     let mut trials = 0;
     while let Some(question) = plr.next_trial() {
         let (load, seconds) = (question.peak_pps(), question.duration_ns() as f64 / 1e9);
-        // the stretch function of methods.md §4.6, and a geometric number of lost frames
+        // the stretch function of docs/methodology.md, "Soak and PLRsearch", and a geometric number
+        // of lost frames
         let lost_pps = 2e4 * ((load - 1e6) / 2e4).exp().ln_1p();
         let lost = -unit(&mut random).max(1e-300).ln() * lost_pps.min(load) * seconds;
         let sent = question.frames();

@@ -1,4 +1,5 @@
-//! In which points a measurement differs from the standard whose name it would like to carry (methods.md §0.6).
+//! In which points a measurement differs from the standard whose name it would like to carry
+//! (docs/methodology.md, "Compliance labels").
 //!
 //! Fails closed: a standard's name stands alone only when every condition is known to have been met. Start with
 //! [`Conditions`].

@@ -1,7 +1,8 @@
 //! Energy: what the DUT takes when it idles, at shares of what it forwards, and in overload; what a frame costs of it.
 //!
-//! Arithmetic of methods.md §11: power over forwarding rate, what the load adds to idling, how far power follows load. How power is read is
-//! not here: an answer says it, meter by meter. Start with [`Energy`].
+//! Arithmetic of docs/methodology.md, "Energy and cycles": power over forwarding rate, what the
+//! load adds to idling, how far power follows load. How power is read is not here: an answer says
+//! it, meter by meter. Start with [`Energy`].
 
 use std::collections::BTreeMap;
 
@@ -267,7 +268,7 @@ mod tests {
         (machine.outcomes().remove(0), loads)
     }
 
-    /// methods.md §11: 19 W at 15.1 Mpps are 1.258 uJ.
+    /// docs/methodology.md, "Energy and cycles": 19 W at 15.1 Mpps are 1.258 uJ.
     #[test]
     fn what_a_frame_costs_is_found() {
         let capacity = 15.1e6;

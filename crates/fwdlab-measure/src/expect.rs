@@ -10,7 +10,7 @@ use fwdlab_model::result::Summary;
 use fwdlab_stats::{Confidence, Sample, planned_precision, planned_precision_of_pairs};
 
 /// How much rates of one test case vary from bed to bed, in percent, where nothing is known of it: on machines of metal 0.8 %
-/// (methods.md §8.4), on virtual ones a few percent.
+/// (docs/methodology.md, "How many iterations"), on virtual ones a few percent.
 const VARIATION_PERCENT: f64 = 3.0;
 
 /// How much differences from a DUT beside it vary from rebuild to rebuild, in points.

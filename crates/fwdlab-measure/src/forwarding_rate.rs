@@ -1,5 +1,5 @@
 //! Maximum forwarding rate in overload from one long trial: median of its samples, without those at its ends (RFC 2285 §3.6.2,
-//! methods.md §1).
+//! docs/methodology.md, "Maximum forwarding rate").
 //!
 //! For any device, also one whose CPU cannot be probed; `fwdlab quick` measures the same by short windows of which it knows that the
 //! machine was quiet ([`crate::maxfwd`]). A second, short trial a little above the result says whether the DUT forwards less in
@@ -279,8 +279,9 @@ mod tests {
         }
     }
 
-    /// Steps 5 and 6 of methods.md §1: from the first frame that came back 5 s are dropped, before the last that was sent 2 s,
-    /// samples of 0 everywhere; of an even number the mean of the two in the middle.
+    /// The samples used by docs/methodology.md, "Maximum forwarding rate": from the first frame
+    /// that came back 5 s are dropped, before the last that was sent 2 s, samples of 0 everywhere;
+    /// of an even number the mean of the two in the middle.
     #[test]
     fn ends_and_empty_samples_do_not_count() {
         let mut machine = machine();

@@ -482,7 +482,8 @@ mod tests {
         }
     }
 
-    /// Of a link of 100 Mbit/s: 148,809.5 frames of 64 bytes per second (methods.md §9.1).
+    /// Of a link of 100 Mbit/s: 148,809.5 frames of 64 bytes per second (docs/methodology.md,
+    /// "Units and line rates").
     #[test]
     fn no_load_is_above_the_line() {
         let speed = LinkSpeed::megabits(100);

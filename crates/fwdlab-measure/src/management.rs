@@ -1,5 +1,5 @@
 //! Management under load: what a DUT answers at rest, at loads that it carries and in a flood, and how soon after the flood it answers as
-//! before (methods.md §7.3).
+//! before (docs/methodology.md, "Livelock and management").
 //!
 //! A first trial finds what the DUT forwards in the flood, which is 100 % of the loads between; then all loads follow each other in one
 //! trial, and the same requests go on through all of it. Who sends them, and over which port, is not known here. Start with

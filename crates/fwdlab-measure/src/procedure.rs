@@ -12,7 +12,7 @@ use fwdlab_stats::Sample;
 
 use crate::validity;
 
-/// An invalid trial is made so many times in all (methods.md §0.4).
+/// An invalid trial is made so many times in all (docs/methodology.md, "Validity").
 pub const MAX_INVALID: u32 = 3;
 
 /// A question-and-answer machine.
@@ -251,7 +251,8 @@ pub fn loss_ratio(answer: &Answer) -> f64 {
 /// A load that a generator reaches if it sent this many times it when it was asked for more.
 pub(crate) const REACHED_SHARE: f64 = 0.98;
 
-/// From this share of the tester's limit on a result says more of the tester than of the DUT (methods.md §0.4).
+/// From this share of the tester's limit on a result says more of the tester than of the DUT
+/// (docs/methodology.md, "Validity").
 const TESTERS_SHARE: f64 = 0.98;
 
 /// Is a rate that was found so near to the largest load that the tester could offer, or was allowed to, that it is a lower bound?

@@ -23,7 +23,8 @@ const STREAK: usize = 3;
 /// ...unless so many without follow.
 const CLEAN: usize = 10;
 
-/// A rising load rises in steps of this length (methods.md §2): loss begins at most half of one before the load of a straight line says.
+/// A rising load rises in steps of this length (docs/methodology.md, "Ramp"): loss begins at most
+/// half of one before the load of a straight line says.
 const STEP_S: f64 = 0.1;
 
 /// Loss thresholds that make sense.
@@ -462,7 +463,7 @@ mod tests {
 
     #[test]
     fn resolution_and_errors() {
-        // methods.md §2: 14.88 Mpps in 600 s are 24.8 kpps a sample
+        // docs/methodology.md, "Ramp": 14.88 Mpps in 600 s are 24.8 kpps a sample
         let size = FrameSize::MIN;
         let standard = Parameters::standard(size, 14_880_000.0);
         assert_eq!(standard.resolution_pps(), 24_800.0);

@@ -1,4 +1,5 @@
-//! Validity: the one rule by which all procedures tell what the answer of a trial may be used for (methods.md §0.4).
+//! Validity: the one rule by which all procedures tell what the answer of a trial may be used for
+//! (docs/methodology.md, "Validity").
 //!
 //! A trial that did not offer its load is evidence about the tester and never gives a value of the DUT. The rule looks at the conditions of
 //! a trial alone, never at whether its result looks good. What a device saw itself (links, clocks, counters that do not add up) comes

@@ -217,7 +217,7 @@ fn the_readme_of_the_reference() {
     );
 }
 
-/// methods.md §4.3: NDR and PDR as FD.io CSIT seeks them.
+/// docs/methodology.md, "Check values of searches": NDR and PDR as FD.io CSIT seeks them.
 #[test]
 fn ndr_and_pdr_of_a_known_device() {
     let goals = ["ndr", "pdr"]
@@ -257,7 +257,8 @@ fn ndr_and_pdr_of_a_known_device() {
     }
 }
 
-/// methods.md §4.4: the goal of RFC 2544 needs 8 trials (the warm-up counted) and 139.5 s where a bisection takes eleven of 60 s.
+/// docs/methodology.md, "Check values of searches": the goal of RFC 2544 needs 8 trials (the
+/// warm-up counted) and 139.5 s where a bisection takes eleven of 60 s.
 #[test]
 fn rfc_2544_takes_139_5_seconds() {
     let (_, trials) = run(

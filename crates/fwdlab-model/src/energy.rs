@@ -1,7 +1,8 @@
 //! What a packet costs: energy from watts, processor time from cycles.
 //!
-//! Formulas of `methods.md` §11; how power and cycles are measured is not here. Count forwarded frames once, not per
-//! port. Start with [`joules_per_frame`] and [`effective_clock_hz`].
+//! Formulas of docs/methodology.md, "Energy and cycles"; how power and cycles are measured is not
+//! here. Count forwarded frames once, not per port. Start with [`joules_per_frame`] and
+//! [`effective_clock_hz`].
 
 use crate::units::{UnitError, decimal};
 
@@ -78,7 +79,8 @@ mod tests {
         assert!((value - expect).abs() <= tolerance, "{value}, not {expect}");
     }
 
-    /// Figures of published reviews (methods.md §11, predecessors.md §B4).
+    /// Figures of published reviews (docs/methodology.md, "Energy and cycles", predecessors.md
+    /// §B4).
     #[test]
     fn energy() {
         near(joules_per_frame(19.0, 15.1e6) * 1e6, 1.258, 5e-4);

@@ -71,7 +71,7 @@ pub enum Values {
     Text,
 }
 
-/// methods.md §6.3 goes to ten thousand rules; sets are larger.
+/// The usual series goes to ten thousand rules (docs/methodology.md, "Sweeps"); sets are larger.
 const RULES: Key = count("n", 0, 100_000);
 const ENTRIES: Key = count("n", 1, 1_000_000);
 const STATE: Key = one_of("state", &["on", "off"], None);

@@ -408,7 +408,8 @@ mod tests {
         assert!((value - expect).abs() <= tolerance, "{value}, not {expect}");
     }
 
-    /// The table of line rates that every datasheet has (methods.md §9.1).
+    /// The table of line rates that every datasheet has (docs/methodology.md,
+    /// "Units and line rates").
     #[test]
     fn line_rates() {
         let links = ["1G", "2.5G", "10G", "25G", "40G", "100G"];
@@ -541,7 +542,7 @@ mod tests {
             load.on_line("the load", size(64), line)
         };
         let gigabit = Some(Line::emulated(speed("1G")));
-        // methods.md §9.1: 1,488,095.2 frames per second
+        // docs/methodology.md, "Units and line rates": 1,488,095.2 frames per second
         near(on("100%", gigabit).unwrap().unwrap(), 1e9 / 672.0, 1e-6);
         near(on("50%", gigabit).unwrap().unwrap(), 0.5e9 / 672.0, 1e-6);
         near(on("1Gbps", gigabit).unwrap().unwrap(), 1e9 / 672.0, 1e-6);

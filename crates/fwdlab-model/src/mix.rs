@@ -266,8 +266,8 @@ impl FromStr for Mix {
 
 /// Estimated layer-2 bandwidth of a simple IMIX at a forwarding rate measured with smallest frames, in bit/s.
 ///
-/// An estimate: it assumes that the DUT's cost does not depend on the frame size (`methods.md` §1, §9.2), and knows no
-/// link; [`ImixEstimate`] does.
+/// An estimate: it assumes that the DUT's cost does not depend on the frame size
+/// (docs/methodology.md, "Frame mixes"), and knows no link; [`ImixEstimate`] does.
 pub fn imix_estimate_l2_bps(pps: f64) -> f64 {
     Mix::imix().mean().bps(Layer::L2, pps)
 }
@@ -381,7 +381,7 @@ mod tests {
 
     const TEN_GIGABIT: LinkSpeed = LinkSpeed::megabits(10_000);
 
-    /// Means and line rates of methods.md §9.2.
+    /// Means and line rates of docs/methodology.md, "Frame mixes".
     #[test]
     fn named_mixes() {
         for (name, mean, pps) in [
@@ -486,7 +486,8 @@ mod tests {
         }
     }
 
-    /// Frames per second that fill a link with IMIX: two formulas of talks, and what the line carries (methods.md §9.2).
+    /// Frames per second that fill a link with IMIX: two formulas of talks, and what the line
+    /// carries (docs/methodology.md, "Frame mixes").
     #[test]
     fn estimates() {
         for (formula, factor, gigabit_pps) in [

@@ -530,7 +530,7 @@ pub struct Dip {
     pub moments: Vec<Moment>,
 }
 
-/// What the DUT's host takes of energy, idle and under loads (methods.md §11).
+/// Energy of the DUT's host, idle and under loads (docs/methodology.md, "Energy and cycles").
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Energy {
     /// What each meter says. One may be part of another.

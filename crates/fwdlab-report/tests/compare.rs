@@ -78,7 +78,8 @@ fn columns(outcome: &Outcome) -> Vec<&str> {
 }
 
 /// What R 4's t.test and wilcox.test say of such data is in the tests of `stats`; here the published ministat values
-/// (methods.md §8.1) must come through to the outcome: 9.46731 %, 24.4544 %, 440068 +/- 144126.
+/// (docs/methodology.md, "ministat") must come through to the outcome: 9.46731 %, 24.4544 %, 440068
+/// +/- 144126.
 #[test]
 fn student_is_that_of_the_published_blocks() {
     let options = Options {
@@ -104,7 +105,8 @@ fn student_is_that_of_the_published_blocks() {
     )
     .unwrap();
     assert_eq!(bind.rows[0].comparisons[0].verdict, Verdict::NoDifference);
-    // methods.md §8.4: detectable with 80 % power at n = 5 is 2.02 times the coefficient of variation.
+    // docs/methodology.md, "How many iterations": detectable with 80 % power at n = 5 is 2.02 times
+    // the coefficient of variation.
     let cv = 100.0 * 62_070.0 / 4_139_666.0;
     let detectable = bind.rows[0].comparisons[0].detectable_percent.unwrap();
     assert!(
@@ -730,7 +732,8 @@ fn line_rate_and_generator_limits_are_told() {
     assert!(shown.contains("cannot tell"), "{shown}");
 }
 
-/// The check values of methods.md §8.8, through runs: nine versions, the fifth a dip.
+/// The check values of docs/methodology.md, "Change points", through runs: nine versions, the fifth
+/// a dip.
 #[test]
 fn a_page_has_every_difference_and_needs_nothing_else() {
     let hostile = files(&[

@@ -7,7 +7,7 @@ use crate::normal;
 use crate::random::SplitMix64;
 use crate::sample::{Confidence, Interval, Sample, median_of_sorted};
 
-/// Fewest values worth resampling (methods.md §8.2).
+/// Fewest values worth resampling (docs/methodology.md, "Which test").
 pub const MIN_BOOTSTRAP: usize = 8;
 
 /// Number of resamples that makes the ends of a 95 % interval repeatable between seeds.

@@ -2,8 +2,8 @@
 //!
 //! The method of FD.io CSIT ("jumpavg"): cut the series into groups, each a normal population, so that
 //! writing it all down takes the fewest bits; a new group must save more than its own description
-//! costs (methods.md §8.8). Not for two samples, which [`compare`](crate::compare()) compares.
-//! Start at [`partition`].
+//! costs (docs/methodology.md, "Change points"). Not for two samples, which
+//! [`compare`](crate::compare()) compares. Start at [`partition`].
 
 use crate::sample::Sample;
 use crate::special::ln_gamma;
@@ -205,7 +205,7 @@ mod tests {
         );
     }
 
-    /// The check values of methods.md §8.8, from CSIT's implementation.
+    /// The check values of docs/methodology.md, "Change points", from CSIT's implementation.
     #[test]
     fn check_values() {
         use Shift::{Down, First, Up};

@@ -100,7 +100,8 @@ pub enum Side {
     Other,
 }
 
-/// Probability with which a difference of the detectable size is shown (methods.md §8.4).
+/// Probability with which a difference of the detectable size is shown (docs/methodology.md,
+/// "How many iterations").
 pub(crate) const POWER: f64 = 0.80;
 
 /// Fewest values a side from which ranks can prove a difference at 95 %.
@@ -242,8 +243,8 @@ pub struct Precision {
     pub detectable_percent: f64,
 }
 
-/// The precision of `n` values a side with a coefficient of variation of `cv_percent` (methods.md
-/// §8.4); `None` below 2 values.
+/// The precision of `n` values a side with a coefficient of variation of `cv_percent`
+/// (docs/methodology.md, "How many iterations"); `None` below 2 values.
 pub fn planned_precision(n: usize, cv_percent: f64, confidence: Confidence) -> Option<Precision> {
     if n < MIN_SPREAD {
         return None;
@@ -537,7 +538,7 @@ mod tests {
         )
     }
 
-    /// methods.md §8.1: 440068 ± 144126 at 95 %; the archive used t = 2.306.
+    /// docs/methodology.md, "ministat": 440068 ± 144126 at 95 %; the archive used t = 2.306.
     #[test]
     fn published_comparison() {
         let reference = from_summary(5, 4_648_293.8, 94_545.404);
@@ -567,7 +568,8 @@ mod tests {
         assert!((student.interval.unwrap().low + 3.363_874).abs() < 1e-6);
     }
 
-    /// The table of methods.md §8.4, in multiples of the coefficient of variation.
+    /// The table of docs/methodology.md, "How many iterations", in multiples of the coefficient of
+    /// variation.
     #[test]
     fn detectable_difference_table() {
         for (n, half_width, detectable) in [
@@ -774,7 +776,8 @@ mod tests {
         assert!((e.interval_percent.unwrap().half_width() - 1.860 * (0.4_f64).sqrt()).abs() < 0.01);
     }
 
-    /// The table of methods.md §8.4 for coefficients of variation of 0.8 % and 3.8 %.
+    /// The table of docs/methodology.md, "How many iterations", for coefficients of variation of
+    /// 0.8 % and 3.8 %.
     #[test]
     fn planned_precision_table() {
         for (n, small, large) in [
@@ -906,7 +909,8 @@ mod tests {
             prop_assert!((ours.difference - (b.mean() - a.mean())).abs() < 1e-9);
         }
 
-        /// The formulas of methods.md §8.2 with the moments and the distribution of statrs.
+        /// The formulas of docs/methodology.md, "Which test", with the moments and the distribution
+        /// of statrs.
         #[test]
         fn welch_agrees_with_statrs(
             a in prop::collection::vec(-1e3..1e3_f64, 2..40), b in prop::collection::vec(9e2..9.5e2_f64, 2..40),

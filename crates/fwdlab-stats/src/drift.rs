@@ -7,7 +7,8 @@
 use crate::normal;
 use crate::sample::{Confidence, Interval, Sample, median_of_sorted};
 
-/// Fewest values for which a trend can be told from chance (methods.md §8.2 has the same for ranks).
+/// Fewest values for which a trend can be told from chance (docs/methodology.md,
+/// "Outliers and trends").
 pub const MIN_DRIFT: usize = 6;
 
 /// Longer samples are averaged in this many consecutive batches first: pairs grow as the square.

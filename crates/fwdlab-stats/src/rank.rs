@@ -599,7 +599,7 @@ mod tests {
         assert!((test.shift - 0.46).abs() < 1e-12, "{}", test.shift);
     }
 
-    /// methods.md §8.2: 3+3 0.1, 4+4 0.029, 5+5 0.0079.
+    /// docs/methodology.md, "Which test": 3+3 0.1, 4+4 0.029, 5+5 0.0079.
     #[test]
     fn smallest_possible_p() {
         for (n, p) in [(3, 0.1), (4, 2.0 / 70.0), (5, 2.0 / 252.0)] {

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// methods.md §8.1: table 4.499, exact 4.501; and the usual table.
+    /// docs/methodology.md, "ministat": table 4.499, exact 4.501; and the usual table.
     #[test]
     fn table_values() {
         for (p, df, t) in [

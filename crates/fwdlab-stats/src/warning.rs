@@ -74,14 +74,17 @@ pub enum Warning {
 
 /// Fewest values judged for outliers and modes: of four random ones, 6 % look bimodal.
 const MIN_JUDGED: usize = 5;
-/// Limit of |modified z| (Iglewicz and Hoaglin 1993; methods.md §8.7). A normal sample of 5 has a
-/// value beyond it in a fifth of the cases, so it is a reason to look, never one to drop.
+/// Limit of |modified z| (Iglewicz and Hoaglin 1993; docs/methodology.md, "Outliers and trends"). A
+/// normal sample of 5 has a value beyond it in a fifth of the cases, so it is a reason to look,
+/// never one to drop.
 const OUTLIER_Z: f64 = 3.5;
 /// More outliers are counted, and only the farthest is named: of a million normal values 460 are.
 const MOST_NAMED: usize = 5;
-/// Two groups are two modes when their gap exceeds the wider group this many times (methods.md §8.7).
+/// Two groups are two modes when their gap exceeds the wider group this many times
+/// (docs/methodology.md, "Outliers and trends").
 const MODE_GAP: f64 = 3.0;
-/// Drift below this share of the median is not worth a word (methods.md §8.9).
+/// Drift below this share of the median is not worth a word (docs/methodology.md,
+/// "Outliers and trends").
 const MIN_DRIFT_PERCENT: f64 = 1.0;
 
 impl Warning {

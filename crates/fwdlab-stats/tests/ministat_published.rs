@@ -73,7 +73,7 @@ Difference at 95.0% confidence
     for model in [Model::Freebsd2016, Model::Freebsd] {
         assert_eq!(stdout(model, &["-s"], &files), published);
     }
-    // methods.md §8.1: what the older formula prints.
+    // docs/methodology.md, "ministat": what the older formula prints.
     let older = published
         .replace("3.23827%", "3.10062%")
         .replace("2.62824%", "2.11958%");

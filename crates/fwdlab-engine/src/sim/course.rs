@@ -22,7 +22,7 @@ const DRIFT_STEP_NS: u64 = 60_000_000_000;
 /// What a core forwards while it recovers from overload, relative to its capacity.
 const RECOVERING: f64 = 0.1;
 
-/// A load that changes is offered in steps of this length (methods.md §2 asks for ten a second or more).
+/// A load that changes is offered in steps of this length (docs/methodology.md, "Ramp").
 const RAMP_STEP_NS: u64 = 100_000_000;
 
 /// A part of a trial with one load.

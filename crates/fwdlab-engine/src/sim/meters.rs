@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn counters_lie_or_are_not_there() {
-        // methods.md §0.1: 564842 in units of 1024 are 551.6 K
+        // docs/methodology.md, "Units and line rates": 564842 in units of 1024 are 551.6 K
         let lying = passed(&counters("counters=1024", 564_842));
         assert_eq!(lying, [564_842, 551_604, 551_604, 564_842].map(Some));
         let black_box = passed(&counters("counters=none", 10));

@@ -17,7 +17,7 @@ use crate::run::Control;
 /// A value must be taken back within this time.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Most rules: methods.md §6.3 goes to ten thousand.
+/// Most rules: the usual series goes to ten thousand (docs/methodology.md, "Sweeps").
 const MOST_RULES: u64 = 100_000;
 
 /// Most routes: more than the Internet has.

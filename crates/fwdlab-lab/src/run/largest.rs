@@ -103,7 +103,8 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s (methods.md §9.1).
+    /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s
+    /// (docs/methodology.md, "Units and line rates").
     #[test]
     fn the_least_of_line_tester_and_wish() {
         let find = |asked: Option<&str>, held: f64, bytes| {

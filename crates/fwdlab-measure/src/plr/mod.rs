@@ -1,8 +1,9 @@
 //! PLRsearch: the load whose average loss is a given tiny share, on a DUT that is not the same twice (FD.io CSIT).
 //!
 //! Trials of growing length; two models of loss over load are fitted to all of them by Bayes' rule, and the next load is where they
-//! put the critical load. Method: draft-vpolak-bmwg-plrsearch; formulas: methods.md §4.6. The models assume that the DUT does
-//! not drift: the estimates over time are kept for that reason. Start with [`Plr`].
+//! put the critical load. Method: draft-vpolak-bmwg-plrsearch; formulas: docs/methodology.md,
+//! "Soak and PLRsearch". The models assume that the DUT does not drift: the estimates over time are
+//! kept for that reason. Start with [`Plr`].
 
 mod belief;
 mod model;
@@ -397,8 +398,9 @@ mod tests {
         }
     }
 
-    /// methods.md §12.1: inside the reported interval in at least 90 % of the seeds. Of 120 searches (40 seeds, 250 s each)
-    /// 110 were; of these 42, for which there is time in every run of the tests, a few more may miss by chance.
+    /// docs/methodology.md, "Soak and PLRsearch": inside the reported interval in at least 90 % of
+    /// the seeds. Of 120 searches (40 seeds, 250 s each) 110 were; of these 42, for which there is
+    /// time in every run of the tests, a few more may miss by chance.
     #[test]
     fn the_critical_load_of_a_stretch_dut_is_found() {
         let (mut inside, mut all) = (0, 0);

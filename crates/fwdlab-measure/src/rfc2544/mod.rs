@@ -1,7 +1,7 @@
 //! The procedures of RFC 2544 and of those that replace parts of it (RFC 6201, 8219, 9004), one file each.
 //!
 //! All of them measure one frame size under the conditions of a [`Setup`]; [`suite`] puts them one after the other over all
-//! sizes. Definitions and formulas: methods.md §3.
+//! sizes. Definitions and formulas: docs/methodology.md, "RFC 2544 tests".
 
 pub mod back_to_back;
 pub mod bursts;

@@ -141,7 +141,8 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
         &planned,
         &["this machine, hook before the campaign (1min at most): uname -sr"],
     );
-    // nothing is known of this machine so far: 2.02 times 3 % (methods.md 8.4)
+    // nothing is known of this machine so far: 2.02 times 3 % (docs/methodology.md,
+    // "How many iterations")
     let real = file(
         &lab,
         "real.toml",
@@ -339,7 +340,7 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
         .iter()
         .map(|p| number(&p["median_pps"]).floor())
         .collect();
-    // line rates of 1 Gbit/s (methods.md §9.1)
+    // line rates of 1 Gbit/s (docs/methodology.md, "Units and line rates")
     assert_eq!(medians, [1_488_095.0, 234_962.0, 81_274.0]);
 }
 

@@ -112,7 +112,7 @@ impl Desk {
     }
 }
 
-/// methods.md §8.1: the published comparisons, through ministat's block.
+/// docs/methodology.md, "ministat": the published comparisons, through ministat's block.
 #[test]
 fn published_values_come_out_of_files() {
     let desk = Desk::new();
@@ -492,7 +492,7 @@ fn rebuilds_are_compared_as_pairs() {
     assert!(shown.out.contains("rebuilds of one run"), "{}", shown.out);
 }
 
-/// The check value of methods.md §8.8: 4 + 1 + 4, 107.601976 bits.
+/// The check value of docs/methodology.md, "Change points": 4 + 1 + 4, 107.601976 bits.
 #[test]
 fn change_points_over_files() {
     let desk = Desk::new();

@@ -26,7 +26,8 @@ fn peak_pps(trial: &Value) -> f64 {
     ends.fold(0.0, f64::max)
 }
 
-/// Theoretical rates of 1 Gbit/s (methods.md §9.1); the link may be said in both places.
+/// Theoretical rates of 1 Gbit/s (docs/methodology.md, "Units and line rates"); the link may be
+/// said in both places.
 #[test]
 fn tables_of_rfc2544_have_the_theoretical_maximum() {
     let lab = Lab::new();

@@ -21,7 +21,8 @@ mod generated;
 
 const CASES: u64 = 1000;
 
-/// The netbenches archive, machdep.hyperthreading_allowed: values and what ministat said of them (methods.md §8.1).
+/// The netbenches archive, machdep.hyperthreading_allowed: values and what ministat said of them
+/// (docs/methodology.md, "ministat").
 const DEFAULT: &str = "4648451\n4735822\n4724896\n4632222\n4500078\n";
 const MORE_QUEUES: &str = "4925106\n5070589.5\n5104512\n5198632\n5142971\n";
 

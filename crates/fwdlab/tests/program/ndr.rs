@@ -23,7 +23,7 @@ fn found(document: &Value) -> &Value {
     &all_outcomes(document)[0]["found"]
 }
 
-/// methods.md §4.3, from the field's own implementation.
+/// docs/methodology.md, "Check values of searches", from the field's own implementation.
 #[test]
 fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     let lab = Lab::new();
@@ -212,7 +212,8 @@ fn an_early_end_saves_time_and_changes_nothing_else() {
     );
 }
 
-/// RFC 2544 throughput: eight trials and 139.5 s instead of eleven minutes (methods.md §4.4); named only as shortened.
+/// RFC 2544 throughput: eight trials and 139.5 s instead of eleven minutes (docs/methodology.md,
+/// "Check values of searches"); named only as shortened.
 #[test]
 fn rfc2544_takes_its_short_cuts_and_says_so() {
     let lab = Lab::new();

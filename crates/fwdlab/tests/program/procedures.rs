@@ -23,7 +23,8 @@ fn outcomes<'a>(document: &'a Value, procedure: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// Theoretical rates of RFC 2544 at 10 Gbit/s (methods.md §9.1), capacity, buffer, delay and times as simulated.
+/// Theoretical rates of RFC 2544 at 10 Gbit/s (docs/methodology.md, "Units and line rates"),
+/// capacity, buffer, delay and times as simulated.
 #[test]
 fn the_suite_tells_the_truth_of_a_simulated_dut() {
     let lab = Lab::new();

@@ -41,7 +41,7 @@ fn row(text: &str, first: &str) -> Vec<String> {
         .collect()
 }
 
-/// methods.md §9.1, the columns 1G, 2.5G, 10G, 25G, 40G and 100G.
+/// docs/methodology.md, "Units and line rates", the columns 1G, 2.5G, 10G, 25G, 40G and 100G.
 #[test]
 fn the_table_of_line_rates() {
     let text = rate(&[]);
@@ -137,7 +137,7 @@ fn both_ways() {
     }
 }
 
-/// Figures of published reviews: predecessors.md §B4, methods.md §11.
+/// Figures of published reviews: predecessors.md §B4, docs/methodology.md, "Energy and cycles".
 #[test]
 fn energy_and_cycles() {
     let said = one(&["15.1Mpps", "--watts", "19"]);

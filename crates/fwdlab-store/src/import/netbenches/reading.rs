@@ -20,7 +20,8 @@ use super::walk::shown_path;
 pub const FORMAT: &str = "netbenches";
 /// Rules that differ by more than this are worth a word, in percent.
 const RULES_AGREE_PERCENT: f64 = 1.0;
-/// Below this multiple of the forwarding rate the sender is the limit (`methods.md` §1).
+/// Below this multiple of the forwarding rate the sender is the limit (docs/methodology.md,
+/// "Validity").
 const SATURATED: f64 = 1.1;
 
 /// Reads files of an archive, one after the other.
