@@ -27,7 +27,7 @@ usage: cargo run -p xtask -- COMMAND
   check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas
   schemas    write the JSON Schemas of everything we keep or print into schemas/
   test       check, format, clippy and tests, with the skipped ones counted
-  test rest  the tests that need the machine alone, or minutes";
+  test rest  the tests that need the machine alone, or minutes, and cargo deny";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -47,8 +47,9 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
                 links(root, &built.messages, &mut tally)?;
             }
             tests(root, lints, tier, &mut tally)?;
-            if tier != Tier::Rest {
-                documentation(root, lints, &mut tally)?;
+            match tier {
+                Tier::First => documentation(root, lints, &mut tally)?,
+                Tier::Rest => dependencies(root, &mut tally)?,
             }
         }
     }
@@ -61,7 +62,7 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
 pub enum Tier {
     /// Those of `make test`.
     First,
-    /// Those that `make test-all` adds: they need a machine of their own, or minutes.
+    /// Those that `make test-all` adds: they need a machine of their own, or minutes. And cargo deny.
     Rest,
 }
 
@@ -234,18 +235,9 @@ fn one_by_one(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()>
 /// Links in the documentation of the crates, with the libraries of the test build.
 fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<()> {
     println!("== links in doc comments");
-    // of this platform: what others need was never downloaded
-    let host = Command::new("rustc")
-        .arg("-vV")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("run rustc")?;
-    let host = String::from_utf8_lossy(&host.stdout);
-    let host = host.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("rustc -vV says no host")?;
     let output = cargo(root)
         .args(["metadata", "--format-version=1", "--offline"])
-        .args(["--filter-platform", host])
+        .args(["--filter-platform", &host()?])
         .stderr(Stdio::inherit())
         .output()
         .context("run cargo metadata")?;
@@ -253,6 +245,51 @@ fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<(
         serde_json::from_slice(&output.stdout).context("read what cargo metadata says")?;
     tally.count("links in doc comments", links::check(messages, &metadata)?);
     Ok(())
+}
+
+/// The platform of this machine. Dependencies of other platforms were never downloaded.
+fn host() -> anyhow::Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run rustc")?;
+    let output = String::from_utf8_lossy(&output.stdout);
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV says no host")?.into())
+}
+
+/// Checks licences, duplicate versions and sources of the dependencies by `deny.toml`, and advisories if their database is here.
+fn dependencies(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+    println!("== cargo deny");
+    if !has_command(root, "deny")? {
+        let reason = "cargo-deny is not installed; scripts/bootstrap --tests installs it";
+        tally.skipped.push(format!("cargo deny: {reason}"));
+        return Ok(());
+    }
+    let mut command = cargo(root);
+    command
+        .args(["deny", "--offline", "--target", &host()?, "check"])
+        .args(["bans", "licenses", "sources"]);
+    if has_advisories() {
+        command.arg("advisories");
+    } else {
+        let reason = "no advisory database; target/venv/bin/cargo-deny fetch db downloads it";
+        tally
+            .skipped
+            .push(format!("cargo deny advisories: {reason}"));
+    }
+    let passed = command.stdin(Stdio::null()).status();
+    tally.count("cargo deny", passed.context("run cargo")?.success());
+    Ok(())
+}
+
+/// Has cargo-deny downloaded an advisory database? A check without one leaves an empty folder with a lock file.
+fn has_advisories() -> bool {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let entries = home.and_then(|home| home.join("advisory-dbs").read_dir().ok());
+    entries.is_some_and(|mut all| all.any(|entry| entry.is_ok_and(|one| one.path().is_dir())))
 }
 
 /// Examples in the documentation of the crates.
@@ -281,19 +318,23 @@ fn lint(root: &Path, tally: &mut Tally, component: &str, arguments: &[&str]) -> 
 
 /// Is a component of the toolchain there? When it is not, what it checks is skipped.
 fn is_installed(root: &Path, component: &str, tally: &mut Tally) -> anyhow::Result<bool> {
-    let command = component.trim_start_matches("rust");
-    let probe = cargo(root)
-        .args([command, "--version"])
-        .stderr(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
-    let installed = probe.context("run cargo")?.success();
+    let installed = has_command(root, component.trim_start_matches("rust"))?;
     if !installed {
         tally.skipped.push(format!(
             "{component}: not installed; get it with: rustup component add {component}"
         ));
     }
     Ok(installed)
+}
+
+/// Does cargo have this command?
+fn has_command(root: &Path, command: &str) -> anyhow::Result<bool> {
+    let probe = cargo(root)
+        .args([command, "--version"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    Ok(probe.context("run cargo")?.success())
 }
 
 /// What cargo is told of the compiler of our crates.
