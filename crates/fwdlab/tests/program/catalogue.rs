@@ -214,9 +214,17 @@ fn a_campaign_ends_with_the_truth() {
             && found.contains("no difference proven"),
         "{found}"
     );
-    // where two things differ at once nothing is compared
-    let found = answers(&lab, "size = [84, 1518]\nip = ['ipv4', 'ipv6']", dut);
-    assert!(!found.contains(" beside "), "{found}");
+    // of two things that differ one is compared at a time, never both at once
+    let found = answers(&lab, "size = [84, 128]\nip = ['ipv4', 'ipv6']", dut);
+    for pair in [
+        "84 B, IPv6 beside 84 B, IPv4",
+        "128 B, IPv6 beside 128 B, IPv4",
+        "128 B, IPv4 beside 84 B, IPv4",
+        "128 B, IPv6 beside 84 B, IPv6",
+    ] {
+        assert!(found.contains(&format!("answer {pair}:")), "{pair}: {found}");
+    }
+    assert_eq!(found.matches(" beside ").count(), 4, "{found}");
 }
 
 #[test]
