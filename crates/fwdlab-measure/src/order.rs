@@ -2,23 +2,22 @@
 //!
 //! Every order comes from a seed that is recorded with the run. It knows nothing of what is being ordered.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 /// A small, fast, well-known generator (SplitMix64, Steele, Lea, Flood 2014): orders need no better one.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A generator whose whole future is this seed.
     pub fn new(seed: u64) -> Self {
-        Random(seed)
+        Random(SplitMix64::seed_from_u64(seed))
     }
 
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A permutation of `0..n` (Fisher and Yates; the bias of the modulo is below n / 2^64).

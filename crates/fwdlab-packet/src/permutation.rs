@@ -3,6 +3,8 @@
 //! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets of the fixed UDP frame
 //! have a cheaper [`walk`](crate::walk). Start with [`Visits`]; a [`Tour`] makes them.
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use std::sync::Arc;
@@ -321,15 +323,16 @@ fn mask(bits: u32) -> u64 {
     (1_u64 << bits) - 1
 }
 
-/// A number that depends on both and looks like neither: the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+/// A number that depends on both and looks like neither.
 #[inline]
-pub(crate) fn mix(seed: u64, n: u64) -> u64 {
-    let z = seed
-        .wrapping_add(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(n.wrapping_mul(0xd134_2543_de82_ef95));
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+pub fn mix(seed: u64, n: u64) -> u64 {
+    split_mix(seed.wrapping_add(n.wrapping_mul(0xd134_2543_de82_ef95)))
+}
+
+/// First output of SplitMix64 (Steele, Lea, Flood 2014) for a seed.
+#[inline]
+pub(crate) fn split_mix(seed: u64) -> u64 {
+    SplitMix64::seed_from_u64(seed).next_u64()
 }
 
 /// Takes 64 random bits to 0 to `len - 1`, by multiplication; uneven by at most one part in 2^64 / `len`.

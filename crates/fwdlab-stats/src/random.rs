@@ -1,21 +1,18 @@
-//! SplitMix64: a small seeded random generator for resampling.
-//!
-//! The caller gives and records the seed, so that every result can be repeated. Not for
-//! cryptography, and not public: other crates bring their own.
+//! A small seeded random generator for resampling.
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-pub(crate) struct SplitMix64(u64);
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014). The caller gives and records the seed, so that every
+/// result can be repeated.
+pub(crate) struct SplitMix64(rand_xoshiro::SplitMix64);
 
 impl SplitMix64 {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SeedableRng::seed_from_u64(seed))
     }
 
     pub(crate) fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`. The bias of the product is `bound / 2^64`: nothing for an index.

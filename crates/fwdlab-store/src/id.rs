@@ -8,6 +8,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::files::is_taken;
 
@@ -87,12 +89,9 @@ impl From<RunId> for String {
     }
 }
 
-/// The finalizer of SplitMix64: neighbouring numbers (a clock, a process id) get unrelated low bits.
+/// The first number of this seed: neighbouring numbers (a clock, a process id) get unrelated low bits.
 fn mix(entropy: u64) -> u64 {
-    let z = entropy.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    SplitMix64::seed_from_u64(entropy).next_u64()
 }
 
 #[cfg(test)]

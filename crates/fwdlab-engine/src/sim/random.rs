@@ -1,29 +1,27 @@
-//! Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014), and the two distributions that a DUT needs.
+//! Chance from a seed, and the two distributions that a DUT needs.
+
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// Up to so many expected losses they are drawn one by one; beyond, their number is normal to better than 1 %.
 const DRAWN_SINGLY: f64 = 1000.0;
 
 /// A sequence of random numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     /// The sequence of this number among those of this seed.
     pub fn new(seed: u64, number: u64) -> Random {
-        let mut random = Random(seed);
         // two numbers that differ by one shall not give the same sequence one step apart
-        let start =
-            random.next_u64() ^ Random(number.wrapping_mul(0xd134_2543_de82_ef95)).next_u64();
-        Random(start)
+        let first = |seed| SplitMix64::seed_from_u64(seed).next_u64();
+        let start = first(seed) ^ first(number.wrapping_mul(0xd134_2543_de82_ef95));
+        Random(SplitMix64::seed_from_u64(start))
     }
 
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// Above 0 and at most 1.

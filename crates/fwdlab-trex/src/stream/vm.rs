@@ -3,6 +3,7 @@
 use fwdlab_packet::modifier::{
     Direction, Endian, Instruction, MIN_TRIM, Program, Source, Transport, Variable, Width,
 };
+use fwdlab_packet::permutation::mix;
 use serde_json::Value;
 
 use crate::limits;
@@ -43,9 +44,7 @@ pub fn program(vm: &Params<'_>, seed: u64) -> Result<Program, Fault> {
             .as_object()
             .ok_or_else(|| wrong(Fault::params("it must be an object")))?;
         // two random variables of a stream are not the same
-        let seed = seed
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .wrapping_add(at as u64);
+        let seed = mix(seed, at as u64);
         add(&mut program, &Params(object), seed).map_err(wrong)?;
     }
     Ok(program)

@@ -20,6 +20,7 @@ use fwdlab_model::profile::size::Pattern;
 use fwdlab_model::profile::{self, Plan, Profile, ProfileError, Rate, Size, Step, Stream as Text};
 use fwdlab_model::units::Load;
 use fwdlab_packet::pcap::Frame;
+use fwdlab_packet::permutation::mix;
 
 use self::program::Draft;
 use self::shape::{Blueprint, FCS, Macs};
@@ -498,16 +499,8 @@ fn random_mac(seed: u64, direction: Direction) -> [u8; 6] {
         Direction::Forward => 1_u8,
         Direction::Reverse => 2,
     };
-    let [a, b, c, d, ..] = random(seed, 0x4814_0000 + u64::from(port)).to_be_bytes();
+    let [a, b, c, d, ..] = mix(seed, 0x4814_0000 + u64::from(port)).to_be_bytes();
     [a & 0xfc, 0, port, b, c, d]
-}
-
-/// Number `n` of a pseudo-random sequence (SplitMix64's finalizer, Steele, Lea, Flood 2014).
-fn random(seed: u64, n: u64) -> u64 {
-    let z = seed.wrapping_add((n.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Which names there are, for an error.

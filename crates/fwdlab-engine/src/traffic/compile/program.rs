@@ -15,7 +15,7 @@ use fwdlab_packet::modifier::{
     Dimension, Direction, Endian, Instruction, MIN_TRIM, Program, Source, Transport, Values,
     Variable, Width,
 };
-use fwdlab_packet::permutation::Visits;
+use fwdlab_packet::permutation::{Visits, mix};
 use fwdlab_packet::signature;
 use fwdlab_packet::stack::Layer;
 
@@ -696,7 +696,7 @@ impl Draft {
                 source: Source::Random {
                     min,
                     max,
-                    seed: super::random(stream.seed, 0x4814 + u64::from(is_source)),
+                    seed: mix(stream.seed, 0x4814 + u64::from(is_source)),
                 },
                 split: true,
                 next: None,

@@ -14,9 +14,10 @@ use fwdlab_packet::header::{
     arp, ethernet, gre, icmp, icmpv6, ipv4, ipv6, ipv6_ext, mpls, ndp, options::Options, tcp, udp,
     vlan, vxlan,
 };
+use fwdlab_packet::permutation::mix;
 use fwdlab_packet::stack::{Extension, Layer, Size, build};
 
-use super::{Direction, Setting, Wrong, random};
+use super::{Direction, Setting, Wrong};
 use crate::tester::Addresses;
 
 /// Bytes of the FCS, which sizes count and buffers do not hold.
@@ -232,7 +233,7 @@ impl Blueprint {
 fn contents(payload: &text::Payload, len: usize) -> Vec<u8> {
     if let Some(seed) = payload.random {
         return (0..len as u64)
-            .map(|n| (random(seed, n / 8) >> (n % 8 * 8)) as u8)
+            .map(|n| (mix(seed, n / 8) >> (n % 8 * 8)) as u8)
             .collect();
     }
     let text = payload.text.as_ref().map(|text| text.as_bytes());
