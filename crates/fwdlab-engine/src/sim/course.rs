@@ -8,6 +8,7 @@ use fwdlab_model::procedure::{Bursts, Stretch};
 use fwdlab_model::units::FrameSize;
 
 use super::queue::{Phase, Queue};
+use super::random::Random;
 use super::{NO_FRAME, Simulation};
 
 /// The capacity changes in so many steps while the DUT starts.
@@ -24,6 +25,9 @@ const RECOVERING: f64 = 0.1;
 
 /// A load that changes is offered in steps of this length (docs/methodology.md, "Ramp").
 const RAMP_STEP_NS: u64 = 100_000_000;
+
+/// What holds the tester up has a sequence of its own.
+const HOLD_UPS: u64 = 0x7a1e_0f5e_4de2;
 
 /// A part of a trial with one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,6 +130,7 @@ impl Simulation {
         let expected = 1.0 - self.offer.beside;
         let limit = self.dut.tester_limit_pps(mean).map(|pps| pps * expected);
         let (mut steps, mut due, mut can, mut left_ns) = (Vec::new(), 0.0, 0.0, until_ns);
+        let mut holds = Random::new(self.dut.seed ^ HOLD_UPS, self.trials);
         for stretch in stretches {
             let is_constant = stretch.from_pps == stretch.to_pps;
             let piece_ns = if is_constant { u64::MAX } else { RAMP_STEP_NS };
@@ -146,6 +151,10 @@ impl Simulation {
                     can += pps * (length_ns as f64 / 1e9);
                     intended.min(whole(can) - before)
                 });
+                let sent = match self.dut.hold_ups > 0.0 && holds.unit() <= self.dut.hold_ups {
+                    true => (sent as f64 * holds.unit()) as u64,
+                    false => sent,
+                };
                 steps.push(Step {
                     length_ns,
                     intended,

@@ -280,6 +280,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tester_that_is_held_up_now_and_then_sends_a_part() {
+        let mut held_up = simulation("capacity=9e6,hold-ups=30%");
+        let sent: Vec<u64> = (0..2000)
+            .map(|_| held_up.trial(&trial(1e6, SECOND, 1)).sent)
+            .collect();
+        // 600 of 2,000 trials, binomial with a spread of 20; half of the frames in the mean
+        let short: Vec<f64> = (sent.iter().filter(|sent| **sent < 1_000_000))
+            .map(|sent| *sent as f64)
+            .collect();
+        assert!((520..680).contains(&short.len()), "{}", short.len());
+        let mean = short.iter().sum::<f64>() / short.len() as f64;
+        assert!((450e3..550e3).contains(&mean), "{mean}");
+    }
+
+    #[test]
     fn one_flow_uses_one_core_and_many_use_all() {
         let mut four = simulation("capacity=1e6,cores=4");
         let one = four.trial(&trial(5e6, SECOND, 1));
