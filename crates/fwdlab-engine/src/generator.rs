@@ -35,6 +35,11 @@ impl Mode {
     /// All senders that reach a port, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
 
+    /// The sender of that name; `None`: there is none, or it is to be chosen (`auto`).
+    pub fn named(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
     /// The name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -57,8 +57,10 @@ mod trial;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use fwdlab_engine::Mode;
 
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
@@ -240,6 +242,11 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
         }
         Code::Usage
     })
+}
+
+/// What `--engine` takes: one of the senders, or that it is chosen.
+fn engines() -> PossibleValuesParser {
+    PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))
 }
 
 /// Runs what was asked for.

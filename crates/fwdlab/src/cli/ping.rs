@@ -71,7 +71,7 @@ pub struct Ping {
     #[arg(long, value_name = "ADDRESS", conflicts_with = "dst_mac")]
     via: Option<IpAddr>,
     /// Engine; auto takes the first that works and sends frames one by one
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// CPUs of the sending thread [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
@@ -259,9 +259,7 @@ impl Ping {
             frames: self.count,
             at_most: self.duration.unwrap_or(needs),
             nonce: self.session,
-            mode: Mode::ALL
-                .into_iter()
-                .find(|mode| mode.name() == self.engine),
+            mode: Mode::named(&self.engine),
             cpus: self.cpus.clone(),
             stamps: stamping.kind,
         };

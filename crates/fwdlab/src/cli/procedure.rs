@@ -18,8 +18,8 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::telemetry::Wanted;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::machine::{Asked, Series, sends_bursts};
-use fwdlab_model::campaign::Procedure;
 use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::campaign::{Engine, Procedure};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, Load};
@@ -54,7 +54,7 @@ pub struct Arrangement {
     #[arg(long)]
     set_unconfined: bool,
     /// Engine: auto takes the fastest that passes the path check; sim simulates DUT and tester
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
+    #[arg(long, default_value = "auto", value_parser = Engine::ALL.map(Engine::name))]
     engine: String,
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
@@ -87,7 +87,7 @@ pub(super) struct Measurement {
 impl Arrangement {
     /// Is the DUT simulated?
     pub fn is_simulated(&self) -> bool {
-        self.engine == "sim"
+        self.engine == Engine::Sim.name()
     }
 
     /// Does the engine send bursts, or is it ours to choose one that does?
@@ -195,9 +195,7 @@ impl Arrangement {
             unconfined: self.set_unconfined,
             is_managed: false,
             dut: fwdlab_model::campaign::Dut::default(),
-            engine: Mode::ALL
-                .into_iter()
-                .find(|mode| mode.name() == self.engine),
+            engine: Mode::named(&self.engine),
             site: Site::default(),
             placement: match dut {
                 Some(_) => Placement::default(),

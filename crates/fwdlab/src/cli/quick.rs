@@ -102,7 +102,7 @@ pub struct Quick {
     #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = parse_duration)]
     duration: Duration,
     /// Engine: auto takes the fastest that passes the path check
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// Test bed of hosts that stand: a file, or its name in a folder `beds`
     #[arg(long, value_name = "BED", conflicts_with_all = ["vs", "vm", "exact", "dut_cpus"])]

@@ -46,7 +46,7 @@ pub struct SelfTest {
     #[arg(long, value_delimiter = ',', value_name = "LOAD", default_values = ["1kpps", "10kpps", "100kpps", "1Mpps"])]
     loads: Vec<Load>,
     /// Engines [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = ["xdp-live", "af-xdp", "af-packet"])]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = Mode::ALL.map(Mode::name))]
     engine: Vec<String>,
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]

@@ -54,7 +54,7 @@ pub struct Console {
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     dst_mac: Vec<super::send::Mac>,
     /// Engine; auto takes the fastest that can send the frames on the port
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// Number in all signatures that identifies this session to receivers
     #[arg(long, value_name = "N", default_value_t = 1)]

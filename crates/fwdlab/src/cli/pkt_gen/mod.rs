@@ -17,7 +17,6 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 use fwdlab_engine::Mode;
 use fwdlab_lab::LabError;
@@ -49,7 +48,7 @@ pub struct PktGen {
     #[arg(long, help_heading = "Ports that may be in use")]
     to_any_address: bool,
     /// Sending engine: auto takes the fastest that works on the port
-    #[arg(long, default_value = "auto", value_parser = engines())]
+    #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
@@ -63,10 +62,6 @@ pub struct PktGen {
     /// What is the original's to read; always behind a `--`, see [`foreign`](super::foreign).
     #[arg(hide = true)]
     arguments: Vec<OsString>,
-}
-
-fn engines() -> PossibleValuesParser {
-    PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))
 }
 
 /// What all functions of pkt-gen need.
@@ -137,9 +132,7 @@ impl PktGen {
             arguments,
             ports: &self.ports,
             to_any_address: self.to_any_address,
-            engine: Mode::ALL
-                .into_iter()
-                .find(|mode| mode.name() == self.engine),
+            engine: Mode::named(&self.engine),
             seed: super::run::random_seed(),
             signals: &signals,
             log: &log,

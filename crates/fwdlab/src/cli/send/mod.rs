@@ -111,7 +111,7 @@ pub struct Send {
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     hold_ups: OnHoldUp,
     /// Engine; auto takes the fastest that can send these frames on this port
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// CPUs of the sending threads, one for each port [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
@@ -497,9 +497,7 @@ impl Send {
         let Planned { port, mean, .. } = planned;
         let sending = match planned.what {
             What::Frames(frames) => {
-                let mode = Mode::ALL
-                    .into_iter()
-                    .find(|mode| mode.name() == self.engine);
+                let mode = Mode::named(&self.engine);
                 let engines = mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref);
                 Sending::open(port, engines, &cpus, frames, schedule, mean)?
             }
