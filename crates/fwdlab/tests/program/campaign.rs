@@ -8,7 +8,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, NOT_REACHED, json_lines, list, number, root, skipped, try_tool};
+use crate::support::{
+    Ended, Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, try_tool,
+};
 
 /// A campaign on a simulated DUT, in a folder of its own.
 fn file(lab: &Lab, name: &str, text: &str) -> String {
@@ -542,7 +544,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         ],
     );
     let ended = lab.run(&["run", &path, "--json"]);
-    if ended.err.contains(NOT_REACHED) {
+    if is_held_up(&ended.err) {
         return skipped(
             "a_test_case_that_fails_does_not_end_the_campaign",
             NOT_REACHED,
@@ -558,7 +560,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
                 .to_owned()
         })
         .collect();
-    if failures[0].contains("fell short") {
+    if is_held_up(&failures[0]) {
         skipped(
             THIS,
             "the sender was held up in every trial of the test case that is to pass",
@@ -607,7 +609,7 @@ fn a_daemon_that_dies_under_load_is_a_failed_cell_with_its_last_words() {
         relay.replace('\\', "\\\\")
     );
     let ended = run(&lab, &text);
-    if ended.err.contains(NOT_REACHED) {
+    if is_held_up(&ended.err) {
         return skipped("a_daemon_that_dies_under_load", NOT_REACHED);
     }
     let document = document(&ended, 7);
@@ -651,9 +653,7 @@ fn a_daemon_that_dies_under_load_is_a_failed_cell_with_its_last_words() {
         "{reasons:?}"
     );
     match why(lives) {
-        failure if failure.contains("fell short") => {
-            skipped(THIS, "the sender was held up in every trial")
-        }
+        failure if is_held_up(&failure) => skipped(THIS, "the sender was held up in every trial"),
         failure => assert_eq!(failure, ""),
     }
     tells(
@@ -751,7 +751,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
             .flat_map(|case| list(&case["iterations"]))
             .filter_map(|iteration| iteration["failure"].as_str())
             .collect();
-        match fails.iter().all(|why| why.contains(NOT_REACHED)) {
+        match fails.iter().all(|why| is_held_up(why)) {
             true if !fails.is_empty() => {
                 skipped(THIS, "the sender was held up in every trial of a test case")
             }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, count, list, root, skipped};
+use crate::support::{Lab, NOT_REACHED, count, is_held_up, list, root, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run(&["run", "--list", "--json"]);
@@ -81,6 +81,9 @@ fn an_entry_is_copied_and_measured() {
     );
     std::fs::write(&file, text.replace("iterations = 5", "iterations = 1")).unwrap();
     let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
+    if ended.code == 7 && is_held_up(&ended.out) {
+        return skipped("an_entry_is_copied_and_measured", NOT_REACHED);
+    }
     ended.measured();
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let cases = list(&document["test_cases"]);
@@ -222,7 +225,10 @@ fn a_campaign_ends_with_the_truth() {
         "128 B, IPv4 beside 84 B, IPv4",
         "128 B, IPv6 beside 84 B, IPv6",
     ] {
-        assert!(found.contains(&format!("answer {pair}:")), "{pair}: {found}");
+        assert!(
+            found.contains(&format!("answer {pair}:")),
+            "{pair}: {found}"
+        );
     }
     assert_eq!(found.matches(" beside ").count(), 4, "{found}");
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, all_outcomes, dropped, list, number, passed, root, skipped,
+    Lab, NOT_REACHED, all_outcomes, dropped, is_held_up, list, number, passed, root, skipped,
 };
 
 const SIM: &[&str] = &["--engine", "sim", "--dut"];
@@ -418,7 +418,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
         match number(&outcome["trials"]) > 0.0 {
             true => (),
             // a thread that got no CPU for as long as a trial takes
-            false if verdict.contains("nothing was sent") || verdict.contains(NOT_REACHED) => {
+            false if is_held_up(verdict) => {
                 skipped(
                     "the_suite_runs_on_the_kernel_of_this_host",
                     &format!("this host held the sender up: {verdict}"),
@@ -790,7 +790,7 @@ fn bursts_on_the_kernel_of_this_host() {
         "--trial", "400ms", "--search", "400ms",
     ]);
     let outcome = outcomes(&document, "bursts")[0];
-    if outcome["verdict"].as_str().unwrap().contains(NOT_REACHED) {
+    if is_held_up(outcome["verdict"].as_str().unwrap()) {
         return skipped(TEST, NOT_REACHED);
     }
     assert!(number(&outcome["trials"]) >= 1.0, "{outcome}");

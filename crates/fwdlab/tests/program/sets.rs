@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, PATIENCE, TINY, directories, example, list, root, skipped, tool,
+    Lab, NOT_REACHED, PATIENCE, TINY, directories, example, is_held_up, list, root, skipped, tool,
 };
 
 /// What a campaign with generated configurations measures, one bed each.
@@ -33,7 +33,7 @@ fn generated_configurations_are_measured_by_name() {
         assert!(said.contains(words), "{words}: {}", plan.out);
     }
     let ended = lab.run(&["run", file, "--json"]);
-    if ended.err.contains(NOT_REACHED) {
+    if is_held_up(&ended.err) {
         return skipped("generated_configurations_are_measured_by_name", NOT_REACHED);
     }
     ended.measured();

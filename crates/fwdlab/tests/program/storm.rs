@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Lab, NOT_REACHED, json_lines, list, number, root, skipped, try_tool};
+use crate::support::{
+    Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, try_tool,
+};
 
 /// How long it blows in `make test`; what restarts slowly is for longer ones.
 const SHORT: Duration = Duration::from_secs(10);
@@ -484,7 +486,7 @@ fn check(run: &std::path::Path, outcome: &mut Outcome) {
             outcome.all += 1;
             match iteration["failure"].as_str() {
                 None => outcome.good += 1,
-                Some(why) if why.contains(NOT_REACHED) => outcome.not_reached += 1,
+                Some(why) if is_held_up(why) => outcome.not_reached += 1,
                 Some(why) => {
                     assert!(!why.is_empty() && why != "interrupted", "{iteration}");
                     outcome.others.push(why.to_owned());

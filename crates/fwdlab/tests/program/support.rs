@@ -77,8 +77,20 @@ pub fn root(test: &str) -> bool {
     root
 }
 
-/// What a result says of a trial whose sender got no CPU: on a busy host it is no fault of what is tested.
+/// Why a test is skipped whose sender got no CPU.
 pub const NOT_REACHED: &str = "the generator did not reach the load";
+
+/// Does a result say this of its trials? On a busy host it is no fault of what is tested.
+pub fn is_held_up(said: &str) -> bool {
+    [
+        "the generator did not reach",
+        "the generator reached none of the loads",
+        "the sender stalls at every load",
+        "nothing was sent",
+    ]
+    .iter()
+    .any(|words| said.contains(words))
+}
 
 /// Says past the harness's capture that a test, or a part of it, could not run.
 pub fn skipped(test: &str, why: &str) {
