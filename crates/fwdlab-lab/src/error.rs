@@ -3,6 +3,7 @@
 use std::io;
 
 use fwdlab_engine::EngineError;
+use fwdlab_model::test_case::{self, NoResult};
 
 use crate::host::{Failure, HostError};
 
@@ -144,15 +145,17 @@ pub enum LabError {
         /// What was wanted, and what came of it, with the last lines of its console.
         why: String,
     },
-    /// Something was asked of a DUT that nobody can log into.
-    #[error("cannot {what} on {dut}: fwdlab cannot log into it; {instead}")]
-    BlackBox {
+    /// A DUT of this kind cannot be asked for something.
+    #[error("cannot {what} on {dut}{of_kind}; {instead}")]
+    NotAsked {
         /// The DUT.
         dut: String,
         /// What was asked.
         what: String,
+        /// What it is, as the words after its name: `, which is VPP`.
+        of_kind: &'static str,
         /// What to do instead.
-        instead: &'static str,
+        instead: String,
     },
     /// VPP does not answer, or refuses what it was told.
     #[error("VPP on {dut}: {why}")]
@@ -161,16 +164,6 @@ pub enum LabError {
         dut: String,
         /// What was tried, and what it said.
         why: String,
-    },
-    /// Something was asked of a VPP that fwdlab cannot do there.
-    #[error("cannot {what} on {dut}, which is VPP; {instead}")]
-    NotOnVpp {
-        /// The DUT.
-        dut: String,
-        /// What was asked.
-        what: String,
-        /// What to do instead.
-        instead: &'static str,
     },
     /// A file of the user's is wrong.
     #[error(transparent)]
@@ -234,7 +227,10 @@ impl LabError {
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             LabError::Host(error) => {
-                matches!(error.failure, Failure::Lost(_) | Failure::Unreachable(_))
+                matches!(
+                    error.failure,
+                    Failure::Lost(_) | Failure::NotBack(_) | Failure::Unreachable(_)
+                )
             }
             LabError::NotApplied { source, .. }
             | LabError::NotReset { source, .. }
@@ -242,6 +238,25 @@ impl LabError {
             | LabError::NotSet { source, .. }
             | LabError::HalfDone { source, .. } => source.is_lost(),
             _ => false,
+        }
+    }
+
+    /// Of what kind is it where it leaves an iteration without a result?
+    fn kind(&self) -> NoResult {
+        match self {
+            LabError::NotUp { .. } => NoResult::DidNotBoot,
+            LabError::Host(error) if matches!(error.failure, Failure::NotBack(_)) => {
+                NoResult::DidNotBoot
+            }
+            LabError::NotAsked { .. } => NoResult::NotApplicable,
+            LabError::Hook(_) => NoResult::Hook,
+            LabError::Interrupted => NoResult::Interrupted,
+            LabError::NotApplied { source, .. }
+            | LabError::NotReset { source, .. }
+            | LabError::Disturbed { source, .. }
+            | LabError::NotSet { source, .. }
+            | LabError::HalfDone { source, .. } => source.kind(),
+            _ => NoResult::Failed,
         }
     }
 
@@ -253,28 +268,32 @@ impl LabError {
     }
 }
 
+/// What is kept of it where an iteration has no result.
+impl From<&LabError> for test_case::Failure {
+    fn from(error: &LabError) -> test_case::Failure {
+        test_case::Failure {
+            why: error.to_string(),
+            kind: error.kind(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::test_case::NoResult;
-
     use super::*;
 
-    /// Tables read from what is kept of an error why there is no figure.
+    /// Tables and `run --resume` go by the kind, also where the error stands in another.
     #[test]
-    fn what_errors_say_is_told_apart_in_tables() {
+    fn an_iteration_without_a_result_says_of_what_kind_its_failure_is() {
         let not_up = LabError::NotUp {
             image: "debian:linux".into(),
             why: "panic".into(),
         };
-        let not_on_vpp = LabError::NotOnVpp {
+        let not_asked = |of_kind| LabError::NotAsked {
             dut: "router".into(),
             what: "apply x.nft".into(),
-            instead: "give it lines of VPP's",
-        };
-        let black_box = LabError::BlackBox {
-            dut: "router".into(),
-            what: "apply x.nft".into(),
-            instead: "apply it by hand",
+            of_kind,
+            instead: "apply it by hand".into(),
         };
         let forwards_not = LabError::DoesNotForward {
             configuration: "plain".into(),
@@ -282,13 +301,22 @@ mod tests {
             received: 0,
             why: String::new(),
         };
-        for (error, why) in [
+        let nested = LabError::NotApplied {
+            name: "x".into(),
+            source: Box::new(not_asked(", which is VPP")),
+        };
+        for (error, kind) in [
             (not_up, NoResult::DidNotBoot),
-            (not_on_vpp, NoResult::NotApplicable),
-            (black_box, NoResult::NotApplicable),
+            (
+                not_asked(": fwdlab cannot log into it"),
+                NoResult::NotApplicable,
+            ),
+            (nested, NoResult::NotApplicable),
+            (LabError::Interrupted, NoResult::Interrupted),
             (forwards_not, NoResult::Failed),
         ] {
-            assert_eq!(NoResult::of(&error.to_string()), why, "{error}");
+            let kept = test_case::Failure::from(&error);
+            assert_eq!((kept.kind, kept.why), (kind, error.to_string()));
         }
     }
 }

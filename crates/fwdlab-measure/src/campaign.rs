@@ -51,11 +51,9 @@ pub fn seed_of(turn: Turn, seed: u64) -> u64 {
     random.next_u64() >> 11
 }
 
-/// Why an iteration has no result: the first of its outcomes that has none. One that does not apply is no failure.
+/// Why an iteration has no result: the first of its outcomes that has none.
 pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
-    let unanswered = outcomes
-        .iter()
-        .find(|outcome| !outcome.answered && !outcome.verdict.starts_with("not applicable"));
+    let unanswered = outcomes.iter().find(|outcome| outcome.fails());
     match (unanswered, outcomes.is_empty()) {
         (Some(outcome), _) => Some(outcome.verdict.clone()),
         (None, true) => Some("nothing was measured".into()),
@@ -114,7 +112,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
     // all iterations together may show that there is no cost of one, where each of them alone did not
     figures.retain(|figure| {
         let mut pooled = outcomes.iter().flat_map(Outcome::figures);
-        !figure.name.contains(", cost of") || pooled.any(|own| own.name == figure.name)
+        figure.unit != Unit::Cost || pooled.any(|own| own.name == figure.name)
     });
     let mut summary = TestCase {
         test_case: name,
@@ -324,6 +322,7 @@ mod tests {
             }),
             verdict: "no result: link down".into(),
             answered: pps.is_some(),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: 1,
@@ -333,7 +332,7 @@ mod tests {
             failure: failure_of(std::slice::from_ref(&outcome)),
             outcomes: vec![outcome],
             trials: vec![iteration],
-            telemetry: None,
+            ..Iteration::default()
         }
     }
 

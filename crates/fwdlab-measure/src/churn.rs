@@ -287,6 +287,7 @@ impl Procedure for Churn {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && gone == 0 && self.mute == 0,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings,
             trials: self.course.trials,

@@ -190,6 +190,7 @@ impl Procedure for Energy {
             frame_size_bytes: self.parameters.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && has_read && self.course.failure.is_none(),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: self.course.trials,

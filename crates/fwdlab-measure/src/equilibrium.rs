@@ -194,6 +194,7 @@ impl Procedure for Equilibrium {
             answered: self.is_done
                 && self.course.failure.is_none()
                 && last.is_some_and(|pps| pps > 0.0),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: self.course.trials,

@@ -229,6 +229,7 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
         found: Found::Exact(Box::new(found)),
         verdict,
         answered,
+        not_applicable: false,
         compliance: Compliance::default(),
         warnings,
         trials: record.bursts.len() as u32,

@@ -221,6 +221,7 @@ impl Procedure for ForwardingRate {
             variant: Variant::default(),
             verdict: self.course.verdict(verdict),
             answered: rate.is_some() && self.course.failure.is_none(),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings,
             trials: self.course.trials,

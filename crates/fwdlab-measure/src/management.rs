@@ -410,6 +410,7 @@ impl Procedure for Responsive {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(said),
             answered,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: self.warnings(&steps, &found),
             trials: self.course.trials,

@@ -186,7 +186,7 @@ pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iter
             outcomes: of_valid.into_iter().collect(),
             failure,
             trials: vec![trial.trial],
-            telemetry: None,
+            ..Iteration::default()
         };
         match all.last_mut() {
             Some(last) if last.iteration == trial.iteration => {
@@ -227,6 +227,7 @@ fn outcome(trial: &TrialRecord) -> Outcome {
         frame_size_bytes: trial.stream.frame_size_bytes,
         variant: trial.variant.clone(),
         answered: valid && found.forwarding_rate_pps.is_some(),
+        not_applicable: false,
         found: Found::Maxfwd(Box::new(found)),
         verdict,
         compliance: Compliance::default(),
@@ -293,6 +294,7 @@ pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
     let warnings = rates.as_ref().map(warnings_of).into_iter().flatten();
     Some(Outcome {
         answered: found.forwarding_rate_pps.is_some(),
+        not_applicable: false,
         verdict: match found.forwarding_rate_pps {
             Some(_) => "measured".into(),
             None => "no iteration had enough quiet windows".into(),

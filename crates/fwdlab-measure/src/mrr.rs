@@ -146,6 +146,7 @@ impl Procedure for Mrr {
             answered: is_done
                 && self.course.failure.is_none()
                 && rate.is_some_and(|rate| rate.max > 0.0),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: self.course.trials,

@@ -138,6 +138,7 @@ pub(crate) mod tests {
             }),
             verdict: String::new(),
             answered: true,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: 1,

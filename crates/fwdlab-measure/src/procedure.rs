@@ -427,6 +427,7 @@ impl Procedure for Single {
                 lost => format!("{lost} of {} frames were lost", answer.frames_sent),
             }),
             answered: self.answer.is_some() && !self.fell_short,
+            not_applicable: false,
             compliance: fwdlab_model::outcome::Compliance::default(),
             warnings: held_up(answer.delays.iter()).into_iter().collect(),
             trials: self.course.trials,

@@ -365,6 +365,7 @@ impl Procedure for Ramp {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings,
             trials: self.course.trials,

@@ -172,6 +172,7 @@ impl Procedure for Soak {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: self.made.is_some() && !self.fell_short,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: self.course.trials,

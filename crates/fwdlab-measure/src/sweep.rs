@@ -220,6 +220,7 @@ impl Procedure for Sweep {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && measured == points.len(),
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings,
             trials: self.course.trials,

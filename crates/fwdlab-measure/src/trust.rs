@@ -220,6 +220,7 @@ pub fn interrupted(summary: &mut Summary) {
     summary.noise.doubts.clear();
     summary.noise.to_do.clear();
     summary.noise.verdict = "not judged: the run was interrupted".into();
+    summary.noise.not_judged = true;
     summary
         .test_cases
         .iter_mut()
@@ -244,6 +245,7 @@ pub fn of_trials(
     if trials.clone().next().is_none() {
         return Noise {
             verdict: "not judged: nothing was measured".into(),
+            not_judged: true,
             ..noise(gate, (quiet, all), Vec::new(), String::new())
         };
     }
@@ -387,6 +389,7 @@ fn noise(
         _ => "quiet enough",
     };
     Noise {
+        not_judged: false,
         probe_threshold: gate.map(Gate::threshold),
         calibration: gate.map_or_else(|| "no readings".into(), Gate::words),
         states,
@@ -697,6 +700,7 @@ pub(crate) mod tests {
             }),
             verdict: String::new(),
             answered: true,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: 1,
@@ -755,6 +759,7 @@ pub(crate) mod tests {
             variant: Default::default(),
             verdict: String::new(),
             answered: true,
+            not_applicable: false,
             compliance: Default::default(),
             warnings: Vec::new(),
             trials: 1,
@@ -1013,6 +1018,7 @@ pub(crate) mod tests {
             variant: Variant::default(),
             verdict: String::new(),
             answered: true,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: 1,

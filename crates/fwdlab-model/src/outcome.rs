@@ -66,6 +66,9 @@ pub struct Outcome {
     pub verdict: String,
     /// There is an answer: the procedure came to its end, and its conditions held.
     pub answered: bool,
+    /// The question cannot be asked of this DUT: that there is no answer is no failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_applicable: bool,
     /// The standard behind it.
     pub compliance: Compliance,
     /// What makes a reader doubt it.
@@ -912,7 +915,9 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,
-            Unit::Nanoseconds | Unit::Seconds | Unit::Joules | Unit::Instructions => Better::Lower,
+            Unit::Nanoseconds | Unit::Cost | Unit::Seconds | Unit::Joules | Unit::Instructions => {
+                Better::Lower
+            }
             Unit::Percent
                 if ["difference", "efficiency"]
                     .iter()
@@ -950,6 +955,9 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
+    /// Nanoseconds that something costs a frame: none, or fewer than without it, is possible.
+    #[serde(rename = "ns/frame")]
+    Cost,
     /// Seconds.
     #[serde(rename = "s")]
     Seconds,
@@ -972,7 +980,7 @@ impl Unit {
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::FramesPerSecond => "pps",
-            Unit::Nanoseconds => "ns",
+            Unit::Nanoseconds | Unit::Cost => "ns",
             Unit::Seconds => "s",
             Unit::Frames => "frames",
             Unit::Percent => "%",
@@ -986,6 +994,11 @@ impl Unit {
 pub const FORWARDS_NOTHING: &str = "overloaded: forwards nothing at this load";
 
 impl Outcome {
+    /// Has it no answer although there could be one?
+    pub fn fails(&self) -> bool {
+        !self.answered && !self.not_applicable
+    }
+
     /// The figures of this outcome; none if there is no answer, or nothing came back.
     pub fn figures(&self) -> Vec<Figure> {
         use Unit::{Frames, FramesPerSecond, Nanoseconds, Percent, Seconds};
@@ -1011,7 +1024,7 @@ impl Outcome {
             }
             Found::FrameLoss(found) => {
                 let first = found.points.first().map(|point| point.loss_percent);
-                one("frame loss at the full rate", Percent, first)
+                one("frame loss at the largest load", Percent, first)
             }
             Found::BackToBack(found) => one("burst", Frames, found.burst_frames.map(|s| s.mean)),
             Found::Recovery(found) => one("recovery", Seconds, found.recovery_s.map(|s| s.mean)),
@@ -1084,7 +1097,7 @@ impl Outcome {
                 });
                 [
                     efficiency,
-                    figure(&name, Nanoseconds, cost),
+                    figure(&name, Unit::Cost, cost),
                     figure(&rate, FramesPerSecond, reference),
                 ]
                 .into_iter()

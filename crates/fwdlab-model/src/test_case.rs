@@ -101,12 +101,7 @@ fn is_zero(n: &u32) -> bool {
 impl CaseFigure {
     /// The interval of a quantity that is never negative reaches zero: its values do not determine it, and it is not shown as a figure.
     pub fn is_undetermined(&self) -> bool {
-        let is_positive = match self.unit {
-            Unit::Percent => false,
-            // what a configuration costs may be nothing, or less
-            Unit::Nanoseconds => !self.name.contains("cost of"),
-            _ => true,
-        };
+        let is_positive = !matches!(self.unit, Unit::Percent | Unit::Cost);
         let half = self.interval_half_width.unwrap_or(0.0);
         is_positive && self.median > 0.0 && half >= self.median
     }
@@ -123,6 +118,9 @@ pub struct Iteration {
     /// Why it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Of what kind that failure is; absent for one like any other.
+    #[serde(default, skip_serializing_if = "NoResult::is_plain")]
+    pub no_result: NoResult,
     /// The trials that it rests on, by their numbers in the run; of slices the rebuilds. Those that were invalid are among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<u32>,
@@ -131,34 +129,59 @@ pub struct Iteration {
     pub telemetry: Option<Box<Telemetry>>,
 }
 
-/// Why an iteration has no result, as far as tables tell that apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Of what kind the failure of an iteration is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum NoResult {
+    /// Any other.
+    #[default]
+    Failed,
     /// The DUT did not come up.
     DidNotBoot,
     /// The DUT is of a kind that cannot be asked for what was to be measured.
     NotApplicable,
-    /// Anything else.
-    Failed,
+    /// A hook of the user's failed: what it belongs to does not count.
+    Hook,
+    /// The user stopped the run: the iteration is made again when the run goes on.
+    Interrupted,
 }
 
 impl NoResult {
-    /// What errors of a DUT that does not come up say: a virtual machine, and a host that was restarted.
-    pub const NOT_UP: [&str; 2] = ["does not come up: ", "has not come back within"];
-    /// What DUTs say that cannot be asked for something.
-    pub const NOT_ASKED: [&str; 3] = [
-        ", which is VPP; ",
-        "fwdlab does not do that on FreeBSD; ",
-        "fwdlab cannot log into it; ",
-    ];
+    fn is_plain(&self) -> bool {
+        *self == NoResult::Failed
+    }
+}
 
-    /// Of why an iteration failed, in the words that are kept. The test of `lab`'s errors holds these words to what it says.
-    pub fn of(failure: &str) -> NoResult {
-        let says = |words: &[&str]| words.iter().any(|one| failure.contains(one));
-        match () {
-            () if says(&NoResult::NOT_UP) => NoResult::DidNotBoot,
-            () if says(&NoResult::NOT_ASKED) => NoResult::NotApplicable,
-            () => NoResult::Failed,
+/// Why an iteration has no result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In words.
+    pub why: String,
+    /// Of what kind that is.
+    pub kind: NoResult,
+}
+
+/// One like any other.
+impl<T: Into<String>> From<T> for Failure {
+    fn from(why: T) -> Failure {
+        Failure {
+            why: why.into(),
+            kind: NoResult::Failed,
+        }
+    }
+}
+
+impl Iteration {
+    /// With this failure, or none, in place of what was known of it.
+    pub fn with(self, failure: Option<Failure>) -> Iteration {
+        let (failure, no_result) = match failure {
+            Some(failure) => (Some(failure.why), failure.kind),
+            None => (None, NoResult::Failed),
+        };
+        Iteration {
+            failure,
+            no_result,
+            ..self
         }
     }
 }

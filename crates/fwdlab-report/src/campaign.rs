@@ -52,7 +52,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         .outcomes
         .iter()
         .find_map(|outcome| match &outcome.found {
-            Found::Sweep(found) if !figure.name.contains(", cost of") => tables::of_sweep(found),
+            Found::Sweep(found) if figure.unit != Unit::Cost => tables::of_sweep(found),
             _ => None,
         });
     if let Some(swept) = swept {
@@ -165,8 +165,8 @@ pub(crate) fn with_interval(figure: &CaseFigure) -> String {
 pub(crate) fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::FramesPerSecond => rate(value),
-        Unit::Nanoseconds if value >= 1e3 => delay(value),
-        Unit::Nanoseconds => format!("{value:.2} ns"),
+        Unit::Nanoseconds | Unit::Cost if value >= 1e3 => delay(value),
+        Unit::Nanoseconds | Unit::Cost => format!("{value:.2} ns"),
         Unit::Seconds => seconds(value),
         Unit::Frames => format!("{} frames", count(value.round() as i128)),
         Unit::Percent => percent(value),

@@ -155,7 +155,7 @@ fn imported(case: &ImportedCase) -> String {
 fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
     match unit {
         Unit::FramesPerSecond => rate_with_interval(value, half_width),
-        Unit::Nanoseconds => delay(value),
+        Unit::Nanoseconds | Unit::Cost => delay(value),
         Unit::Seconds => seconds(value),
         Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),

@@ -211,7 +211,7 @@ fn family(unit: Unit) -> (&'static str, &'static str, &'static str, f64) {
             "A rate that was found: the median of its iterations.",
             1.0,
         ),
-        Unit::Nanoseconds => (
+        Unit::Nanoseconds | Unit::Cost => (
             "fwdlab_seconds",
             "fwdlab_seconds_half_width",
             "A time that was found: the median of its iterations.",

@@ -45,13 +45,13 @@ impl State {
                 State::ForwardsNothing
             }
             () if !has_figures && case.failures().next().is_some() => {
-                let all = |is: &dyn Fn(NoResult) -> bool| {
-                    let mut whys = case.failures().map(|(_, why)| NoResult::of(why));
-                    whys.all(is)
+                let all = |kind| {
+                    let mut failed = case.iterations.iter().filter(|i| i.failure.is_some());
+                    failed.all(|iteration| iteration.no_result == kind)
                 };
                 match () {
-                    () if all(&|why| why == NoResult::DidNotBoot) => State::DidNotBoot,
-                    () if all(&|why| why == NoResult::NotApplicable) => State::NotApplicable,
+                    () if all(NoResult::DidNotBoot) => State::DidNotBoot,
+                    () if all(NoResult::NotApplicable) => State::NotApplicable,
                     () => State::Failed,
                 }
             }

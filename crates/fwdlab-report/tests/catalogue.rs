@@ -96,7 +96,7 @@ fn measured(campaign: &Campaign, case: &Case, place: usize) -> TestCase {
             outcomes: vec![serde_json::from_value::<Outcome>(outcome).expect("an outcome")],
             failure: None,
             trials: vec![iteration],
-            telemetry: None,
+            ..Iteration::default()
         }
     });
     summarise(case.id(), case, iterations.collect())

@@ -9,7 +9,7 @@ use fwdlab_model::outcome::{
 };
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::result::Summary;
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{NoResult, TestCase};
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
 use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
@@ -80,6 +80,7 @@ fn ramp_of(case: &TestCase, name: &str, held: f64) -> TestCase {
         }),
         verdict: "loss begins above 1.000 Mpps".into(),
         answered: true,
+        not_applicable: false,
         compliance: Compliance::default(),
         warnings: Vec::new(),
         trials: 1,
@@ -324,14 +325,15 @@ fn systems_stand_beside_the_reference_under_every_condition() {
         ("same", [1000.0, 900.0]),
         ("broken", [0.0, 0.0]),
     ]);
-    for (at, why) in [
-        (6, "linux:x does not come up: panic"),
-        (7, "the link went down"),
+    for (at, why, kind) in [
+        (6, "panic", NoResult::DidNotBoot),
+        (7, "the link went down", NoResult::Failed),
     ] {
         let case = &mut own.summary.test_cases[at];
         case.figures.clear();
         for one in &mut case.iterations {
             one.failure = Some(why.into());
+            one.no_result = kind;
             one.outcomes.clear();
         }
     }

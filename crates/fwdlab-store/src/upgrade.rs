@@ -222,7 +222,9 @@ fn stream_of(size: FrameSize, info: &RunInfo) -> Stream {
     })
 }
 
-fn add_outcome(case: &mut TestCase, outcome: Outcome) {
+fn add_outcome(case: &mut TestCase, mut outcome: Outcome) {
+    // files of that version have it in words only
+    outcome.not_applicable = outcome.verdict.starts_with("not applicable");
     for figure in outcome.figures() {
         case.figures.push(CaseFigure {
             better: figure.better(),
@@ -246,8 +248,7 @@ fn add_outcome(case: &mut TestCase, outcome: Outcome) {
             &mut case.iterations[0]
         }
     };
-    let fails = !outcome.answered && !outcome.verdict.starts_with("not applicable");
-    if fails && only.failure.is_none() {
+    if outcome.fails() && only.failure.is_none() {
         only.failure = Some(outcome.verdict.clone());
     }
     only.outcomes.push(outcome);
@@ -276,6 +277,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
         variant: Variant::default(),
         verdict: "measured".into(),
         answered: found.forwarding_rate_pps.is_some(),
+        not_applicable: false,
         found: Found::Maxfwd(Box::new(found)),
         compliance: Compliance::default(),
         warnings: Vec::new(),
@@ -299,7 +301,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
             outcomes,
             failure,
             trials: Vec::new(),
-            telemetry: None,
+            ..Iteration::default()
         })
         .collect();
     new.figures = pooled
@@ -342,6 +344,7 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
         variant: Variant::default(),
         verdict: "measured".into(),
         answered: comparison.difference_percent.is_some(),
+        not_applicable: false,
         warnings: comparison.warnings.clone(),
         found: Found::Paired(Paired {
             reference: PLAIN.into(),
@@ -379,7 +382,7 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
                 outcomes: vec![outcome(of_one, 1)],
                 failure: None,
                 trials: vec![iteration],
-                telemetry: None,
+                ..Iteration::default()
             }
         })
         .collect();
@@ -448,6 +451,7 @@ fn outcome(found: SearchOutcome) -> Outcome {
         variant: found.variant.clone(),
         verdict: (found.failure.clone()).unwrap_or_else(|| verdicts.join("; ")),
         answered: found.failure.is_none() && found.goals.iter().all(is_answered),
+        not_applicable: false,
         compliance: Compliance {
             standard: "RFC 2544 §26.1 throughput".into(),
             shortened: found.shortened.clone(),

@@ -90,13 +90,12 @@ impl From<Code> for ExitCode {
 /// The code of a measurement, by one rule for all commands: what has no result, or one that noise or the generator's limit makes
 /// doubtful, is not valid.
 pub fn of_result(summary: &Summary) -> Code {
-    let applies = |outcome: &&Outcome| !outcome.verdict.starts_with("not applicable");
-    let mut outcomes = summary.outcomes().filter(applies);
+    let mut outcomes = summary.outcomes();
     let is_limited = |case: &TestCase| case.windows().is_some_and(|found| found.not_saturated);
     let mut cases = summary.test_cases.iter();
     let all_valid = !summary.test_cases.is_empty()
         && cases.all(|case| !case.outcomes.is_empty() && !is_limited(case))
-        && outcomes.all(|outcome| outcome.answered);
+        && !outcomes.any(Outcome::fails);
     match all_valid && summary.is_quiet() {
         true => Code::Done,
         false => Code::NotValid,
@@ -196,8 +195,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::NoAgent { .. }
         | LabError::NotReset { .. }
         | LabError::HalfDone { .. }
-        | LabError::BlackBox { .. }
-        | LabError::NotOnVpp { .. }
+        | LabError::NotAsked { .. }
         | LabError::Vpp { .. }
         | LabError::Hook(_)
         | LabError::Disturbed { .. }

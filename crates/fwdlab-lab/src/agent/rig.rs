@@ -213,9 +213,8 @@ impl From<&Choice> for ChoiceWords {
 
 /// The engine of this name.
 pub(super) fn mode(name: &str) -> Result<Mode, String> {
-    let mut all = Mode::ALL.into_iter().chain([Mode::Memory]);
-    let found = all.find(|mode| mode.name() == name);
-    found.ok_or_else(|| format!("there is no engine {name}"))
+    let memory = Some(Mode::Memory).filter(|mode| mode.name() == name);
+    (Mode::named(name).or(memory)).ok_or_else(|| format!("there is no engine {name}"))
 }
 
 /// A rig that is open.

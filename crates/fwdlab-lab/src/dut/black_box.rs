@@ -32,10 +32,11 @@ impl BlackBox {
     }
 
     fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
-        Err(LabError::BlackBox {
+        Err(LabError::NotAsked {
             dut: self.name.clone(),
             what: what.into(),
-            instead,
+            of_kind: ": fwdlab cannot log into it",
+            instead: instead.into(),
         })
     }
 }

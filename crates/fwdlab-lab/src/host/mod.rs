@@ -302,6 +302,8 @@ pub enum Failure {
     },
     /// The host was lost on the way: what is known of the reason.
     Lost(String),
+    /// It was told to restart, went away, and was not seen again: since when, and what was said last.
+    NotBack(String),
     /// A file could not be read or written: why.
     File(String),
     /// Nobody wants it any more.
@@ -353,7 +355,7 @@ impl HostError {
                 after.as_secs_f64(),
                 said(stderr)
             ),
-            Failure::Lost(why) => format!(
+            Failure::Lost(why) | Failure::NotBack(why) => format!(
                 "{host} was lost during `{what}`{}. Whether that was done is not known: see that {host} runs and can be reached, and \
                  start again",
                 said(why)

@@ -83,7 +83,7 @@ pub(super) fn send_and_wait(
     }
     let after = limit.time.as_secs_f64();
     Err(failed(match was_away {
-        true => Failure::Lost(format!(
+        true => Failure::NotBack(format!(
             "it went away, and has not come back within {after:.0} s{last}. Look at its console"
         )),
         false => Failure::Refused(format!(

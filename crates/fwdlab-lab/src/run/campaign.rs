@@ -22,7 +22,7 @@ use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{CUT_OFF, Noise, RunInfo, Summary, TrialRecord};
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::variant::Variant;
@@ -305,7 +305,7 @@ impl Running<'_> {
                 }
                 let (outcomes, error) = match made {
                     Ok((outcomes, None)) => {
-                        let failure = failure_of(&outcomes);
+                        let failure = failure_of(&outcomes).map(Failure::from);
                         break (first, outcomes, failure);
                     }
                     Ok((outcomes, Some(LabError::Interrupted))) if outcomes.is_empty() => {
@@ -325,13 +325,13 @@ impl Running<'_> {
                     None => return Err(error),
                     // what it belongs to does not count
                     Some(_) if matches!(error, LabError::Hook(_)) => {
-                        break (first, Vec::new(), Some(error.to_string()));
+                        break (first, Vec::new(), Some(Failure::from(&error)));
                     }
                     Some(outcomes) if self.plan.is_ended_by(&error) => {
                         self.keep(*turn, outcomes, None, first, run, measured)?;
                         return Err(error);
                     }
-                    Some(outcomes) => break (first, outcomes, Some(error.to_string())),
+                    Some(outcomes) => break (first, outcomes, Some(Failure::from(&error))),
                 }
             };
             self.keep(*turn, outcomes, failure, first, run, measured)?;
@@ -384,7 +384,7 @@ impl Running<'_> {
         &mut self,
         turn: Turn,
         outcomes: Vec<Outcome>,
-        failure: Option<String>,
+        failure: Option<Failure>,
         first: usize,
         run: &mut Run<'_>,
         measured: &Measured,
@@ -396,15 +396,15 @@ impl Running<'_> {
         let stopped = self.control.is_stopped();
         let iteration = Iteration {
             iteration: turn.iteration,
-            failure: failure.map(|why| match stopped {
-                true => resume::INTERRUPTED.into(),
-                false => why,
-            }),
             outcomes,
             trials: measured.trials[first..].iter().map(|t| t.trial).collect(),
-            // of all test cases at once, in the end
-            telemetry: None,
+            // the readings of the DUT's host come in the end, of all test cases at once
+            ..Iteration::default()
         };
+        let iteration = iteration.with(match (failure, stopped) {
+            (Some(_), true) => Some(Failure::from(&LabError::Interrupted)),
+            (failure, _) => failure,
+        });
         let case = &self.plan.campaign.cases[turn.case];
         run.tell(EventKind::IterationFinished {
             test_case: self.plan.id(case),

@@ -20,7 +20,7 @@ use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
 use fwdlab_model::result::Validity;
 use fwdlab_model::stacks::Stacks;
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 
 use super::campaign::Running;
 use super::plan::{Plan, agenda};
@@ -566,16 +566,16 @@ impl Running<'_> {
                     failure,
                     outcomes,
                     trials,
-                    telemetry: None,
+                    ..Iteration::default()
                 }
             }
             Err(error @ LabError::Interrupted) => return Err(error),
             Err(error) if self.plan.is_ended_by(&error) => return Err(error),
             Err(error) => Iteration {
                 iteration: wanted.turn.iteration,
-                failure: Some(error.to_string()),
                 ..Iteration::default()
-            },
+            }
+            .with(Some(Failure::from(&error))),
         };
         self.keep_boot(wanted.turn, wanted.control, iteration, run)
     }

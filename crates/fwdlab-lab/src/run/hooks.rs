@@ -37,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The first frames are looked for so often.
 const FIRST_FRAMES: Duration = Duration::from_millis(1);
 
-/// What stands before the reason for which something does not count because of a hook.
-pub(super) const HOOK: &str = "hook ";
-
 /// How a program ends that ends well.
 const SUCCESS: &str = "exit status: 0";
 
@@ -241,7 +238,7 @@ fn missing(when: When, hook: &Hook, place: &Place, why: &str) -> HookRecord {
 }
 
 fn failed(when: When, why: &str) -> String {
-    format!("{HOOK}{}: {why}", when.name())
+    format!("hook {}: {why}", when.name())
 }
 
 /// What was printed by what failed.
@@ -279,7 +276,7 @@ fn status(failure: &Failure) -> String {
             format!("ended after {:.0} s, its limit", after.as_secs_f64())
         }
         Failure::Stopped => "ended with the run".into(),
-        Failure::Lost(_) => "its host was lost".into(),
+        Failure::Lost(_) | Failure::NotBack(_) => "its host was lost".into(),
         Failure::Refused(_)
         | Failure::Unreachable(_)
         | Failure::Missing { .. }

@@ -601,10 +601,7 @@ impl Plan {
                 kind: case.dut,
                 ..self.campaign.dut.clone()
             },
-            engine: match (
-                Mode::ALL.into_iter().find(|mode| mode.name() == engine),
-                bursts,
-            ) {
+            engine: match (Mode::named(engine), bursts) {
                 (None, true) => Some(Mode::AfPacket),
                 (engine, _) => engine,
             },

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::result::{CUT_OFF, FIREWALLS, Gap, RunInfo, RunState, Validity};
-use fwdlab_model::test_case::Iteration;
+use fwdlab_model::test_case::{Iteration, NoResult};
 use fwdlab_model::units::counted;
 use fwdlab_store::{RunWriter, StoredRun};
 use jiff::{SignedDuration, Timestamp};
@@ -18,9 +18,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::{Agenda, Plan};
 use super::{Control, Measured, Run};
 use crate::error::LabError;
-
-/// What an iteration says that was being measured when the user stopped the run. It is measured again.
-pub(super) const INTERRUPTED: &str = "interrupted";
 
 /// A run that did not come to its end, opened to go on with it: nobody else can.
 pub struct CutOff {
@@ -160,7 +157,7 @@ impl CutOff {
                 test_case,
                 iteration,
             } = &event.kind
-                && iteration.failure.as_deref() != Some(INTERRUPTED)
+                && iteration.no_result != NoResult::Interrupted
             {
                 let key = (test_case.clone(), iteration.iteration);
                 iterations.insert(key, (**iteration).clone());

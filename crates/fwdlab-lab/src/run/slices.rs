@@ -18,7 +18,7 @@ use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::file::FileError;
 use fwdlab_model::outcome::{Compliance, Found, Outcome, Paired};
 use fwdlab_model::result::Noise;
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
@@ -164,7 +164,7 @@ struct Member {
     /// The numbers of its DUTs, with the value that is set on each.
     duts: Vec<(usize, Option<u64>)>,
     /// Why it has no DUT any more: its configuration cannot be applied.
-    gone: Option<String>,
+    gone: Option<Failure>,
 }
 
 impl Running<'_> {
@@ -330,7 +330,8 @@ impl Running<'_> {
                     let reasons = record.validity.reasons.join("; ");
                     rebuilds.push(record.rebuild);
                     measured.rebuilds.push(record);
-                    break (result, (!reasons.is_empty()).then_some(reasons));
+                    let failure = (!reasons.is_empty()).then(|| Failure::from(reasons));
+                    break (result, failure);
                 }
                 Err(error) => {
                     let name = standing.row.name();
@@ -343,9 +344,9 @@ impl Running<'_> {
                     let failed = standing.row.failed.take();
                     let left = failed
                         .filter(|_| is_its_own(&error))
-                        .is_some_and(|dut| standing.leave(dut, &error.to_string()));
+                        .is_some_and(|dut| standing.leave(dut, Failure::from(&error)));
                     if !left || standing.is_empty() {
-                        break (nothing(), Some(error.to_string()));
+                        break (nothing(), Some(Failure::from(&error)));
                     }
                 }
             }
@@ -362,22 +363,21 @@ impl Running<'_> {
             let case = &campaign.cases[member.case];
             let why = member.gone.clone().or_else(|| failure.clone());
             let found = of(&case.configuration, parameter, &member.duts);
-            let iteration = match found.filter(|_| why.is_none()) {
-                Some(found) => Iteration {
-                    iteration,
-                    outcomes: vec![outcome(case, found, &result)],
-                    failure: None,
-                    trials: rebuilds.clone(),
-                    telemetry: None,
-                },
-                None => Iteration {
-                    iteration,
-                    outcomes: Vec::new(),
-                    failure: Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
-                    trials: rebuilds.clone(),
-                    telemetry: None,
-                },
+            let found = found.filter(|_| why.is_none());
+            let failure = match &found {
+                Some(_) => None,
+                None => Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
             };
+            let iteration = Iteration {
+                iteration,
+                outcomes: found
+                    .map(|found| outcome(case, found, &result))
+                    .into_iter()
+                    .collect(),
+                trials: rebuilds.clone(),
+                ..Iteration::default()
+            };
+            let iteration = iteration.with(failure);
             run.tell(EventKind::IterationFinished {
                 test_case: self.plan.id(case),
                 iteration: Box::new(iteration.clone()),
@@ -442,13 +442,13 @@ impl Standing<'_> {
     }
 
     /// The test case of a DUT leaves the row, with all of its DUTs. The reference and the control belong to none, and cannot.
-    fn leave(&mut self, dut: usize, why: &str) -> bool {
+    fn leave(&mut self, dut: usize, why: Failure) -> bool {
         let has = |member: &&mut Member| member.duts.iter().any(|(number, _)| *number == dut);
         let Some(member) = self.cases.iter_mut().find(has) else {
             return false;
         };
         let duts = std::mem::take(&mut member.duts);
-        member.gone = Some(why.to_owned());
+        member.gone = Some(why);
         let (first, count) = (duts[0].0, duts.len());
         self.row.remove(first, count);
         let others = self.cases.iter_mut().flat_map(|member| &mut member.duts);
@@ -549,6 +549,7 @@ fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
         verdict: format!("{} blocks of slices", result.blocks),
         found: Found::Paired(found),
         answered: true,
+        not_applicable: false,
         compliance: Compliance::default(),
         warnings: Vec::new(),
         trials: 1,

@@ -38,9 +38,6 @@ const DENIED: u32 = 10;
 /// Frames of a profile that are looked at for their mean size.
 const LOOKED_AT: u32 = 50_000;
 
-/// A stream has no more flows than an address has ports for them.
-const MOST_FLOWS: u32 = 60_000;
-
 /// What a run offers, in series one after the other.
 #[derive(Debug, Clone)]
 pub struct Traffic {
@@ -115,10 +112,22 @@ impl ProfileFrames {
         let text = ("toml", profile.origin.text.to_string());
         let name = profile.name.clone();
         let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
-        frames.notes = forward.notes;
-        // more than a stream can have are not counted
-        let said = profile.streams.iter().filter_map(|stream| stream.flows);
-        frames.flows = frames.flows.max(said.fold(0, u32::saturating_add));
+        // too many to be looked at are known where the profile says their number
+        let said = profile.streams.iter().map(|stream| stream.flows);
+        match said
+            .clone()
+            .try_fold(0, |sum: u32, flows| Some(sum.saturating_add(flows?)))
+        {
+            Some(all) => {
+                frames.flows = all;
+                frames.notes = forward.notes;
+            }
+            None => {
+                let known = said.flatten().fold(0, u32::saturating_add);
+                frames.flows = frames.flows.max(known);
+                frames.notes.extend(forward.notes);
+            }
+        }
         Ok(frames)
     }
 
@@ -149,20 +158,22 @@ impl ProfileFrames {
         let size = format!("{:.0}", mean.bytes()).parse::<FrameSize>();
         let size =
             size.map_err(|error| format!("profile {name}: the mean size of its frames: {error}"))?;
+        let (flows, is_all) = count_flows(&forward.streams);
+        let more = format!("profile {name} has more flows than the {flows} that were counted");
         Ok(ProfileFrames {
             name,
             text,
             ending,
             mean,
             size,
-            notes: Vec::new(),
-            flows: count_flows(&forward.streams, MOST_FLOWS),
+            notes: if is_all { Vec::new() } else { vec![more] },
+            flows,
             forward,
             reverse,
         })
     }
 
-    /// A stream that stands for it in records: of its mean size, with its flows, as far as a stream can have so many.
+    /// A stream that stands for it in records: of its mean size, with its flows.
     pub fn as_stream(&self) -> Stream {
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
@@ -172,7 +183,7 @@ impl ProfileFrames {
                 IpVersion::Ipv6
             },
             frame_size_bytes: self.size,
-            flows: self.flows.clamp(1, MOST_FLOWS),
+            flows: self.flows.max(1),
         }
     }
 }

@@ -178,6 +178,7 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
             match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
                 Some(derived) if one.trials == derived.trials => {
                     derived.failure.clone_from(&one.failure);
+                    derived.no_result = one.no_result;
                     // of a hook that failed after its trial
                     if one.outcomes.is_empty() {
                         derived.outcomes.clear();
@@ -275,7 +276,7 @@ pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
         failure: failure_of(&outcomes),
         outcomes,
         trials: vec![boot.boot],
-        telemetry: None,
+        ..Iteration::default()
     }
 }
 

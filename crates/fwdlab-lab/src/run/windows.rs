@@ -21,12 +21,12 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
 use fwdlab_model::probe::Reading;
 use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::test_case::{Failure, Iteration, NoResult, TestCase};
 use fwdlab_model::trial::Stream;
 
 use super::campaign::{Attempts, Running, SKIPPED};
 use super::device::erect;
-use super::hooks::{self, During, HOOK, Hosts, Place, around_or_error};
+use super::hooks::{self, During, Hosts, Place, around_or_error};
 use super::plan::Plan;
 use super::trial::{Bench, Counted, Glimpse, Overload, SURPLUS, record, telemetry_of};
 use super::{Control, Measured, Run, configure, open_tester, timestamp};
@@ -111,7 +111,7 @@ struct Trials {
     raw: Vec<Raw>,
     loads: BTreeMap<usize, Overload>,
     /// Why an iteration of a test case has no trial that says it.
-    failures: BTreeMap<(usize, u32), String>,
+    failures: BTreeMap<(usize, u32), Failure>,
     standing: Option<Standing>,
     /// Of which test cases enough was known before this iteration, and how often they were measured.
     known_at: u32,
@@ -241,7 +241,9 @@ impl Running<'_> {
                     }
                     let failures = &mut trials.failures;
                     match control {
-                        false => drop(failures.insert((case, turn.iteration), error.to_string())),
+                        false => {
+                            drop(failures.insert((case, turn.iteration), Failure::from(&error)))
+                        }
                         // it is of no test case that could tell why it is missing
                         true => run.warn(format!(
                             "the A/A control has no result in iteration {}: {error}",
@@ -533,28 +535,30 @@ impl Running<'_> {
         &self,
         case: usize,
         judged: &[TrialRecord],
-        failures: &BTreeMap<(usize, u32), String>,
+        failures: &BTreeMap<(usize, u32), Failure>,
     ) -> Vec<Iteration> {
         let name = &self.agenda.names[case];
         let own = judged.iter().filter(|record| record.test_case == *name);
         let mut all = iterations(own);
-        for ((of, number), why) in failures {
+        for ((of, number), failure) in failures {
             if *of != case {
                 continue;
             }
             match all.iter_mut().find(|one| one.iteration == *number) {
                 Some(one) => {
-                    one.failure = Some(why.clone());
+                    *one = std::mem::take(one).with(Some(failure.clone()));
                     // what it belongs to does not count
-                    if why.starts_with(HOOK) {
+                    if failure.kind == NoResult::Hook {
                         one.outcomes.clear();
                     }
                 }
-                None => all.push(Iteration {
-                    iteration: *number,
-                    failure: Some(why.clone()),
-                    ..Iteration::default()
-                }),
+                None => {
+                    let iteration = Iteration {
+                        iteration: *number,
+                        ..Iteration::default()
+                    };
+                    all.push(iteration.with(Some(failure.clone())));
+                }
             }
         }
         all.sort_by_key(|one| one.iteration);

@@ -190,6 +190,7 @@ impl Procedure for Machine {
             variant: Variant::default(),
             verdict: self.course.verdict(verdict),
             answered,
+            not_applicable: false,
             compliance: Compliance {
                 standard: "RFC 2544 §26.1 throughput".into(),
                 shortened: self.shortened(),

@@ -323,6 +323,7 @@ impl Procedure for Plr {
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings,
             trials: self.course.trials,

@@ -309,6 +309,7 @@ impl Procedure for BackToBack {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered,
+            not_applicable: !self.applies() && self.course.failure.is_none(),
             compliance: p
                 .setup
                 .conditions

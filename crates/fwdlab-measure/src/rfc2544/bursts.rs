@@ -213,6 +213,7 @@ impl Procedure for Bursty {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: complete && self.course.failure.is_none(),
+            not_applicable: false,
             compliance: p.setup.conditions.label(
                 "RFC 2544 §21 bursty traffic",
                 p.trial_ns,

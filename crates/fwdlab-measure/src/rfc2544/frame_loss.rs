@@ -188,6 +188,7 @@ impl Procedure for FrameLoss {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: ended_clean && self.course.failure.is_none(),
+            not_applicable: false,
             compliance: p.setup.conditions.label(
                 "RFC 2544 §26.3 frame loss rate",
                 p.trial_ns,

@@ -311,6 +311,7 @@ impl Procedure for Latency {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: applies && is_done && self.unreached.len() < self.points.len(),
+            not_applicable: !applies && self.course.failure.is_none(),
             // durations are judged here: they are not those of other procedures
             compliance: p.setup.conditions.label(standard, u64::MAX, further),
             warnings,

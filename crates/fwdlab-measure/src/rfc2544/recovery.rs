@@ -181,6 +181,7 @@ impl Procedure for Recovery {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty(),
+            not_applicable: !self.applies() && self.course.failure.is_none(),
             compliance: p.setup.conditions.label(
                 "RFC 2544 §26.5 system recovery",
                 p.overload_ns,

@@ -209,6 +209,7 @@ impl Procedure for Reset {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && gone == 0,
+            not_applicable: false,
             compliance: p
                 .setup
                 .conditions

@@ -312,6 +312,7 @@ impl Procedure for Throughput {
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: throughput.is_some(),
+            not_applicable: false,
             compliance: p
                 .setup
                 .conditions

@@ -68,6 +68,7 @@ impl Amount {
         match (self.unit, of) {
             (None, _) => Some(self.number),
             (Some(own), of) if own == of => Some(self.number),
+            (Some(Unit::Nanoseconds), Unit::Cost) => Some(self.number),
             (Some(Unit::Nanoseconds), Unit::Seconds) => Some(self.number / 1e9),
             _ => None,
         }

@@ -548,8 +548,7 @@ fn badges(
     let in_doubt = doubtful.count();
     let noisy = summary.noise.too_noisy;
     badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
-        _ if info.state == RunState::Interrupted => (false, "noise not judged".into()),
-        (false, _) if summary.noise.verdict.starts_with("not judged") => {
+        _ if summary.noise.not_judged || info.state == RunState::Interrupted => {
             (false, "noise not judged".into())
         }
         (true, _) if noisy => (false, "machine too noisy to tell".into()),

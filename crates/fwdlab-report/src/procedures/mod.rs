@@ -590,6 +590,7 @@ mod tests {
             }),
             verdict: "measured".into(),
             answered: true,
+            not_applicable: false,
             compliance: Compliance {
                 standard: standard.into(),
                 shortened: shortened.iter().map(|s| (*s).to_owned()).collect(),

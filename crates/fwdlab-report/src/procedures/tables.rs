@@ -333,8 +333,7 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
 fn verdict(outcome: &Outcome) -> String {
     let is_plain = matches!(outcome.verdict.as_str(), "found" | "measured");
     let is_said = match &outcome.found {
-        Found::Latency(_) => outcome.verdict.starts_with("measured"),
-        Found::Trial(_) | Found::Mrr(_) => outcome.answered,
+        Found::Latency(_) | Found::Trial(_) | Found::Mrr(_) => outcome.answered,
         _ => false,
     };
     match is_plain || is_said {

@@ -563,6 +563,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
             variant: Variant::default(),
             verdict: "measured".into(),
             answered: true,
+            not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
             trials: rebuilds as u32,

@@ -232,6 +232,7 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
         imported: Vec::new(),
         noise: Noise {
             verdict: "not judged: a load test of TRex says nothing of its machine".into(),
+            not_judged: true,
             ..Noise::default()
         },
         warnings,
@@ -375,6 +376,7 @@ fn outcome(
         }),
         verdict,
         answered: true,
+        not_applicable: false,
         compliance: Compliance::default(),
         warnings,
         trials: 1,

@@ -167,6 +167,7 @@ fn case(name: &str) -> TestCase {
         variant: Variant::default(),
         verdict: "measured".into(),
         answered: true,
+        not_applicable: false,
         compliance: Compliance::default(),
         warnings: Vec::new(),
         trials: 1,
@@ -182,7 +183,7 @@ fn case(name: &str) -> TestCase {
         outcomes: vec![found(*rate)],
         failure: None,
         trials: vec![iteration],
-        telemetry: None,
+        ..Iteration::default()
     });
     TestCase {
         test_case: name.into(),

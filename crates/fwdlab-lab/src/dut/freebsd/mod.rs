@@ -11,7 +11,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -140,10 +140,12 @@ impl FreeBsd {
     }
 
     fn refuse<T>(&self, what: &str, instead: &str) -> Result<T, LabError> {
-        Err(LabError::Preflight(format!(
-            "{} cannot {what}: fwdlab does not do that on FreeBSD; {instead}",
-            self.host.name()
-        )))
+        Err(LabError::NotAsked {
+            dut: self.host.name().to_owned(),
+            what: what.to_owned(),
+            of_kind: ", which is FreeBSD",
+            instead: instead.to_owned(),
+        })
     }
 
     /// A setting of the kernel; `None`: it has no such.
@@ -170,7 +172,7 @@ impl FreeBsd {
         wanted: &[(String, String)],
         may_miss: &dyn Fn(&str) -> bool,
     ) -> Result<BTreeMap<String, String>, LabError> {
-        let mut set = BTreeMap::new();
+        let (mut set, mut missing) = (BTreeMap::new(), BTreeSet::new());
         let (mut back, mut script) = (String::new(), String::new());
         for (name, value) in wanted {
             match self.setting(name)? {
@@ -183,6 +185,7 @@ impl FreeBsd {
                     set.insert(name.clone(), value.clone());
                 }
                 None if may_miss(name) => {
+                    missing.insert(name);
                     set.insert(
                         name.clone(),
                         "not set: the kernel has no such setting".into(),
@@ -200,10 +203,7 @@ impl FreeBsd {
         let script = self.script(&format!("set {what}"), &format!("set -e\n{script}"));
         self.changing(what, back, || {
             self.host.run(&script, Limit::OURS)?;
-            for (name, value) in wanted
-                .iter()
-                .filter(|(name, _)| set.get(name).is_some_and(|v| !v.starts_with("not set")))
-            {
+            for (name, value) in wanted.iter().filter(|(name, _)| !missing.contains(name)) {
                 let found = self.setting(name)?.unwrap_or_default();
                 if !super::set::settings::says(&found, value) {
                     return Err(self.otherwise(format!("{name} should be {value}, and is {found}")));

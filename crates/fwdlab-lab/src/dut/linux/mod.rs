@@ -18,7 +18,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,9 +178,11 @@ impl Linux {
         of_host.chain(of_ports).collect()
     }
 
-    fn set_sysctls(&self) -> Result<BTreeMap<String, String>, LabError> {
+    /// What was set, and which settings this kernel does not have.
+    fn set_sysctls(&self) -> Result<(BTreeMap<String, String>, BTreeSet<String>), LabError> {
         let file = |name: &str| format!("/proc/sys/{name}");
         let mut set = BTreeMap::new();
+        let mut missing = BTreeSet::new();
         let mut back = String::new();
         let settings = self.settings();
         let names: Vec<&str> = settings.iter().map(|(name, _)| name.as_str()).collect();
@@ -195,6 +197,7 @@ impl Linux {
                 // a kernel without IPv6 has nothing to set; and what cannot be read could not be put back
                 Err(error) if name.contains("ipv6") => {
                     set.insert(name.clone(), not_set(&error));
+                    missing.insert(name.clone());
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -211,6 +214,7 @@ impl Linux {
                     Ok(()) => set.insert(name.clone(), (*value).to_owned()),
                     Err(error) => match error.failure {
                         Failure::File(_) if name.contains("ipv6") => {
+                            missing.insert(name.clone());
                             set.insert(name.clone(), not_set(&error))
                         }
                         _ => return Err(error.into()),
@@ -228,7 +232,7 @@ impl Linux {
                 set.insert((*name).to_owned(), value);
             }
         }
-        Ok(set)
+        Ok((set, missing))
     }
 
     /// Addresses, next hops and routes of one IP version.
@@ -313,9 +317,11 @@ impl Dut for Linux {
     }
 
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
-        let set = self.set_sysctls()?;
+        let (set, missing) = self.set_sysctls()?;
         self.address(IpVersion::Ipv4)?;
-        if !is_without(&set, "net/ipv6/") {
+        // a kernel that has none of the settings of IPv6 has not that protocol
+        let mut of_ipv6 = set.keys().filter(|name| name.starts_with("net/ipv6/"));
+        if of_ipv6.any(|name| !missing.contains(name)) {
             self.address(IpVersion::Ipv6)?;
         }
         Ok(set)
@@ -593,12 +599,6 @@ fn not_set(error: &HostError) -> String {
         Failure::File(why) => format!("not set: {why}"),
         _ => format!("not set: {error}"),
     }
-}
-
-/// Could none of the settings of this kind be set? The kernel has not that protocol then.
-fn is_without(set: &BTreeMap<String, String>, kind: &str) -> bool {
-    let mut of_kind = set.iter().filter(|(name, _)| name.starts_with(kind));
-    of_kind.all(|(_, value)| value.starts_with("not set"))
 }
 
 /// What all interfaces of a host counted.

@@ -159,10 +159,11 @@ impl Vpp {
 
     /// Refuses what fwdlab cannot do there.
     fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
-        Err(LabError::NotOnVpp {
+        Err(LabError::NotAsked {
             dut: self.host().name().to_owned(),
             what: what.into(),
-            instead,
+            of_kind: ", which is VPP",
+            instead: instead.into(),
         })
     }
 

@@ -167,7 +167,7 @@ pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = 
 fn quantity(unit: Unit) -> Quantity {
     match unit {
         Unit::FramesPerSecond => Quantity::Rate,
-        Unit::Nanoseconds => Quantity::Delay,
+        Unit::Nanoseconds | Unit::Cost => Quantity::Delay,
         Unit::Seconds => Quantity::Seconds,
         Unit::Frames => Quantity::Frames,
         Unit::Percent => Quantity::Percent,
