@@ -160,8 +160,13 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     let loads: Vec<f64> = clean.clone().map(Interval::offered_load_pps).collect();
     let rates = clean.map(Interval::forwarding_rate_pps);
     let saturation_pps = loads.into_iter().reduce(f64::max);
-    // samples that cannot be judged leave a gap below the first lossy one
-    let gap_pps = begin.map(|at| samples[at].intended_load_pps - saturation_pps.unwrap_or(0.0));
+    // samples that cannot be judged leave a gap below the first lossy one, or so few above it that they are no streak
+    let clean_at_last = lossy
+        .iter()
+        .rposition(|lossy| !lossy)
+        .map_or(0, |at| at + 1);
+    let above = begin.or((clean_at_last < lossy.len()).then_some(clean_at_last));
+    let gap_pps = above.map(|at| samples[at].intended_load_pps - saturation_pps.unwrap_or(0.0));
     Edge {
         saturation_pps,
         resolution_pps: resolution_pps.max(gap_pps.unwrap_or(0.0)),
@@ -348,14 +353,23 @@ impl Procedure for Ramp {
         let offered = offered.iter().map(Interval::offered_load_pps);
         let largest_pps = offered.fold(0.0, f64::max);
         let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, largest_pps));
-        let answered = self.course.trials > 0 && up.saturation_pps.is_some() && !is_dead;
+        let gap = up.gap(resolution);
+        let answered =
+            self.course.trials > 0 && up.saturation_pps.is_some() && gap.is_none() && !is_dead;
         let verdict = match (&up.saturation_pps, up.at_s) {
             _ if self.course.trials == 0 => "not measured".to_owned(),
             _ if is_dead => FORWARDS_NOTHING.into(),
             (None, _) if part(rise.clone()).is_empty() => {
                 "cannot tell: the generator reached none of the loads".into()
             }
+            (None, _) if up.resolution_pps > 3.0 * resolution => format!(
+                "cannot tell: loss begins below {:.0} frames/s; at smaller loads the generator did not reach the load",
+                up.resolution_pps
+            ),
             (None, _) => "frames were lost at every load".into(),
+            (Some(below), _) if let Some(above) = gap => format!(
+                "cannot tell: loss begins between {below:.0} and {above:.0} frames/s; at loads between them the generator did not reach the load"
+            ),
             (Some(_), None) => up.reason.clone(),
             (Some(_), Some(_)) if tester_bound => TESTER_BOUND.into(),
             (Some(_), Some(_)) => "found".into(),
@@ -460,6 +474,45 @@ mod tests {
             .map(|k| (100_000 * k, 100_000 * k - 50 * k * (k % 2)))
             .collect();
         assert_eq!(of(&samples(&jitter)).at_s, None);
+    }
+
+    #[test]
+    fn what_the_generator_did_not_offer_is_no_place_where_loss_begins() {
+        let judged = |held_up: Range<usize>| {
+            let parameters = Parameters {
+                warm_up_ns: 0,
+                hold_ns: 0,
+                ramp_ns: 60_000_000_000,
+                ..Parameters::standard(FrameSize::MIN, 60_000.0)
+            };
+            let mut ramp = Ramp::new(parameters).unwrap();
+            let question = ramp.next_trial().unwrap();
+            let mut samples = rise(60, 40_000, &[]);
+            for sample in &mut samples[held_up] {
+                sample.frames_sent /= 2;
+                sample.frames_received = sample.frames_sent;
+            }
+            let answer = Answer {
+                samples,
+                ..Answer::default()
+            };
+            ramp.record(&question, &answer);
+            ramp.outcomes().remove(0)
+        };
+        // one sample or two: no worse than a coarser ramp
+        for held_up in [0..0, 39..40, 39..41] {
+            assert!(judged(held_up.clone()).answered, "{held_up:?}");
+        }
+        for (held_up, words) in [
+            (25..45, "loss begins between 25000 and 46000 frames/s"),
+            // and where so few are left above that they are no streak
+            (25..59, "loss begins between 25000 and 60000 frames/s"),
+            (0..55, "loss begins below 56000 frames/s"),
+        ] {
+            let outcome = judged(held_up);
+            assert!(!outcome.answered && outcome.figures().is_empty());
+            assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
+        }
     }
 
     #[test]

@@ -245,6 +245,17 @@ pub struct Edge {
     pub reason: String,
 }
 
+impl Edge {
+    /// The load at which loss was seen, where so much lies between it and the largest load without that neither says where loss
+    /// begins: more than samples of this distance explain, and more than a twentieth.
+    pub fn gap(&self, resolution_pps: f64) -> Option<f64> {
+        let below = self.saturation_pps?;
+        let between = self.resolution_pps;
+        let is_gap = between > 3.0 * resolution_pps && between > below / 20.0;
+        is_gap.then_some(below + between)
+    }
+}
+
 /// A ramp.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ramp {
@@ -1023,8 +1034,12 @@ impl Outcome {
                 points.collect()
             }
             Found::FrameLoss(found) => {
-                let first = found.points.first().map(|point| point.loss_percent);
-                one("frame loss at the largest load", Percent, first)
+                // losses at different loads are no figures of the same name
+                let first = found.points.first().and_then(|point| {
+                    let name = format!("frame loss at {} %", point.percent);
+                    figure(&name, Percent, Some(point.loss_percent))
+                });
+                first.into_iter().collect()
             }
             Found::BackToBack(found) => one("burst", Frames, found.burst_frames.map(|s| s.mean)),
             Found::Recovery(found) => one("recovery", Seconds, found.recovery_s.map(|s| s.mean)),
