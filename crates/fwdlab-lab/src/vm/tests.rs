@@ -109,11 +109,7 @@ impl Emulator<'_> {
         );
         let mut command = Command::new("", &[]);
         command.words = words;
-        let limit = Limit {
-            time: Duration::from_secs(60),
-            ..Limit::OURS
-        };
-        let output = Local.run(&command.called("qemu-system-x86_64"), limit);
+        let output = Local.run(&command.called("qemu-system-x86_64"), Limit::OURS);
         output
             .map(|output| output.text().replace('\r', ""))
             .map_err(|e| e.to_string())

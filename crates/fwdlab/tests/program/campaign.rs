@@ -84,7 +84,7 @@ fn a_sweep_finds_what_a_rule_costs() {
     let figure = &case["figures"][0];
     assert_eq!(
         (&figure["name"], &figure["unit"]),
-        (&"rules, cost of one".into(), &"ns".into())
+        (&"rules, cost of one".into(), &"ns/frame".into())
     );
     let (median, half) = (
         number(&figure["median"]),

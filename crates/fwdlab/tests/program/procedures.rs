@@ -8,7 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, all_outcomes, dropped, is_held_up, list, number, passed, root, skipped,
+    Lab, NOT_REACHED, PROGRAM, all_outcomes, dropped, is_held_up, list, number, passed, root,
+    skipped,
 };
 
 const SIM: &[&str] = &["--engine", "sim", "--dut"];
@@ -901,4 +902,16 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
     let kept = fs::read_to_string(of_series.join("management.txt")).unwrap();
     assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
     lab.assert_clean("management");
+}
+
+/// The truth of a DUT is planted, and its tester has a limit and is held up: what is said is right, or it is said that it cannot be told.
+/// More runs of it: `scripts/judge --runs 200`.
+#[test]
+fn planted_truths_are_found_or_nothing_is_said() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/judge");
+    let judged = Command::new("python3")
+        .args([script, "--runs", "10", "--seed", "3", "--program", PROGRAM])
+        .output()
+        .unwrap();
+    assert!(judged.status.success(), "{judged:?}");
 }
