@@ -10,9 +10,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use crate::places::{Entered, Places, Watched};
+use crate::tls::Tls;
 
 /// Who has not shaken hands by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const QUESTION: Duration = Duration::from_secs(10);
 
 /// Serves for ever.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
+pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router) {
     let places = Arc::<Places>::default();
     let router = router.layer(Extension(places.clone()));
     loop {

@@ -53,7 +53,7 @@ pub(crate) struct Shared {
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    tls: Option<tls::Tls>,
     shared: Arc<Shared>,
 }
 

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -13,10 +15,24 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 use crate::error::ServeError;
 
 /// What shakes hands with those who come.
+#[derive(Clone)]
+pub struct Tls(TlsAcceptor);
+
+impl Tls {
+    /// What both say from now on.
+    pub async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> std::io::Result<impl AsyncRead + AsyncWrite + Unpin> {
+        self.0.accept(stream).await
+    }
+}
+
+/// With these files, or a certificate of its own.
 pub fn acceptor(
     files: Option<&(PathBuf, PathBuf)>,
     address: SocketAddr,
-) -> Result<TlsAcceptor, ServeError> {
+) -> Result<Tls, ServeError> {
     let (chain, key) = match files {
         Some((chain, key)) => read(chain, key)?,
         None => make(address)?,
@@ -25,7 +41,7 @@ pub fn acceptor(
         .with_safe_default_protocol_versions()
         .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
         .map_err(|error| ServeError::Certificate(error.to_string()))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Tls(TlsAcceptor::from(Arc::new(config))))
 }
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

@@ -11,7 +11,9 @@ mod subject;
 
 pub(crate) use axis::{Axis, Places, Quantity};
 pub(crate) use render::html;
-pub use render::{gnuplot, png, svg, terminal};
+#[cfg(feature = "png")]
+pub use render::png;
+pub use render::{gnuplot, svg, terminal};
 pub(crate) use scale::Scale;
 pub(crate) use subject::{
     comparison, differences, families, fates, imported, named_apart, procedures, rates, slug,

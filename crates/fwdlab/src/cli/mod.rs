@@ -12,6 +12,7 @@ mod console;
 mod defaults;
 mod doctor;
 mod face;
+#[cfg(feature = "png")]
 mod fonts;
 mod foreign;
 mod help;
