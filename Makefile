@@ -16,7 +16,7 @@ help:
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         checks and tests; tests that need root are skipped without it'
 	@echo 'make test-all     also those that need the machine for themselves, or guests: 10 minutes more'
-	@echo 'make build        build target/release/fwdlab only'
+	@echo 'make build        build target/release/fwdlab only: as make quick, without PNG and TLS, which make dist has'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
@@ -30,7 +30,7 @@ build: bootstrap
 	@quiet=; \
 	if [ -x $(FWDLAB) ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
 	then quiet=--quiet; fi; \
-	$(CARGO) build --release --package fwdlab $$quiet
+	$(CARGO) build --release --package fwdlab --no-default-features $$quiet
 
 quick: build
 # code 5 is an answer: too noisy to tell, and what to do about it. Scripts call the program and get the code

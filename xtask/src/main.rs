@@ -25,7 +25,7 @@ const USAGE: &str = "\
 usage: cargo run -p xtask -- COMMAND
 
   check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas
-  schemas    write the JSON Schemas of everything we keep or print into schemas/
+  schemas    write the JSON Schemas of everything we keep or print into crates/fwdlab/schemas/
   test       check, format, clippy and tests, with the skipped ones counted
   test rest  the tests that need the machine alone, or minutes, and cargo deny";
 

@@ -19,7 +19,7 @@ use schemars::{JsonSchema, schema_for};
 
 use crate::check::Finding;
 
-const FOLDER: &str = "schemas";
+const FOLDER: &str = "crates/fwdlab/schemas";
 const RENEW: &str = "cargo run -p xtask -- schemas";
 
 /// Name and text of every schema.
@@ -123,7 +123,7 @@ mod tests {
 
         fs::write(&written[0], "{}").unwrap();
         fs::remove_file(&written[1]).unwrap();
-        fs::write(root.path().join("schemas/old.json"), "{}").unwrap();
+        fs::write(root.path().join(FOLDER).join("old.json"), "{}").unwrap();
         let findings = stale(root.path()).unwrap();
         assert_eq!(findings.len(), 3);
         assert!(findings.iter().all(|finding| finding.text.contains(RENEW)));

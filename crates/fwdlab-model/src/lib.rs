@@ -6,6 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "schemas"))]
+extern crate fwdlab_no_schemas as schemars;
+
 pub mod bisect;
 pub mod campaign;
 pub mod comparison;

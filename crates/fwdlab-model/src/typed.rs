@@ -2,11 +2,11 @@
 //!
 //! What the values mean is not known here. Start with [`typed!`] and [`Several`].
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
+#[cfg(feature = "schemas")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
@@ -72,6 +72,7 @@ macro_rules! typed {
             }
         }
 
+        #[cfg(feature = "schemas")]
         impl schemars::JsonSchema for $type {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
@@ -128,8 +129,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
     }
 }
 
+#[cfg(feature = "schemas")]
 impl<T: JsonSchema> JsonSchema for Several<T> {
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         format!("Several_{}", T::schema_name()).into()
     }
 

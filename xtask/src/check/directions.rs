@@ -12,10 +12,11 @@ use super::Finding;
 use crate::tree::ours;
 
 /// Our crates, and which of ours each may use.
-const TABLE: [(&str, &[&str]); 12] = [
+const TABLE: [(&str, &[&str]); 13] = [
+    ("no-schemas", &[]),
     ("packet", &[]),
     ("stats", &[]),
-    ("model", &[]),
+    ("model", &["no-schemas"]),
     ("measure", &["model", "stats"]),
     ("engine", &["model", "packet"]),
     ("store", &["model", "stats"]),

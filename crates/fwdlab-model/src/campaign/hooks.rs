@@ -253,6 +253,7 @@ impl Said {
     }
 }
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Said {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Hooks_of_a_kind".into()

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
+#[cfg(feature = "schemas")]
+use schemars::{Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -144,6 +146,7 @@ impl<'de> Deserialize<'de> for Iterations {
     }
 }
 
+#[cfg(feature = "schemas")]
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let table = generator.subschema_for::<Table>();
     schemars::json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MOST }, table] })

@@ -34,7 +34,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
+#[cfg(feature = "schemas")]
+use schemars::{Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -439,11 +441,13 @@ fn named_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bed, D::
     deserializer.deserialize_any(NameOrTable)
 }
 
+#[cfg(feature = "schemas")]
 fn named_or_table_schema(generator: &mut SchemaGenerator) -> Schema {
     let table = generator.subschema_for::<Bed>();
     schemars::json_schema!({ "anyOf": [{ "type": "string" }, table] })
 }
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Campaign {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Campaign".into()

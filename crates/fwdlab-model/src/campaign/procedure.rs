@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
+#[cfg(feature = "schemas")]
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
@@ -71,6 +73,7 @@ macro_rules! procedures {
         }
 
         /// One schema per procedure: its parameters, its id, and a sweep.
+        #[cfg(feature = "schemas")]
         pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
             let all = [$(schema_of::<$type>($id, generator)),*];
             schemars::json_schema!({
@@ -908,6 +911,7 @@ impl From<toml::de::Error> for Wrong {
     }
 }
 
+#[cfg(feature = "schemas")]
 fn schema_of<T: JsonSchema>(id: &str, generator: &mut SchemaGenerator) -> Schema {
     let mut schema = T::json_schema(generator);
     let sweep = generator.subschema_for::<Sweep>();

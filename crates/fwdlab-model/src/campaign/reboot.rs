@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
+#[cfg(feature = "schemas")]
+use schemars::{Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -58,6 +60,7 @@ pub(super) fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     deserializer.deserialize_any(SwitchOrTable)
 }
 
+#[cfg(feature = "schemas")]
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let table = generator.subschema_for::<Reboot>();
     schemars::json_schema!({ "anyOf": [{ "type": "boolean" }, table] })

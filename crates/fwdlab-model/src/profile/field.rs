@@ -2,10 +2,10 @@
 //!
 //! Where they are in a frame is not known here. Start with [`Field`].
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(feature = "schemas")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
@@ -147,8 +147,9 @@ impl<'de> Deserialize<'de> for Field {
     }
 }
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Field {
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Field".into()
     }
 

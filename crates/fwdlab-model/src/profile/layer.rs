@@ -537,8 +537,10 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 /// What a layer looks like in the file, for the schema: its name, for one with default values, or name and values.
+#[cfg(feature = "schemas")]
 pub(crate) struct Form;
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Form {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "LayerForm".into()

@@ -203,6 +203,7 @@ impl<'de> Deserialize<'de> for Checksums {
     }
 }
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Checksums {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Checksums".into()

@@ -2,10 +2,11 @@
 //!
 //! Start with [`Size`].
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
+#[cfg(feature = "schemas")]
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -191,8 +192,9 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+#[cfg(feature = "schemas")]
 impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Size".into()
     }
 

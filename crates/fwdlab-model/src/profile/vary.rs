@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::field::{Field, FieldName};
 use super::value::Value;
-use crate::typed::{Several, several};
+use crate::typed::several;
 
 /// Most flows of a stream.
 pub const MOST_FLOWS: u64 = u32::MAX as u64;
@@ -20,7 +20,7 @@ pub const MOST_FLOWS: u64 = u32::MAX as u64;
 pub struct Vary {
     /// Where: a field, or several that get the same value
     #[serde(deserialize_with = "several")]
-    #[schemars(with = "Option<Several<Field>>")]
+    #[schemars(with = "Option<crate::typed::Several<Field>>")]
     pub field: Vec<Field>,
     /// Where, by hand: bytes from the destination MAC on
     pub at: Option<u16>,
@@ -102,7 +102,7 @@ pub enum Endian {
 pub struct Ports {
     /// Where: a field, or several
     #[serde(default, deserialize_with = "several")]
-    #[schemars(with = "Option<Several<Field>>")]
+    #[schemars(with = "Option<crate::typed::Several<Field>>")]
     pub field: Vec<Field>,
     /// Where, by hand: bytes from the destination MAC on
     pub at: Option<u16>,

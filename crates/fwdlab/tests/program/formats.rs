@@ -11,7 +11,7 @@ use crate::support::{PROGRAM, TINY};
 const SCHEMAS: [&str; 5] = ["run", "summary", "trial", "rebuild", "event"];
 
 pub fn committed(kind: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../schemas/{kind}.json"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schemas/{kind}.json"));
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 

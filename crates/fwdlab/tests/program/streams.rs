@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use fwdlab_model::latency::LatencySummary;
 use serde_json::Value;
 
+use crate::formats::committed;
 use crate::support::{Lab, PATIENCE, count, list, root, skipped, try_tool, words};
 use crate::wire::{MAC_A, Wire};
 
@@ -83,7 +83,7 @@ impl Dut {
 /// It says what the vocabulary says of latencies, and nothing else.
 #[track_caller]
 fn is_latency(value: &Value) {
-    let schema = serde_json::to_value(schemars::schema_for!(LatencySummary)).unwrap();
+    let schema = committed("latency");
     let validator = jsonschema::validator_for(&schema).unwrap();
     let errors: Vec<String> = (validator.iter_errors(value))
         .map(|error| error.to_string())
