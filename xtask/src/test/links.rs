@@ -184,6 +184,10 @@ impl Crate {
                 .arg("-L")
                 .arg(format!("dependency={}", folder.display()));
         }
+        // the compiler's own library for plug-ins, as cargo names it
+        if self.kind == "proc-macro" {
+            rustdoc.args(["--extern", "proc_macro"]);
+        }
         for (name, file) in &self.libraries {
             rustdoc.args(["--extern", &format!("{name}={}", file.display())]);
         }
