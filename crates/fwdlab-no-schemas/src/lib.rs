@@ -1,6 +1,6 @@
 //! In place of `schemars` in a build without the feature `schemas` of `fwdlab-model`: deriving a schema gives none.
 //!
-//! The program contains the schemas as text, which `xtask` writes. Four hundred types that describe themselves took a sixth of its build.
+//! The program contains the schemas as text, which `xtask` writes, and no code that makes them: 1.1 MB less.
 
 #![forbid(unsafe_code)]
 
