@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use fwdlab_model::event::{Event, RebuildRecord};
+use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
@@ -72,7 +72,13 @@ impl StoredRun {
             self.is_protected,
             parse_as::<Event>,
         );
-        journal.records
+        let mut events = journal.records;
+        for event in &mut events {
+            if let EventKind::IterationFinished { iteration, .. } = &mut event.kind {
+                upgrade::kind(iteration);
+            }
+        }
+        events
     }
 
     /// What the DUT's host counted around its trials, as it was read; nothing where it was not.

@@ -14,7 +14,7 @@ use fwdlab_model::outcome::{
 use fwdlab_model::procedure::{Answer, Asked, Purpose, Queries, Question};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
-use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
+use fwdlab_model::test_case::{CaseFigure, Iteration, NoResult, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
@@ -82,10 +82,54 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
         format: u32,
     }
     let Version { format } = serde_json::from_slice(bytes)?;
-    match format < ONE_LIST {
-        true => of_four_lists(serde_json::from_slice(bytes)?, info),
-        false => serde_json::from_slice(bytes),
+    let mut summary: Summary = match format < ONE_LIST {
+        true => of_four_lists(serde_json::from_slice(bytes)?, info)?,
+        false => serde_json::from_slice(bytes)?,
+    };
+    kinds(&mut summary);
+    Ok(summary)
+}
+
+/// Sets what was written only in words until 0.2.0.
+fn kinds(summary: &mut Summary) {
+    let noise = &mut summary.noise;
+    noise.not_judged |= !noise.too_noisy && noise.verdict.starts_with("not judged");
+    for case in &mut summary.test_cases {
+        case.outcomes.iter_mut().for_each(applicable);
+        case.iterations.iter_mut().for_each(kind);
+        for figure in &mut case.figures {
+            if figure.unit == Unit::Nanoseconds && figure.name.contains(", cost of") {
+                figure.unit = Unit::Cost;
+            }
+        }
     }
+}
+
+fn applicable(outcome: &mut Outcome) {
+    outcome.not_applicable |= !outcome.answered && outcome.verdict.starts_with("not applicable");
+}
+
+/// Sets the kind of an iteration's failure, which was written only in words until 0.2.0.
+pub(crate) fn kind(iteration: &mut Iteration) {
+    iteration.outcomes.iter_mut().for_each(applicable);
+    let (NoResult::Failed, Some(why)) = (iteration.no_result, &iteration.failure) else {
+        return;
+    };
+    let says = |words: &[&str]| words.iter().any(|one| why.contains(one));
+    iteration.no_result = match () {
+        () if why == "interrupted" => NoResult::Interrupted,
+        () if why.starts_with("hook ") => NoResult::Hook,
+        () if says(&["does not come up: ", "has not come back within"]) => NoResult::DidNotBoot,
+        () if says(&[
+            ", which is VPP; ",
+            "fwdlab does not do that on FreeBSD; ",
+            "fwdlab cannot log into it; ",
+        ]) =>
+        {
+            NoResult::NotApplicable
+        }
+        () => NoResult::Failed,
+    };
 }
 
 /// Adds what stood only with the trials; from then on it is a summary of today.
@@ -223,8 +267,7 @@ fn stream_of(size: FrameSize, info: &RunInfo) -> Stream {
 }
 
 fn add_outcome(case: &mut TestCase, mut outcome: Outcome) {
-    // files of that version have it in words only
-    outcome.not_applicable = outcome.verdict.starts_with("not applicable");
+    applicable(&mut outcome);
     for figure in outcome.figures() {
         case.figures.push(CaseFigure {
             better: figure.better(),
@@ -459,5 +502,32 @@ fn outcome(found: SearchOutcome) -> Outcome {
         warnings: Vec::new(),
         trials: found.trials,
         found: Found::Mlrsearch(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of 0.1.0 go on, and are shown, by what their words said.
+    #[test]
+    fn failures_in_words_get_their_kinds() {
+        for (why, no_result) in [
+            ("interrupted", NoResult::Interrupted),
+            ("hook before: exit status: 1", NoResult::Hook),
+            ("debian:linux does not come up: panic", NoResult::DidNotBoot),
+            (
+                "cannot apply x.nft on router, which is VPP; give it lines of VPP's",
+                NoResult::NotApplicable,
+            ),
+            ("the link went down", NoResult::Failed),
+        ] {
+            let mut iteration = Iteration {
+                failure: Some(why.into()),
+                ..Iteration::default()
+            };
+            kind(&mut iteration);
+            assert_eq!(iteration.no_result, no_result, "{why}");
+        }
     }
 }
