@@ -241,7 +241,7 @@ impl LabError {
         }
     }
 
-    /// Of what kind is it where it leaves an iteration without a result?
+    /// The kind of failure that an iteration without a result has because of this error.
     fn kind(&self) -> NoResult {
         match self {
             LabError::NotUp { .. } => NoResult::DidNotBoot,
@@ -268,7 +268,7 @@ impl LabError {
     }
 }
 
-/// What is kept of it where an iteration has no result.
+/// What an iteration without a result records of this error.
 impl From<&LabError> for test_case::Failure {
     fn from(error: &LabError) -> test_case::Failure {
         test_case::Failure {
@@ -282,7 +282,7 @@ impl From<&LabError> for test_case::Failure {
 mod tests {
     use super::*;
 
-    /// Tables and `run --resume` go by the kind, also where the error stands in another.
+    /// Tables and `run --resume` decide by the kind of a failure, also when another error contains it.
     #[test]
     fn an_iteration_without_a_result_says_of_what_kind_its_failure_is() {
         let not_up = LabError::NotUp {

@@ -246,8 +246,8 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// The load at which loss was seen, where so much lies between it and the largest load without that neither says where loss
-    /// begins: more than samples of this distance explain, and more than a twentieth.
+    /// The load of the first sample with loss, if it is too far above the largest load without loss to say where loss begins: more than
+    /// three steps of the load and more than 5 %.
     pub fn gap(&self, resolution_pps: f64) -> Option<f64> {
         let below = self.saturation_pps?;
         let between = self.resolution_pps;
@@ -966,7 +966,7 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Nanoseconds that something costs a frame: none, or fewer than without it, is possible.
+    /// Nanoseconds per frame that something costs; the cost may be zero or negative.
     #[serde(rename = "ns/frame")]
     Cost,
     /// Seconds.
@@ -1005,7 +1005,7 @@ impl Unit {
 pub const FORWARDS_NOTHING: &str = "overloaded: forwards nothing at this load";
 
 impl Outcome {
-    /// Has it no answer although there could be one?
+    /// Did it fail? An outcome without an answer has not failed if the question does not apply.
     pub fn fails(&self) -> bool {
         !self.answered && !self.not_applicable
     }

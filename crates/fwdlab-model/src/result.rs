@@ -159,7 +159,7 @@ pub struct Noise {
     pub quiet_percent: Option<f64>,
     /// The whole verdict in one sentence.
     pub verdict: String,
-    /// Nothing is said of the noise: there was too little to judge, or nothing is known of the machine.
+    /// The noise was not judged: there were too few trials, or nothing observed the machine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_judged: bool,
     /// None of the figures can be relied on. Where only some cannot, their test cases say so ([`TestCase::doubt`]).

@@ -118,7 +118,7 @@ pub struct Iteration {
     /// Why it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Of what kind that failure is; absent for one like any other.
+    /// The kind of that failure; absent for an ordinary failure.
     #[serde(default, skip_serializing_if = "NoResult::is_plain")]
     pub no_result: NoResult,
     /// The trials that it rests on, by their numbers in the run; of slices the rebuilds. Those that were invalid are among them.
@@ -129,11 +129,11 @@ pub struct Iteration {
     pub telemetry: Option<Box<Telemetry>>,
 }
 
-/// Of what kind the failure of an iteration is.
+/// Kinds of failures of an iteration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoResult {
-    /// Any other.
+    /// An ordinary failure.
     #[default]
     Failed,
     /// The DUT did not come up.
@@ -157,11 +157,11 @@ impl NoResult {
 pub struct Failure {
     /// In words.
     pub why: String,
-    /// Of what kind that is.
+    /// Its kind.
     pub kind: NoResult,
 }
 
-/// One like any other.
+/// An ordinary failure.
 impl<T: Into<String>> From<T> for Failure {
     fn from(why: T) -> Failure {
         Failure {

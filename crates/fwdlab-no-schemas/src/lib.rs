@@ -1,6 +1,6 @@
-//! In place of `schemars` in a build without the feature `schemas` of `fwdlab-model`: deriving a schema gives none.
+//! Replaces `schemars` in a build without the feature `schemas` of `fwdlab-model`: `derive(JsonSchema)` generates nothing.
 //!
-//! The program contains the schemas as text, which `xtask` writes, and no code that makes them: 1.1 MB less.
+//! The program contains the schemas as text, which `xtask` writes. Without the code that generates them it is 1.1 MB smaller.
 
 #![forbid(unsafe_code)]
 

@@ -38,7 +38,7 @@ pub enum ServeError {
         /// Its file.
         path: PathBuf,
     },
-    /// It cannot encrypt.
+    /// This build contains no TLS.
     #[error(
         "this build has no TLS, without which fwdlab serves only this machine: listen on 127.0.0.1 (from elsewhere: ssh -L), or take the program of `make dist`"
     )]

@@ -14,12 +14,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 
 use crate::error::ServeError;
 
-/// What shakes hands with those who come.
+/// Performs the TLS handshake with clients.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
 impl Tls {
-    /// What both say from now on.
+    /// The encrypted stream, after the handshake.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -28,7 +28,7 @@ impl Tls {
     }
 }
 
-/// With these files, or a certificate of its own.
+/// Uses these files, or makes a certificate.
 pub fn acceptor(
     files: Option<&(PathBuf, PathBuf)>,
     address: SocketAddr,

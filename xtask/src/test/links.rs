@@ -184,7 +184,7 @@ impl Crate {
                 .arg("-L")
                 .arg(format!("dependency={}", folder.display()));
         }
-        // the compiler's own library for plug-ins, as cargo names it
+        // cargo names this library of the compiler for every proc-macro crate
         if self.kind == "proc-macro" {
             rustdoc.args(["--extern", "proc_macro"]);
         }

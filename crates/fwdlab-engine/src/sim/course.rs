@@ -26,7 +26,7 @@ const RECOVERING: f64 = 0.1;
 /// A load that changes is offered in steps of this length (docs/methodology.md, "Ramp").
 const RAMP_STEP_NS: u64 = 100_000_000;
 
-/// What holds the tester up has a sequence of its own.
+/// Stalls of the generator have their own random sequence, so that they do not change the DUT.
 const HOLD_UPS: u64 = 0x7a1e_0f5e_4de2;
 
 /// A part of a trial with one load.

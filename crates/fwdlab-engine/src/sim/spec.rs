@@ -62,7 +62,7 @@ pub const KEYS: [(&str, &str, &str); 27] = [
     (
         "hold-ups",
         "20%",
-        "share of trials, and of the steps of a ramp, in which the tester is held up and sends only a part",
+        "share of trials, or of steps of a ramp, in which the generator stalls and sends only some of the frames",
     ),
     (
         "link",
@@ -145,7 +145,7 @@ pub struct Dut {
     pub stall: Option<Stall>,
     /// Most that the tester can send.
     pub generator_pps: Option<f64>,
-    /// Share of trials, and of the steps of a ramp, in which the tester sends only a part, any from nothing to all.
+    /// Share of trials, or of steps of a ramp, in which the generator sends only some of the frames: a random part, from none to all.
     pub hold_ups: f64,
     /// Speed of the tester's link.
     pub link: Option<LinkSpeed>,

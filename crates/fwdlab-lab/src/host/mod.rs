@@ -302,7 +302,7 @@ pub enum Failure {
     },
     /// The host was lost on the way: what is known of the reason.
     Lost(String),
-    /// It was told to restart, went away, and was not seen again: since when, and what was said last.
+    /// The host was restarted and did not come back. The text says for how long, and what its last output was.
     NotBack(String),
     /// A file could not be read or written: why.
     File(String),
