@@ -663,7 +663,8 @@ pub struct CriticalLoad {
     pub min_load_pps: f64,
     /// Largest load that was offered.
     pub max_load_pps: f64,
-    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits.
+    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits. Without
+    /// any loss: the largest load that was offered for long enough, and there is no upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_load_pps: Option<f64>,
     /// Standard deviation of its natural logarithm, what all models say taken together.
@@ -806,6 +807,13 @@ pub struct Sweep {
 
 /// What is swept where more of it is meant to forward more: a cost of one has no meaning there.
 const CORES: &str = "cores";
+
+impl CriticalLoad {
+    /// Was no frame lost? Then the critical load is at least the one that is given, and has no upper end.
+    pub fn is_tester_bound(&self) -> bool {
+        self.critical_load_pps.is_some() && self.upper_pps.is_none()
+    }
+}
 
 impl Sweep {
     /// Is it a sweep over what the DUT may use, which is judged by its speed-up?
@@ -1195,6 +1203,7 @@ impl Found {
             Found::Maxfwd(found) => found.not_saturated,
             Found::ForwardingRate(found) => found.not_saturated,
             Found::Mlrsearch(found) => found.goals.iter().any(|goal| goal.tester_bound),
+            Found::Plr(found) => found.is_tester_bound(),
             Found::Equilibrium(found) => found
                 .equilibrium_pps
                 .is_some_and(|pps| pps >= (1.0 - found.tolerance) * found.max_load_pps),

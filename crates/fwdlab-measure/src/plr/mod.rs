@@ -31,6 +31,9 @@ const LENGTH_OFFSET: u64 = 50;
 const COPIES: usize = 4;
 const TAKEN: usize = 3;
 
+/// With so many frames times the loss ratio a frame would have been lost, with a probability of 97.5 %: `-ln(0.025)`.
+const CERTAIN: f64 = 3.689;
+
 /// What is to be found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
@@ -157,6 +160,19 @@ impl Plr {
         Some(((stretch.mean + erf.mean) / 2.0, variance.sqrt()))
     }
 
+    /// Frames that were offered at this load or more.
+    fn frames(&self, at_least_pps: f64) -> f64 {
+        let offered = self.made.iter().filter(|made| made.load_pps >= at_least_pps);
+        offered.map(|made| made.load_pps * made.ln_seconds.exp()).sum()
+    }
+
+    /// Where nothing was lost: the largest load with so many frames, at it or above, that a loss ratio as large as is sought would have shown.
+    fn unlost(&self) -> Option<f64> {
+        let loads = self.made.iter().map(|made| made.load_pps);
+        let enough = CERTAIN / self.parameters.loss_ratio;
+        loads.filter(|load| self.frames(*load) >= enough).reduce(f64::max)
+    }
+
     fn choose(&self, answer: &Answer) -> f64 {
         let p = &self.parameters;
         let load = match self.made.len() {
@@ -257,6 +273,7 @@ impl Procedure for Plr {
             .estimates
             .iter()
             .any(|estimate| estimate.loss_ratio < p.loss_ratio);
+        let unlost = self.unlost().filter(|_| !lossy);
         let belief = (lossy && self.made.len() >= 4).then(|| {
             let mut random = Random::new(p.seed ^ self.made.len() as u64);
             believe(p, &self.made, self.focus, &mut random)
@@ -292,9 +309,13 @@ impl Procedure for Plr {
         }
         let verdict = match () {
             () if self.made.is_empty() => "not measured".to_owned(),
-            () if !lossy => {
-                "nothing was lost at any load: the critical load is above the largest".into()
-            }
+            () if unlost.is_some() => "no frame was lost up to the largest load".into(),
+            () if !lossy => format!(
+                "cannot tell: none of {:.0} frames was lost, and a loss ratio of {:e} needs {:.0} to show",
+                self.frames(0.0),
+                p.loss_ratio,
+                CERTAIN / p.loss_ratio
+            ),
             () if !clean && upper.is_some_and(|pps| pps < p.min_load_pps) => {
                 "the loss ratio is exceeded even at the smallest load".into()
             }
@@ -317,7 +338,8 @@ impl Procedure for Plr {
                     .into(),
             );
         }
-        let answered = self.course.failure.is_none() && lossy && clean && both.is_some();
+        let found = lossy && clean && both.is_some() || unlost.is_some();
+        let answered = self.course.failure.is_none() && found;
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
@@ -331,8 +353,8 @@ impl Procedure for Plr {
                 loss_ratio: p.loss_ratio,
                 min_load_pps: p.min_load_pps,
                 max_load_pps: p.max_load_pps,
-                critical_load_pps: both.map(|[_, middle, _]| middle),
-                lower_pps: both.map(|[lower, ..]| lower),
+                critical_load_pps: both.map(|[_, middle, _]| middle).or(unlost),
+                lower_pps: both.map(|[lower, ..]| lower).or(unlost),
                 upper_pps: upper,
                 deviation: deviation.filter(|_| both.is_some()),
                 between_trials: between,
@@ -436,7 +458,9 @@ mod tests {
             }
             plr.outcomes().remove(0)
         };
-        assert!(end(1e9).verdict.contains("above the largest"));
+        let above = end(1e9);
+        assert!(above.answered && above.found.is_tester_bound(), "{above:?}");
+        assert_eq!(above.found.rate_pps(), Some(1e7));
         let dead = end(0.0);
         assert!(!dead.answered, "{dead:?}");
         let wrong = |change: &dyn Fn(&mut Parameters)| {

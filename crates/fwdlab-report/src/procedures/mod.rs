@@ -163,6 +163,7 @@ pub(crate) fn figure(outcome: &Outcome) -> String {
             (Some(pps), Some(lower), Some(upper)) => {
                 format!("{} ({} to {})", rate(pps), rate(lower), rate(upper))
             }
+            (Some(pps), ..) => format!("{}{}", at_least(found.is_tester_bound()), rate(pps)),
             _ => verdict(),
         },
         Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),

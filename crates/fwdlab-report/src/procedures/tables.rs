@@ -673,7 +673,9 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
         }
         Found::Plr(found) => vec![vec![
             Cell::number(format!("{:e}", found.loss_ratio), found.loss_ratio),
-            optional_pps(found.critical_load_pps),
+            Cell::optional(found.critical_load_pps, NOTHING, |pps| {
+                bounded(found.is_tester_bound(), pps)
+            }),
             optional_pps(found.lower_pps),
             optional_pps(found.upper_pps),
             pps(found.max_load_pps),
