@@ -580,7 +580,16 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
             "try at another time: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
         ),
     };
-    vec![first, COUNT_INSTRUCTIONS.into()]
+    let fewer = (comparisons.len() > 1).then(|| {
+        format!(
+            "compare one configuration at a time: a block takes a slice of each DUT twice, {} here, and counts only if none was disturbed",
+            2 * (comparisons.len() + 2)
+        )
+    });
+    fewer
+        .into_iter()
+        .chain([first, COUNT_INSTRUCTIONS.into()])
+        .collect()
 }
 
 /// What works on any machine.
@@ -950,6 +959,15 @@ pub(crate) mod tests {
         assert!(
             none.contains("no rebuild had enough blocks") && none.contains("--vm"),
             "{none}"
+        );
+        // with a second configuration a block has eight slices, any of which may be disturbed
+        let both = [undecided.clone(), undecided.clone()];
+        let noise = of_comparisons(&both, &undecided, String::new());
+        let cases = both.clone().map(compared_case).to_vec();
+        let words = advice(&of(cases, noise), None).join("\n");
+        assert!(
+            words.contains("one configuration at a time") && words.contains("8 here"),
+            "{words}"
         );
         let decided = compared("x", &[0.001, -0.001, 0.0, 0.002], 0.0);
         assert_eq!(told(&decided), "");

@@ -3,11 +3,18 @@
 //! For traffic profiles and campaigns alike. Turns the words of the TOML reader, which speaks to programmers, into those of people
 //! who write files. Start with [`FileError`]; [`Origin`] finds the place of a key in the text.
 
+mod value;
+
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+pub(crate) use self::value::Misread;
 
 /// Why a text is no profile or campaign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,11 +81,29 @@ impl Origin {
 
     /// The error of the TOML reader.
     pub fn reading(&self, error: &toml::de::Error) -> FileError {
+        self.misread(&Misread {
+            why: error.message().to_owned(),
+            span: error.span(),
+        })
+    }
+
+    pub(crate) fn misread(&self, wrong: &Misread) -> FileError {
         FileError {
             file: self.file.to_string(),
-            place: error.span().map(|span| self.place(span.start)),
-            why: in_plain_words(error.message()),
+            place: wrong.span.clone().map(|span| self.place(span.start)),
+            why: in_plain_words(&wrong.why),
         }
+    }
+
+    /// The table that the text is.
+    pub(crate) fn table(&self) -> Result<Spanned<DeValue<'_>>, FileError> {
+        let root = DeTable::parse(&self.text).map_err(|error| self.reading(&error))?;
+        Ok(Spanned::new(root.span(), DeValue::Table(root.into_inner())))
+    }
+
+    /// What the text says.
+    pub(crate) fn read<'i, T: Deserialize<'i>>(&'i self) -> Result<T, FileError> {
+        read(&self.table()?).map_err(|wrong| self.misread(&wrong))
     }
 
     /// Line and column of a byte, from 1 on; columns count characters.
@@ -90,17 +115,12 @@ impl Origin {
     }
 
     fn find(&self, way: &[Step<'_>]) -> Option<Range<usize>> {
-        let root = DeTable::parse(&self.text).ok()?;
+        let root = self.table().ok()?;
         let mut found = None;
-        let mut here: Option<&DeValue<'_>> = None;
-        for (depth, step) in way.iter().enumerate() {
-            let table = match (depth, here) {
-                (0, _) => Some(root.get_ref()),
-                (_, Some(DeValue::Table(table))) => Some(table),
-                _ => None,
-            };
-            let next = match (step, table, here) {
-                (Step::Key(key), Some(table), _) => {
+        let mut here = root.get_ref();
+        for step in way {
+            let next = match (step, here) {
+                (Step::Key(key), DeValue::Table(table)) => {
                     let (key, value) = table.iter().find(|(k, _)| k.get_ref() == key)?;
                     // a key that leads to a table is where that begins; a plain value is what is wrong itself
                     found = Some(match value.get_ref() {
@@ -109,7 +129,7 @@ impl Origin {
                     });
                     value
                 }
-                (Step::Item(number), _, Some(DeValue::Array(array))) => {
+                (Step::Item(number), DeValue::Array(array)) => {
                     let Some(value) = array.get(*number) else {
                         return found;
                     };
@@ -118,10 +138,15 @@ impl Origin {
                 }
                 _ => return found,
             };
-            here = Some(next.get_ref());
+            here = next.get_ref();
         }
         found
     }
+}
+
+/// What a value of a file says.
+pub(crate) fn read<'i, T: Deserialize<'i>>(value: &Spanned<DeValue<'i>>) -> Result<T, Misread> {
+    value::read(PhantomData::<T>, value)
 }
 
 /// Says what the TOML reader says.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::de::DeTable;
 
 use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
@@ -98,9 +97,7 @@ impl SetFile {
                 why,
             });
         }
-        let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
-        let read = SetFile::deserialize(toml::de::Deserializer::from(root));
-        let read = read.map_err(|error| origin.reading(&error))?;
+        let read: SetFile = origin.read()?;
         read.check(&origin)?;
         Ok((read, origin))
     }

@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::de::DeTable;
 
 use crate::campaign::Engine;
 use crate::campaign::value::Period;
@@ -537,9 +536,7 @@ impl BedFile {
             file: file.into(),
             text: text.into(),
         };
-        let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
-        let read = Text::deserialize(toml::de::Deserializer::from(root.clone()));
-        let read = read.map_err(|error| origin.reading(&error))?;
+        let read: Text = origin.read()?;
         if !crate::campaign::is_name(&read.bed) {
             let why = "a name consists of at most 64 letters, digits, -, _ and .";
             return Err(origin.error(&[Step::Key("bed")], why));

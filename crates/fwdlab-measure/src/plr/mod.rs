@@ -162,15 +162,22 @@ impl Plr {
 
     /// Frames that were offered at this load or more.
     fn frames(&self, at_least_pps: f64) -> f64 {
-        let offered = self.made.iter().filter(|made| made.load_pps >= at_least_pps);
-        offered.map(|made| made.load_pps * made.ln_seconds.exp()).sum()
+        let offered = self
+            .made
+            .iter()
+            .filter(|made| made.load_pps >= at_least_pps);
+        offered
+            .map(|made| made.load_pps * made.ln_seconds.exp())
+            .sum()
     }
 
     /// Where nothing was lost: the largest load with so many frames, at it or above, that a loss ratio as large as is sought would have shown.
     fn unlost(&self) -> Option<f64> {
         let loads = self.made.iter().map(|made| made.load_pps);
         let enough = CERTAIN / self.parameters.loss_ratio;
-        loads.filter(|load| self.frames(*load) >= enough).reduce(f64::max)
+        loads
+            .filter(|load| self.frames(*load) >= enough)
+            .reduce(f64::max)
     }
 
     fn choose(&self, answer: &Answer) -> f64 {

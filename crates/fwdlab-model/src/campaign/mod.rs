@@ -40,9 +40,8 @@ use schemars::{Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use toml::de::DeTable;
 
-use crate::file::{FileError, Origin, Step};
+use crate::file::{self, FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
 use crate::trial::Stream;
 use crate::units::{FrameSize, Load};
@@ -77,9 +76,6 @@ const MOST_TRIALS: u64 = 1_000_000;
 
 /// Samples of telemetry are not made more often.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
-
-/// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 1] = [(&["resume"], "resuming after a crash")];
 
 /// A campaign.
 #[derive(Debug, Clone, PartialEq)]
@@ -502,13 +498,11 @@ impl Campaign {
             );
             return Err(origin.error(&[], why));
         }
-        let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
-        not_yet(&origin, root.get_ref())?;
-        let read = Text::deserialize(toml::de::Deserializer::from(root.clone()));
-        let read = read.map_err(|error| origin.reading(&error))?;
+        let root = origin.table()?;
+        let read: Text = file::read(&root).map_err(|wrong| origin.misread(&wrong))?;
         let found = procedure::read(root.get_ref().get("procedure"));
         let (procedure, sweep) = found.map_err(|wrong| match wrong {
-            Wrong::Reading(error) => origin.reading(&error),
+            Wrong::Reading(wrong) => origin.misread(&wrong),
             Wrong::Place(way, why) => origin.error(&way, why),
         })?;
         let expanded = configurations::expand(&origin, read.configuration)?;
@@ -833,24 +827,6 @@ impl Campaign {
             _ => Ok(()),
         }
     }
-}
-
-/// Refuses what a later version will do, rather than calling it unknown.
-fn not_yet(origin: &Origin, root: &DeTable<'_>) -> Result<(), FileError> {
-    for (way, what) in NOT_YET {
-        let mut table = Some(root);
-        let mut is_there = true;
-        for key in way {
-            let value = table.and_then(|table| table.get(*key));
-            is_there &= value.is_some();
-            table = value.and_then(|value| value.get_ref().as_table());
-        }
-        if is_there {
-            let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-            return Err(origin.error(&way, format!("not supported yet: {what}; omit this")));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn is_name(text: &str) -> bool {

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::DeValue;
 
 use super::value::{Pause, Percent, Period, Rate, Share};
-use crate::file::{Step, or_which};
+use crate::file::{self, Misread, Step, or_which};
 use crate::link::LinkLoad;
 use crate::outcome::LatencyMode;
 use crate::units::Load;
@@ -64,9 +64,9 @@ macro_rules! procedures {
                 }
             }
 
-            fn of(id: &str, parameters: ValueDeserializer<'_>) -> Result<Option<Procedure>, toml::de::Error> {
+            fn of(id: &str, parameters: &Spanned<DeValue<'_>>) -> Result<Option<Procedure>, Misread> {
                 Ok(match id {
-                    $($id => Some(Procedure::$variant(Deserialize::deserialize(parameters)?)),)*
+                    $($id => Some(Procedure::$variant(file::read(parameters)?)),)*
                     _ => None,
                 })
             }
@@ -871,7 +871,7 @@ pub(super) fn read(
     };
     let mut take = |key: &str| keys.remove(key);
     let sweep = match take("sweep") {
-        Some(sweep) => Some(Sweep::deserialize(ValueDeserializer::from(sweep))?),
+        Some(sweep) => Some(file::read(&sweep)?),
         None => None,
     };
     let Some(id) = take("id") else {
@@ -885,7 +885,7 @@ pub(super) fn read(
         ));
     };
     let rest = Spanned::new(span, DeValue::Table(std::mem::take(keys)));
-    match Procedure::of(id, ValueDeserializer::from(rest))? {
+    match Procedure::of(id, &rest)? {
         Some(procedure) => Ok((procedure, sweep)),
         None => Err(at(
             &["procedure", "id"],
@@ -899,15 +899,15 @@ pub(super) fn read(
 
 /// What is wrong with a part of a file.
 pub(super) enum Wrong {
-    /// In the words of the TOML reader.
-    Reading(toml::de::Error),
+    /// In the words of serde.
+    Reading(Misread),
     /// Something of our own.
     Place(Vec<Step<'static>>, String),
 }
 
-impl From<toml::de::Error> for Wrong {
-    fn from(error: toml::de::Error) -> Self {
-        Wrong::Reading(error)
+impl From<Misread> for Wrong {
+    fn from(wrong: Misread) -> Self {
+        Wrong::Reading(wrong)
     }
 }
 

@@ -224,11 +224,6 @@ fn mistakes_are_told_with_their_place() {
         ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
         ("\"rules\"", "\"flows\"", "21:1: the sweep varies flows"),
         (
-            "[bed]",
-            "resume = 'x'\n[bed]",
-            "9:10: not supported yet: resuming after a crash",
-        ),
-        (
             "dut-cpus = [1]",
             "host = 'x'",
             "11:1: unknown key `host`; known are file,",

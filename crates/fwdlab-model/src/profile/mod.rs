@@ -238,8 +238,7 @@ impl Profile {
             }
             .error(&[], why));
         }
-        let read: Result<Profile, _> = toml::from_str(text);
-        let mut profile = read.map_err(|error| origin.reading(&error))?;
+        let mut profile: Profile = origin.read()?;
         let name = file.strip_suffix(".toml").unwrap_or(file);
         profile.name = name.to_owned();
         profile.origin = origin;

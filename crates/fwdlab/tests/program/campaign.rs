@@ -435,7 +435,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: \
             unknown parameter `states`"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),
-        ("campaign = 'c'\nresume = true\n[procedure]\nid = 'mrr'".into(), ":2:10: not supported yet"),
+        ("campaign = 'c'\nresume = true\n[procedure]\nid = 'mrr'".into(), ":2:1: unknown key `resume`"),
     ] {
         let path = file(&lab, "wrong.toml", &text);
         for command in ["run", "plan", "check"] {
