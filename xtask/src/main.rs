@@ -1,4 +1,4 @@
-//! Chores in Rust, so that they work wherever the project builds: `cargo run -p xtask -- check | schemas | test`.
+//! Chores in Rust, so that they work wherever the project builds: `cargo run -p xtask -- check | schemas | api | test`.
 //!
 //! Not for anything a user of fwdlab needs: that belongs in the program. Start with [`check`], which enforces the
 //! layout that ARCHITECTURE.md describes; [`mod@test`] is what `make test` runs.
@@ -8,6 +8,7 @@
     reason = "a program: its output is for people"
 )]
 
+mod api;
 mod check;
 mod schemas;
 mod source;
@@ -24,8 +25,9 @@ use test::Tier;
 const USAGE: &str = "\
 usage: cargo run -p xtask -- COMMAND
 
-  check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas
+  check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas, lists of public items
   schemas    write the JSON Schemas of everything we keep or print into crates/fwdlab/schemas/
+  api        write the lists of public items, crates/*/api.txt
   test       check, format, clippy and tests, with the skipped ones counted
   test rest  the tests that need the machine alone, or minutes, and cargo deny";
 
@@ -62,6 +64,7 @@ fn run(arguments: &[String]) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
+        [command] if command == "api" => api::write(&root).map(|()| true),
         [command] if command == "test" => test::all(&root, Tier::First),
         [command, rest] if command == "test" && rest == "rest" => test::all(&root, Tier::Rest),
         _ => bail!("{USAGE}"),

@@ -14,7 +14,7 @@ mod unsafety;
 use std::fmt;
 use std::path::Path;
 
-use crate::{schemas, tree};
+use crate::{api, schemas, tree};
 
 /// Something that is not as it should be.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(place: &str, line: usize, text: impl Into<String>) -> Self {
+    pub(crate) fn new(place: &str, line: usize, text: impl Into<String>) -> Self {
         Finding {
             place: place.into(),
             line,
@@ -61,5 +61,6 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(packages::check(&files));
     findings.extend(examples::check(&files));
     findings.extend(schemas::stale(root)?);
+    findings.extend(api::stale(&files));
     Ok(findings)
 }
