@@ -2,7 +2,24 @@
 //!
 //! The frame path knows nothing of test beds, searches or printing. A [`Sender`] and one [`Receiver`] per path are
 //! behind small traits; [`Tester`] opens them, proves every path with a few frames, and falls back from the fastest
-//! engine to the next. Start with [`generator`] (the traits), then [`tester`].
+//! engine to the next. Start with [`generator`] (the traits), then [`tester`]. A simulated DUT needs no ports:
+//!
+//! ```
+//! use fwdlab_engine::sim::{Dut, Simulation, Trial};
+//! use fwdlab_model::units::FrameSize;
+//!
+//! let mut simulation = Simulation::new(Dut::parse("capacity=1e6,buffer=512")?);
+//! let counts = simulation.trial(&Trial {
+//!     load_pps: 1.5e6,
+//!     duration_ns: 1_000_000_000,
+//!     frame_size: FrameSize::MIN,
+//!     flows: 1,
+//! });
+//! // a second of its capacity, and what waits in its buffer
+//! assert_eq!(counts.received, 1_000_512);
+//! assert_eq!(counts.sent - counts.received, counts.lost());
+//! # Ok::<(), fwdlab_engine::sim::DutError>(())
+//! ```
 
 pub mod af_packet;
 pub mod af_xdp;

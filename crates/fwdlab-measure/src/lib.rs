@@ -6,6 +6,43 @@
 //! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`churn`], [`energy`], [`management`], [`sweep`];
 //! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, [`campaign`] orders and sums up their iterations, and [`efficiency`] what they took of the DUT. How far any of them can be
 //! trusted is decided in [`trust`].
+//!
+//! A procedure asks for trials, one after the other, and takes the answer of whoever makes them:
+//!
+//! ```
+//! use fwdlab_measure::compliance::Conditions;
+//! use fwdlab_measure::procedure::Procedure;
+//! use fwdlab_measure::rfc2544::Setup;
+//! use fwdlab_measure::rfc2544::throughput::{Parameters, Throughput};
+//! use fwdlab_model::procedure::{Answer, Question};
+//! use fwdlab_model::units::FrameSize;
+//!
+//! /// A DUT that forwards a million frames per second.
+//! fn trial(question: &Question) -> Answer {
+//!     let frames = question.frames();
+//!     let forwarded = question.duration_ns() / 1000;
+//!     Answer {
+//!         frames_intended: frames,
+//!         frames_sent: frames,
+//!         frames_received: frames.min(forwarded),
+//!         duration_ns: question.duration_ns(),
+//!         ..Answer::default()
+//!     }
+//! }
+//!
+//! let mut search = Throughput::new(Parameters::standard(Setup {
+//!     frame_size: FrameSize::MIN,
+//!     line_rate_pps: Some(14_880_952.0),
+//!     max_load_pps: 14_880_952.0,
+//!     conditions: Conditions::met(),
+//! }))?;
+//! while let Some(question) = search.next_trial() {
+//!     println!("{}", search.record(&question, &trial(&question)));
+//! }
+//! let found = search.outcomes().remove(0).found;
+//! assert!(found.rate_pps().is_some_and(|pps| (995_000.0..=1_000_000.0).contains(&pps)));
+//! # Ok::<(), String>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

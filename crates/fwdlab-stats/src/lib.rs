@@ -3,6 +3,19 @@
 //! A leaf: no I/O, no clock, no terminal, none of our other crates; randomness has a seed the caller
 //! gives. Values carry the caller's unit, percentages say so in their name. Start at [`Sample`],
 //! then [`compare()`] for two independent samples and [`compare_paired`] for values taken in turns.
+//!
+//! ```
+//! use fwdlab_stats::{Assumption, Confidence, Sample, Verdict, compare};
+//!
+//! let before = Sample::new(vec![1.461, 1.455, 1.470, 1.449, 1.463])?; // Mpps
+//! let after = Sample::new(vec![1.502, 1.497, 1.511, 1.495, 1.508])?;
+//! let compared = compare(&before, &after, Assumption::EqualSpread, Confidence::P95); // as ministat(1)
+//!
+//! assert_eq!(compared.verdict, Verdict::Greater);
+//! let interval = compared.interval_percent.expect("five values each");
+//! assert!(interval.low > 2.0 && interval.high < 4.0, "{interval:?}"); // percent
+//! # Ok::<(), fwdlab_stats::SampleError>(())
+//! ```
 
 mod bootstrap;
 mod change_point;
