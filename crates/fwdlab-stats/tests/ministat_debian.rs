@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-const CASES: u64 = 5000;
+const CASES: u64 = 2500;
 
 /// Opens files of a case as the program would.
 fn open<'a>(

@@ -118,7 +118,7 @@ fn generations_differ_in_the_median_of_an_even_count() {
     }
 }
 
-/// predecessors.md §B3: three times 100000000.1 has a deviation of 1.4142136 in one pass.
+/// Three times 100000000.1 has a deviation of 1.4142136 in one pass.
 #[test]
 fn generations_differ_in_the_deviation_of_large_values() {
     let same = [("f", "100000000.1 100000000.1 100000000.1")];

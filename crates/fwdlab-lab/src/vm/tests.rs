@@ -1,7 +1,7 @@
 //! A guest boots: a kernel of the distribution, with the initial file system that is made for it.
 //!
 //! One test, for everything that only a kernel can judge; what is pure is tested where it is. Start with
-//! [`a_guest_boots_and_configures_everything`].
+//! [`in_guests::a_guest_boots_and_configures_everything`].
 //!
 //! Other images by hand: `FWDLAB_TEST_IMAGE=debian:linux-image-6.12-cloud-amd64 cargo test -p fwdlab-lab --lib vm:: -- --nocapture`
 
@@ -123,36 +123,42 @@ fn image(name: &str) -> Result<Image, ImageError> {
     found
 }
 
-/// Takes 10 s, 6 of them until the kernel starts the shell; and the first time 5 more, for what it downloads.
-#[test]
-fn a_guest_boots_and_configures_everything() {
-    let skipped = |why: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {why}");
-    if crate::preflight::programs::find("qemu-system-x86_64").is_none() {
-        return skipped("no qemu-system-x86_64");
-    }
-    let name = std::env::var("FWDLAB_TEST_IMAGE")
-        .unwrap_or_else(|_| "debian:linux-image-cloud-amd64".into());
-    let image = match image(&name) {
-        Ok(image) => image,
-        Err(e) => return skipped(&format!("no kernel to boot: {e}")),
-    };
-    println!("{:?}", image.words());
-    let mut script = String::from("echo BEGAN\n");
-    for (number, step) in STEPS.iter().enumerate() {
-        script += &format!(
-            "{{ {step} ; }} >/tmp/said 2>&1 && echo DONE {number} || {{ echo FAILED {number}; cat /tmp/said; }}\n"
-        );
-    }
-    script += "cut -d' ' -f1 /proc/uptime; df -m / 2>/dev/null | tail -1; free -m | head -2; dmesg | tail -n 3; poweroff -f\n";
-    let (said, took) = match boot(&image, &["nft", "wg", "iptables", "ethtool"], &script) {
-        Ok(done) => done,
-        Err(e) => panic!("{e}"),
-    };
-    println!("{took:?}\n{said}");
-    for (number, step) in STEPS.iter().enumerate() {
-        let is_done = said
-            .lines()
-            .any(|line| line.ends_with(&format!("DONE {number}")));
-        assert!(is_done, "`{step}` failed in the guest: {said}");
+/// Starts a guest.
+mod in_guests {
+    use super::*;
+
+    /// Takes 10 s, 6 of them until the kernel starts the shell; and the first time 5 more, for what it downloads.
+    #[test]
+    fn a_guest_boots_and_configures_everything() {
+        let skipped =
+            |why: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {why}");
+        if crate::preflight::programs::find("qemu-system-x86_64").is_none() {
+            return skipped("no qemu-system-x86_64");
+        }
+        let name = std::env::var("FWDLAB_TEST_IMAGE")
+            .unwrap_or_else(|_| "debian:linux-image-cloud-amd64".into());
+        let image = match image(&name) {
+            Ok(image) => image,
+            Err(e) => return skipped(&format!("no kernel to boot: {e}")),
+        };
+        println!("{:?}", image.words());
+        let mut script = String::from("echo BEGAN\n");
+        for (number, step) in STEPS.iter().enumerate() {
+            script += &format!(
+                "{{ {step} ; }} >/tmp/said 2>&1 && echo DONE {number} || {{ echo FAILED {number}; cat /tmp/said; }}\n"
+            );
+        }
+        script += "cut -d' ' -f1 /proc/uptime; df -m / 2>/dev/null | tail -1; free -m | head -2; dmesg | tail -n 3; poweroff -f\n";
+        let (said, took) = match boot(&image, &["nft", "wg", "iptables", "ethtool"], &script) {
+            Ok(done) => done,
+            Err(e) => panic!("{e}"),
+        };
+        println!("{took:?}\n{said}");
+        for (number, step) in STEPS.iter().enumerate() {
+            let is_done = said
+                .lines()
+                .any(|line| line.ends_with(&format!("DONE {number}")));
+            assert!(is_done, "`{step}` failed in the guest: {said}");
+        }
     }
 }

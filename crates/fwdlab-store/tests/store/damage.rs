@@ -15,7 +15,7 @@ const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";
 
 /// Coprime to 8, so that every bit of a byte has its turn.
-const STRIDE: usize = 5;
+const STRIDE: usize = 13;
 
 /// All that a reader is told of a run.
 fn told(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Event>), StoreError> {

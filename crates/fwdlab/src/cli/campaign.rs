@@ -20,11 +20,11 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
 use fwdlab_model::campaign::{Campaign, Case, Engine, Selection};
-use fwdlab_model::family::System;
 use fwdlab_model::file::or_which;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::RunInfo;
+use fwdlab_model::system::System;
 use fwdlab_model::test_bed::{BedFile, TestBed};
 use fwdlab_report::compare::Source;
 use fwdlab_report::number::{counted, seconds};
@@ -704,6 +704,21 @@ mod tests {
 
     /// What `check --dut KIND` accepts is what a run on such a test bed begins with, for every entry of the catalogue; and what it
     /// refuses would have failed there after minutes of traffic.
+    /// What a refusal says: why, and not that a key is unknown.
+    const REFUSALS: [&str; 11] = [
+        "is of ",
+        "are of ",
+        "the test bed has one DUT",
+        "the test bed says itself",
+        "its DUT has to run",
+        "nobody can log into",
+        "its DUT is a black box, which cannot",
+        "its DUT is VPP, which cannot",
+        "a VPP takes lines of its command line",
+        "over a port for its management",
+        "of a DUT on hosts they are not known",
+    ];
+
     #[test]
     fn an_entry_is_checked_as_it_is_planned_on_a_bed_of_every_kind() {
         let folder = tempfile::tempdir().unwrap();
@@ -717,7 +732,7 @@ mod tests {
             agenda(&plan).map(drop).map_err(|error| error.to_string())
         };
         let mut accepted: Vec<(&str, &str)> = Vec::new();
-        for kind in ["linux", "freebsd", "vpp", "none"] {
+        for kind in ["linux", "freebsd", "bsdrp", "vpp", "none"] {
             let bed = test_bed::of_kind(kind).unwrap();
             let file = folder.path().join("beds/any.toml");
             std::fs::write(file, &*bed.origin.text).unwrap();
@@ -730,6 +745,10 @@ mod tests {
             let entries = catalogue::ALL.iter();
             for entry in entries.filter(|entry| kind == "linux" || is_quick(entry.name)) {
                 let checked = planned(Path::new(entry.name), Some(bed.clone()));
+                if let Err(error) = &checked {
+                    let is_said = REFUSALS.iter().any(|said| error.contains(said));
+                    assert!(is_said, "{} on {kind}: {error}", entry.name);
+                }
                 if entry.campaign().procedure.id() != "exact" {
                     let text = match entry.text.contains("\n[bed]\n") {
                         true => entry

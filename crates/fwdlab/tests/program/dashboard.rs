@@ -131,74 +131,79 @@ impl Drop for Script {
     }
 }
 
-#[test]
-fn pages_are_looked_at_in_a_browser() {
-    let this = "pages_are_looked_at_in_a_browser";
-    let lab = Lab::new();
-    if let Err(why) = node() {
-        return skipped(this, &why);
-    }
-    let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
-    let Some(browser) = browsers.into_iter().find(|path| Path::new(path).exists()) else {
-        return skipped(this, "chromium is not installed");
-    };
-    let mut runs: Vec<String> = ["1", "2"]
-        .iter()
-        .map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]))
-        .collect();
-    // names are words; notes are anything
-    lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
-    lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);
-    let rfc = ["rfc2544", "--size", "64", "--tests", "throughput,latency"];
-    runs.push(simulated(&lab, &rfc));
-    let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
-    let port = url.rsplit(':').next().unwrap().to_owned();
-    // a run that goes on needs a test bed of this machine; it sends, so it begins when it is looked at
-    let is_root = rustix::process::geteuid().is_root();
-    let campaign = short_trials(&lab);
-    let line = ["run", &campaign, "--json-stream"];
-    let mut going = None;
-    let mut child = Command::new("node")
-        .arg(web().join("tests/pages.mjs"))
-        .args([browser, &url, TOKEN, if is_root { "live" } else { "-" }])
-        .env("REPORT", lab.runs().join(&runs[2]).join("report.html"))
-        .args(&runs)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
-    let mut script = Script { child, said };
-    loop {
-        match script.next().as_str() {
-            "run" => {
-                let mut run = lab.start(&line);
-                let live = run.event("progress")["run"].as_str().unwrap().to_owned();
-                script.answer(&live);
-                going = Some((run, live));
-            }
-            "kill" => {
-                server.signal(rustix::process::Signal::KILL);
-                server.wait_until("its end", |this| this.has_ended());
-                script.answer("killed");
-            }
-            "start" => {
-                server = serve(&lab, &format!("127.0.0.1:{port}"), &[]).0;
-                script.answer("started");
-            }
-            "count" => {
-                let (mut run, live) = going.take().unwrap();
-                run.wait_until("its end", |this| this.has_ended());
-                let journal =
-                    fs::read_to_string(lab.runs().join(&live).join("events.jsonl")).unwrap();
-                script.answer(&journal.lines().count().to_string());
-            }
-            "done" => break,
-            other => panic!("{other}"),
+/// A minute.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn pages_are_looked_at_in_a_browser() {
+        let this = "pages_are_looked_at_in_a_browser";
+        let lab = Lab::new();
+        if let Err(why) = node() {
+            return skipped(this, &why);
         }
+        let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
+        let Some(browser) = browsers.into_iter().find(|path| Path::new(path).exists()) else {
+            return skipped(this, "chromium is not installed");
+        };
+        let mut runs: Vec<String> = ["1", "2"]
+            .iter()
+            .map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]))
+            .collect();
+        // names are words; notes are anything
+        lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
+        lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);
+        let rfc = ["rfc2544", "--size", "64", "--tests", "throughput,latency"];
+        runs.push(simulated(&lab, &rfc));
+        let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
+        let port = url.rsplit(':').next().unwrap().to_owned();
+        // a run that goes on needs a test bed of this machine; it sends, so it begins when it is looked at
+        let is_root = rustix::process::geteuid().is_root();
+        let campaign = short_trials(&lab);
+        let line = ["run", &campaign, "--json-stream"];
+        let mut going = None;
+        let mut child = Command::new("node")
+            .arg(web().join("tests/pages.mjs"))
+            .args([browser, &url, TOKEN, if is_root { "live" } else { "-" }])
+            .env("REPORT", lab.runs().join(&runs[2]).join("report.html"))
+            .args(&runs)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut script = Script { child, said };
+        loop {
+            match script.next().as_str() {
+                "run" => {
+                    let mut run = lab.start(&line);
+                    let live = run.event("progress")["run"].as_str().unwrap().to_owned();
+                    script.answer(&live);
+                    going = Some((run, live));
+                }
+                "kill" => {
+                    server.signal(rustix::process::Signal::KILL);
+                    server.wait_until("its end", |this| this.has_ended());
+                    script.answer("killed");
+                }
+                "start" => {
+                    server = serve(&lab, &format!("127.0.0.1:{port}"), &[]).0;
+                    script.answer("started");
+                }
+                "count" => {
+                    let (mut run, live) = going.take().unwrap();
+                    run.wait_until("its end", |this| this.has_ended());
+                    let journal =
+                        fs::read_to_string(lab.runs().join(&live).join("events.jsonl")).unwrap();
+                    script.answer(&journal.lines().count().to_string());
+                }
+                "done" => break,
+                other => panic!("{other}"),
+            }
+        }
+        drop(server);
     }
-    drop(server);
 }
 
 #[test]

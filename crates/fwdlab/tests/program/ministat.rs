@@ -19,7 +19,7 @@ use crate::support::{Ended, PROGRAM, ended, skipped};
 #[path = "../../../fwdlab-stats/tests/generated/mod.rs"]
 mod generated;
 
-const CASES: u64 = 1000;
+const CASES: u64 = 150;
 
 /// The netbenches archive, machdep.hyperthreading_allowed: values and what ministat said of them
 /// (docs/methodology.md, "ministat").

@@ -137,7 +137,7 @@ fn both_ways() {
     }
 }
 
-/// Figures of published reviews: predecessors.md §B4, docs/methodology.md, "Energy and cycles".
+/// Figures of published reviews: docs/methodology.md, "Energy and cycles".
 #[test]
 fn energy_and_cycles() {
     let said = one(&["15.1Mpps", "--watts", "19"]);

@@ -504,53 +504,59 @@ fn check(run: &std::path::Path, outcome: &mut Outcome) {
     }
 }
 
-#[test]
-fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
-    let test = "whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must";
-    if !root(test) {
-        return;
+/// Minutes.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
+        let test = "whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must";
+        if !root(test) {
+            return;
+        }
+        let Some(mut storm) = Storm::new(test) else {
+            return;
+        };
+        let seconds = std::env::var("FWDLAB_STORM_S")
+            .ok()
+            .and_then(|s| s.parse().ok());
+        let until = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let before = storm.state();
+        let (mut struck, mut runs, mut gaps) = (BTreeMap::new(), 0, 0);
+        let mut outcome = Outcome::default();
+        while runs == 0 || Instant::now() < until {
+            let run = storm.campaign(until, &mut dice, &mut struck);
+            check(&run, &mut outcome);
+            runs += 1;
+            let head: Value =
+                serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
+            gaps += head["gaps"].as_array().map_or(0, Vec::len);
+            storm.lab.run(&["runs", "verify", "@1"]).code(0);
+            fs::remove_dir_all(&run).unwrap();
+        }
+        // what a killed controller has left is taken back by whoever looks next
+        let mut looks = storm.start(&["doctor", "rack"]);
+        looks.wait_until("an end", |this| this.has_ended());
+        let looked = looks.wait(Duration::from_secs(1));
+        let now = storm.state();
+        let changed: Vec<&String> = before.symmetric_difference(&now).collect();
+        assert!(changed.is_empty(), "{changed:#?}\n{looked:?}");
+        for server in [&storm.tester, &storm.router].into_iter().flatten() {
+            let left = server.processes();
+            let ours: Vec<_> = left
+                .iter()
+                .filter(|(_, line)| line.contains("fwdlab"))
+                .collect();
+            assert!(ours.is_empty(), "{ours:?}");
+        }
+        // what goes wrong costs what it must, and not everything
+        let told = format!("{runs} campaigns, {gaps} gaps; {outcome:?}; struck {struck:?}");
+        println!("{told}");
+        assert!(!struck.is_empty(), "{told}");
+        if outcome.good == 0 && outcome.not_reached > 0 {
+            return skipped(test, NOT_REACHED);
+        }
+        assert!(outcome.good > 0, "{told}");
     }
-    let Some(mut storm) = Storm::new(test) else {
-        return;
-    };
-    let seconds = std::env::var("FWDLAB_STORM_S")
-        .ok()
-        .and_then(|s| s.parse().ok());
-    let until = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let before = storm.state();
-    let (mut struck, mut runs, mut gaps) = (BTreeMap::new(), 0, 0);
-    let mut outcome = Outcome::default();
-    while runs == 0 || Instant::now() < until {
-        let run = storm.campaign(until, &mut dice, &mut struck);
-        check(&run, &mut outcome);
-        runs += 1;
-        let head: Value = serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
-        gaps += head["gaps"].as_array().map_or(0, Vec::len);
-        storm.lab.run(&["runs", "verify", "@1"]).code(0);
-        fs::remove_dir_all(&run).unwrap();
-    }
-    // what a killed controller has left is taken back by whoever looks next
-    let mut looks = storm.start(&["doctor", "rack"]);
-    looks.wait_until("an end", |this| this.has_ended());
-    let looked = looks.wait(Duration::from_secs(1));
-    let now = storm.state();
-    let changed: Vec<&String> = before.symmetric_difference(&now).collect();
-    assert!(changed.is_empty(), "{changed:#?}\n{looked:?}");
-    for server in [&storm.tester, &storm.router].into_iter().flatten() {
-        let left = server.processes();
-        let ours: Vec<_> = left
-            .iter()
-            .filter(|(_, line)| line.contains("fwdlab"))
-            .collect();
-        assert!(ours.is_empty(), "{ours:?}");
-    }
-    // what goes wrong costs what it must, and not everything
-    let told = format!("{runs} campaigns, {gaps} gaps; {outcome:?}; struck {struck:?}");
-    println!("{told}");
-    assert!(!struck.is_empty(), "{told}");
-    if outcome.good == 0 && outcome.not_reached > 0 {
-        return skipped(test, NOT_REACHED);
-    }
-    assert!(outcome.good > 0, "{told}");
 }

@@ -161,54 +161,59 @@ fn clock(path: &Path) -> f64 {
     text.trim().parse::<f64>().unwrap() / 1e9
 }
 
-/// One after the other: side by side they would disturb each other.
-#[test]
-fn resets_take_as_long_as_they_take() {
-    const TEST: &str = "resets_take_as_long_as_they_take";
-    if !rustix::process::geteuid().is_root() {
-        return skipped(TEST, "not root");
-    }
-    // an outage that its own clock knows
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    let stamp = |name: &str| format!("date +%s%N > {}", at(name).display());
-    let forward = "/proc/sys/net/ipv4/ip_forward";
-    let command = format!(
-        "command: {}; echo 0 > {forward}; {}; sleep 0.3; {}; echo 1 > {forward}; {}",
-        stamp("a"),
-        stamp("b"),
-        stamp("c"),
-        stamp("d")
-    );
-    let known = measured(&command, IpVersion::Ipv4).unwrap();
-    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| clock(&at(name)));
-    assert!(c - b >= 0.3);
-    let mut exact = check(&known, c - b, d - a);
+/// A minute.
+mod slow {
+    use super::*;
 
-    // After a port was down, its addresses, neighbours and routes are set again, of both IP versions: else nothing would come back. A
-    // second, and what a busy host takes to begin and to end it.
-    for (what, version) in [
-        ("forwarding", IpVersion::Ipv4),
-        ("interface", IpVersion::Ipv4),
-        ("interface", IpVersion::Ipv6),
-    ] {
-        exact &= check(&measured(what, version).unwrap(), 1.0, 2.0);
-    }
-    if !exact {
-        skipped(
-            TEST,
-            "the sender was held up for more than 0.1 s: compared with less exactness",
+    /// One after the other: side by side they would disturb each other.
+    #[test]
+    fn resets_take_as_long_as_they_take() {
+        const TEST: &str = "resets_take_as_long_as_they_take";
+        if !rustix::process::geteuid().is_root() {
+            return skipped(TEST, "not root");
+        }
+        // an outage that its own clock knows
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let stamp = |name: &str| format!("date +%s%N > {}", at(name).display());
+        let forward = "/proc/sys/net/ipv4/ip_forward";
+        let command = format!(
+            "command: {}; echo 0 > {forward}; {}; sleep 0.3; {}; echo 1 > {forward}; {}",
+            stamp("a"),
+            stamp("b"),
+            stamp("c"),
+            stamp("d")
         );
-    }
+        let known = measured(&command, IpVersion::Ipv4).unwrap();
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| clock(&at(name)));
+        assert!(c - b >= 0.3);
+        let mut exact = check(&known, c - b, d - a);
 
-    let gone = "command: echo 0 > /proc/sys/net/ipv4/ip_forward";
-    let error = measured(gone, IpVersion::Ipv4).err().unwrap();
-    assert!(matches!(error, LabError::NotBack { .. }), "{error}");
-    assert!(error.to_string().contains("does not forward"), "{error}");
-    let error = measured("command: exit 3", IpVersion::Ipv4).err().unwrap();
-    let words = error.to_string();
-    assert!(matches!(error, LabError::NotReset { .. }), "{words}");
-    assert!(words.contains("`command: exit 3`"), "{words}");
+        // After a port was down, its addresses, neighbours and routes are set again, of both IP versions: else nothing would come back. A
+        // second, and what a busy host takes to begin and to end it.
+        for (what, version) in [
+            ("forwarding", IpVersion::Ipv4),
+            ("interface", IpVersion::Ipv4),
+            ("interface", IpVersion::Ipv6),
+        ] {
+            exact &= check(&measured(what, version).unwrap(), 1.0, 2.0);
+        }
+        if !exact {
+            skipped(
+                TEST,
+                "the sender was held up for more than 0.1 s: compared with less exactness",
+            );
+        }
+
+        let gone = "command: echo 0 > /proc/sys/net/ipv4/ip_forward";
+        let error = measured(gone, IpVersion::Ipv4).err().unwrap();
+        assert!(matches!(error, LabError::NotBack { .. }), "{error}");
+        assert!(error.to_string().contains("does not forward"), "{error}");
+        let error = measured("command: exit 3", IpVersion::Ipv4).err().unwrap();
+        let words = error.to_string();
+        assert!(matches!(error, LabError::NotReset { .. }), "{words}");
+        assert!(words.contains("`command: exit 3`"), "{words}");
+    }
 }
 
 /// Far more than any sender of this test bed can send: it is ended by the clock, and what never left is counted. A trial that went on
