@@ -16,7 +16,7 @@ use std::time::Duration;
 use fwdlab_engine::Choice;
 use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::facts::Facts;
-use fwdlab_model::family::System;
+use fwdlab_model::system::System;
 use fwdlab_model::test_bed;
 
 use crate::bed::Bed;

@@ -74,9 +74,13 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
             .map(move |one| (one, is_bound))
     });
     for (figure, is_bound) in found {
-        let better = figure.better();
         let limited = u32::from(is_bound && figure.unit == Unit::FramesPerSecond);
-        let Figure { name, unit, value } = figure;
+        let Figure {
+            name,
+            unit,
+            better,
+            value,
+        } = figure;
         match figures
             .iter_mut()
             .find(|known| known.name == name && known.unit == unit)

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::loss::{Counters, Place, Stage};
 use fwdlab_model::result::TrialRecord;
+use fwdlab_model::system::System;
 use fwdlab_model::telemetry::{
-    Cause, CpuShare, Evidence, Finding, PortCount, QueueShare, System, Telemetry, Way,
+    Cause, CpuShare, Evidence, Finding, PortCount, QueueShare, Telemetry, Way,
 };
 
 use crate::telemetry::is_room;

@@ -20,9 +20,6 @@ use crate::validity::{OVERLOAD_SHARE, is_lower_bound};
 /// Id of the procedure in records.
 pub const ID: &str = "maxfwd";
 
-/// A trial that was invalid is repeated so many times.
-pub const RETRIES: u32 = 2;
-
 /// Fewest windows from which a stratum's rate is drawn.
 pub const MIN_WINDOWS: usize = 10;
 

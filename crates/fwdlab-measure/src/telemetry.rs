@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::result::TrialRecord;
+use fwdlab_model::system::System;
 use fwdlab_model::telemetry::{
     CpuShare, CpuTime, EnergyCount, Interrupt, InterruptShare, PortCount, QueueCount, QueueShare,
-    Reading, Size, Softnet, System, Telemetry,
+    Reading, Size, Softnet, Telemetry,
 };
 use fwdlab_model::test_case::TestCase;
 

@@ -79,8 +79,7 @@ mod tests {
         assert!((value - expect).abs() <= tolerance, "{value}, not {expect}");
     }
 
-    /// Figures of published reviews (docs/methodology.md, "Energy and cycles", predecessors.md
-    /// §B4).
+    /// Figures of published reviews (docs/methodology.md, "Energy and cycles").
     #[test]
     fn energy() {
         near(joules_per_frame(19.0, 15.1e6) * 1e6, 1.258, 5e-4);

@@ -2,7 +2,11 @@
 //!
 //! The same objects are journalled, printed by `--json-stream` and shown on the terminal. Start with [`Event`].
 
+use std::fmt;
+
 use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
@@ -13,7 +17,7 @@ use crate::test_case::Iteration;
 use crate::trial::Stream;
 
 /// One event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
     /// Seconds since the run began.
     pub t: f64,
@@ -24,12 +28,72 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum EventKind {
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> {
+        struct Line;
+
+        impl<'de> Visitor<'de> for Line {
+            type Value = Event;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event: t, run and event, then what it tells")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
+                let (mut t, mut run) = (None, None);
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "t" => t = Some(map.next_value()?),
+                        "run" => run = Some(map.next_value()?),
+                        "event" => {
+                            let event: String = map.next_value()?;
+                            return Ok(Event {
+                                t: t.ok_or_else(|| de::Error::missing_field("t"))?,
+                                run: run.ok_or_else(|| de::Error::missing_field("run"))?,
+                                kind: EventKind::read(&event, map)?,
+                            });
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Err(de::Error::missing_field("event"))
+            }
+        }
+
+        deserializer.deserialize_map(Line)
+    }
+}
+
+/// Declares the kinds of events. They are read with what the line says next, where serde would first keep the whole line as values, and
+/// compile every type in it a second time for those.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident = $name:literal { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ })+) => {
+        /// What happened.
+        #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+        #[serde(tag = "event")]
+        pub enum EventKind {
+            $($(#[$about])* #[serde(rename = $name)] $kind { $($(#[$field_about])* $field: $type,)+ },)+
+        }
+
+        impl EventKind {
+            fn read<'de, A: MapAccess<'de>>(event: &str, rest: A) -> Result<EventKind, A::Error> {
+                match event {
+                    $($name => {
+                        #[derive(Deserialize)]
+                        struct Fields { $($(#[$field_about])* $field: $type,)+ }
+                        let read = Fields::deserialize(MapAccessDeserializer::new(rest))?;
+                        Ok(EventKind::$kind { $($field: read.$field,)+ })
+                    })+
+                    other => Err(de::Error::unknown_variant(other, &[$($name),+])),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// The first event of every run.
-    RunStarted {
+    RunStarted = "run_started" {
         /// [`crate::version::EVENT_FORMAT`].
         format: u32,
         /// The head of the run.
@@ -41,9 +105,9 @@ pub enum EventKind {
         guessed: bool,
         /// Trials or rebuilds planned.
         steps: u32,
-    },
+    }
     /// A run that was cut off goes on.
-    RunResumed {
+    RunResumed = "run_resumed" {
         /// The head of the run, with its gaps.
         info: Box<RunInfo>,
         /// How long the rest will take, in seconds: an estimate.
@@ -53,9 +117,9 @@ pub enum EventKind {
         guessed: bool,
         /// Trials or rebuilds that are left.
         steps: u32,
-    },
+    }
     /// The load was found that a stream has in all iterations.
-    LoadFound {
+    LoadFound = "load_found" {
         /// Of what: a stream and the kind of its DUT, or a test case.
         of: String,
         /// Frames per second; absent when it is flat out.
@@ -66,14 +130,14 @@ pub enum EventKind {
         /// The DUT lost frames inside while it was looked for.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         loses_inside: bool,
-    },
+    }
     /// The test bed stands, the engine is chosen.
-    BedReady {
+    BedReady = "bed_ready" {
         /// Facts with what was set.
         facts: Box<Facts>,
-    },
+    }
     /// Where the run stands; several a second.
-    Progress {
+    Progress = "progress" {
         /// What is going on, in words: `64B-2000flows-ipv4, iteration 2 of 5`.
         activity: String,
         /// Steps done.
@@ -91,62 +155,62 @@ pub enum EventKind {
         /// Current estimate of the result, in words: `-2.1 % ± 0.8`.
         #[serde(skip_serializing_if = "Option::is_none")]
         estimate: Option<String>,
-    },
+    }
     /// A trial ended.
-    TrialFinished {
+    TrialFinished = "trial_finished" {
         /// Its record.
         record: Box<TrialRecord>,
-    },
+    }
     /// A rebuild of a paired comparison ended.
-    RebuildFinished {
+    RebuildFinished = "rebuild_finished" {
         /// Its record.
         record: Box<RebuildRecord>,
-    },
+    }
     /// A boot of a virtual machine ended.
-    BootFinished {
+    BootFinished = "boot_finished" {
         /// Its record.
         record: Box<BootRecord>,
-    },
+    }
     /// An iteration of a campaign's test case ended.
-    IterationFinished {
+    IterationFinished = "iteration_finished" {
         /// Name of the test case.
         test_case: String,
         /// What was found, or why nothing.
         iteration: Box<Iteration>,
-    },
+    }
     /// A command of the user's ended that ran before, during or after what is measured.
-    HookFinished {
+    HookFinished = "hook_finished" {
         /// Its record.
         record: Box<HookRecord>,
-    },
+    }
     /// What was done on the DUT, such as the commands of a modifier.
-    Note {
+    Note = "note" {
         /// In words.
         text: String,
-    },
+    }
     /// Something a reader must know.
-    Warning {
+    Warning = "warning" {
         /// What.
         text: String,
-    },
+    }
     /// Something that was asked of the run from outside.
-    Steered {
+    Steered = "steered" {
         /// What.
         request: Request,
         /// It was done; absent: there was nothing to do, such as nothing to skip.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         heeded: bool,
-    },
+    }
     /// The last event of a run.
-    RunFinished {
+    RunFinished = "run_finished" {
         /// The result.
         summary: Box<Summary>,
-    },
+    }
     /// The last event of a run that could not go on or was stopped.
-    RunEnded {
+    RunEnded = "run_ended" {
         /// Why.
         reason: String,
-    },
+    }
 }
 
 /// What can be asked of a run while it goes on.

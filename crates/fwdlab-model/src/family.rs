@@ -7,30 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::file::or_which;
+use crate::system::System;
 
 /// What stands before the name of a family where commands and files can stand, too: `generate:nft-rules,n=100`.
 pub const PREFIX: &str = "generate:";
 
 /// More configurations of one list are a mistake.
 const MOST: usize = 1000;
-
-/// Which system a configuration is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum System {
-    /// Linux.
-    Linux,
-    /// FreeBSD, and what is made of it.
-    FreeBsd,
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            System::Linux => "Linux",
-            System::FreeBsd => "FreeBSD",
-        })
-    }
-}
 
 /// A family.
 #[derive(Debug, PartialEq, Eq)]

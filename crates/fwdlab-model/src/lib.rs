@@ -39,6 +39,7 @@ pub mod search;
 pub mod series;
 pub mod set;
 pub mod stacks;
+pub mod system;
 pub mod telemetry;
 pub mod test_bed;
 pub mod test_case;

@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Where talks and archives print it otherwise (predecessors.md §B4).
+    /// Where talks and archives print it otherwise.
     #[test]
     fn where_others_round() {
         // the archive's table prints 119732 among floors; the exact rate is nearer to that

@@ -918,35 +918,16 @@ pub struct ForwardingRate {
 }
 
 /// A figure that stands for a result, with its unit: what is compared over iterations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// What it is, in words: `throughput`, `ndr`, `cost of one of rules`.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
+    /// Which way it is better.
+    pub better: Better,
     /// Its value.
     pub value: f64,
-}
-
-impl Figure {
-    /// Which way it is better: times and losses are better when they are lower, rates, bursts and gains of a configuration when they
-    /// are higher.
-    pub fn better(&self) -> Better {
-        match self.unit {
-            Unit::FramesPerSecond | Unit::Frames => Better::Higher,
-            Unit::Nanoseconds | Unit::Cost | Unit::Seconds | Unit::Joules | Unit::Instructions => {
-                Better::Lower
-            }
-            Unit::Percent
-                if ["difference", "efficiency"]
-                    .iter()
-                    .any(|of| self.name.starts_with(of)) =>
-            {
-                Better::Higher
-            }
-            Unit::Percent => Better::Lower,
-        }
-    }
 }
 
 /// The figure of [`Maxfwd`], and of what else tells what came out.
@@ -1007,6 +988,19 @@ impl Unit {
             Unit::Instructions => "instructions/frame",
         }
     }
+
+    /// Which way figures of this unit are better, if nothing else is said of them: a percentage is one of frames that are missing.
+    pub fn better(self) -> Better {
+        match self {
+            Unit::FramesPerSecond | Unit::Frames => Better::Higher,
+            Unit::Nanoseconds
+            | Unit::Cost
+            | Unit::Seconds
+            | Unit::Joules
+            | Unit::Instructions
+            | Unit::Percent => Better::Lower,
+        }
+    }
 }
 
 /// The one word for a DUT of which nothing comes back at a load that was offered, in verdicts, tables and comparisons.
@@ -1024,9 +1018,20 @@ impl Outcome {
         if !self.answered || self.found.forwards_nothing() {
             return Vec::new();
         }
-        let figure = |name: &str, unit, value: Option<f64>| {
-            let name = name.to_owned();
-            value.map(|value| Figure { name, unit, value })
+        let figure = |name: &str, unit: Unit, value: Option<f64>| {
+            value.map(|value| Figure {
+                name: name.to_owned(),
+                unit,
+                better: unit.better(),
+                value,
+            })
+        };
+        // in percent of a reference
+        let gain = |name: &str, value| {
+            figure(name, Percent, value).map(|figure| Figure {
+                better: Better::Higher,
+                ..figure
+            })
         };
         let one = |name, unit, value| figure(name, unit, value).into_iter().collect();
         match &self.found {
@@ -1116,7 +1121,7 @@ impl Outcome {
                 let most = found.points.iter().max_by_key(|point| point.value);
                 let efficiency = most.and_then(|point| {
                     let name = format!("efficiency of {} {}", point.value, found.parameter);
-                    figure(&name, Percent, Some(found.speed_up(point)?.1))
+                    gain(&name, Some(found.speed_up(point)?.1))
                 });
                 [
                     efficiency,
@@ -1135,12 +1140,12 @@ impl Outcome {
                         }
                         _ => "difference".into(),
                     };
-                    figure(&name, Percent, point.comparison.difference_percent)
+                    gain(&name, point.comparison.difference_percent)
                 });
                 let slope = found.slope.as_ref().and_then(|slope| {
                     let parameter = found.parameter.as_deref().unwrap_or_default();
                     let name = format!("{parameter}, cost of one");
-                    figure(&name, Nanoseconds, Some(slope.unit_ns))
+                    figure(&name, Unit::Cost, Some(slope.unit_ns))
                 });
                 slope.into_iter().chain(differences).collect()
             }

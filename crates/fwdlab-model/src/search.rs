@@ -56,6 +56,7 @@ impl SearchOutcome {
                 goal.relevant_lower_bound_pps.map(|value| Figure {
                     name,
                     unit: Unit::FramesPerSecond,
+                    better: Unit::FramesPerSecond.better(),
                     value,
                 })
             })

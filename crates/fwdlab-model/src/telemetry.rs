@@ -10,6 +10,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::system::System;
+
 /// When a reading was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -34,23 +36,6 @@ pub struct Record {
     /// What was read.
     #[serde(flatten)]
     pub reading: Reading,
-}
-
-/// What runs on a host that is read: whose tools findings name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum System {
-    /// Linux.
-    #[default]
-    Linux,
-    /// FreeBSD, BSDRP.
-    FreeBsd,
-}
-
-impl System {
-    fn is_linux(&self) -> bool {
-        *self == System::Linux
-    }
 }
 
 /// What a host counted so far, and how it stands.

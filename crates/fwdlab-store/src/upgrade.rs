@@ -9,7 +9,7 @@ use fwdlab_model::campaign::{Case, Kind, PLAIN};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::{
-    Better, Compliance, FORWARDING_RATE, Figure, Found, Maxfwd, Outcome, Paired, PairedPoint, Unit,
+    Better, Compliance, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, PairedPoint, Unit,
 };
 use fwdlab_model::procedure::{Answer, Asked, Purpose, Queries, Question};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
@@ -20,6 +20,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// What a trial of a search had beside others in version 1.
@@ -83,7 +84,7 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
     }
     let Version { format } = serde_json::from_slice(bytes)?;
     let mut summary: Summary = match format < ONE_LIST {
-        true => of_four_lists(serde_json::from_slice(bytes)?, info)?,
+        true => of_four_lists(bytes, info)?,
         false => serde_json::from_slice(bytes)?,
     };
     kinds(&mut summary);
@@ -168,8 +169,6 @@ const ONE_LIST: u32 = 3;
 /// The four lists of results before that, and the search of version 1.
 #[derive(Deserialize)]
 struct FourLists {
-    #[serde(flatten)]
-    rest: serde_json::Map<String, Value>,
     #[serde(default)]
     test_cases: Vec<Value>,
     #[serde(default)]
@@ -182,10 +181,11 @@ struct FourLists {
     search: Option<SearchOutcome>,
 }
 
-fn of_four_lists(old: FourLists, info: &RunInfo) -> serde_json::Result<Summary> {
-    let mut rest = old.rest;
-    rest.insert("test_cases".into(), Value::Array(Vec::new()));
-    let mut summary: Summary = serde_json::from_value(Value::Object(rest))?;
+fn of_four_lists(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
+    let old: FourLists = serde_json::from_slice(bytes)?;
+    let mut rest: Value = serde_json::from_slice(bytes)?;
+    rest["test_cases"] = Value::Array(Vec::new());
+    let mut summary: Summary = of_value(&rest)?;
     let cases = &mut summary.test_cases;
     for case in old.test_cases {
         cases.push(of_windows(case, info)?);
@@ -270,7 +270,7 @@ fn add_outcome(case: &mut TestCase, mut outcome: Outcome) {
     applicable(&mut outcome);
     for figure in outcome.figures() {
         case.figures.push(CaseFigure {
-            better: figure.better(),
+            better: figure.better,
             name: figure.name,
             unit: figure.unit,
             values: vec![figure.value],
@@ -313,8 +313,8 @@ struct OfWindows {
 
 fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
     // what came of all iterations together had the same names
-    let pooled: Maxfwd = serde_json::from_value(case.clone())?;
-    let old: OfWindows = serde_json::from_value(case)?;
+    let pooled: Maxfwd = of_value(&case)?;
+    let old: OfWindows = of_value(&case)?;
     let found = |found: Maxfwd| Outcome {
         frame_size_bytes: old.stream.frame_size_bytes,
         variant: Variant::default(),
@@ -454,12 +454,23 @@ fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
     complete_windows(&mut case);
     let figures = case.get_mut("figures").and_then(Value::as_array_mut);
     for figure in figures.into_iter().flatten() {
-        let of: Figure = serde_json::from_value(json!({
-            "name": figure["name"], "unit": figure["unit"], "value": 0.0
-        }))?;
-        figure["better"] = serde_json::to_value(of.better())?;
+        let unit: Unit = of_value(&figure["unit"])?;
+        let is_gain = figure["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("difference"));
+        let better = if is_gain {
+            Better::Higher
+        } else {
+            unit.better()
+        };
+        figure["better"] = serde_json::to_value(better)?;
     }
-    serde_json::from_value(case)
+    of_value(&case)
+}
+
+/// Goes by text, for which these types are compiled anyway.
+fn of_value<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
+    serde_json::from_slice(value.to_string().as_bytes())
 }
 
 /// Windows were only numbers in version 2, and what became of every frame stood with the trials.

@@ -133,7 +133,16 @@ impl Undo {
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         let change = self.before(host, what, back)?;
-        let Err(error) = work() else {
+        self.after(change, what, work())
+    }
+
+    fn after(
+        &self,
+        change: Change,
+        what: &str,
+        done: Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let Err(error) = done else {
             return Ok(change);
         };
         match self.take_back(change, Limit::OURS) {

@@ -12,8 +12,9 @@ use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::{Turn, sequence};
 use fwdlab_measure::conservation::objections;
 use fwdlab_measure::gate::{Gate, of_run};
-use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, RETRIES, Window, control, iterations, judge};
+use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, Window, control, iterations, judge};
 use fwdlab_measure::precision::{leaves_out, look};
+use fwdlab_measure::procedure::MAX_INVALID;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, Every, Order, When};
 use fwdlab_model::event::EventKind;
@@ -335,7 +336,7 @@ impl Running<'_> {
         let stream = &common.streams[0];
         let place = Place::iteration(&self.agenda.names[turn.case], turn.iteration);
         let all = &campaign.hooks;
-        for _ in 0..=RETRIES {
+        for _ in 0..MAX_INVALID {
             let mut standing = self.standing(&common, turn, trials, run)?;
             let hosts = Hosts::of(&standing.bed);
             // what is made again is made on another bed, and so are they
@@ -774,7 +775,7 @@ pub(super) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -
     let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
     let made = trials.iter().filter(of_it);
     let valid = made.clone().any(|trial| trial.validity.is_valid());
-    valid || made.count() > RETRIES as usize
+    valid || made.count() >= MAX_INVALID as usize
 }
 
 /// File of the windows of a trial.

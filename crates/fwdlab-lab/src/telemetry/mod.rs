@@ -22,7 +22,7 @@ use std::time::Duration;
 use fwdlab_measure::energy::power_of;
 use fwdlab_measure::telemetry::{Around, between};
 use fwdlab_model::campaign::{Subject, Telemetry as Asked};
-pub use fwdlab_model::telemetry::System;
+pub use fwdlab_model::system::System;
 use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
 
 use self::drops::Ruleset;

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use fwdlab_model::family::System;
 use fwdlab_model::set::Verify;
+use fwdlab_model::system::System;
 
 use super::{FreeBsd, Making, jail, not_understood, read};
 use crate::dut::set::folder::{Folder, Kind, Upload};

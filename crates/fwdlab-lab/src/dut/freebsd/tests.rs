@@ -937,18 +937,14 @@ fn sets_of_netbenches_are_taken_as_they_are() {
     }
     for path in &sets {
         let one = Configuration::parse(path.to_str().unwrap()).unwrap();
-        one.check_for(fwdlab_model::family::System::FreeBsd)
-            .unwrap();
+        one.check_for(System::FreeBsd).unwrap();
         let needs = one.needs();
         assert!(
             needs.contains(&"/etc/rc.conf: restart of the DUT".to_owned()),
             "{needs:#?}"
         );
         assert_eq!(needs.last().unwrap(), "the DUT is restarted");
-        let error = one
-            .check_for(fwdlab_model::family::System::Linux)
-            .unwrap_err()
-            .to_string();
+        let error = one.check_for(System::Linux).unwrap_err().to_string();
         assert!(
             error.contains("boot/loader.conf.local, etc/rc.conf and "),
             "{error}"

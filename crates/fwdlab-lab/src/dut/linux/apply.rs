@@ -11,8 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use fwdlab_model::family::System;
 use fwdlab_model::set::Verify;
+use fwdlab_model::system::System;
 
 use super::{Linux, gateway, not_understood};
 use crate::dut::set::folder::{Folder, Kind, Upload};

@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use fwdlab_model::family::System;
 use fwdlab_model::set::{self, SetFile};
+use fwdlab_model::system::System;
 
 use super::settings::{self, Setting};
 use crate::error::LabError;

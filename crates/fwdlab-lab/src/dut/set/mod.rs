@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fwdlab_model::family::{Generated, PREFIX, System};
+use fwdlab_model::family::{Generated, PREFIX};
+use fwdlab_model::system::System;
 
 pub(crate) use folder::Folder;
 

@@ -1,0 +1,34 @@
+//! The systems whose tools we know: what configurations are for, and what hosts that are read run.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A system.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum System {
+    /// Linux.
+    #[default]
+    Linux,
+    /// FreeBSD, and what is made of it, such as BSDRP.
+    FreeBsd,
+}
+
+impl System {
+    pub(crate) fn is_linux(&self) -> bool {
+        *self == System::Linux
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            System::Linux => "Linux",
+            System::FreeBsd => "FreeBSD",
+        })
+    }
+}
