@@ -247,11 +247,11 @@ pub struct Edge {
 
 impl Edge {
     /// The load of the first sample with loss, if it is too far above the largest load without loss to say where loss begins: more than
-    /// three steps of the load and more than 5 %.
+    /// three steps of the load and more than 2 %.
     pub fn gap(&self, resolution_pps: f64) -> Option<f64> {
         let below = self.saturation_pps?;
         let between = self.resolution_pps;
-        let is_gap = between > 3.0 * resolution_pps && between > below / 20.0;
+        let is_gap = between > 3.0 * resolution_pps && between > below / 50.0;
         is_gap.then_some(below + between)
     }
 }
@@ -1250,5 +1250,29 @@ impl Found {
             Found::Maxfwd(found) => found.forwarding_rate_pps,
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ramp of small steps: 2 % of the load may be left out, and no more.
+    #[test]
+    fn a_gap_hides_where_loss_begins() {
+        let edge = |between: f64| Edge {
+            saturation_pps: Some(1e6),
+            resolution_pps: between,
+            lower_pps: None,
+            upper_pps: None,
+            at_s: None,
+            from_s: None,
+            until_s: None,
+            reason: String::new(),
+        };
+        assert_eq!(edge(19_000.0).gap(2_000.0), None);
+        assert_eq!(edge(21_000.0).gap(2_000.0), Some(1_021_000.0));
+        // steps as coarse as that are what was asked for
+        assert_eq!(edge(60_000.0).gap(20_000.0), None);
     }
 }
