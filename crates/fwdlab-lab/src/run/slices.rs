@@ -22,7 +22,7 @@ use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
-use super::campaign::{Attempts, Running};
+use super::campaign::{Attempts, Running, SKIPPED};
 use super::paired::{Beside, CONTROLS, Row};
 use super::plan::Plan;
 use super::trial::block;
@@ -239,9 +239,17 @@ impl Running<'_> {
                 None => time,
             };
             let row = &mut standing[turn.case];
-            result = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
+            self.control.begin_case();
+            let mut made = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
+            if self.control.end_case() && !self.control.is_stopped() {
+                row.skip();
+                if matches!(made, Ok(false)) {
+                    made = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
+                }
+            }
             pace.made(planned, began.elapsed());
-            if result.is_err() {
+            if let Err(error) = made {
+                result = Err(error);
                 break;
             }
         }
@@ -308,6 +316,7 @@ impl Running<'_> {
             .goes_on(built.len() as u32, load.and_then(|load| load.load_pps));
     }
 
+    /// Has it come to its end, and has every test case been told of it?
     fn rebuild(
         &mut self,
         p: &campaign::Paired,
@@ -316,7 +325,7 @@ impl Running<'_> {
         slices: &mut dyn FnMut(Duration) -> Duration,
         run: &mut Run<'_>,
         measured: &mut Measured,
-    ) -> Result<(), LabError> {
+    ) -> Result<bool, LabError> {
         let mut rebuilds = Vec::new();
         let mut attempts = Attempts::default();
         let (result, failure) = loop {
@@ -325,7 +334,7 @@ impl Running<'_> {
                 break (nothing(), None);
             }
             match standing.row.rebuild(slices, self.control, run) {
-                Ok(None) | Err(LabError::Interrupted) => return Ok(()),
+                Ok(None) | Err(LabError::Interrupted) => return Ok(false),
                 Ok(Some((result, record))) => {
                     let reasons = record.validity.reasons.join("; ");
                     rebuilds.push(record.rebuild);
@@ -384,7 +393,7 @@ impl Running<'_> {
             })?;
             self.made[member.case].push(iteration);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -439,6 +448,13 @@ impl Standing<'_> {
     /// Has every test case left?
     fn is_empty(&self) -> bool {
         self.cases.iter().all(|member| member.gone.is_some())
+    }
+
+    /// Those that are measured beside each other are left out together.
+    fn skip(&mut self) {
+        for member in &mut self.cases {
+            member.gone.get_or_insert_with(|| SKIPPED.into());
+        }
     }
 
     /// The test case of a DUT leaves the row, with all of its DUTs. The reference and the control belong to none, and cannot.

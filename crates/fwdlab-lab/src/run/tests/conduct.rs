@@ -359,7 +359,11 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
 fn steered(text: &str, mut when: impl FnMut(&Event) -> &'static [Request]) -> Made {
     use std::io::Write;
 
-    let scene = Scene::new(1, Faults::default());
+    // as many DUTs as stand beside each other
+    let scene = Scene::new(
+        if text.contains("'paired'") { 3 } else { 1 },
+        Faults::default(),
+    );
     let campaign = Campaign::parse("c.toml", text).unwrap();
     let host = plan::Host {
         site: scene.site.clone(),
@@ -424,6 +428,28 @@ fn a_test_case_that_is_skipped_says_so_in_every_iteration_and_the_others_are_mea
         assert_eq!((skipped(&cases[1]), cases[1].iterations.len()), (0, 3));
         assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
     }
+}
+
+/// Who skips a row of slices gets what has been measured, and the next row.
+#[test]
+fn test_cases_by_slices_are_skipped_together() {
+    let text = "campaign = 'c'\niterations = 3\norder = 'grouped'\n[configuration]\nnat = 'nft add table ip nat'\n[matrix]\n\
+                configuration = ['nat']\nsize = [64, 128]\nflows = 10\n[procedure]\nid = 'paired'\nfor = '1s'\n";
+    let mut asked = false;
+    let made = steered(text, |event| match &event.kind {
+        EventKind::RebuildFinished { .. } if !asked => {
+            asked = true;
+            &[Request::Skip]
+        }
+        _ => &[],
+    });
+    let failures = |case: &TestCase| -> Vec<Option<String>> {
+        (case.iterations.iter().map(|one| one.failure.clone())).collect()
+    };
+    let skipped = Some("skipped on request".to_owned());
+    assert_eq!(failures(&made.cases()[0]), [None, skipped.clone(), skipped]);
+    assert_eq!(failures(&made.cases()[1]), [None, None, None]);
+    assert_eq!(told(&made), [(Request::Skip, true)]);
 }
 
 #[test]
