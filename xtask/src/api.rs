@@ -1,7 +1,7 @@
-//! The public items of the crates that are used as libraries, as text: a change of what others build on is seen in review.
+//! Lists of the public items of the crates that are used as libraries, so that a change of their interface shows in review.
 //!
-//! Read from the source, as [`crate::source`] does. Items of private modules are listed too, for the front door may export them. Start with
-//! [`generated`].
+//! They are read from the source text, with [`crate::source`]. Items of private modules are listed too, because the crate may export them.
+//! Start with [`generated`].
 
 use std::fs;
 use std::path::Path;

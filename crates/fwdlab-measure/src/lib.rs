@@ -7,7 +7,7 @@
 //! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, [`campaign`] orders and sums up their iterations, and [`efficiency`] what they took of the DUT. How far any of them can be
 //! trusted is decided in [`trust`].
 //!
-//! A procedure asks for trials, one after the other, and takes the answer of whoever makes them:
+//! A procedure asks for one trial after another. The caller makes the trial and passes the answer back:
 //!
 //! ```
 //! use fwdlab_measure::compliance::Conditions;

@@ -528,7 +528,7 @@ pub fn advice(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     let compared: Vec<&Comparison> = summary.comparisons().collect();
     advice.extend(match summary.procedure.as_str() {
         maxfwd::ID => advice_on_cases(&summary.test_cases, summary.control.as_ref()),
-        paired::ID => advice_on_comparisons(&compared),
+        paired::ID => advice_on_comparisons(&compared, compared_together(&summary.test_cases)),
         _ => advice_on_trials(),
     });
     advice
@@ -556,8 +556,21 @@ fn advice_on_cases(cases: &[TestCase], control: Option<&Comparison>) -> Vec<Stri
     advice
 }
 
+/// The most DUTs that are compared with the plain one at the same time: those with the same traffic. A sweep has one for each value; a test
+/// case without a result had at least one.
+fn compared_together(cases: &[TestCase]) -> usize {
+    let duts = |case: &TestCase| case.comparisons().count().max(1);
+    let same_traffic = |of: &TestCase| -> usize {
+        let same = cases
+            .iter()
+            .filter(|case| case.case.stream == of.case.stream);
+        same.map(duts).sum()
+    };
+    cases.iter().map(same_traffic).max().unwrap_or(0)
+}
+
 /// An interval narrows with the root of its values: how many rebuilds would have shown [`WIDEST_PERCENT`].
-fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
+fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<String> {
     let needed = comparisons
         .iter()
         .filter(|c| c.doubt.is_some())
@@ -567,7 +580,8 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
         })
         .max();
     // with the plain DUT and the control: all change places with every rebuild
-    let needed = needed.map(|n| n.next_multiple_of(comparisons.len() + 2));
+    let duts = together + 2;
+    let needed = needed.map(|n| n.next_multiple_of(duts));
     let first = match needed.filter(|n| *n <= MOST_ITERATIONS) {
         _ if comparisons.iter().all(|c| c.values_percent.is_empty()) => {
             "try at another time: no rebuild had enough blocks of slices in which the load was offered".into()
@@ -580,10 +594,11 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
             "try at another time: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
         ),
     };
-    let fewer = (comparisons.len() > 1).then(|| {
+    let fewer = (together > 1).then(|| {
         format!(
-            "compare one configuration at a time: a block takes a slice of each DUT twice, {} here, and counts only if none was disturbed",
-            2 * (comparisons.len() + 2)
+            "compare fewer configurations or values at a time: a block has two slices of every DUT, {} here, and is used only if none of \
+             them was disturbed",
+            2 * duts
         )
     });
     fewer
@@ -960,15 +975,30 @@ pub(crate) mod tests {
             none.contains("no rebuild had enough blocks") && none.contains("--vm"),
             "{none}"
         );
-        // with a second configuration a block has eight slices, any of which may be disturbed
+        // with a second configuration a block has eight slices, any of which may be disturbed; also where none of the two has a result
         let both = [undecided.clone(), undecided.clone()];
         let noise = of_comparisons(&both, &undecided, String::new());
         let cases = both.clone().map(compared_case).to_vec();
         let words = advice(&of(cases, noise), None).join("\n");
         assert!(
-            words.contains("one configuration at a time") && words.contains("8 here"),
+            words.contains("fewer configurations") && words.contains("8 here"),
             "{words}"
         );
+        let mut cases = both.clone().map(compared_case).to_vec();
+        cases.iter_mut().for_each(|case| case.outcomes.clear());
+        let noise = of_comparisons(&[], &undecided, String::new());
+        let noise = Noise {
+            too_noisy: true,
+            ..noise
+        };
+        let words = advice(&of(cases, noise), None).join("\n");
+        assert!(words.contains("8 here"), "{words}");
+        // those of other traffic have blocks of their own
+        let mut cases = both.clone().map(compared_case).to_vec();
+        cases[1].case.stream.frame_size_bytes = FrameSize::new(512).unwrap();
+        let noise = of_comparisons(&both, &undecided, String::new());
+        let words = advice(&of(cases, noise), None).join("\n");
+        assert!(!words.contains("fewer configurations"), "{words}");
         let decided = compared("x", &[0.001, -0.001, 0.0, 0.002], 0.0);
         assert_eq!(told(&decided), "");
         let noise = Noise {

@@ -64,8 +64,8 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// Declares the kinds of events. They are read with what the line says next, where serde would first keep the whole line as values, and
-/// compile every type in it a second time for those.
+/// Declares the kinds of events, and reads them. The name of the kind comes before its fields in a line, so that the fields can be read
+/// directly. serde's `flatten` would store them as generic values first, and every type in an event would be compiled a second time.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $name:literal { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ })+) => {
         /// What happened.

@@ -95,13 +95,13 @@ impl Origin {
         }
     }
 
-    /// The table that the text is.
+    /// Parses the text.
     pub(crate) fn table(&self) -> Result<Spanned<DeValue<'_>>, FileError> {
         let root = DeTable::parse(&self.text).map_err(|error| self.reading(&error))?;
         Ok(Spanned::new(root.span(), DeValue::Table(root.into_inner())))
     }
 
-    /// What the text says.
+    /// Reads the whole text.
     pub(crate) fn read<'i, T: Deserialize<'i>>(&'i self) -> Result<T, FileError> {
         read(&self.table()?).map_err(|wrong| self.misread(&wrong))
     }
@@ -144,7 +144,7 @@ impl Origin {
     }
 }
 
-/// What a value of a file says.
+/// Reads one value of a file.
 pub(crate) fn read<'i, T: Deserialize<'i>>(value: &Spanned<DeValue<'i>>) -> Result<T, Misread> {
     value::read(PhantomData::<T>, value)
 }

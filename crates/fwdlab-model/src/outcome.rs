@@ -663,8 +663,8 @@ pub struct CriticalLoad {
     pub min_load_pps: f64,
     /// Largest load that was offered.
     pub max_load_pps: f64,
-    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits. Without
-    /// any loss: the largest load that was offered for long enough, and there is no upper end.
+    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits. If no
+    /// frame was lost: the largest load that was offered for long enough; the critical load is at least this, and has no upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_load_pps: Option<f64>,
     /// Standard deviation of its natural logarithm, what all models say taken together.
@@ -809,7 +809,7 @@ pub struct Sweep {
 const CORES: &str = "cores";
 
 impl CriticalLoad {
-    /// Was no frame lost? Then the critical load is at least the one that is given, and has no upper end.
+    /// Is it only a lower bound, because no frame was lost?
     pub fn is_tester_bound(&self) -> bool {
         self.critical_load_pps.is_some() && self.upper_pps.is_none()
     }
@@ -989,7 +989,7 @@ impl Unit {
         }
     }
 
-    /// Which way figures of this unit are better, if nothing else is said of them: a percentage is one of frames that are missing.
+    /// Whether more or less of this unit is usually better. Percentages are usually shares of lost frames.
     pub fn better(self) -> Better {
         match self {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,

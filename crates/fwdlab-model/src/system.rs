@@ -1,11 +1,11 @@
-//! The systems whose tools we know: what configurations are for, and what hosts that are read run.
+//! The operating systems whose tools we know: of hosts whose counters we read, and of DUTs that we configure.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A system.
+/// An operating system.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -316,7 +316,7 @@ impl Running<'_> {
             .goes_on(built.len() as u32, load.and_then(|load| load.load_pps));
     }
 
-    /// Has it come to its end, and has every test case been told of it?
+    /// Builds the DUTs of a row and measures them once. Returns false if that was interrupted: then there is no iteration of it.
     fn rebuild(
         &mut self,
         p: &campaign::Paired,
@@ -450,7 +450,7 @@ impl Standing<'_> {
         self.cases.iter().all(|member| member.gone.is_some())
     }
 
-    /// Those that are measured beside each other are left out together.
+    /// Skips all test cases of the row, because they are measured at the same time.
     fn skip(&mut self) {
         for member in &mut self.cases {
             member.gone.get_or_insert_with(|| SKIPPED.into());

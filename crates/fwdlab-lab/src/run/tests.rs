@@ -535,7 +535,7 @@ fn check_campaign(measured: &Measured) -> Checked {
     (figures.iter().sum(), wrong.concat())
 }
 
-/// Every way to fail, two at each command in turns.
+/// Every way to fail. Each command fails in two of them, the next command in the next two.
 const ALL: [&[Fails]; 4] = [
     &[Fails::Exit, Fails::Refused],
     &[Fails::Lost, Fails::Missing],

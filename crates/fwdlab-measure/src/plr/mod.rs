@@ -31,7 +31,7 @@ const LENGTH_OFFSET: u64 = 50;
 const COPIES: usize = 4;
 const TAKEN: usize = 3;
 
-/// With so many frames times the loss ratio a frame would have been lost, with a probability of 97.5 %: `-ln(0.025)`.
+/// If none of `CERTAIN / ratio` frames is lost, the loss ratio is below `ratio` with a probability of 97.5 %: `-ln(0.025)`.
 const CERTAIN: f64 = 3.689;
 
 /// What is to be found.
@@ -160,7 +160,7 @@ impl Plr {
         Some(((stretch.mean + erf.mean) / 2.0, variance.sqrt()))
     }
 
-    /// Frames that were offered at this load or more.
+    /// Frames that were offered at this load and above.
     fn frames(&self, at_least_pps: f64) -> f64 {
         let offered = self
             .made
@@ -171,7 +171,7 @@ impl Plr {
             .sum()
     }
 
-    /// Where nothing was lost: the largest load with so many frames, at it or above, that a loss ratio as large as is sought would have shown.
+    /// If no frame was lost: the largest load that is proven to be below the critical load, by the frames offered at this load and above.
     fn unlost(&self) -> Option<f64> {
         let loads = self.made.iter().map(|made| made.load_pps);
         let enough = CERTAIN / self.parameters.loss_ratio;
@@ -318,7 +318,7 @@ impl Procedure for Plr {
             () if self.made.is_empty() => "not measured".to_owned(),
             () if unlost.is_some() => "no frame was lost up to the largest load".into(),
             () if !lossy => format!(
-                "cannot tell: none of {:.0} frames was lost, and a loss ratio of {:e} needs {:.0} to show",
+                "cannot tell: none of {:.0} frames was lost, but to exclude a loss ratio of {:e} takes {:.0} frames",
                 self.frames(0.0),
                 p.loss_ratio,
                 CERTAIN / p.loss_ratio
@@ -468,6 +468,18 @@ mod tests {
         let above = end(1e9);
         assert!(above.answered && above.found.is_tester_bound(), "{above:?}");
         assert_eq!(above.found.rate_pps(), Some(1e7));
+        // 60 s at 10 kpps are far too few frames for a ratio of 1e-7
+        let mut plr = Plr::new(Parameters {
+            duration_ns: 60_000_000_000,
+            ..Parameters::standard(FrameSize::MIN, 1e3, 1e4, 1)
+        })
+        .unwrap();
+        while let Some(question) = plr.next_trial() {
+            plr.record(&question, &crate::ahead::ideal(&question, 1e9));
+        }
+        let few = plr.outcomes().remove(0);
+        assert!(!few.answered && few.figures().is_empty(), "{few:?}");
+        assert!(few.verdict.starts_with("cannot tell"), "{}", few.verdict);
         let dead = end(0.0);
         assert!(!dead.answered, "{dead:?}");
         let wrong = |change: &dyn Fn(&mut Parameters)| {

@@ -1,7 +1,7 @@
-//! A value of a file, for serde.
+//! Reads a value of a TOML file into a type of ours, with serde.
 //!
-//! The TOML reader's own way from its values to ours knows places in the text and dates as tables of their own, so that every type is compiled
-//! three times. Here it is once. Start with [`read`].
+//! The `toml` crate can do that, too. It also passes places in the text and dates to serde, each as a special table, and so every type is
+//! compiled three times. We use neither: with this deserializer every type is compiled once. Start with [`read`].
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeValue};
 
-/// Why a value is not what it must be, and where it is in the text.
+/// Why a value cannot be read, and where it is in the text.
 #[derive(Debug)]
 pub(crate) struct Misread {
     pub(crate) why: String,
@@ -19,7 +19,7 @@ pub(crate) struct Misread {
 }
 
 impl Misread {
-    /// The innermost place is kept.
+    /// Adds the place. Called for the innermost value first, whose place is kept.
     fn at(mut self, span: Range<usize>) -> Misread {
         self.span.get_or_insert(span);
         self
@@ -46,7 +46,7 @@ impl de::Error for Misread {
 #[derive(Clone, Copy)]
 struct Value<'a, 'de>(&'a Spanned<DeValue<'de>>);
 
-/// Reads a value; what is wrong with it has a place.
+/// Reads a value. Errors have a place in the text.
 pub(crate) fn read<'de, T: de::DeserializeSeed<'de>>(
     seed: T,
     value: &Spanned<DeValue<'de>>,
@@ -64,7 +64,7 @@ fn unexpected(what: &str, expected: &dyn Expected) -> Misread {
     de::Error::invalid_type(Unexpected::Other(what), expected)
 }
 
-// What goes wrong in a value gets its place from what contains it
+// errors here have no place yet: `read` adds it
 impl<'de> Deserializer<'de> for Value<'_, 'de> {
     type Error = Misread;
 
@@ -81,9 +81,8 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
                 }
             }
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
-                Ok(value)
-                    if value.is_finite() || number.as_str().contains("inf") || value.is_nan() =>
-                {
+                // `inf` may be written, but no number may become infinite
+                Ok(value) if !value.is_infinite() || number.as_str().contains("inf") => {
                     visitor.visit_f64(value)
                 }
                 _ => Err(de::Error::custom("floating-point number overflowed")),

@@ -131,7 +131,7 @@ impl Drop for Script {
     }
 }
 
-/// A minute.
+/// Takes a minute.
 mod slow {
     use super::*;
 

@@ -504,7 +504,7 @@ fn check(run: &std::path::Path, outcome: &mut Outcome) {
     }
 }
 
-/// Minutes.
+/// Takes minutes.
 mod slow {
     use super::*;
 

@@ -161,7 +161,7 @@ fn clock(path: &Path) -> f64 {
     text.trim().parse::<f64>().unwrap() / 1e9
 }
 
-/// A minute.
+/// Takes a minute.
 mod slow {
     use super::*;
 
@@ -201,7 +201,7 @@ mod slow {
         if !exact {
             skipped(
                 TEST,
-                "the sender was held up for more than 0.1 s: compared with less exactness",
+                "the sender was held up for more than 0.1 s: compared with a wider tolerance",
             );
         }
 

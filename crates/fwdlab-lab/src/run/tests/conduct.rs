@@ -430,7 +430,7 @@ fn a_test_case_that_is_skipped_says_so_in_every_iteration_and_the_others_are_mea
     }
 }
 
-/// Who skips a row of slices gets what has been measured, and the next row.
+/// A rebuild that had ended keeps its result; later ones of the row are skipped, and the next row is measured.
 #[test]
 fn test_cases_by_slices_are_skipped_together() {
     let text = "campaign = 'c'\niterations = 3\norder = 'grouped'\n[configuration]\nnat = 'nft add table ip nat'\n[matrix]\n\
