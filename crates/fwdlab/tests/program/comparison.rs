@@ -16,21 +16,11 @@ fn a_comparison_with_a_broken_configuration_ends() {
     let plain = "nft add table ip empty";
     let broken = "ip route del 198.19.0.0/16";
     // a load is given, so that nothing depends on a quiet moment in which one can be found
-    let ended = lab.run(&[
-        "quick",
-        "--vs",
-        plain,
-        "--vs",
-        broken,
-        "--for",
-        "5s",
-        "--rebuilds",
-        "3",
-        "--load",
-        "100kpps",
-    ]);
-    ended.code(4).says(&["does not forward", broken]);
-    assert!(ended.err.contains("0 of 1000"), "{}", ended.err);
+    let options = "--for 5s --rebuilds 3 --load 100kpps".split(' ');
+    let words = ["quick", "--vs", plain, "--vs", broken].into_iter();
+    lab.run(&words.chain(options).collect::<Vec<_>>())
+        .code(4)
+        .says(&["does not forward", broken, "0 of 1000"]);
     lab.assert_clean("a broken comparison");
 }
 
@@ -45,24 +35,12 @@ mod alone {
         let lab = Lab::alone();
         let rules = example("nft-100-rules");
         let table = "nft add table ip empty";
-        let arguments = [
-            "quick",
-            "--vs",
-            &rules,
-            "--vs",
-            table,
-            "--for",
-            "14s",
-            "--rebuilds",
-            "3",
-            "--json",
-        ];
+        let words = ["quick", "--vs", &rules, "--vs", table].into_iter();
+        let options = "--for 14s --rebuilds 3 --json".split(' ');
+        let arguments: Vec<&str> = words.chain(options).collect();
         // beside other work the generator is held up, and the program says so instead of telling a difference
         let mut ended = lab.run(&arguments);
-        for _ in 0..1 {
-            if ended.code == 0 {
-                break;
-            }
+        if ended.code != 0 {
             fs::remove_dir_all(lab.runs()).unwrap();
             ended = lab.run(&arguments);
         }
@@ -96,13 +74,6 @@ mod alone {
             assert_eq!(interval.len(), 2);
             let difference = number(&comparison["difference_percent"]);
             assert!(low < difference && difference < high, "{comparison}");
-            assert!(
-                number(&comparison["detectable_percent"]) > 0.0,
-                "{comparison}"
-            );
-            let zero_is_outside = low > 0.0 || high < 0.0;
-            let told = matches!(comparison["verdict"].as_str().unwrap(), "less" | "more");
-            assert_eq!(told, zero_is_outside, "{comparison}");
         }
 
         // three rebuilds, every configuration in another place each time, and frames conserved in every path

@@ -85,10 +85,8 @@ fn counters_read_from_outside_agree_to_the_frame() {
         return;
     }
     let lab = Lab::new();
-    let mut quick = lab.start(&[
-        "quick", "--size", "64", "--flows", "2000", "-n", "3", "--trial", "600ms", "--load", "max",
-        "--engine", "xdp-live",
-    ]);
+    let line = "quick --size 64 --flows 2000 -n 2 --trial 600ms --load max --engine xdp-live";
+    let mut quick = lab.start(&line.split(' ').collect::<Vec<_>>());
 
     // one bed per iteration; each is held from its first moment on
     let mut beds: Vec<(String, Held, Held)> = Vec::new();
@@ -105,7 +103,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
     }
     quick.wait(PATIENCE).measured();
     // more, when a trial was invalid and repeated in a fresh bed
-    assert!(beds.len() >= 3, "a fresh DUT for each of three iterations");
+    assert!(beds.len() >= 2, "a fresh DUT for each of two iterations");
 
     let records = json_lines(&lab.only_run().join("trials.jsonl"));
     let per_bed: Vec<&[Value]> = records
@@ -242,26 +240,25 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let text = fs::read_to_string(&path).unwrap();
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let column = |name: &str| head.iter().position(|&h| h == name).unwrap();
     // frames are counted by the receiver, at its own moments
-    let names = [
+    let columns = [
         "duration_s",
         "received_s",
         "frames_received",
         "frames_sent",
         "sender_waited_s",
-    ];
-    let columns = names.map(column);
+    ]
+    .map(|name| head.iter().position(|&column| column == name).unwrap());
     let windows: Vec<[f64; 5]> = lines
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
             columns.map(|at| cells[at].parse().unwrap())
         })
         .collect();
-    let total = |at: usize| windows.iter().map(|window| window[at]).sum::<f64>();
-    let (seconds, received) = (total(0), total(2));
-    let differ = (total(1) / seconds - 1.0).abs();
-    assert!(differ < 0.01, "{} s and {seconds} s", total(1));
+    let [seconds, received_s, received] =
+        [0, 1, 2].map(|at| windows.iter().map(|window| window[at]).sum::<f64>());
+    let differ = (received_s / seconds - 1.0).abs();
+    assert!(differ < 0.01, "{received_s} s and {seconds} s");
 
     // before the first window the DUT settles, after the last one its queues run empty
     let counted = count(&record["frames_received"]) as f64;
@@ -274,11 +271,9 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
         seconds <= duration && seconds > 0.5 * duration,
         "{seconds} s of windows in {duration} s: {record}"
     );
-    let intended = record["intended_load_pps"].as_f64();
-    let was_offered = |[seconds, _, _, sent, waited]: &&[f64; 5]| match intended {
-        Some(pps) => sent / seconds >= 0.98 * pps,
-        None => *sent > 0.0 && *waited <= 0.02 * seconds,
-    };
+    // flat out: whatever a sender sends that does not wait is the load
+    let was_offered =
+        |[seconds, _, _, sent, waited]: &&[f64; 5]| *sent > 0.0 && *waited <= 0.02 * seconds;
     let offered = windows.iter().filter(was_offered);
     let mut rates: Vec<f64> = offered.map(|[_, t, n, ..]| n / t).collect();
     assert_eq!(
@@ -290,11 +285,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     }
     rates.sort_by(f64::total_cmp);
     let middle = rates.len() / 2;
-    let median = if rates.len() % 2 == 1 {
-        rates[middle]
-    } else {
-        (rates[middle - 1] + rates[middle]) / 2.0
-    };
+    let median = (rates[(rates.len() - 1) / 2] + rates[middle]) / 2.0;
     let told = number(&record["forwarding_rate_ungated_pps"]);
     assert!(
         (told / median - 1.0).abs() < 1e-6,
@@ -305,7 +296,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     }
 }
 
-/// One frame in ten is dropped by a rule: every procedure says so, to the frame, as `quick` does.
+/// One frame in ten is dropped by a rule: a trial of a procedure says so, to the frame, as `quick` does; both ways, with delays and samples.
 #[test]
 fn procedures_say_why_the_dut_drops() {
     let test = "procedures_say_why_the_dut_drops";
@@ -315,36 +306,21 @@ fn procedures_say_why_the_dut_drops() {
     let lab = Lab::new();
     let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
         nft add rule ip t f numgen random mod 10 0 drop";
-    let trial = [
-        "trial", "--load", "20kpps", "--for", "300ms", "--flows", "10",
-    ];
-    for procedure in [
-        &trial[..],
-        &[&trial[..], &["--delays"]].concat(),
-        &[&trial[..], &["--both-directions"]].concat(),
-        &[&trial[..], &["--sample", "100ms"]].concat(),
-    ] {
-        let document = lab.json(&[procedure, &["--set", set]].concat());
-        let mut named = 0;
-        for record in list(&document["trials"]) {
-            conserved(record);
-            let losses = list(&record["losses"]);
-            let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
-                continue;
-            };
-            let reasons = list(&inside["reasons"]);
-            assert_eq!(
-                reasons[0]["reason"], "netfilter drop",
-                "{procedure:?}: {inside}"
-            );
-            assert_eq!(
-                reasons[0]["frames"], inside["frames"],
-                "{procedure:?}: {inside}"
-            );
-            named += 1;
-        }
-        assert!(named > 0, "{procedure:?}: {document}");
+    let line = "trial --load 20kpps --for 300ms --flows 10 --both-directions --delays --sample 100ms --set";
+    let document = lab.json(&line.split(' ').chain([set]).collect::<Vec<_>>());
+    let mut named = 0;
+    for record in list(&document["trials"]) {
+        conserved(record);
+        let losses = list(&record["losses"]);
+        let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
+            continue;
+        };
+        let reasons = list(&inside["reasons"]);
+        assert_eq!(reasons[0]["reason"], "netfilter drop", "{inside}");
+        assert_eq!(reasons[0]["frames"], inside["frames"], "{inside}");
+        named += 1;
     }
+    assert!(named > 0, "{document}");
 }
 
 mod alone {

@@ -1,40 +1,25 @@
 //! The traffic console: by a pipe, where what it answers is held against the kernel's counters of the ports, and on a terminal, where
 //! lines are edited, remembered and completed.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::{Lab, PROGRAM, root};
+use crate::support::{Ended, Lab, root};
 use crate::tty::Tty;
 use crate::wire::{MAC_A, MAC_B, Wire};
 
-/// What it says to these lines: its code, what it printed and what it complained about.
-fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> (i32, String, String) {
+/// Runs a console of these lines to its end.
+fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> Ended {
     let words = format!("console --port pa --port pb --dst-mac {MAC_B},{MAC_A} {more}");
-    let arguments = wire.arguments(&words);
-    let mut child = lab
-        .with(&[PROGRAM], &arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(lines.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let mut command = assert_cmd::Command::from_std(lab.program(&wire.arguments(&words)));
+    let output = command.write_stdin(lines).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code().unwrap_or(-1),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
 }
 
 /// The numbers of a line of `stats` that is called so.
@@ -54,7 +39,7 @@ fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    let (_, out, err) = console(
+    let ended = console(
         &lab,
         &wire,
         "--link 100M --engine af-packet",
@@ -63,18 +48,15 @@ fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
          start -m 1kpps --size 128 --flows 3\nwait 200ms\npause -p 1\nupdate -m 1% -p 0\nresume\nstop\nstats\n\
          clear\nports\nstats\nquit\nstart -m 1kpps\n",
     );
-    assert!(
-        out.contains("port 0 pa  UDP, 64 B  2.000 kpps = 1.344 Mbit/s L1  for 500.0 ms  af-packet"),
-        "{out}{err}"
-    );
-    assert!(out.contains("port 0 pa  ended: "), "{out}");
-    assert!(out.contains("port 1 pb  paused"), "{out}");
-    // 1 % of 100 Mbit/s on the wire at 128 B
-    assert!(
-        out.contains("844.6 pps = 1.000 Mbit/s L1  until stop"),
-        "{out}"
-    );
-    assert!(out.contains("02:00:00:00:00:0a"), "{out}");
+    ended.prints(&[
+        "port 0 pa  UDP, 64 B  2.000 kpps = 1.344 Mbit/s L1  for 500.0 ms  af-packet",
+        "port 0 pa  ended: ",
+        "port 1 pb  paused",
+        // 1 % of 100 Mbit/s on the wire at 128 B
+        "844.6 pps = 1.000 Mbit/s L1  until stop",
+        "02:00:00:00:00:0a",
+    ]);
+    let out = ended.out;
     let before_clear = out.split("all counters are 0").next().unwrap();
     let (sent, ours) = (row(before_clear, "frames sent"), row(before_clear, "ours"));
     for (at, (port, other)) in [("pa", 1), ("pb", 0)].into_iter().enumerate() {
@@ -99,28 +81,20 @@ fn a_wrong_command_ends_a_script_and_its_traffic() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    for (lines, code, words) in [
-        ("fly\nports\n", 2, "unrecognized subcommand 'fly'"),
+    for (lines, code, why) in [
         (
             "start -m 1kpps\nstart -m 1kpps\nports\n",
             2,
             "port 0 (pa) sends already",
         ),
-        ("start\nports\n", 2, "-m 10kpps"),
-        ("start -m 5%\nports\n", 2, "--link 1G"),
-        ("start -f no-such\nports\n", 2, "no profile `no-such`"),
         ("start -m 1kpps --to 8.8.8.8 -p 0\nports\n", 3, "8.8.8.8"),
-        ("update -m 1kpps\n", 2, "nothing is being sent"),
-        ("stop -p 7\n", 2, "0 (pa), 1 (pb)"),
     ] {
-        let (found, out, err) = console(&lab, &wire, "--engine af-packet", lines);
-        assert_eq!(found, code, "{lines}: {out}{err}");
-        assert!(err.contains(words), "{lines}: {err}");
-        assert!(!out.contains("interface"), "{lines} went on: {out}");
+        let ended = console(&lab, &wire, "--engine af-packet", lines);
+        ended.code(code).says(&[why]);
+        assert!(!ended.out.contains("interface"), "it went on: {ended:?}");
         assert_eq!(wire.attached(), "", "{lines}");
     }
-    let taken = console(&lab, &wire, "--port pa", "quit\n");
-    assert_eq!(taken.0, 2, "{taken:?}");
+    console(&lab, &wire, "--port pa", "quit\n").code(2);
 }
 
 /// A console on a terminal, at its first prompt. What is remembered is the lab's.
@@ -142,11 +116,6 @@ fn at_prompt<'a>(tty: &'a mut Tty, line: &str) -> &'a mut Tty {
     tty.until_it(&format!("line `{line}` at the end"), |text| {
         text.trim_end().lines().last() == Some(line)
     })
-}
-
-/// How often this stands there.
-fn times(tty: &Tty, words: &str) -> usize {
-    tty.text().matches(words).count()
 }
 
 const UP: &str = "\x1b[A";
@@ -178,14 +147,20 @@ fn lines_are_completed_and_remembered() {
     at_prompt(&mut tty, "fwdlab>").keys(UP);
     at_prompt(&mut tty, "fwdlab> ports").keys("\r");
     tty.until_it("ports again", |text| text.matches(MAC_A).count() == 4);
-    at_prompt(&mut tty, "fwdlab>").keys("fly\r");
-    tty.until("unrecognized subcommand 'fly'");
+    // on a terminal what is wrong ends nothing
+    for (line, why) in [
+        ("fly\r", "unrecognized subcommand 'fly'"),
+        ("update -m 1kpps\r", "nothing is being sent"),
+        ("stop -p 7\r", "0 (pa), 1 (pb)"),
+    ] {
+        at_prompt(&mut tty, "fwdlab>").keys(line).until(why);
+    }
     at_prompt(&mut tty, "fwdlab>").keys("quit\r");
     assert_eq!(tty.end(), 0);
     assert!(tty.is_given_back());
     // by the next console, too, and not by anybody else
     let mut tty = on_terminal(&lab, &wire, (80, 24));
-    for line in ["quit", "fly", "ports"] {
+    for line in ["quit", "stop -p 7", "update -m 1kpps"] {
         tty.keys(UP);
         at_prompt(&mut tty, &format!("fwdlab> {line}"));
     }
@@ -243,13 +218,12 @@ fn traffic_is_watched_from_the_prompt_and_back() {
     // Ctrl-C ends what waits, and not the console
     tty.keys("start -m 1kpps -p 0\r")
         .until("kpps = 672.0 kbit/s L1  until stop");
-    let before = times(&tty, "all traffic stopped");
+    let stops = |text: &str| text.matches("all traffic stopped").count();
+    let before = stops(&tty.text());
     tty.keys("wait 10m\r");
     tty.settle(std::time::Duration::from_millis(200));
     tty.keys("\x03");
-    tty.until_it("an end", |text| {
-        text.matches("all traffic stopped").count() > before
-    });
+    tty.until_it("an end", |text| stops(text) > before);
     // nothing is sent any more, or this would be refused; Ctrl-D ends its traffic with it
     at_prompt(&mut tty, "fwdlab>")
         .keys("start -m 2kpps\r")
@@ -268,20 +242,13 @@ fn a_console_that_is_ended_gives_the_terminal_back() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    for (begun, signal, code) in [
-        ("start -m 1kpps\rstart -m", Signal::TERM, 143),
-        ("tui\r", Signal::TERM, 143),
-        ("start -m 1kpps\rsta", Signal::HUP, 130),
+    let foot = "q back to the prompt  c clear counters";
+    for (begun, last, signal, code) in [
+        ("start -m 1kpps\rtui\r", foot, Signal::TERM, 143),
+        ("start -m 1kpps\rsta", "fwdlab> sta", Signal::HUP, 130),
     ] {
         let mut tty = on_terminal(&lab, &wire, (80, 24));
-        tty.keys(begun);
-        match begun {
-            "tui\r" => drop(tty.until("back to the prompt")),
-            _ => drop(at_prompt(
-                &mut tty,
-                &format!("fwdlab> {}", begun.split('\r').nth(1).unwrap()),
-            )),
-        }
+        at_prompt(tty.keys(begun), last);
         assert!(!tty.is_given_back());
         tty.signal(signal);
         assert_eq!(tty.end(), code, "{begun:?}: {}", tty.text());
@@ -297,7 +264,7 @@ fn a_console_that_is_ended_gives_the_terminal_back() {
     lab.assert_clean("a console whose terminal went");
 }
 
-/// Every command of the manual's table can be typed, in the order in which it stands there, and none complains.
+/// Every command of the manual's table can be typed, in the order of the table, and none is refused.
 #[test]
 fn commands_of_the_manual_are_typed() {
     if !root("commands_of_the_manual_are_typed") {
@@ -307,36 +274,19 @@ fn commands_of_the_manual_are_typed() {
     let manual = std::fs::read_to_string(manual).unwrap();
     let table = manual.split("## Traffic by hand").nth(1).unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
-    let commands: Vec<String> = rows
-        .flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2))
-        .filter(|command| !command.is_empty())
-        // less, and for less long
-        .map(|command| {
-            command
-                .replace("10mpps", "1kpps")
-                .replace("-d 30", "-d 10m")
-                .replace("wait 5", "wait 1")
-        })
-        .collect();
-    assert!(commands.len() >= 14, "{commands:?}");
+    let typed = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2));
+    // tui needs a terminal
+    let typed = typed.filter(|command| !["", "tui"].contains(command));
+    let commands: Vec<&str> = typed.collect();
+    assert!(commands.len() >= 13, "{commands:?}");
+    // less, and for less long
+    let lines = commands.join("\n").replace("10mpps", "1kpps");
+    let lines = lines
+        .replace("-d 30", "-d 10m")
+        .replace("wait 5", "wait 200ms");
     let (lab, wire) = (Lab::new(), Wire::new());
-    let mut tty = on_terminal(&lab, &wire, (110, 60));
-    for command in &commands {
-        // a screen of its own for each
-        tty.keys("\x0c")
-            .until_it("an empty screen", |text| text.trim() == "fwdlab>");
-        tty.keys(&format!("{command}\r"));
-        match command.as_str() {
-            "tui" => drop(tty.until("back to the prompt").keys("q")),
-            "quit" => assert_eq!(tty.end(), 0),
-            // it has been read when it stands there
-            _ => drop(tty.until(&format!("fwdlab> {command}"))),
-        }
-        if command != "quit" {
-            at_prompt(&mut tty, "fwdlab>");
-        }
-        let said = tty.text();
-        assert!(!said.contains("fwdlab: "), "{command}: {said}");
-    }
-    assert_eq!(commands.last().unwrap(), "quit");
+    let ended = console(&lab, &wire, "--link 100M --engine af-packet", &lines);
+    ended.measured();
+    assert!(!ended.err.contains("fwdlab: "), "{ended:?}");
+    assert_eq!(commands.last(), Some(&"quit"));
 }

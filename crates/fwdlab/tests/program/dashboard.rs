@@ -45,8 +45,8 @@ fn what_is_embedded_is_what_the_sources_say() {
         return skipped("what_is_embedded_is_what_the_sources_say", &why);
     }
     for words in [
-        &["build.mjs", "--check"][..],
-        &["node_modules/typescript/bin/tsc", "--noEmit"],
+        ["build.mjs", "--check"],
+        ["node_modules/typescript/bin/tsc", "--noEmit"],
     ] {
         let output = Command::new("node")
             .args(words)
@@ -84,9 +84,7 @@ fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
 }
 
 fn simulated(lab: &Lab, line: &[&str]) -> String {
-    let sim = ["--engine", "sim", "--max", "3Mpps", "--json"];
-    let ended = lab.run(&[line, &sim[..]].concat());
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let document = lab.json(&[line, &["--engine", "sim", "--max", "3Mpps"]].concat());
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
@@ -220,39 +218,35 @@ fn curl_reads_through_tls_with_the_token_only() {
     let curl = |more: &[&str], path: &str| {
         let address = format!("{at}{path}");
         let line = ["curl", "-sk", "--max-time", "20", "-w", "\n%{http_code}"];
-        try_tool(&[&line[..], more, &[&address]].concat()).unwrap()
+        let said = try_tool(&[&line[..], more, &[&address]].concat()).unwrap();
+        let (body, code) = said.rsplit_once('\n').unwrap();
+        (code.parse::<u32>().unwrap(), body.to_owned())
     };
     let bearer = format!("Authorization: Bearer {TOKEN}");
-    let jar = lab.path().join("jar");
-    let jar = jar.to_str().unwrap();
+    let jar = lab.path().join("jar").display().to_string();
     // the page knows nothing and may be read; what it asks for may not
-    assert!(curl(&[], "/").ends_with("200"));
-    for path in ["/api/runs", "/metrics", &format!("/runs/{run}/report")] {
-        assert!(curl(&[], path).trim_end().ends_with("401"), "{path}");
-        assert!(
-            curl(&["-H", &bearer], path).trim_end().ends_with("200"),
-            "{path}"
-        );
-    }
-    assert!(curl(&["-H", &bearer], "/api/runs").contains(&run));
-    let metrics = curl(&["-H", &bearer], "/metrics");
-    for part in [
-        "fwdlab_runs{state=\"finished\"} 1",
-        &format!("run=\"{run}\""),
+    assert_eq!(curl(&[], "/").0, 200);
+    let report = format!("/runs/{run}/report");
+    for (path, tells) in [
+        ("/api/runs", &run),
+        ("/metrics", &format!("run=\"{run}\"")),
+        (&*report, &run),
     ] {
-        assert!(metrics.contains(part), "{part}: {metrics}");
+        assert_eq!(curl(&[], path).0, 401, "{path}");
+        let (code, body) = curl(&["-H", &bearer], path);
+        assert!(code == 200 && body.contains(tells), "{path}: {code} {body}");
     }
     // a browser's cookie reads, and changes nothing
-    let session = curl(&["-X", "POST", "-H", &bearer, "-c", jar], "/api/session");
-    assert!(session.trim_end().ends_with("204"), "{session}");
-    assert!(fs::read_to_string(jar).unwrap().contains("#HttpOnly_"));
-    assert!(curl(&["-b", jar], "/api/runs").contains(&run));
+    let session = curl(&["-X", "POST", "-H", &bearer, "-c", &jar], "/api/session");
+    assert_eq!(session.0, 204, "{session:?}");
+    assert!(fs::read_to_string(&jar).unwrap().contains("#HttpOnly_"));
+    assert!(curl(&["-b", &jar], "/api/runs").1.contains(&run));
     let steer = format!("/api/runs/{run}/steer");
-    let asked = ["-X", "POST", "-d", "{\"request\": \"stop\"}"];
-    let by_cookie = curl(&[&asked[..], &["-b", jar]].concat(), &steer);
-    assert!(by_cookie.trim_end().ends_with("401"), "{by_cookie}");
-    let by_token = curl(&[&asked[..], &["-H", &bearer]].concat(), &steer);
-    assert!(by_token.trim_end().ends_with("409"), "{by_token}");
+    for (by, code) in [(["-b", &jar], 401), (["-H", &bearer], 409)] {
+        let asked = ["-X", "POST", "-d", "{\"request\": \"stop\"}"];
+        let answer = curl(&[&asked[..], &by].concat(), &steer);
+        assert_eq!(answer.0, code, "{answer:?}");
+    }
 }
 
 /// A certificate of one's own is the one that clients see, and runs of different kinds are refused in words.
@@ -260,42 +254,33 @@ fn curl_reads_through_tls_with_the_token_only() {
 fn a_certificate_of_ones_own_is_shown() {
     let this = "a_certificate_of_ones_own_is_shown";
     let lab = Lab::new();
-    for tool in ["curl", "openssl"] {
-        if try_tool(&[
-            tool,
-            if tool == "curl" {
-                "--version"
-            } else {
-                "version"
-            },
-        ])
-        .is_err()
-        {
+    for (tool, version) in [("curl", "--version"), ("openssl", "version")] {
+        if try_tool(&[tool, version]).is_err() {
             return skipped(this, &format!("{tool} is not installed"));
         }
     }
     let [cert, key] =
         ["cert.pem", "key.pem"].map(|name| lab.path().join(name).display().to_string());
-    let made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1";
-    let mut made: Vec<&str> = made.split(' ').collect();
-    made.extend(["-keyout", &key, "-out", &cert]);
-    try_tool(&made).unwrap();
-    let ndr = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let made = format!(
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+         -keyout {key} -out {cert}"
+    );
+    try_tool(&made.split(' ').collect::<Vec<_>>()).unwrap();
+    let ndr = ["1", "2"].map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]));
     let ramp = simulated(&lab, &["ramp"]);
     let (_server, url) = serve(&lab, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
-    let path = format!("{url}/api/compare?run={ndr}&run={ramp}");
-    let trusted = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
+    let compared = |with: &str| format!("{url}/api/compare?run={}&run={with}", ndr[0]);
+    let trusted = |path: &str| try_tool(&["curl", "-s", "--cacert", &cert, path]).unwrap();
+    let refused = trusted(&compared(&ramp));
     assert!(
-        trusted.contains("no figure in common") && trusted.contains(&ndr),
-        "{trusted}"
+        refused.contains("no figure in common") && refused.contains(&ndr[0]),
+        "{refused}"
     );
     assert!(
-        try_tool(&["curl", "-s", &path]).is_err(),
+        try_tool(&["curl", "-s", &compared(&ramp)]).is_err(),
         "nobody vouches for it"
     );
-    let other = simulated(&lab, &["ndr", "--goals", "ndr", "--seed", "2"]);
-    let path = format!("{url}/api/compare?run={ndr}&run={other}");
-    let both = try_tool(&["curl", "-s", "--cacert", &cert, &path]).unwrap();
+    let both = trusted(&compared(&ndr[1]));
     assert!(both.contains("\"outcome\""), "{both}");
 }
 

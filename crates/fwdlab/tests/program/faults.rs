@@ -1,5 +1,6 @@
 //! Hosts that lack something: room, programs, CPUs, privileges.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
@@ -20,16 +21,8 @@ fn on_a_file_system(lab: &Lab, options: &str, arguments: &[&str]) -> Ended {
         "mount -t tmpfs -o {options} tmpfs '{}' || exit 99; {PROGRAM} \"$@\"; code=$?; {PROGRAM} runs ls; exit $code",
         runs.display()
     );
-    let unshare = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        &script,
-        "sh",
-    ];
+    let unshare = "unshare --mount --propagation private sh -c".split(' ');
+    let unshare: Vec<&str> = unshare.chain([script.as_str(), "sh"]).collect();
     let ended = ended(lab.with(&unshare, arguments));
     assert_ne!(ended.code, 99, "no file system: {}", ended.err);
     ended
@@ -46,23 +39,12 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     ended.code(3).says(&[&runs, "Read-only file system"]);
     assert!(!ended.err.contains("test bed"), "it began: {}", ended.err);
 
-    // full at once, when the journal begins, and with the trials
-    for size in ["4k", "12k", "20k", "36k"] {
+    // no room for a journal, and none for its reserve: nothing was measured yet. 4: the disk ran full in the middle
+    for (size, codes) in [("4k", &[3][..]), ("36k", &[3, 4])] {
         let ended = on_a_file_system(&lab, &format!("size={size}"), TINY);
-        // 3 when nothing was measured yet, 4 when the disk ran full in the middle
-        assert!(
-            [3, 4].contains(&ended.code),
-            "{}: {}",
-            ended.code,
-            ended.err
-        );
+        assert!(codes.contains(&ended.code), "{size}: {ended:?}");
         ended.says(&[&runs, "No space left on device"]);
-        assert_eq!(
-            ended.err.matches("No space left").count(),
-            1,
-            "{}",
-            ended.err
-        );
+        assert_eq!(ended.err.matches("No space left").count(), 1, "{ended:?}");
         lab.assert_clean(size);
         // whatever is there can be listed
         assert!(!ended.out.contains("damaged"), "{size}: {}", ended.out);
@@ -76,25 +58,12 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
         return;
     }
     let lab = Lab::new();
-    let many = [
-        "rfc2544",
-        "--engine",
-        "sim",
-        "--max",
-        "3Mpps",
-        "--size",
-        "64,128,256,512,1024",
-    ];
+    let many = "rfc2544 --engine sim --max 3Mpps --size 64,128,256,512,1024";
     // room for the beginning of a run, its reserve, and a few of some hundred trials
-    let ended = on_a_file_system(&lab, "size=200k", &many);
+    let ended = on_a_file_system(&lab, "size=200k", &many.split(' ').collect::<Vec<_>>());
     assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
     ended.says(&["No space left on device"]);
-    assert!(
-        ended.out.contains(" failed ") && ended.out.contains("cannot "),
-        "{}{}",
-        ended.out,
-        ended.err
-    );
+    ended.prints(&[" failed ", "cannot "]);
 }
 
 #[test]
@@ -104,11 +73,10 @@ fn a_missing_program_is_named_with_its_package() {
     }
     let lab = Lab::new();
     let mut command = lab.program(TINY);
-    let ended = ended({
-        command.env("PATH", "/nonexistent");
-        command
-    });
-    ended.code(3).says(&["`ip`", "apt-get install iproute2"]);
+    command.env("PATH", "/nonexistent");
+    ended(command)
+        .code(3)
+        .says(&["`ip`", "apt-get install iproute2"]);
     lab.assert_clean("no ip");
 }
 
@@ -134,15 +102,9 @@ fn one_cpu_is_enough_and_is_said() {
 /// Without a home and without --runs nobody knows where to keep a run.
 #[test]
 fn a_home_that_is_missing_is_told() {
-    let output = assert_cmd::Command::new(PROGRAM)
-        .args(["runs", "ls"])
-        .env_clear()
-        .current_dir("/")
-        .output()
-        .unwrap();
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("HOME") && err.contains("--runs DIR"), "{err}");
+    let mut command = std::process::Command::new(PROGRAM);
+    command.args(["runs", "ls"]).env_clear().current_dir("/");
+    ended(command).code(2).says(&["HOME", "--runs DIR"]);
 }
 
 mod alone {
@@ -237,7 +199,7 @@ fn a_clock_that_is_stepped_changes_no_trial() {
     let step = |by: &str| fs::write(&offset, by).unwrap();
     step("+0");
     let campaign = lab.path().join("clock.toml");
-    let text = "campaign = 'clock'\niterations = 6\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'\n";
+    let text = "campaign = 'clock'\niterations = 4\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'\n";
     fs::write(&campaign, text).unwrap();
     let mut command = lab.program(&["run", campaign.to_str().unwrap(), "--json-stream"]);
     command
@@ -251,26 +213,22 @@ fn a_clock_that_is_stepped_changes_no_trial() {
         all.filter(|e| e["event"] == "trial_finished")
             .collect::<Vec<_>>()
     };
-    for (by, so_many) in [("+86400", 2), ("-7200", 4)] {
+    for (by, so_many) in [("+86400", 1), ("-7200", 3)] {
         run.wait_until("trials", |run| trials(run).len() >= so_many);
         step(by);
     }
     run.wait_until("its end", |run| run.has_ended());
     let all = trials(&run);
-    let days: std::collections::BTreeSet<&str> = all
+    let starts = all
         .iter()
-        .map(|event| &event["record"]["started_at"].as_str().unwrap()[..10])
-        .collect();
+        .map(|event| event["record"]["started_at"].as_str());
+    let days: BTreeSet<&str> = starts.map(|start| &start.unwrap()[..10]).collect();
     assert!(days.len() > 1, "the clock was not stepped: {days:?}");
     for event in &all {
         let seconds = number(&event["record"]["duration_s"]);
         assert!((0.19..0.5).contains(&seconds), "{event}");
     }
-    let times: Vec<f64> = run
-        .events()
-        .iter()
-        .map(|e| e["t"].as_f64().unwrap())
-        .collect();
+    let times: Vec<f64> = run.events().iter().map(|e| number(&e["t"])).collect();
     assert!(times.is_sorted(), "{times:?}");
     assert!(times.last().is_some_and(|last| *last < 600.0), "{times:?}");
     lab.run(&["runs", "verify", "@1"]).code(0);

@@ -5,83 +5,104 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, json_lines, list, number, root, tool, unsealed};
-use crate::support::{PROGRAM, TINY};
-
-const SCHEMAS: [&str; 5] = ["run", "summary", "trial", "rebuild", "event"];
+use crate::support::{Lab, PROGRAM, TINY, json_lines, list, number, root, tool, unsealed};
 
 pub fn committed(kind: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schemas/{kind}.json"));
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    read(&path)
 }
 
 /// Fails with every violation when the value does not follow the committed schema.
 #[track_caller]
 pub fn follows(kind: &str, value: &Value) {
+    all_follow(kind, [value]);
+}
+
+#[track_caller]
+fn all_follow<'a>(kind: &str, values: impl IntoIterator<Item = &'a Value>) {
     let schema = jsonschema::validator_for(&committed(kind)).unwrap();
-    let errors: Vec<String> = schema
-        .iter_errors(value)
-        .map(|e| format!("{} at {}", e, e.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{kind}: {errors:#?}");
+    for value in values {
+        let errors: Vec<String> = schema
+            .iter_errors(value)
+            .map(|e| format!("{} at {}", e, e.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{kind}: {errors:#?}");
+    }
 }
 
 fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// A schema that accepts everything would make the test below worthless.
 #[test]
-fn the_program_prints_the_committed_schemas() {
-    for kind in SCHEMAS {
+fn the_program_prints_the_committed_schemas_which_refuse_what_is_wrong() {
+    for kind in ["run", "summary", "trial", "rebuild", "event"] {
         let printed: Value = serde_json::from_str(&tool(&[PROGRAM, "schema", kind])).unwrap();
-        assert_eq!(
-            printed,
-            committed(kind),
-            "{kind}: run `cargo xtask schemas`"
-        );
-    }
-}
-
-/// A schema that lets everything pass would make the tests below worthless.
-#[test]
-fn the_schemas_refuse_what_is_wrong() {
-    for kind in SCHEMAS {
-        let schema = jsonschema::validator_for(&committed(kind)).unwrap();
+        let committed = committed(kind);
+        assert_eq!(printed, committed, "{kind}: run `cargo xtask schemas`");
+        let schema = jsonschema::validator_for(&committed).unwrap();
         assert!(!schema.is_valid(&serde_json::json!({})), "{kind}");
+        if kind == "event" {
+            let warning = |text: Value| serde_json::json!({"t": 0.5, "run": "r", "event": "warning", "text": text});
+            assert!(schema.is_valid(&warning("words".into())));
+            assert!(!schema.is_valid(&warning(7.into())));
+        }
     }
-    let event = jsonschema::validator_for(&committed("event")).unwrap();
-    let warning =
-        |text: Value| serde_json::json!({"t": 0.5, "run": "r", "event": "warning", "text": text});
-    assert!(event.is_valid(&warning("words".into())));
-    assert!(!event.is_valid(&warning(7.into())));
 }
 
+/// The stream, the document and the files of one run: the same records, in the order of time.
 #[test]
-fn the_document_and_the_files_of_a_run_follow_the_schemas() {
-    if !root("the_document_and_the_files_of_a_run_follow_the_schemas") {
+fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
+    if !root("what_is_told_and_kept_of_a_run_follows_the_schemas") {
         return;
     }
     let lab = Lab::new();
-    let mut document = lab.json(TINY);
+    let ended = lab.run(&[TINY, &["--json-stream"]].concat());
+    ended.measured();
+    assert_eq!(ended.err, "", "a stream is all that is said");
+    let told: Result<Vec<Value>, _> = ended.out.lines().map(serde_json::from_str).collect();
+    let events = told.unwrap();
+    all_follow("event", &events);
+    assert_eq!(events[0]["event"], "run_started");
+    assert_eq!(events[0]["format"], fwdlab_model::version::EVENT_FORMAT);
+    assert_eq!(events[events.len() - 1]["event"], "run_finished");
+    let times: Vec<f64> = events.iter().map(|e| number(&e["t"])).collect();
+    assert!(times.is_sorted(), "{times:?}");
     let run = lab.only_run();
+    let id = run.file_name().unwrap().to_str().unwrap();
+    assert!(events.iter().all(|e| e["run"] == id));
 
-    let whole = document.as_object_mut().unwrap();
-    let take = |whole: &mut serde_json::Map<String, Value>, name: &str| whole.remove(name).unwrap();
-    let info = take(whole, "info");
-    let trials = take(whole, "trials");
-    assert_eq!(take(whole, "directory"), run.to_str().unwrap());
-    assert_eq!(list(&take(whole, "rebuilds")).len(), 0);
-    // the rest of the document is the summary, the same that is kept
+    // what is kept is the same, with less of its progress
+    let kept = json_lines(&run.join("events.jsonl"));
+    let is_progress = |event: &&Value| event["event"] == "progress";
+    let lasting = |of: &[Value]| -> Vec<Value> {
+        let lasting = of.iter().filter(|event| !is_progress(event));
+        lasting.cloned().collect()
+    };
+    assert_eq!(lasting(&events), lasting(&kept));
+    assert!(kept.iter().all(|event| events.contains(event)));
+    let told = events.iter().filter(is_progress).count();
+    assert!(
+        told > kept.iter().filter(is_progress).count(),
+        "{told} of progress"
+    );
+
+    // the document is the head, the summary and the trials that are kept
+    let shown = lab.run(&["runs", "show", "@1", "--json"]);
+    let mut document: Value = serde_json::from_str(&shown.code(0).out).unwrap();
+    let mut take = |name: &str| document.as_object_mut().unwrap().remove(name).unwrap();
+    let (info, trials) = (take("info"), take("trials"));
+    assert_eq!(take("directory"), run.to_str().unwrap());
+    assert_eq!(list(&take("rebuilds")).len(), 0);
     follows("summary", &document);
     assert_eq!(document, unsealed(read(&run.join("summary.json"))));
     follows("run", &info);
     assert_eq!(info, unsealed(read(&run.join("run.json"))));
     assert_eq!(info["state"], "finished");
-
-    let kept = json_lines(&run.join("trials.jsonl"));
-    assert_eq!(kept.len(), list(&trials).len());
-    for trial in kept.iter().chain(list(&trials)) {
-        follows("trial", trial);
+    assert_eq!(list(&trials), json_lines(&run.join("trials.jsonl")));
+    all_follow("trial", list(&trials));
+    for trial in list(&trials) {
         let is_held_up = number(&trial["windows_not_offered"]) > 0.0;
         for name in [
             "offered_load_pps",
@@ -102,91 +123,32 @@ fn the_document_and_the_files_of_a_run_follow_the_schemas() {
             );
         }
     }
-    for event in json_lines(&run.join("events.jsonl")) {
-        follows("event", &event);
-    }
     let html = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(html.contains("<svg") && html.trim_end().ends_with("</html>"));
     assert!(
         !html.contains("src=\"http") && !html.contains("href=\"http"),
         "one file, nothing loaded"
     );
+    // and the result follows from the trials
+    lab.run(&["runs", "verify", "@1"])
+        .code(0)
+        .prints(&["test_cases, control"]);
 }
 
-#[test]
-fn every_line_of_the_stream_is_an_event_and_the_first_names_the_format() {
-    if !root("every_line_of_the_stream_is_an_event_and_the_first_names_the_format") {
-        return;
-    }
-    let lab = Lab::new();
-    let quick = lab.start(&[TINY, &["--json-stream"]].concat());
-    let ended = quick.wait(PATIENCE);
-    ended.measured();
-    assert_eq!(ended.err, "", "a stream is all that is said");
-    let events: Vec<Value> = ended
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    events.iter().for_each(|event| follows("event", event));
-    assert_eq!(events[0]["event"], "run_started");
-    assert_eq!(events[0]["format"], fwdlab_model::version::EVENT_FORMAT);
-    assert_eq!(events[events.len() - 1]["event"], "run_finished");
-    let times: Vec<f64> = events.iter().map(|e| number(&e["t"])).collect();
-    assert!(times.is_sorted(), "{times:?}");
-    let run = lab.only_run();
-    assert!(
-        events
-            .iter()
-            .all(|e| e["run"] == run.file_name().unwrap().to_str().unwrap())
-    );
-
-    // what is kept is the same, with less of its progress
-    let kept = json_lines(&run.join("events.jsonl"));
-    let is_progress = |event: &&Value| event["event"] == "progress";
-    let lasting = |of: &[Value]| -> Vec<Value> {
-        of.iter()
-            .filter(|event| !is_progress(event))
-            .cloned()
-            .collect()
-    };
-    assert_eq!(lasting(&events), lasting(&kept));
-    assert!(kept.iter().all(|event| events.contains(event)));
-    let told = events.iter().filter(is_progress).count();
-    assert!(
-        told > kept.iter().filter(is_progress).count(),
-        "{told} of progress"
-    );
-}
-
-/// Results on standard output, everything else on standard error; a reader that goes away is no error.
+/// Results on standard output, everything else on standard error.
 #[test]
 fn results_and_chatter_are_apart() {
-    if !root("results_and_chatter_are_apart") {
-        return;
-    }
     let lab = Lab::new();
-    let ended = lab.run(TINY);
-    ended.measured();
-    assert!(ended.out.contains("report.html") && ended.out.contains("64"));
-    assert!(ended.err.contains("test bed") && !ended.out.contains("test bed"));
+    let trial = ["trial", "--engine", "sim", "--load", "1Mpps", "--for", "1s"];
+    let ended = lab.run(&trial);
+    ended.code(0).prints(&["report.html", "64"]);
+    assert!(ended.err.contains("no traffic") && !ended.out.contains("no traffic"));
     assert!(
         !ended.out.contains('\x1b') && !ended.err.contains('\x1b'),
         "colour in a pipe"
     );
-
-    let quiet = lab.run(&[TINY, &["-q"]].concat());
-    quiet.measured();
-    assert_eq!(quiet.err, "");
-
-    let pipe = [&[
-        "sh",
-        "-c",
-        "\"$@\" | true; exit ${PIPESTATUS:-0}",
-        "sh",
-        PROGRAM,
-    ][..]]
-    .concat();
-    let closed = crate::support::ended(lab.with(&pipe, TINY));
-    closed.code(0).says(&[]);
+    assert_eq!(lab.run(&[&trial[..], &["-q"]].concat()).code(0).err, "");
+    // the document is the same whenever it is shown
+    let document = lab.run(&[&trial[..], &["--json"]].concat()).out;
+    assert_eq!(document, lab.run(&["runs", "show", "@1", "--json"]).out);
 }

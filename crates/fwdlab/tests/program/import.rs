@@ -2,31 +2,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{PROGRAM, skipped};
-
-struct Ended {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn run(runs: &Path, arguments: &[&str]) -> Ended {
-    let output = assert_cmd::Command::new(PROGRAM)
-        .arg("--runs")
-        .arg(runs)
-        .args(arguments)
-        .output()
-        .unwrap();
-    Ended {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
+use crate::support::Lab;
 
 /// An archive of one set: two configurations, five runs each.
 fn archive() -> tempfile::TempDir {
@@ -41,21 +21,20 @@ fn archive() -> tempfile::TempDir {
         .unwrap();
         let mut values = String::new();
         for run in 1..=5_u64 {
-            for (side, rate, from) in [
-                ("receiver", rate + 1000 * run, 10),
-                ("sender", 14_880_000, 10),
+            for (side, word, rate) in [
+                ("receiver", "Received", rate + 1000 * run),
+                ("sender", "Sent", 14_880_000),
             ] {
                 let mut text = format!(
                     "CMD: pkt-gen -N -f {side} -i cxl0 -l 60 -4 -d 198.19.10.1:2000-198.19.10.100 -s 198.18.10.1:2000-198.18.10.20\n"
                 );
                 text.push_str(&"009.000000 main [2512] interface is cxl0\n".repeat(8));
-                for second in from..from + 60 {
+                for second in 10..70 {
                     let _ = writeln!(
                         text,
                         "{second:03}.000000 main_thread [2671] {rate} pps ({rate} pkts 1 bps in 1000000 usec) 1.0 avg_batch 0 min_space"
                     );
                 }
-                let word = if side == "sender" { "Sent" } else { "Received" };
                 let _ = writeln!(
                     text,
                     "{word} {} packets 1 bytes 1 events 60 bytes each in 60.00 seconds.",
@@ -79,33 +58,20 @@ fn block() -> &'static str {
 
 #[test]
 fn an_archive_becomes_runs() {
-    let (archive, runs) = (archive(), tempfile::tempdir().unwrap());
-    let path = archive.path().to_str().unwrap();
-    let ended = run(runs.path(), &["import", "netbenches", path]);
-    assert_eq!(ended.code, Some(0), "{}", ended.err);
-    assert!(
-        ended.out.contains("imported") && ended.out.contains("2 test cases, 10 runs"),
-        "{}",
-        ended.out
-    );
-    assert!(
-        ended.err.contains("10 receiver logs and 10 sender logs"),
-        "{}",
-        ended.err
-    );
-
-    let shown = run(runs.path(), &["runs", "show", "@1"]);
-    for words in [
+    let (archive, lab) = (archive(), Lab::new());
+    let import = ["import", "netbenches", archive.path().to_str().unwrap()];
+    lab.run(&import)
+        .code(0)
+        .prints(&["imported", "2 test cases, 10 runs"])
+        .says(&["10 receiver logs and 10 sender logs"]);
+    lab.run(&["runs", "show", "@1"]).prints(&[
         "cpu/nic/topic/results/os",
         "fw",
         "4.003",
         "73.1 %",
         "+0.00 %",
-    ] {
-        assert!(shown.out.contains(words), "{words}: {}", shown.out);
-    }
-    let json = run(runs.path(), &["runs", "show", "@1", "--json"]);
-    let json: Value = serde_json::from_str(&json.out).unwrap();
+    ]);
+    let json = lab.json(&["runs", "show", "@1"]);
     assert_eq!(json["imported"].as_array().unwrap().len(), 10);
     assert_eq!(json["imported"][0]["flows"], 2000);
     let directory = PathBuf::from(json["directory"].as_str().unwrap());
@@ -118,26 +84,16 @@ fn an_archive_becomes_runs() {
         fs::read_to_string(directory.join("gnuplot.data")).unwrap(),
         "#index median minimum maximum\nfw 4003000 4001000 4005000\nnone 5003000 5001000 5005000\n"
     );
-    let listed = run(runs.path(), &["runs", "ls"]);
-    assert!(
-        listed.out.contains("import-cpu-nic-topic-os") && listed.out.contains("4.003 Mpps"),
-        "{}",
-        listed.out
-    );
+    lab.run(&["runs", "ls"])
+        .prints(&["import-cpu-nic-topic-os", "4.003 Mpps"]);
 
-    let again = run(runs.path(), &["import", "netbenches", path]);
-    assert_eq!(again.code, Some(0));
-    assert!(again.out.contains("there already"), "{}", again.out);
-    let replaced = run(
-        runs.path(),
-        &["import", "netbenches", path, "--again", "--json"],
-    );
-    let replaced: Value = serde_json::from_str(&replaced.out).unwrap();
+    lab.run(&import).code(0).prints(&["there already"]);
+    let replaced = lab.json(&[&import[..], &["--again"]].concat());
     assert_eq!(replaced["sets"][0]["result"], "replaced");
     assert_eq!(replaced["lines_unknown"], 0);
-    assert_eq!(fs::read_dir(runs.path()).unwrap().count(), 1);
-    // Lines of trials.jsonl are what the schema says.
-    let schema = run(runs.path(), &["schema", "imported"]);
+    assert_eq!(fs::read_dir(lab.runs()).unwrap().count(), 1);
+    // lines of trials.jsonl are what the schema says
+    let schema = lab.run(&["schema", "imported"]);
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema.out).unwrap()).unwrap();
     for record in json["imported"].as_array().unwrap() {
         assert!(validator.is_valid(record), "{record}");
@@ -146,103 +102,54 @@ fn an_archive_becomes_runs() {
 
 #[test]
 fn an_audit_is_one_document() {
-    let (archive, runs) = (archive(), tempfile::tempdir().unwrap());
-    let path = archive.path().to_str().unwrap();
-    let audit = |more: &[&str]| {
-        let ended = run(
-            runs.path(),
-            &[&["import", "netbenches", path, "--audit"], more].concat(),
-        );
-        assert_eq!(ended.code, Some(0), "{}", ended.err);
-        ended.out
-    };
-    let document: Value = serde_json::from_str(&audit(&["--json"])).unwrap();
+    let (archive, lab) = (archive(), Lab::new());
+    let audit = [
+        "import",
+        "netbenches",
+        archive.path().to_str().unwrap(),
+        "--audit",
+    ];
+    let document = lab.json(&audit);
     let [found] = &document["blocks"].as_array().unwrap()[..] else {
         panic!("{document}");
     };
     assert_eq!(found["readme"], "cpu/nic/topic/results/os/README.md");
-    assert_eq!(
-        (&found["line"], &found["status"]),
-        (&Value::from(2), &Value::from("exact"))
-    );
+    assert_eq!(found["line"], 2);
+    assert_eq!(found["status"], "exact");
     assert_eq!(found["models"].as_array().unwrap().len(), 4);
     assert_eq!(found["sources"].as_array().unwrap().len(), 5);
     let files = document["files"].as_array().unwrap();
     assert_eq!(files.len(), 2);
     assert!(files.iter().all(|file| file["status"] == "exact"));
     assert_eq!(document["problems"], Value::Array(Vec::new()));
-    assert!(audit(&[]).contains("ministat blocks in READMEs: 1, 1 follow from the logs"));
+    lab.run(&audit).code(0).prints(&[
+        "ministat blocks in READMEs: 1, 1 follow from the logs",
+        "files of values: 2, 2 follow from the logs",
+    ]);
 
     let set = archive.path().join("cpu/nic/topic/results/os");
     fs::write(set.join("README.md"), block().replace("4005000", "4006000")).unwrap();
     fs::write(set.join("none.pps"), "5001000\n5002000\n5004000\n5005000\n").unwrap();
-    let told = audit(&[]);
-    for words in [
+    lab.run(&audit).code(0).prints(&[
         "1, 0 follow",
         "max 4006000",
         "run removed: 1",
         "5003000 of cpu/nic/topic/results/os/bench.none.3.receiver",
-    ] {
-        assert!(told.contains(words), "{words}: {told}");
-    }
-    assert!(
-        fs::read_dir(runs.path()).unwrap().next().is_none(),
-        "an audit keeps nothing"
-    );
+    ]);
+    assert!(!lab.runs().exists(), "an audit keeps nothing");
 }
 
 #[test]
 fn wrong_use_of_import_is_told() {
-    let (archive, runs) = (archive(), tempfile::tempdir().unwrap());
+    let (archive, lab) = (archive(), Lab::new());
     let path = archive.path().to_str().unwrap();
     for (arguments, words) in [
-        (
-            &["import", "netbenches", "/no/such/archive"][..],
-            "not a directory",
-        ),
-        (
-            &["import", "netbenches", path, "--set", "gpu/*"],
-            "no result set",
-        ),
-        (
-            &["import", "netbenches", path, "--audit", "--again"],
-            "--again",
-        ),
-        (&["import", "netbenches"], "DIR"),
+        (&["/no/such/archive"][..], "not a directory"),
+        (&[path, "--set", "gpu/*"], "no result set"),
+        (&[path, "--audit", "--again"], "--again"),
     ] {
-        let ended = run(runs.path(), arguments);
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
-        assert!(ended.err.contains(words), "{arguments:?}: {}", ended.err);
+        lab.run(&[&["import", "netbenches"], arguments].concat())
+            .code(2)
+            .says(&[words]);
     }
-}
-
-#[test]
-fn the_sample_is_audited_as_a_whole() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
-    let sample = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
-    if !sample.is_dir() {
-        return skipped(
-            "the_sample_is_audited_as_a_whole",
-            "the sample of the netbenches archive is not here",
-        );
-    }
-    let runs = tempfile::tempdir().unwrap();
-    let ended = run(
-        runs.path(),
-        &["import", "netbenches", sample.to_str().unwrap(), "--audit"],
-    );
-    assert!(
-        ended
-            .out
-            .contains("ministat blocks in READMEs: 9, 9 follow from the logs"),
-        "{}",
-        ended.out
-    );
-    assert!(
-        ended
-            .out
-            .contains("files of values: 21, 21 follow from the logs"),
-        "{}",
-        ended.out
-    );
 }

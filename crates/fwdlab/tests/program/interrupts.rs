@@ -1,12 +1,15 @@
 //! Signals and sudden death: what is undone, what is kept, and that the next start cleans up.
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, PROGRAM, TINY, beds, list, namespaces, root, tool};
+use crate::support::{
+    Lab, PATIENCE, PROGRAM, TINY, beds, count, list, namespaces, root, tool, words,
+};
 
 /// A run of some three seconds, with several beds in it.
 const SHORT: &[&str] = &[
@@ -33,7 +36,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
     let lab = Lab::new();
     let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
     let mut interrupted = 0;
-    for (number, moment) in moments(0x5eed, 6, Duration::from_secs(3))
+    for (number, moment) in moments(0x5eed, 4, Duration::from_secs(3))
         .into_iter()
         .enumerate()
     {
@@ -76,26 +79,37 @@ fn signals_undo_everything_and_keep_what_was_measured() {
         lab.run(&["runs", "rm", "@1"]);
     }
     assert!(
-        interrupted >= 4,
-        "only {interrupted} of 6 signals came in time"
+        interrupted >= 3,
+        "only {interrupted} of 4 signals came in time"
     );
 }
 
+/// Two labs side by side keep out of each other's way; runs that are killed then take nothing from theirs.
 #[test]
 fn a_killed_run_is_told_and_swept_by_the_next() {
     if !root("a_killed_run_is_told_and_swept_by_the_next") {
         return;
     }
     let lab = Lab::new();
-    lab.run(TINY).measured();
-    let first = lab.only_run();
-    let whole = std::fs::read(first.join("summary.json")).unwrap();
+    let arguments = [TINY, &["--json"]].concat();
+    let both = [lab.start(&arguments), lab.start(&arguments)];
+    let wholes = both.map(|quick| {
+        let ended = quick.wait(PATIENCE);
+        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        for trial in list(&document["trials"]) {
+            assert_eq!(trial["frames_unexplained"], 0);
+            assert!(count(&trial["frames_received"]) > 0);
+        }
+        let summary = Path::new(document["directory"].as_str().unwrap()).join("summary.json");
+        (fs::read(&summary).unwrap(), summary)
+    });
+    lab.assert_clean("two labs");
 
     let mut standing = Vec::new();
-    for moment in moments(0xdead, 5, Duration::from_secs(3)) {
+    for moment in moments(0xdead, 3, Duration::from_secs(2)) {
         let mut quick = lab.start(SHORT);
         let pid = quick.pid();
-        // some die between two beds or before the first; all but the shortest moments begin with a bed
+        // one dies before its bed or while that is built, the others with a bed
         if moment > Duration::from_millis(500) {
             quick.bed();
         }
@@ -112,7 +126,7 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
             assert_eq!(bed["in_use"], false, "{bed}");
             let human = tool(&[PROGRAM, "bed", "show"]);
             assert!(human.contains("its process died"), "{human}");
-            standing.extend(crate::support::words(&bed["namespaces"]));
+            standing.extend(words(&bed["namespaces"]));
         }
     }
     assert!(!standing.is_empty(), "no moment hit a standing bed");
@@ -127,18 +141,20 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     lab.assert_clean("after kill -9");
 
     // earlier runs are whole, killed ones are listed as interrupted and can be read
-    assert_eq!(std::fs::read(first.join("summary.json")).unwrap(), whole);
+    for (whole, summary) in wholes {
+        assert_eq!(fs::read(summary).unwrap(), whole);
+    }
     let listed = lab.run(&["runs", "ls"]);
-    listed.code(0);
-    let count = |word: &str| listed.out.lines().filter(|l| l.contains(word)).count();
-    assert!(count("interrupted") >= 3, "{}", listed.out);
+    let lines = |word: &str| listed.out.lines().filter(|l| l.contains(word)).count();
+    // one that is killed at once may have no run
+    assert!(lines("interrupted") >= 2, "{}", listed.out);
     assert!(
-        count(" finished ") >= 2 && count("damaged") == 0,
+        lines(" finished ") >= 3 && lines("damaged") == 0,
         "{}",
         listed.out
     );
     // the first line is the head
-    for n in 1..listed.out.lines().count() {
+    for n in 1..listed.code(0).out.lines().count() {
         lab.run(&["runs", "show", &format!("@{n}")]).code(0);
     }
 }
@@ -168,43 +184,13 @@ fn beds_by_hand_stand_until_they_are_taken_down() {
         &[&script],
     ));
     ended.code(0);
+    ended.says(&["no test beds on this host"]).prints(&[
+        "kept by `bed up`; remove it with: fwdlab bed down",
+        "its process died; the next start removes it",
+    ]);
     let out = &ended.out;
-    let lines = |word: &str| out.lines().filter(|l| l.contains(word)).count();
-    assert!(
-        out.contains("kept by `bed up`; remove it with: fwdlab bed down"),
-        "{out}"
-    );
-    assert!(
-        out.contains("its process died; the next start removes it"),
-        "{out}"
-    );
-    assert_eq!(lines("removed "), 2, "{out}");
+    let removed = out.lines().filter(|line| line.contains("removed "));
+    assert_eq!(removed.count(), 2, "{out}");
     assert_eq!(out.lines().last(), Some("left:"), "{out}");
-    assert!(
-        ended.err.contains("no test beds on this host"),
-        "{}",
-        ended.err
-    );
     lab.assert_clean("beds by hand");
-}
-
-#[test]
-fn two_labs_side_by_side_keep_out_of_each_others_way() {
-    if !root("two_labs_side_by_side_keep_out_of_each_others_way") {
-        return;
-    }
-    let lab = Lab::new();
-    let arguments = [TINY, &["--json"]].concat();
-    let both = [lab.start(&arguments), lab.start(&arguments)];
-    for quick in both {
-        let ended = quick.wait(PATIENCE);
-        ended.measured();
-        let document: Value = serde_json::from_str(&ended.out).unwrap();
-        for trial in list(&document["trials"]) {
-            assert_eq!(trial["frames_unexplained"], 0);
-            assert!(trial["frames_received"].as_u64().unwrap() > 0);
-        }
-        assert!(Path::new(document["directory"].as_str().unwrap()).is_dir());
-    }
-    lab.assert_clean("two labs");
 }

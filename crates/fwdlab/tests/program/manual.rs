@@ -15,7 +15,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Lab, PROGRAM, ended, root, shell_words, skipped};
+use crate::support::{Ended, Lab, PROGRAM, ended, root, shell_words, skipped};
 use crate::wire::Wire;
 
 /// A command of the manual, and the lines that are shown below it.
@@ -33,9 +33,8 @@ struct Example {
 impl Example {
     /// What is said with these words, and the rest of that.
     fn says(&self, words: &str) -> Option<&str> {
-        let rest = |said: &'_ String| said.starts_with(words);
-        let said = self.said.iter().find(|said| rest(said))?;
-        Some(said[words.len()..].trim_start_matches(':').trim())
+        let rest = self.said.iter().find_map(|said| said.strip_prefix(words))?;
+        Some(rest.trim_start_matches(':').trim())
     }
 }
 
@@ -46,6 +45,8 @@ const SEQUENCES: [&str; 2] = ["gallery.md", "reports.md"];
 fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
     let (mut examples, mut files) = (Vec::<Example>::new(), Vec::<(String, String)>::new());
     let mut said = Vec::new();
+    // what comes indented after a paragraph is no output
+    let mut is_output = false;
     let mut code: Option<Vec<&str>> = None;
     for (line, number) in text.lines().zip(1..) {
         match (&mut code, line.starts_with("```")) {
@@ -68,6 +69,7 @@ fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
         if let Some(command) = line.strip_prefix("    $ ") {
             let mut words = shell_words(command.strip_prefix("sudo ").unwrap_or(command));
             let program = words.remove(0);
+            is_output = true;
             examples.push(Example {
                 at: format!("{name}:{number}"),
                 program,
@@ -84,23 +86,14 @@ fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
                 false => comment.split("; ").map(str::to_owned).collect(),
             };
         } else if let Some(shown) = line.strip_prefix("    ") {
-            if let Some(example) = examples.last_mut().filter(|e| !e.at.is_empty()) {
+            if let Some(example) = examples.last_mut().filter(|_| is_output) {
                 example.shown.push(shown.to_owned());
             }
         } else if !line.is_empty() {
             said.clear();
-            // what comes indented after a paragraph is no output
-            examples.push(Example {
-                at: String::new(),
-                program: String::new(),
-                arguments: Vec::new(),
-                goes_on: false,
-                said: Vec::new(),
-                shown: Vec::new(),
-            });
+            is_output = false;
         }
     }
-    examples.retain(|example| !example.at.is_empty());
     (examples, files)
 }
 
@@ -134,11 +127,8 @@ fn run(lab: &Lab, example: &Example) -> bool {
     // a line for the console
     let mut typed = (example.program == "echo").then(|| {
         let typed = shell_words(&arguments.remove(0));
-        assert_eq!(
-            arguments.drain(..2).collect::<Vec<_>>(),
-            ["|", "fwdlab"],
-            "{at}"
-        );
+        let rest: Vec<String> = arguments.drain(..2).collect();
+        assert_eq!(rest, ["|", "fwdlab"], "{at}");
         typed
     });
     if let Some(instead) = example.says("with ") {
@@ -187,12 +177,12 @@ fn run(lab: &Lab, example: &Example) -> bool {
             break;
         }
         // notes and mistakes are said elsewhere
-        let is_there =
-            ended.err.lines().any(|line| line == shown) || printed.any(|line| line == shown);
+        let is_note = ended.err.lines().any(|line| line == shown);
+        let is_there = is_note || printed.any(|line| line == shown);
+        let Ended { out, err, .. } = &ended;
         assert!(
             is_there,
-            "{at}: {shown:?} is not, or not there, in:\n{}{}",
-            ended.err, ended.out
+            "{at}: {shown:?} is not, or not there, in:\n{err}{out}"
         );
     }
     true
@@ -239,11 +229,12 @@ fn examples_of_help(lab: &Lab, command: &str) -> Vec<String> {
     let examples = examples.replace("\\\n", "");
     let lines = examples.lines().filter_map(|line| line.strip_prefix("  "));
     let lines = lines.filter(|line| !line.starts_with(' '));
-    lines
-        .map(|line| line.split(" > ").next().unwrap().to_owned())
-        .map(|line| line.split(" >> ").next().unwrap().to_owned())
-        .map(|line| line.split(" | man").next().unwrap().to_owned())
-        .collect()
+    let typed = |line: &str| {
+        let redirects = [" > ", " >> ", " | man"].iter();
+        let end = redirects.filter_map(|words| line.find(*words)).min();
+        line[..end.unwrap_or(line.len())].to_owned()
+    };
+    lines.map(typed).collect()
 }
 
 /// Every example of every help runs as it is printed, on a simulated DUT where there is none other.
@@ -287,11 +278,15 @@ fn examples_of_help_run() {
                 continue;
             }
             let simulates = SIMULATES.contains(&command);
-            let ended = match simulates && !line.contains("--engine sim") {
-                true => run(&measuring, &format!("{line} --engine sim")),
-                false if simulates => run(&measuring, &line),
-                false => run(&lab, &line),
-            };
+            let mut typed = line.clone();
+            if simulates && !line.contains("--engine sim") {
+                typed += " --engine sim";
+            }
+            // seven sizes take longer, and are no other path
+            if line.contains("--full") {
+                typed += " --sizes 64";
+            }
+            let ended = run(if simulates { &measuring } else { &lab }, &typed);
             assert!(matches!(ended.code, 0 | 5), "{line}: {ended:?}");
             here += 1;
         }
@@ -339,11 +334,7 @@ fn examples_of_the_manual_are_true() {
             let shown = docs.join("gallery").join(made);
             if let Ok(shown) = fs::read_to_string(&shown) {
                 let made = fs::read_to_string(&picture).unwrap();
-                assert!(
-                    made == shown,
-                    "{}: another picture is made now",
-                    picture.display()
-                );
+                assert!(made == shown, "another picture is made now: {picture:?}");
                 pictures += 1;
             }
         }

@@ -7,10 +7,10 @@ use crate::support::{Lab, list};
 /// Test cases of one campaign; the DUT has one core, so that flows make no difference.
 const CASES: usize = 40;
 /// Campaigns, each with noise of its own.
-const CAMPAIGNS: usize = 10;
+const CAMPAIGNS: usize = 4;
 
-/// 400 comparisons of five iterations with five on a DUT that varies by 1 % from trial to trial. A verdict is to be wrong in one of
-/// twenty; more than 5 ± 2 % would be alarms that nobody believes.
+/// 160 comparisons of five iterations with five on a DUT that varies by 1 % from trial to trial. A verdict is to be wrong in one of
+/// twenty; more than 5 ± 2 % would be alarms that nobody believes. Thousands of comparisons are made in the tests of `stats`.
 #[test]
 fn campaigns_without_a_difference_raise_few_alarms() {
     let lab = Lab::new();

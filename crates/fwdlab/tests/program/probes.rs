@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Lab, count, json_lines, list, number, root, skipped};
+use crate::support::{Lab, TINY, count, json_lines, list, number, root, skipped};
+
+const NO_DISTANCE: &str = "no distance could be read: one CPU, or the other one was never free";
 
 /// Windows of a trial over all strata.
 fn judged(trial: &Value) -> u64 {
@@ -48,10 +50,7 @@ fn trials_of_procedures_carry_what_the_probes_read() {
     let facts = &serde_json::from_str::<Value>(&facts).unwrap()["facts"];
     assert!(facts["placement"]["distance"].is_string(), "{facts}");
     if read.is_empty() {
-        return skipped(
-            TEST,
-            "no distance could be read: one CPU, or the other one was never free",
-        );
+        return skipped(TEST, NO_DISTANCE);
     }
     assert!(
         read.iter().all(|ns| (2.0..100_000.0).contains(ns)),
@@ -71,15 +70,8 @@ fn trials_of_procedures_carry_what_the_probes_read() {
 #[test]
 fn a_simulated_dut_has_no_probes() {
     let lab = Lab::new();
-    let document = lab.json(&[
-        "trial",
-        "--engine",
-        "sim",
-        "--dut",
-        "capacity=1e6",
-        "--load",
-        "900kpps",
-    ]);
+    let line = "trial --engine sim --dut capacity=1e6 --load 900kpps";
+    let document = lab.json(&line.split(' ').collect::<Vec<_>>());
     assert!(document["noise"]["states"].is_null(), "{document}");
     for trial in json_lines(&lab.only_run().join("trials.jsonl")) {
         assert!(trial["probes"].is_null() && judged(&trial) == 0, "{trial}");
@@ -94,18 +86,14 @@ fn windows_carry_what_the_probes_read() {
         return;
     }
     let lab = Lab::new();
-    lab.run(crate::support::TINY).measured();
+    lab.run(TINY).measured();
     let run = lab.only_run();
     let mut read = 0;
     for trial in json_lines(&run.join("trials.jsonl")) {
         let case = trial["test_case"].as_str().unwrap().replace('/', "+");
         let number = count(&trial["trial"]).to_string();
-        let path = run
-            .join("raw")
-            .join(case)
-            .join(number)
-            .join("intervals.csv");
-        let text = fs::read_to_string(&path).unwrap();
+        let path = run.join("raw").join(case).join(number);
+        let text = fs::read_to_string(path.join("intervals.csv")).unwrap();
         let mut lines = text.lines();
         let head: Vec<&str> = lines.next().unwrap().split(',').collect();
         assert_eq!(
@@ -132,9 +120,6 @@ fn windows_carry_what_the_probes_read() {
         }
     }
     if read == 0 {
-        skipped(
-            TEST,
-            "no distance could be read: one CPU, or the other one was never free",
-        );
+        skipped(TEST, NO_DISTANCE);
     }
 }

@@ -3,16 +3,18 @@
 //! What profiles mean in bytes is tested in `engine`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::formats::committed;
-use crate::support::{PROGRAM, skipped, tool};
+use crate::support::{Lab, PROGRAM, list, skipped, tool};
+use crate::wire::{capture_file, frames, tshark};
 
-fn manual() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profiles.md");
-    fs::read_to_string(path).unwrap()
+fn of_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
 }
 
 /// What the program does in an empty folder.
@@ -30,176 +32,130 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Every file in the manual is a profile, by the program and by the schema.
+/// Every file in the manual is a profile, by the program and by the schema, and so is what we ship.
 #[test]
-fn files_of_the_manual_are_profiles() {
+fn files_of_the_manual_and_shipped_ones_are_profiles() {
     let folder = tempfile::tempdir().unwrap();
-    let schema = jsonschema::validator_for(&committed("profile")).unwrap();
-    let manual = manual();
-    let files: Vec<&str> = manual
-        .split("```toml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split_once("```").map(|(file, _)| file))
-        .collect();
-    assert!(files.len() >= 8, "the manual has files");
-    let shipped =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/profile/every-key.toml");
-    let every_key = fs::read_to_string(shipped).unwrap();
-    for file in files.into_iter().chain([every_key.as_str()]) {
-        let value: Value = toml::from_str(file).unwrap();
-        let errors: Vec<String> = schema
-            .iter_errors(&value)
-            .map(|error| error.to_string())
-            .collect();
-        assert!(errors.is_empty(), "{errors:?}\n{file}");
-        if file == every_key {
-            continue;
-        }
-        fs::write(folder.path().join("of-manual.toml"), file).unwrap();
-        for direction in ["forward", "reverse"] {
-            let arguments = [
-                "profile",
-                "frames",
-                "of-manual.toml",
-                "--link",
-                "10G",
-                "--direction",
-                direction,
-            ];
-            let (code, out, err) = run(folder.path(), &arguments);
-            assert_eq!((code, out.lines().count()), (0, 10), "{err}\n{file}");
-        }
-    }
+    let committed = committed("profile");
+    let printed: Value = serde_json::from_str(&tool(&[PROGRAM, "schema", "profile"])).unwrap();
+    assert_eq!(printed, committed, "run `cargo run -p xtask -- schemas`");
+    let schema = jsonschema::validator_for(&committed).unwrap();
+    let follows = |text: &str| {
+        let value: Value = toml::from_str(text).unwrap();
+        let errors = schema.iter_errors(&value).map(|error| error.to_string());
+        let errors: Vec<String> = errors.collect();
+        assert!(errors.is_empty(), "{errors:?}\n{text}");
+    };
+    let read = |path: &str| fs::read_to_string(of_repository(path)).unwrap();
+    follows(&read("fuzz/corpus/profile/every-key.toml"));
     let wrong: Value = toml::from_str("[[stream]]\nsise = 64").unwrap();
     assert!(!schema.is_valid(&wrong));
-}
 
-#[test]
-fn shipped_profiles_follow_the_schema() {
-    let schema = jsonschema::validator_for(&committed("profile")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let (_, list, _) = run(folder.path(), &["profile", "ls", "--json"]);
-    let list: Value = serde_json::from_str(&list).unwrap();
-    let list = list.as_array().unwrap();
-    assert!(list.len() >= 50);
-    for entry in list {
+    let manual = read("docs/profiles.md");
+    let files = manual.split("```toml\n").skip(1);
+    let files = files.filter_map(|rest| rest.split_once("```").map(|(file, _)| file));
+    let files: Vec<&str> = files.collect();
+    assert!(files.len() >= 8, "the manual has files");
+    for file in files {
+        follows(file);
+        fs::write(folder.path().join("of-manual.toml"), file).unwrap();
+        let words = "profile frames of-manual.toml --link 10G --direction reverse";
+        let (code, out, err) = run(folder.path(), &words.split(' ').collect::<Vec<_>>());
+        assert_eq!((code, out.lines().count()), (0, 10), "{err}\n{file}");
+    }
+
+    let (_, listed, _) = run(folder.path(), &["profile", "ls", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert!(list(&listed).len() >= 50);
+    for entry in list(&listed) {
         let name = entry["name"].as_str().unwrap();
         assert!(
             entry["source"].is_string() && entry["path"].is_null(),
             "{name}"
         );
-        let (_, text, _) = run(folder.path(), &["profile", "show", name]);
-        let value: Value = toml::from_str(&text).unwrap();
-        let errors: Vec<String> = schema
-            .iter_errors(&value)
-            .map(|error| error.to_string())
-            .collect();
-        assert!(errors.is_empty(), "{name}: {errors:?}");
+        let text = read(&format!("crates/fwdlab/profiles/{name}.toml"));
+        follows(&text);
+        if name == "imix" {
+            let (_, shown, _) = run(folder.path(), &["profile", "show", name]);
+            assert_eq!(shown, text);
+        }
     }
 }
 
 #[test]
 fn captures_are_what_the_frames_are() {
     let folder = tempfile::tempdir().unwrap();
-    let json = [
-        "profile", "frames", "vxlan", "-n", "40", "--link", "1G", "--json",
-    ];
-    let (_, frames, _) = run(folder.path(), &json);
-    let frames: Value = serde_json::from_str(&frames).unwrap();
-    let frames = frames.as_array().unwrap();
-    assert_eq!(frames.len(), 40);
-    for (file, ending) in [("a.pcap", "pcap"), ("a.pcapng", "pcapng")] {
-        let path = folder.path().join(file);
-        let name = path.to_str().unwrap();
-        let (code, out, err) = run(
-            folder.path(),
-            &[
-                "profile", "frames", "vxlan", "-n", "40", "--link", "1G", "--pcap", name,
-            ],
-        );
+    let words = ["profile", "frames", "vxlan", "-n", "40", "--link", "1G"];
+    let (_, shown, _) = run(folder.path(), &[&words[..], &["--json"]].concat());
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = list(&shown);
+    assert_eq!(shown.len(), 40);
+    let [pcap, pcapng] = ["a.pcap", "a.pcapng"].map(|name| {
+        let path = folder.path().join(name);
+        let (code, out, err) = run(folder.path(), &[&words[..], &["--pcap", name]].concat());
         assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
-        let output = std::process::Command::new("tshark")
-            .args([
-                "-r",
-                name,
-                "-T",
-                "fields",
-                "-e",
-                "frame.time_epoch",
-                "-e",
-                "frame.len",
-                "-e",
-                "ip.src",
-                "-e",
-                "vxlan.vni",
-            ])
-            .output();
-        let Ok(output) = output else {
-            skipped("captures_are_what_the_frames_are", "needs tshark");
-            return;
-        };
-        let text = String::from_utf8(output.stdout).unwrap();
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| line.split('\t').collect())
-            .collect();
-        assert_eq!(lines.len(), 40, "{ending}");
-        for (n, (line, frame)) in lines.iter().zip(frames).enumerate() {
-            let seconds: f64 = line[0].parse().unwrap();
-            let due = frame["due_ns"].as_f64().unwrap();
-            assert!(
-                (seconds * 1e9 - due).abs() <= 1.0,
-                "{ending}: {line:?} {due}"
-            );
-            // 128 bytes and 20 more for each on a link of 1 Gbit/s
-            assert!((due - n as f64 * 148.0 * 8.0).abs() < 1.0);
-            assert_eq!(
-                line[1..],
-                ["124", "198.18.1.2,198.18.10.1", &(1000 + n).to_string()]
-            );
-        }
-    }
+        path
+    });
+    // a section header block; both hold the same
+    assert!(fs::read(&pcapng).unwrap().starts_with(b"\n\r\r\n"));
+    assert!(!fs::read(&pcap).unwrap().starts_with(b"\n\r\r\n"));
+    assert_eq!(frames(&pcap), frames(&pcapng));
     let (code, _, err) = run(
         folder.path(),
         &["profile", "frames", "imix", "--pcap", "no/such/folder.pcap"],
     );
     assert_eq!(code, 2);
     assert!(err.contains("cannot write no/such/folder.pcap"), "{err}");
+
+    let fields = "frame.time_epoch frame.len ip.src vxlan.vni";
+    let Some(lines) = tshark(&pcap, fields, "") else {
+        return skipped("captures_are_what_the_frames_are", "needs tshark");
+    };
+    assert_eq!(lines.len(), 40);
+    for (n, (line, frame)) in lines.iter().zip(shown).enumerate() {
+        let (seconds, rest) = line.split_once('\t').unwrap();
+        let seconds: f64 = seconds.parse().unwrap();
+        let due = frame["due_ns"].as_f64().unwrap();
+        assert!((seconds * 1e9 - due).abs() <= 1.0, "{line} {due}");
+        // 128 bytes and 20 more for each on a link of 1 Gbit/s
+        assert!((due - n as f64 * 148.0 * 8.0).abs() < 1.0);
+        let expected = format!("124\t198.18.1.2,198.18.10.1\t{}", 1000 + n);
+        assert_eq!(rest, expected);
+    }
 }
 
 #[test]
 fn extension_headers_are_current_ones() {
-    const TEST: &str = "extension_headers_are_current_ones";
-    let folder = tempfile::tempdir().unwrap();
-    for (name, both) in [
+    let lab = Lab::new();
+    let (mut all, mut types) = (Vec::new(), Vec::new());
+    for (name, routing) in [
         ("ipv6/routing", "4"),
         ("ipv6/chain", "4"),
         ("ipv6/hop-by-hop", ""),
         ("ipv6/destination-options", ""),
         ("ipv6/fragment", ""),
     ] {
-        let (code, _, err) = run(
-            folder.path(),
-            &[
-                "profile",
-                "frames",
-                name,
-                "-n",
-                "3",
-                "--pcap",
-                "frames.pcapng",
-            ],
-        );
+        let words = [
+            "profile",
+            "frames",
+            name,
+            "-n",
+            "3",
+            "--pcap",
+            "some.pcapng",
+        ];
+        let (code, _, err) = run(lab.path(), &words);
         assert_eq!(code, 0, "{err}");
-        let file = folder.path().join("frames.pcapng");
-        let Some(types) = crate::wire::tshark(&file, "ipv6.routing.type", "") else {
-            return skipped(TEST, "needs tshark");
-        };
-        assert_eq!(types, [both; 3], "{name}");
-        // a note of what tshark finds odd, warnings and errors
-        let odd = crate::wire::tshark(&file, "_ws.expert.message", "_ws.expert").unwrap();
-        assert_eq!(odd, [""; 0], "{name}");
+        all.extend(frames(&lab.path().join("some.pcapng")));
+        // and behind it what tshark finds odd, notes, warnings and errors: nothing
+        types.extend(vec![format!("{routing}\t"); 3]);
     }
+    // one file, for tshark takes a second to start
+    let file = capture_file(&lab, "all.pcapng", &all);
+    let Some(seen) = tshark(&file, "ipv6.routing.type _ws.expert.message", "") else {
+        return skipped("extension_headers_are_current_ones", "needs tshark");
+    };
+    assert_eq!(seen, types);
 }
 
 #[test]
@@ -213,7 +169,6 @@ fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
     );
     put("profiles/broken.toml", b"[[stream]\n");
     put("binary.toml", b"\xff\xfe\x00");
-    put("zero.toml", b"[[stream]]\nsize = 0\n");
     put("pcap.toml", b"[[stream]]\npcap = 'none.pcap'\n");
     put("line.toml", b"[[stream]]\nrate = '10%'\n");
     let (code, out, _) = run(folder.path(), &["profile", "ls"]);
@@ -229,7 +184,6 @@ fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
         ("none.toml", "cannot read none.toml"),
         (".", "is not a profile"),
         ("binary.toml", "not text"),
-        ("zero.toml", "zero.toml:2:8: a frame has 64 to 65535 bytes"),
         (
             "pcap.toml",
             "pcap.toml:2:8: none.pcap: cannot be read: No such file",
@@ -261,22 +215,10 @@ fn names_of_other_people_do_not_steer_the_terminal() {
     }
 }
 
-#[test]
-fn the_schema_is_printed() {
-    let printed: Value = serde_json::from_str(&tool(&[PROGRAM, "schema", "profile"])).unwrap();
-    assert_eq!(
-        printed,
-        committed("profile"),
-        "run `cargo run -p xtask -- schemas`"
-    );
-}
-
 /// Loads as people type them: the gap between two frames says what was understood.
 #[test]
 fn frames_are_shown_at_any_load() {
     for (load, gap_ns) in [
-        ("--load 1Mpps", 1000.0),
-        ("--load 1Gbps", 672.0),
         ("--load 512Mbps-l2", 1000.0),
         ("--load 50% --link 1G", 1344.0),
         ("--load max --link 1G", 672.0),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, try_tool,
+    Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, tool, try_tool,
 };
 
 /// How long it blows in `make test`; what restarts slowly is for longer ones.
@@ -67,25 +67,13 @@ impl Server {
         // this /run is the test's own
         fs::create_dir_all("/run/sshd").unwrap();
         let path = |file: &str| folder.join(file).display().to_string();
-        for key in ["host", "user"] {
-            let words = [
-                "ssh-keygen",
-                "-q",
-                "-t",
-                "ed25519",
-                "-N",
-                "",
-                "-f",
-                &path(key),
-            ];
-            try_tool(&words).unwrap();
+        for key in ["host", "user"].map(path) {
+            tool(&["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", &key]);
         }
         fs::copy(path("user.pub"), path("authorized")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
              PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxSessions 30\n\
@@ -118,13 +106,10 @@ impl Server {
     }
 
     /// On a machine that has been started so often.
-    fn begin(folder: &std::path::Path, namespace: &str, boots: u32) -> Child {
+    fn begin(folder: &Path, namespace: &str, boots: u32) -> Child {
         let identity = folder.join("identity");
-        fs::write(
-            &identity,
-            format!("{boots:08}-0000-4000-8000-000000000000\n"),
-        )
-        .unwrap();
+        let text = format!("{boots:08}-0000-4000-8000-000000000000\n");
+        fs::write(&identity, text).unwrap();
         let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
         let file = folder.join("sshd");
         let log = fs::File::options()
@@ -189,7 +174,7 @@ impl Server {
     /// Its machine restarts: whatever ran there has ended, and for a time nobody answers.
     fn restart(&mut self, lost: &str, away: Duration) {
         self.kill();
-        try_tool(&["ip", "netns", "exec", &self.namespace, "sh", "-c", lost]).unwrap();
+        tool(&["ip", "netns", "exec", &self.namespace, "sh", "-c", lost]);
         std::thread::sleep(away);
         self.boots += 1;
         self.child = Server::begin(&self.folder, &self.namespace, self.boots);
@@ -234,8 +219,6 @@ struct Storm {
     names: [String; 2],
     tester: Option<Server>,
     router: Option<Server>,
-    /// What may happen.
-    faults: &'static [Fault],
     lab: Lab,
 }
 
@@ -262,18 +245,15 @@ impl Storm {
         );
         let file = lab.path().join("batch");
         fs::write(&file, batch).unwrap();
-        try_tool(&["ip", "-batch", file.to_str().unwrap()]).unwrap();
-        for name in &names {
-            try_tool(&["ip", "-n", name, "link", "set", "lo", "up"]).unwrap();
-        }
-        for port in ["da", "db"] {
-            try_tool(&["ip", "-n", dut, "link", "set", port, "up"]).unwrap();
+        tool(&["ip", "-batch", file.to_str().unwrap()]);
+        for (name, port) in [(tester, "lo"), (dut, "lo"), (dut, "da"), (dut, "db")] {
+            tool(&["ip", "-n", name, "link", "set", port, "up"]);
         }
         // the user's own ssh, with a configuration of the test
         let bin = lab.path().join("bin");
         fs::create_dir(&bin).unwrap();
         let config = lab.path().join("ssh_config");
-        let ssh = try_tool(&["sh", "-c", "command -v ssh"]).unwrap();
+        let ssh = tool(&["sh", "-c", "command -v ssh"]);
         let script = format!(
             "#!/bin/sh\nexec {} -F {} \"$@\"\n",
             ssh.trim(),
@@ -291,22 +271,12 @@ impl Storm {
         fs::write(lab.path().join("half.nft"), HALF).unwrap();
         // a disk of its own for runs, that can be filled
         fs::create_dir(lab.runs()).unwrap();
-        let runs = lab.runs();
-        try_tool(&[
-            "mount",
-            "-t",
-            "tmpfs",
-            "-o",
-            "size=16m",
-            "tmpfs",
-            runs.to_str().unwrap(),
-        ])
-        .unwrap();
+        let runs = lab.runs().to_str().unwrap().to_owned();
+        tool(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", &runs]);
         Some(Storm {
             names,
             tester,
             router,
-            faults: &Fault::ALL,
             lab,
         })
     }
@@ -328,16 +298,12 @@ impl Storm {
             { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
             nft -s list ruleset";
         let of = |name: &String| {
-            let said = try_tool(&["ip", "netns", "exec", name, "sh", "-c", text]).unwrap();
+            let said = tool(&["ip", "netns", "exec", name, "sh", "-c", text]);
             said.lines()
                 .map(|line| format!("{name}: {line}"))
                 .collect::<Vec<_>>()
         };
         self.names.iter().flat_map(of).collect()
-    }
-
-    fn on_router(&self, text: &str) {
-        try_tool(&["ip", "netns", "exec", &self.names[1], "sh", "-c", text]).unwrap();
     }
 
     /// Something happens. Says whether the controller is gone by that.
@@ -353,10 +319,10 @@ impl Storm {
             },
             Fault::LinkDown => {
                 let port = if dice.below(2) == 0 { "da" } else { "db" };
-                self.on_router(&format!(
-                    "ip link set {port} down; sleep 0.{}; ip link set {port} up",
-                    dice.below(9)
-                ));
+                let tenths = dice.below(9);
+                let text =
+                    format!("ip link set {port} down; sleep 0.{tenths}; ip link set {port} up");
+                tool(&["ip", "netns", "exec", &self.names[1], "sh", "-c", &text]);
             }
             Fault::RouterRestarts => router.restart(LOST, Duration::from_millis(dice.below(1500))),
             Fault::RouterRestartsSlowly => router.restart(LOST, Duration::from_secs(8)),
@@ -389,16 +355,10 @@ impl Storm {
         let mut said = String::new();
         loop {
             let words = match &run {
-                Some(run) => vec![
-                    "run",
-                    "--resume",
-                    run.file_name().unwrap().to_str().unwrap(),
-                ],
-                None => vec!["run", "storm.toml"],
+                Some(run) => format!("run --resume {}", run.file_name().unwrap().display()),
+                None => "run storm.toml".to_owned(),
             };
-            let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let mut controller = self.start(&words);
+            let mut controller = self.start(&words.split(' ').collect::<Vec<_>>());
             loop {
                 let calm = Instant::now() + Duration::from_millis(200 + dice.below(4000));
                 while Instant::now() < calm && !controller.has_ended() {
@@ -408,7 +368,7 @@ impl Storm {
                     break;
                 }
                 if Instant::now() < until {
-                    let fault = self.faults[dice.below(self.faults.len() as u64) as usize];
+                    let fault = Fault::ALL[dice.below(Fault::ALL.len() as u64) as usize];
                     *struck.entry(fault).or_default() += 1;
                     self.strike(fault, dice, &mut controller);
                     quiet_since = Instant::now();
@@ -420,15 +380,14 @@ impl Storm {
                 );
             }
             let ended = controller.wait(PATIENCE);
-            said = format!("{} {ended:?}", words.join(" "));
+            said = format!("{words} {ended:?}");
             let now = crate::support::directories(&self.lab.runs());
             let now = now.into_iter().filter(|dir| dir.join("run.json").exists());
             run = run.or_else(|| now.into_iter().find(|dir| !before.contains(dir)));
-            let head = |dir: &PathBuf| -> Value {
-                serde_json::from_slice(&fs::read(dir.join("run.json")).unwrap()).unwrap()
-            };
             match &run {
-                Some(dir) if head(dir)["state"] == "finished" => return dir.clone(),
+                Some(dir) if document(dir, "run.json")["state"] == "finished" => {
+                    return dir.clone();
+                }
                 _ => {}
             }
             // whatever has ended it, it says so in words for people, or was killed
@@ -462,10 +421,14 @@ struct Outcome {
     others: Vec<String>,
 }
 
+/// A file of a run.
+fn document(run: &Path, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
+}
+
 /// Is every cell right, or has its reason?
-fn check(run: &std::path::Path, outcome: &mut Outcome) {
-    let summary: Value =
-        serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
+fn check(run: &Path, outcome: &mut Outcome) {
+    let summary = document(run, "summary.json");
     let trials = json_lines(&run.join("trials.jsonl"));
     let cases = list(&summary["test_cases"]);
     assert_eq!(cases.len(), 2, "{summary}");
@@ -477,11 +440,8 @@ fn check(run: &std::path::Path, outcome: &mut Outcome) {
             .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2], "{case}");
-        let share = if case["test_case"].as_str().unwrap().starts_with("half") {
-            0.5
-        } else {
-            0.0
-        };
+        let is_half = case["test_case"].as_str().unwrap().starts_with("half");
+        let share = if is_half { 0.5 } else { 0.0 };
         for iteration in iterations {
             outcome.all += 1;
             match iteration["failure"].as_str() {
@@ -523,15 +483,12 @@ mod slow {
         let until = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         let before = storm.state();
-        let (mut struck, mut runs, mut gaps) = (BTreeMap::new(), 0, 0);
+        let (mut struck, mut runs) = (BTreeMap::new(), 0);
         let mut outcome = Outcome::default();
         while runs == 0 || Instant::now() < until {
             let run = storm.campaign(until, &mut dice, &mut struck);
             check(&run, &mut outcome);
             runs += 1;
-            let head: Value =
-                serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
-            gaps += head["gaps"].as_array().map_or(0, Vec::len);
             storm.lab.run(&["runs", "verify", "@1"]).code(0);
             fs::remove_dir_all(&run).unwrap();
         }
@@ -551,7 +508,7 @@ mod slow {
             assert!(ours.is_empty(), "{ours:?}");
         }
         // what goes wrong costs what it must, and not everything
-        let told = format!("{runs} campaigns, {gaps} gaps; {outcome:?}; struck {struck:?}");
+        let told = format!("{runs} campaigns; {outcome:?}; struck {struck:?}");
         println!("{told}");
         assert!(!struck.is_empty(), "{told}");
         if outcome.good == 0 && outcome.not_reached > 0 {

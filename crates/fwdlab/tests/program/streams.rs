@@ -1,16 +1,20 @@
 //! What became of the frames of each stream and flow: judged by the counters of a DUT that drops some of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::formats::committed;
-use crate::support::{Lab, PATIENCE, count, list, root, skipped, try_tool, words};
+use crate::by_hand::last_line;
+use crate::formats::{committed, follows};
+use crate::support::{Ended, Lab, Started, count, list, root, skipped, try_tool, words};
 use crate::wire::{MAC_A, Wire};
 
 const MAC_E0: &str = "02:00:00:00:00:e0";
 const MAC_E1: &str = "02:00:00:00:00:e1";
 const MAC_C: &str = "02:00:00:00:00:0c";
+
+/// The ports of the router have no NAPI: live frames would be tried in vain.
+const ONE_WAY: &str = "send --port pa --engine af-xdp";
 
 /// A router of its own between two ports of ours: frames into `pa` come out of `pc`, and the other way round.
 struct Dut {
@@ -71,24 +75,32 @@ impl Dut {
         path
     }
 
+    fn run(&self, words: &str) -> Ended {
+        self.ours.run(&self.lab, words)
+    }
+
     #[track_caller]
-    fn send(&self, words: &str) -> Value {
-        self.ours.json(
-            &self.lab,
-            &format!("send --port pa --dst-mac {MAC_E0} {words}"),
-        )
+    fn json(&self, words: &str) -> Value {
+        self.ours.json(&self.lab, words)
+    }
+
+    /// A receiver in user space that knows the profile, and has begun.
+    fn receive(&self, profile: &Path, frames: u64) -> Started {
+        let words = format!(
+            "receive --port pc --profile {} --for {frames}frames --engine af-packet --json-stream",
+            profile.display()
+        );
+        let mut receive = self.ours.start(&self.lab, &words);
+        receive.event("started");
+        receive
     }
 }
 
 /// It says what the vocabulary says of latencies, and nothing else.
 #[track_caller]
 fn is_latency(value: &Value) {
+    follows("latency", value);
     let schema = committed("latency");
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> = (validator.iter_errors(value))
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:?} in {value}");
     for key in value.as_object().unwrap().keys() {
         assert!(!schema["properties"][key].is_null(), "{key}");
     }
@@ -119,6 +131,7 @@ const BLOCKED: [&str; 2] = [
     "198.18.10.2:2000 > 198.19.10.7:2000",
 ];
 
+/// By the sender itself, and by a receiver that knows no more than the profile.
 #[test]
 fn exactly_the_flows_that_a_dut_drops_are_named() {
     const TEST: &str = "exactly_the_flows_that_a_dut_drops_are_named";
@@ -129,116 +142,90 @@ fn exactly_the_flows_that_a_dut_drops_are_named() {
         return skipped(TEST, "no nft");
     };
     let profile = dut.profile(TWO_STREAMS);
-    for engine in ["af-packet", "af-xdp"] {
-        let before = dut.dropped();
-        let document = dut.send(&format!(
-            "--rx-port pc --profile {} --analyse --for 4800frames --load 5kpps --engine {engine}",
-            profile.display()
-        ));
-        let dropped: Vec<u64> = (dut.dropped().iter().zip(&before))
-            .map(|(now, before)| now - before)
-            .collect();
-        let received = &document["receive"][0];
-        let [mix, blocked] = list(&received["streams"]) else {
-            panic!("{received}");
-        };
-        assert_eq!(
-            (&mix["name"], &blocked["name"]),
-            (&"mix".into(), &"blocked".into())
-        );
-        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
-        assert_eq!(
-            (count(&mix["flows"]), count(&mix["flows_not_seen"])),
-            (20, 2)
-        );
-        assert_eq!(
-            count(&mix["frames_sent"]) + count(&blocked["frames_sent"]),
-            4800
-        );
-        assert_eq!(count(&mix["frames_lost"]), dropped[0] + dropped[1], "{mix}");
-        assert_eq!(count(&blocked["frames_lost"]), dropped[2], "{blocked}");
-        assert_eq!(blocked["frames_lost"], blocked["frames_sent"]);
-        assert_eq!(
-            words(&blocked["flows_missing"]),
-            ["198.18.10.1:2000 > 198.19.10.1:3000"]
-        );
-        assert_eq!(count(&received["frames_given"]), 4800);
-        assert_eq!(
-            count(&received["frames_lost_elsewhere"]),
-            dropped.iter().sum::<u64>()
-        );
-        assert_eq!(
-            count(&received["frames_given"]),
-            count(&received["frames_delivered"]) + count(&received["frames_lost_elsewhere"])
-        );
-        for clean in ["frames_duplicate", "frames_reordered", "frames_corrupt"] {
-            assert_eq!(count(&mix[clean]), 0, "{clean}");
-        }
-        is_latency(&mix["latency"]);
-        assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
-        assert!(blocked["latency"].is_null());
+    let send = format!(
+        "{ONE_WAY} --dst-mac {MAC_E0} --profile {} --for 4800frames --load 5kpps",
+        profile.display()
+    );
+    let document = dut.json(&format!("{send} --rx-port pc --analyse"));
+    let dropped = dut.dropped();
+    let received = &document["receive"][0];
+    let [mix, blocked] = list(&received["streams"]) else {
+        panic!("{received}");
+    };
+    assert_eq!(
+        (&mix["name"], &blocked["name"]),
+        (&"mix".into(), &"blocked".into())
+    );
+    assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+    assert_eq!(
+        (count(&mix["flows"]), count(&mix["flows_not_seen"])),
+        (20, 2)
+    );
+    assert_eq!(
+        count(&mix["frames_sent"]) + count(&blocked["frames_sent"]),
+        4800
+    );
+    assert_eq!(count(&mix["frames_lost"]), dropped[0] + dropped[1], "{mix}");
+    assert_eq!(count(&blocked["frames_lost"]), dropped[2], "{blocked}");
+    assert_eq!(blocked["frames_lost"], blocked["frames_sent"]);
+    assert_eq!(
+        words(&blocked["flows_missing"]),
+        ["198.18.10.1:2000 > 198.19.10.1:3000"]
+    );
+    assert_eq!(count(&received["frames_given"]), 4800);
+    assert_eq!(
+        count(&received["frames_lost_elsewhere"]),
+        dropped.iter().sum::<u64>()
+    );
+    assert_eq!(
+        count(&received["frames_given"]),
+        count(&received["frames_delivered"]) + count(&received["frames_lost_elsewhere"])
+    );
+    for clean in ["frames_duplicate", "frames_reordered", "frames_corrupt"] {
+        assert_eq!(count(&mix[clean]), 0, "{clean}");
     }
+    is_latency(&mix["latency"]);
+    assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
+    assert!(blocked["latency"].is_null());
+
+    let receive = dut.receive(&profile, 2000);
+    let sent = dut.json(&send);
+    assert_eq!(list(&sent["send"][0]["streams_sent"]).len(), 2);
+    let document = last_line(receive);
+    let received = &document["receive"][0];
+    assert_eq!(received["receiver"], "af-packet");
+    let [mix, blocked] = list(&received["streams"]) else {
+        panic!("{received}");
+    };
+    assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+    assert_eq!(mix["frames_lost_is_lower_bound"], true);
+    // two of twenty flows, each equally often, in what was numbered so far
+    let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
+    assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
+    assert_eq!(count(&blocked["frames_received"]), 0);
+    is_latency(&mix["latency"]);
     dut.lab.assert_clean("streams");
 }
 
+/// In both directions as JSON, and in one as people read it: only its 20 flows have a second source.
 #[test]
-fn a_receiver_that_knows_the_profile_names_them_too() {
-    const TEST: &str = "a_receiver_that_knows_the_profile_names_them_too";
+fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
+    const TEST: &str = "two_ports_check_each_others_frames_and_people_read_what_never_arrived";
     if !root(TEST) {
         return;
     }
-    let Some(dut) = Dut::new(&RULES) else {
-        return skipped(TEST, "no nft");
-    };
-    let profile = dut.profile(TWO_STREAMS);
-    for engine in ["xdp", "af-packet"] {
-        let mut receive = dut.ours.start(
-            &dut.lab,
-            &format!(
-                "receive --port pc --profile {} --for 2000frames --engine {engine} --json-stream",
-                profile.display()
-            ),
-        );
-        receive.event("started");
-        let sent = dut.send(&format!(
-            "--profile {} --for 4800frames --load 5kpps",
-            profile.display()
-        ));
-        assert_eq!(list(&sent["send"][0]["streams_sent"]).len(), 2);
-        let ended = receive.wait(PATIENCE);
-        ended.code(0);
-        let document: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
-        let [mix, blocked] = list(&document["receive"][0]["streams"]) else {
-            panic!("{document}");
-        };
-        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
-        assert_eq!(mix["frames_lost_is_lower_bound"], true);
-        // two of twenty flows, each equally often, in what was numbered so far
-        let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
-        assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
-        assert_eq!(count(&blocked["frames_received"]), 0);
-        is_latency(&mix["latency"]);
-    }
-}
-
-#[test]
-fn two_ports_check_each_others_frames() {
-    const TEST: &str = "two_ports_check_each_others_frames";
-    if !root(TEST) {
-        return;
-    }
-    let rule = "ip saddr 198.19.10.2 ip daddr 198.18.10.1";
-    let Some(dut) = Dut::new(&[rule]) else {
+    let rules = [
+        "ip saddr 198.19.10.2 ip daddr 198.18.10.1",
+        "ip saddr 198.18.10.2",
+    ];
+    let Some(dut) = Dut::new(&rules) else {
         return skipped(TEST, "no nft");
     };
     let hdr = dut.lab.path().join("latency.hlog");
-    let arguments = format!(
-        "send --port pa --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
+    let both = format!(
+        "{ONE_WAY} --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
     );
-    let document = dut.ours.json(
-        &dut.lab,
-        &format!("{arguments} --analyse --hdr {}", hdr.display()),
-    );
+    let document = dut.json(&format!("{both} --analyse --hdr {}", hdr.display()));
     let [forward, reverse] = list(&document["receive"]) else {
         panic!("{document}");
     };
@@ -258,67 +245,40 @@ fn two_ports_check_each_others_frames() {
         .filter(|line| line.starts_with("Tag=0_test_frames,"));
     assert_eq!(lines.count(), 2, "{log}");
     // counted and not checked
-    let document = dut.ours.json(&dut.lab, &format!("{arguments} --count"));
+    let document = dut.json(&format!("{both} --count"));
     let reverse = &document["receive"][1];
     assert_eq!(count(&reverse["frames_lost"]), 100, "{reverse}");
     assert!(reverse["streams"].is_null());
-    for wrong in ["--rx-port pb --analyse", "--hdr x"] {
-        dut.ours
-            .run(&dut.lab, &format!("{arguments} {wrong}"))
-            .code(2);
-    }
-    dut.ours
-        .run(
-            &dut.lab,
-            &format!("send --port pa --dst-mac {MAC_E0} --analyse"),
-        )
-        .code(2)
-        .says(&["--rx-port"]);
-    dut.lab.assert_clean("both directions");
-}
 
-#[test]
-fn people_read_which_flows_never_arrived() {
-    const TEST: &str = "people_read_which_flows_never_arrived";
-    if !root(TEST) {
-        return;
+    let one = format!("{ONE_WAY} --dst-mac {MAC_E0}");
+    for (line, words) in [
+        (format!("{both} --rx-port pb --analyse"), "omit --rx-port"),
+        (format!("{both} --hdr x"), "--analyse"),
+        (format!("{one} --analyse"), "--rx-port"),
+        // frames that have no room for a signature
+        (
+            format!("{one} --rx-port pc --profile tcp-syn --analyse"),
+            "carries a signature",
+        ),
+    ] {
+        dut.run(&line).code(2).says(&[words]);
     }
-    let Some(dut) = Dut::new(&["ip saddr 198.18.10.2"]) else {
-        return skipped(TEST, "no nft");
-    };
+
     let words = "--rx-port pc --flows 20 --for 1000frames --load 2kpps --analyse";
-    let sent = dut.ours.run(
-        &dut.lab,
-        &format!("send --port pa --dst-mac {MAC_E0} {words}"),
-    );
-    let lost = dut.dropped()[0];
-    sent.measured();
-    for line in [
-        format!("lost elsewhere {lost}"),
-        format!(
+    let sent = dut.run(&format!("{one} {words}"));
+    let lost = dut.dropped()[1];
+    sent.measured().prints(&[
+        &format!("lost elsewhere {lost}"),
+        &format!(
             "stream    0 test frames  sent 1,000, received {}, lost {lost}",
             1000 - lost
         ),
-        "never     0  198.18.10.2:2000 > 198.19.10.1:2000".into(),
-        "and 6 others".into(),
-        "latency   0  min".into(),
-        "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software"
-            .into(),
-    ] {
-        assert!(
-            sent.out.contains(&line),
-            "`{line}` is not in:\n{}",
-            sent.out
-        );
-    }
-    // a profile whose frames have no room for a signature
-    dut.ours
-        .run(
-            &dut.lab,
-            &format!("send --port pa --dst-mac {MAC_E0} --rx-port pc --profile tcp-syn --analyse"),
-        )
-        .code(2)
-        .says(&["carries a signature"]);
+        "never     0  198.18.10.2:2000 > 198.19.10.1:2000",
+        "and 6 others",
+        "latency   0  min",
+        "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software",
+    ]);
+    dut.lab.assert_clean("both directions");
 }
 
 /// A bridge drops one VLAN and one label. The kernel takes tags off frames on their way; both receivers tell the same.
@@ -358,41 +318,28 @@ vary = [{ field = 'mpls.label', from = 1001, count = 10 }]
     let missing = ["VLAN 107", "MPLS 1003"];
     let missing = missing.map(|inside| [format!("198.18.10.1:2000 > 198.19.10.1:2000 {inside}")]);
     let send = format!(
-        "send --port pa --dst-mac {MAC_C} --profile {} --for 1000frames --load 2kpps",
+        "{ONE_WAY} --dst-mac {MAC_C} --profile {} --for 1000frames --load 2kpps",
         profile.display()
     );
-    for engine in ["xdp", "af-packet"] {
-        let mut receive = dut.ours.start(
-            &dut.lab,
-            &format!(
-                "receive --port pc --profile {} --for 400frames --engine {engine} --json-stream",
-                profile.display()
-            ),
+    let receive = dut.receive(&profile, 400);
+    dut.json(&send);
+    let document = last_line(receive);
+    let streams = list(&document["receive"][0]["streams"]);
+    assert_eq!(streams.len(), 2);
+    for (stream, missing) in streams.iter().zip(&missing) {
+        assert_eq!(words(&stream["flows_missing"]), missing, "{stream}");
+        assert_eq!(
+            (count(&stream["flows"]), count(&stream["frames_corrupt"])),
+            (10, 0)
         );
-        receive.event("started");
-        dut.ours.json(&dut.lab, &send);
-        let ended = receive.wait(PATIENCE);
-        ended.code(0);
-        let document: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
-        let streams = list(&document["receive"][0]["streams"]);
-        assert_eq!(streams.len(), 2);
-        for (stream, missing) in streams.iter().zip(&missing) {
-            assert_eq!(
-                words(&stream["flows_missing"]),
-                missing,
-                "{engine} {stream}"
-            );
-            assert_eq!(
-                (count(&stream["flows"]), count(&stream["frames_corrupt"])),
-                (10, 0)
-            );
-        }
     }
+    // by the receiver in the driver
     let before = dut.dropped();
-    let sent = (dut.ours).json(&dut.lab, &format!("{send} --rx-port pc --analyse"));
+    let sent = dut.json(&format!("{send} --rx-port pc --analyse"));
     let dropped = dut.dropped();
     assert!(before.iter().all(|frames| *frames > 0), "{before:?}");
     let streams = list(&sent["receive"][0]["streams"]);
+    assert_eq!(streams.len(), 2);
     for (n, (stream, missing)) in streams.iter().zip(&missing).enumerate() {
         assert_eq!(words(&stream["flows_missing"]), missing, "{stream}");
         assert_eq!(count(&stream["frames_lost"]), dropped[n] - before[n]);

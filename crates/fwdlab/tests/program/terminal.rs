@@ -2,7 +2,7 @@
 //! program ends, and that a run is steered by keys.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -29,50 +29,58 @@ fn with_journal() -> Lab {
     lab
 }
 
-/// `top` at the end of the fixed journal.
-fn replayed(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
+/// `top` on the fixed journal.
+fn replay(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
     let mut tty = Tty::start(lab, &["top", "@1"], size, more);
-    tty.until("REPLAY").keys(END).until("REPLAY end");
-    tty.settle(HELD);
+    tty.until("REPLAY");
+    tty
+}
+
+/// The same, at its end.
+fn replayed(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
+    let mut tty = replay(lab, size, more);
+    tty.keys(END).until("REPLAY end").settle(HELD);
     tty
 }
 
 #[test]
-fn a_finished_run_at_its_end() {
+fn a_finished_run_its_panes_and_explanations_at_80x24() {
     let lab = with_journal();
-    for size in [(80, 24), (120, 40)] {
-        let tty = replayed(&lab, size, &[]);
-        assert!(tty.has_colour());
-        insta::assert_snapshot!(format!("screen_{}x{}", size.0, size.1), tty.text());
-    }
-}
-
-/// What the manual shows is what stands on the screen.
-#[test]
-fn the_screen_of_the_manual_is_true() {
-    let lab = with_journal();
+    let mut tty = replayed(&lab, (80, 24), &[]);
+    assert!(tty.has_colour());
+    insta::assert_snapshot!("screen_80x24", tty.text());
+    // what the manual shows is what stands on the screen
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
     let manual = fs::read_to_string(manual).unwrap();
-    for line in replayed(&lab, (80, 24), &[]).text().lines() {
+    for line in tty.text().lines() {
         let shown = format!("    {}\n", line.trim_end());
         assert!(manual.contains(&shown), "{line}");
     }
-}
-
-#[test]
-fn panes_and_explanations_at_80x24() {
-    let lab = with_journal();
-    let mut tty = replayed(&lab, (80, 24), &[]);
     for (keys, waits_for, name) in [
         ("\t\t", "[events]", "screen_events"),
         ("\x1b[De", "other trials", "screen_loss"),
         ("q?", "Esc back", "screen_help"),
         ("q\t\t", "[dut]", "screen_dut"),
     ] {
-        tty.keys(keys).until(waits_for);
-        tty.settle(HELD);
+        tty.keys(keys).until(waits_for).settle(HELD);
         insta::assert_snapshot!(name, tty.text());
     }
+}
+
+/// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
+#[test]
+fn a_finished_run_at_120x40_and_only_differences_are_sent() {
+    let lab = with_journal();
+    let mut tty = replayed(&lab, (120, 40), &[]);
+    assert!(tty.has_colour());
+    insta::assert_snapshot!("screen_120x40", tty.text());
+    let whole = tty.bytes;
+    tty.settle(HELD);
+    assert_eq!(tty.bytes, whole);
+    tty.keys("\t\t").settle(HELD);
+    tty.keys(LEFT).until("REPLAY held").settle(HELD);
+    let moved = tty.bytes - whole;
+    assert!(0 < moved && moved < whole / 2, "{moved} of {whole}");
 }
 
 #[test]
@@ -88,26 +96,13 @@ fn without_colour_and_in_ascii_nothing_is_missing() {
 #[test]
 fn latencies_profiles_and_last_words() {
     let lab = Lab::new();
-    let line = [
-        "rfc2544",
-        "--size",
-        "64",
-        "--tests",
-        "throughput,latency",
-        "--engine",
-        "sim",
-    ];
-    lab.run(
-        &[
-            &line[..],
-            &["--dut", "capacity=1e6,latency=20us", "--max", "3Mpps"],
-        ]
-        .concat(),
-    )
-    .code(0);
+    let line = "rfc2544 --size 64 --tests throughput,latency --engine sim --dut capacity=1e6,latency=20us --max 3Mpps";
+    lab.run(&line.split(' ').collect::<Vec<_>>()).code(0);
     let mut tty = replayed(&lab, (80, 24), &[]);
-    tty.keys("l").until("p99.9").until("other trials");
-    tty.settle(HELD);
+    tty.keys("l")
+        .until("p99.9")
+        .until("other trials")
+        .settle(HELD);
     assert!(
         tty.text().contains("20.0 us") || tty.text().contains("20.0 µs"),
         "{}",
@@ -115,21 +110,15 @@ fn latencies_profiles_and_last_words() {
     );
     // no profile is kept: that is said
     tty.keys("lf").until("no profile of this test case is kept");
-    let run = lab.only_run();
-    let case = run.join("raw/64B-2000flows-ipv4/0");
+    let case = lab.only_run().join("raw/64B-2000flows-ipv4/0");
     fs::create_dir_all(&case).unwrap();
-    fs::write(
-        case.join("perf.folded"),
-        "irq;net_rx;ip_rcv 30\nirq;net_rx;fib_lookup 60\nidle 10\n",
-    )
-    .unwrap();
+    let folded = "irq;net_rx;ip_rcv 30\nirq;net_rx;fib_lookup 60\nidle 10\n";
+    fs::write(case.join("perf.folded"), folded).unwrap();
     tty.keys("f").until("where it went").settle(HELD);
     let screen = tty.text();
     let at = |words: &str| {
-        screen
-            .lines()
-            .position(|line| line.contains(words))
-            .unwrap()
+        let mut lines = screen.lines();
+        lines.position(|line| line.contains(words)).unwrap()
     };
     assert!(at("fib_lookup") < at("ip_rcv"), "{screen}");
     assert!(
@@ -142,7 +131,7 @@ fn latencies_profiles_and_last_words() {
     tty.until("rfc2544 on a simulated DUT").until("trial 15");
 }
 
-/// Keys and columns of a file are those of the screen, of its last line and of what `?` says; in the directory's file before the user's.
+/// Keys and columns of a file are those of the screen, of its last line and of what `?` says.
 #[test]
 fn keys_and_columns_of_the_config_file() {
     let lab = with_journal();
@@ -164,12 +153,6 @@ fn keys_and_columns_of_the_config_file() {
         .until("one trial back or on");
     tty.keys("\x1b").until("x quit").keys("x");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
-    // mistakes have a place, and end everything before it begins
-    fs::write(&file, "[screen.keys]\nloss = 'q'\n").unwrap();
-    let mut wrong = Tty::start(&lab, &["top", "@1"], (120, 24), &more);
-    assert_eq!(wrong.end(), 2);
-    wrong.until("fwdlab.toml:2:8: `q` is the key of `quit`, too");
 }
 
 /// Where nothing can be drawn there are lines, as things happen.
@@ -178,8 +161,7 @@ fn a_dumb_terminal_has_lines() {
     let lab = with_journal();
     // a CI system must not turn colours on
     let dumb = [("TERM", "dumb"), ("CI", "true")];
-    let ndr = "ndr --engine sim --dut capacity=1e6";
-    let ndr: Vec<&str> = ndr.split(' ').collect();
+    let ndr = ["ndr", "--engine", "sim", "--dut", "capacity=1e6"];
     for (line, words) in [
         (&ndr[..], ["run       ", "NDR 999.4 kpps", "saved"]),
         (&["top", "@2"], ["run       ", "trial 126", "iteration 2"]),
@@ -205,25 +187,11 @@ fn a_dumb_terminal_has_lines() {
     assert_eq!(tty.escapes, 0, "{}", tty.text());
 }
 
-/// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
-#[test]
-fn only_differences_are_sent() {
-    let lab = with_journal();
-    let mut tty = replayed(&lab, (120, 40), &[]);
-    let whole = tty.bytes;
-    tty.settle(HELD);
-    assert_eq!(tty.bytes, whole);
-    tty.keys("\t\t").settle(HELD);
-    tty.keys(LEFT).until("REPLAY held").settle(HELD);
-    let moved = tty.bytes - whole;
-    assert!(0 < moved && moved < whole / 2, "{moved} of {whole}");
-}
-
 #[test]
 fn the_terminal_is_given_back() {
     let lab = with_journal();
     for end in ["q", "\x03", "TERM", "INT", "HUP"] {
-        let mut tty = replayed(&lab, (80, 24), &[]);
+        let mut tty = replay(&lab, (80, 24), &[]);
         assert!(!tty.is_given_back());
         match end {
             "TERM" => tty.signal(Signal::TERM),
@@ -234,32 +202,16 @@ fn the_terminal_is_given_back() {
         assert_eq!(tty.end(), 0, "{end:?}");
         assert!(tty.is_given_back(), "{end:?}");
     }
-}
-
-/// A screen of which the window was closed ends, and does not look for keys for ever.
-#[test]
-fn a_terminal_that_goes_takes_the_screen_with_it() {
-    let lab = with_journal();
-    assert_eq!(replayed(&lab, (80, 24), &[]).hang_up(), 0);
+    // a screen whose window was closed ends, and does not wait for keys for ever
+    assert_eq!(replay(&lab, (80, 24), &[]).hang_up(), 0);
 }
 
 /// A campaign on this host's kernel that takes longer than any test.
 fn long(lab: &Lab) -> String {
-    let path: PathBuf = lab.path().join("long.toml");
+    let path = lab.path().join("long.toml");
     let text = "campaign = 'long'\niterations = 500\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-/// What the journal says was asked, and whether it was heeded.
-fn steered(run: &Path) -> Vec<(String, bool)> {
-    let events = json_lines(&run.join("events.jsonl"));
-    let steered = events
-        .iter()
-        .filter_map(|event| Some((event.get("request")?.as_str()?, event["heeded"].as_bool()?)));
-    steered
-        .map(|(request, heeded)| (request.to_owned(), heeded))
-        .collect()
 }
 
 #[test]
@@ -276,9 +228,14 @@ fn a_run_is_steered_by_keys_left_and_found_again() {
     assert_eq!(own.end(), 0);
     assert!(own.is_given_back());
     own.until("goes on without this terminal");
-    let run = lab.only_run();
-    let asked = [("pause".to_owned(), true), ("resume".to_owned(), true)];
-    assert_eq!(steered(&run), asked);
+    let events = json_lines(&lab.only_run().join("events.jsonl"));
+    let asked = events
+        .iter()
+        .filter_map(|event| Some((event.get("request")?.as_str()?, event["heeded"].as_bool()?)));
+    assert_eq!(
+        asked.collect::<Vec<_>>(),
+        [("pause", true), ("resume", true)]
+    );
     // by another terminal, and the screen of whoever looks on ends without touching the run
     let mut other = Tty::start(&lab, &["top"], (120, 40), &[]);
     other.until("running").until("test cases");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, PATIENCE, list, passed, root, skipped};
+use crate::support::{Ended, Lab, PATIENCE, Started, list, passed, root, skipped};
 
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
 mod build;
@@ -33,6 +33,11 @@ fn program(lab: &Lab, vpp: &Path, arguments: &[&str]) -> Command {
     let mut command = lab.program(arguments);
     command.env(PROGRAM, vpp).env("TMPDIR", lab.path());
     command
+}
+
+/// A campaign of VPP with this.
+fn of_vpp(more: &str) -> String {
+    format!("campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n{more}")
 }
 
 /// A campaign in a file of its own.
@@ -68,6 +73,11 @@ fn node(trial: &Value, name: &str) -> (u64, u64) {
     })
 }
 
+fn names(cases: &[Value]) -> Vec<&str> {
+    let names = cases.iter().map(|case| case["test_case"].as_str());
+    names.map(Option::unwrap).collect()
+}
+
 /// Frames that VPP says it dropped, by a reason that contains this.
 fn dropped(trial: &Value, reason: &str) -> u64 {
     let Some(drops) = trial["work"].get("drops") else {
@@ -87,11 +97,11 @@ fn nodes_count_every_frame_at_every_load() {
     let test = "nodes_count_every_frame_at_every_load";
     let Some(vpp) = vpp(test) else { return };
     let mut whole = Vec::new();
-    for (load, time) in [("1kpps", "300ms"), ("100kpps", "200ms"), ("3Mpps", "200ms")] {
+    for (load, time) in [("1kpps", "300ms"), ("3Mpps", "200ms")] {
         let lab = Lab::new();
-        let text = format!(
-            "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '{load}'\nfor = '{time}'"
-        );
+        let text = of_vpp(&format!(
+            "[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '{load}'\nfor = '{time}'"
+        ));
         let ended = run(&lab, &vpp, &text);
         let document = document(&ended);
         let trials = list(&document["trials"]);
@@ -149,11 +159,10 @@ fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
         "# one of the flows\nset acl-plugin acl deny src 198.18.10.1/32, permit tag deny\nset acl-plugin interface host-eth0 input acl 0\n",
     )
     .unwrap();
-    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\nworkers = 1\n\
-        [configuration]\ndeny = './deny.vpp'\nbad = 'ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1'\nfor-linux = 'nft add table ip t'\n\
+    let text = "workers = 1\n[configuration]\ndeny = './deny.vpp'\nbad = 'ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1'\n\
         [procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
-    let ended = run(&lab, &vpp, text);
-    // two of its test cases have no result
+    let ended = run(&lab, &vpp, &of_vpp(text));
+    // one of its test cases has no result
     ended.code(7);
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let case = |name: &str| {
@@ -185,21 +194,13 @@ fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
         denied_frames += denied;
     }
     assert!(denied_frames > 0, "{ended:?}");
-    let failure = |name: &str| case(name)["iterations"][0]["failure"].to_string();
-    for (name, words) in [
-        (
-            "bad",
-            &[
-                "`ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1`",
-                "Invalid prefix len: 33",
-            ][..],
-        ),
-        ("for-linux", &["`nft add table ip t`", "unknown input"]),
+    let failure = case("bad")["iterations"][0]["failure"].to_string();
+    for words in [
+        "could not be applied to the DUT",
+        "`ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1`",
+        "Invalid prefix len: 33",
     ] {
-        for word in words {
-            assert!(failure(name).contains(word), "{name}: {}", failure(name));
-        }
-        assert!(failure(name).contains("could not be applied to the DUT"));
+        assert!(failure.contains(words), "{failure}");
     }
 }
 
@@ -217,15 +218,10 @@ fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
         .replace("trials = 5", "trials = 1")
         .replace("for = \"1s\"", "for = \"200ms\"");
     assert_ne!(short, text);
-    let ended = run(&lab, &vpp, &short);
-    let document = document(&ended);
+    let document = document(&run(&lab, &vpp, &short));
     let cases = list(&document["test_cases"]);
-    let names: Vec<&str> = cases
-        .iter()
-        .map(|case| case["test_case"].as_str().unwrap())
-        .collect();
     assert_eq!(
-        names,
+        names(cases),
         ["plain/64B-2000flows-ipv4", "plain/64B-2000flows-ipv4@vpp"]
     );
     let failed = |case: &Value| case["iterations"][0].get("failure").is_some();
@@ -237,8 +233,7 @@ fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
     assert!(of_vpp.get("cpu_ns").is_none() && list(&of_vpp["nodes"]).len() >= 6);
     assert!(of_vpp["frames"].as_u64().unwrap() > 0);
 
-    let shown = lab.run(&["runs", "show", "@1"]).out;
-    for words in [
+    lab.run(&["runs", "show", "@1"]).prints(&[
         "efficiency",
         "64 B, Linux",
         "64 B, VPP",
@@ -246,11 +241,9 @@ fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
         "between ports",
         "af-packet-input (input)",
         "effective clock",
-    ] {
-        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
-    }
-    let markdown = lab.run(&["runs", "show", "@1", "--format", "markdown"]).out;
-    assert!(markdown.contains("| ip4-lookup |"), "{markdown}");
+    ]);
+    lab.run(&["runs", "show", "@1", "--format", "markdown"])
+        .prints(&["| ip4-lookup |"]);
     let page = fs::read_to_string(lab.only_run().join("report.html")).unwrap();
     assert!(page.contains("Efficiency") && page.contains("ip4-lookup"));
     let facts = document["info"]["facts"]["placement"]["vpp"]
@@ -281,25 +274,30 @@ fn huge_pages_are_reserved_for_vpp_and_put_back() {
         return skipped(test, "the kernel does not make as many huge pages");
     }
     let document = document(&ended);
-    let cases = list(&document["test_cases"]).iter();
-    let names: Vec<&str> = cases
-        .map(|case| case["test_case"].as_str().unwrap())
-        .collect();
-    let [small, huge] = [
+    let both = [
         "plain/64B-10flows-ipv4@vpp",
         "plain/64B-10flows-ipv4@vpp-huge-pages",
     ];
-    assert_eq!(names, [small, huge]);
-    for name in [small, huge] {
+    assert_eq!(names(list(&document["test_cases"])), both);
+    for name in both {
         let of_case = |trial: &&Value| trial["test_case"] == name;
         let trials = list(&document["trials"]).iter().filter(of_case);
         let received = trials.map(|trial| trial["frames_received"].as_u64().unwrap());
         assert!(received.sum::<u64>() > 0, "{name}: {ended:?}");
     }
     assert_eq!(fs::read_to_string(kept).unwrap(), before);
-    let plan = lab.run(&["plan", lab.path().join("campaign.toml").to_str().unwrap()]);
-    assert!(plan.out.contains("vm.nr_hugepages"), "{plan:?}");
+    lab.run(&["plan", &file(&lab, text)])
+        .prints(&["vm.nr_hugepages"]);
     lab.assert_clean(test);
+}
+
+/// A campaign in the middle of its trial.
+fn sending(lab: &Lab, vpp: &Path) -> Started {
+    let text = "[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
+    let path = file(lab, &of_vpp(text));
+    let mut run = lab.start_command(program(lab, vpp, &["run", &path, "--json-stream"]));
+    run.event("progress");
+    run
 }
 
 /// Killed in mid trial: the trial is invalid and says how VPP ended, another VPP takes its place, and nobody waits.
@@ -308,10 +306,7 @@ fn a_vpp_that_dies_leaves_its_last_words_and_one_trial() {
     let test = "a_vpp_that_dies_leaves_its_last_words_and_one_trial";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
-    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
-    let path = file(&lab, text);
-    let mut run = lab.start_command(program(&lab, &vpp, &["run", &path, "--json-stream"]));
-    run.event("progress");
+    let mut run = sending(&lab, &vpp);
     std::thread::sleep(Duration::from_millis(500));
     kill(&lab, &vpp);
     let trial = run.event("trial_finished");
@@ -350,10 +345,7 @@ fn a_killed_run_leaves_no_vpp() {
     let test = "a_killed_run_leaves_no_vpp";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
-    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
-    let path = file(&lab, text);
-    let mut run = lab.start_command(program(&lab, &vpp, &["run", &path, "--json-stream"]));
-    run.event("progress");
+    let run = sending(&lab, &vpp);
     assert_eq!(folders(&lab).len(), 1);
     run.signal(Signal::KILL);
     run.wait(PATIENCE);
@@ -370,13 +362,12 @@ fn a_killed_run_leaves_no_vpp() {
 
 /// Rules of sweeps and filters of modifiers are in the way of every frame. That they are in VPP's own tables is tested in the lab.
 #[test]
-fn rules_and_filters_are_set_on_vpp_and_updates_refused() {
-    let test = "rules_and_filters_are_set_on_vpp_and_updates_refused";
+fn rules_and_filters_are_set_on_vpp() {
+    let test = "rules_and_filters_are_set_on_vpp";
     let Some(vpp) = vpp(test) else { return };
     let of = |more: &str| {
         let lab = Lab::new();
-        let text = format!("campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n{more}");
-        let ended = run(&lab, &vpp, &text);
+        let ended = run(&lab, &vpp, &of_vpp(more));
         let document: Value = serde_json::from_str(&ended.out).unwrap();
         lab.assert_clean(more);
         (document, ended)
@@ -399,7 +390,7 @@ fn rules_and_filters_are_set_on_vpp_and_updates_refused() {
         );
     }
     let (document, ended) = of(
-        "[matrix]\nmodifier = ['filters=25', 'updates']\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'",
+        "[matrix]\nmodifier = ['filters=25']\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'",
     );
     let trials = list(&document["trials"]);
     assert!(!trials.is_empty(), "{ended:?}");
@@ -407,13 +398,6 @@ fn rules_and_filters_are_set_on_vpp_and_updates_refused() {
         assert!(node(trial, "acl-plugin-in-ip4-fa").1 > 0, "{trial}");
         assert_eq!(dropped(trial, "ACL deny"), 0, "{trial}");
     }
-    // what it cannot do is refused with what to do instead
-    let failure = document["test_cases"][1]["iterations"][0]["failure"].to_string();
-    assert!(
-        failure.contains("cannot update routes on")
-            && failure.contains("which is VPP; leave this modifier out"),
-        "{failure}"
-    );
 }
 
 /// In random order it would be missed in the middle of a campaign.
@@ -424,10 +408,8 @@ fn a_campaign_without_its_vpp_ends_before_any_traffic() {
         return;
     }
     let lab = Lab::new();
-    let path = file(
-        &lab,
-        "campaign = 'c'\n[matrix]\ndut = ['linux', 'vpp']\n[procedure]\nid = 'mrr'",
-    );
+    let text = "campaign = 'c'\n[matrix]\ndut = ['linux', 'vpp']\n[procedure]\nid = 'mrr'";
+    let path = file(&lab, text);
     let mut command = lab.program(&["run", &path]);
     command.env(PROGRAM, "/no/such/vpp");
     crate::support::ended(command)
@@ -450,22 +432,9 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
     let test = "quick_measures_both_kinds_each_on_its_own_bed";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
-    let words = [
-        "quick",
-        "--dut-kind",
-        "linux,vpp",
-        "--size",
-        "64",
-        "--flows",
-        "10",
-        "-n",
-        "1",
-        "--trial",
-        "200ms",
-        "--load",
-        "100kpps",
-        "--json",
-    ];
+    let words =
+        "quick --dut-kind linux,vpp --size 64 --flows 10 -n 1 --trial 200ms --load 100kpps --json";
+    let words: Vec<&str> = words.split(' ').collect();
     let document = document(&crate::support::ended(program(&lab, &vpp, &words)));
     let trials = list(&document["trials"]);
     let of = |name: &str| -> Vec<&Value> {
@@ -528,23 +497,22 @@ fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
         plugins.display()
     );
     fs::write(folder.join("startup.conf"), text).unwrap();
+    let quiet = std::process::Stdio::null;
     let mut running = Command::new("ip")
         .args(["netns", "exec", &dut])
         .arg(&vpp)
-        .args(["-c", folder.join("startup.conf").to_str().unwrap()])
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
+        .arg("-c")
+        .arg(folder.join("startup.conf"))
+        .stdin(quiet())
+        .stdout(quiet())
+        .stderr(quiet())
         .spawn()
         .unwrap();
     let vppctl = vpp.with_file_name("vppctl");
     let ask = |line: &str| {
-        let socket = folder.join("cli.sock");
-        let output = Command::new(&vppctl)
-            .args(["-s", socket.to_str().unwrap(), line])
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        let mut command = Command::new(&vppctl);
+        command.arg("-s").arg(folder.join("cli.sock")).arg(line);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     let began = Instant::now();
     while !ask("show version").contains("vpp v") {
@@ -554,14 +522,12 @@ fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
     for port in ["da", "db"] {
         ask(&format!("create host-interface name {port}"));
     }
-    let state = || {
-        [
-            "show ip fib summary",
-            "show interface address",
-            "show ip neighbors",
-        ]
-        .map(ask)
-    };
+    let tables = [
+        "show ip fib summary",
+        "show interface address",
+        "show ip neighbors",
+    ];
+    let state = || tables.map(ask);
     let before = state();
     fs::create_dir(lab.path().join("beds")).unwrap();
     let bed = format!(

@@ -3,53 +3,17 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use crate::support::{Lab, PROGRAM, ended, tool};
+use serde_json::Value;
+
+use crate::support::{Lab, PROGRAM, ended, tool, try_tool};
+
+const COMMANDS: &str = ", quick, trial, bisect, ndr, throughput, ramp, rfc2544, soak, run, plan, check, send, receive, ping, capture, \
+    selftest, queues, doctor, compare, report, runs, runs ls, runs show, runs rm, bed, bed up, bed down, bed show, image, import, \
+    import netbenches, import loadtest, ministat, profile, profile ls, profile show, profile frames, pkt-gen, rate, schema";
 
 #[test]
 fn help_of_every_command() {
-    for command in [
-        "",
-        "quick",
-        "trial",
-        "bisect",
-        "ndr",
-        "throughput",
-        "ramp",
-        "rfc2544",
-        "soak",
-        "run",
-        "plan",
-        "check",
-        "send",
-        "receive",
-        "ping",
-        "capture",
-        "selftest",
-        "queues",
-        "doctor",
-        "compare",
-        "report",
-        "runs",
-        "runs ls",
-        "runs show",
-        "runs rm",
-        "bed",
-        "bed up",
-        "bed down",
-        "bed show",
-        "image",
-        "import",
-        "import netbenches",
-        "import loadtest",
-        "ministat",
-        "profile",
-        "profile ls",
-        "profile show",
-        "profile frames",
-        "pkt-gen",
-        "rate",
-        "schema",
-    ] {
+    for command in COMMANDS.split(", ") {
         let mut line = vec!["env", "-u", "FWDLAB_RUNS", "COLUMNS=100", PROGRAM];
         line.extend(command.split_whitespace());
         line.push("--help");
@@ -58,27 +22,44 @@ fn help_of_every_command() {
     }
 }
 
+/// What is wrong is named on standard error; `--json` answers with one document, which has the exit code and its kind.
 #[test]
 fn wrong_use_is_code_2_and_names_the_argument() {
-    for (arguments, words) in [
-        (&["quick", "--size", "63"][..], "63"),
-        (&["quick", "--flows", "many"], "many"),
-        (&["quick", "--engine", "warp"], "af-packet"),
-        (&["quick", "--rebuilds", "2"], "3..=1000"),
-        (&["quick", "--for", "1s", "--vs", "true"], "5s"),
-        (&["runs", "rm"], "<RUN>"),
-        (&["schema", "nothing"], "summary"),
-        (&["no-such-command"], "no-such-command"),
+    let lab = Lab::new();
+    for (line, words) in [
+        ("quick --size 63", "63"),
+        ("quick --engine warp", "af-packet"),
+        ("quick --rebuilds 2", "3..=1000"),
+        ("quick --for 1s --vs true", "5s"),
+        ("quick --size 84 --vs ", "empty"),
+        ("ndr --goal loss=2", "loss"),
+        ("rfc2544 --tests reset", "what is reset"),
+        ("compare no-file no-other", "no-file"),
+        ("runs rm", "<RUN>"),
+        ("schema nothing", "summary"),
+        ("ministat no-file", "no-file"),
+        ("no-such-command", "no-such-command"),
     ] {
-        let output = assert_cmd::Command::new(PROGRAM)
-            .args(arguments)
-            .output()
-            .unwrap();
-        let err = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
-        assert!(err.contains(words), "{arguments:?}: {err}");
-        assert!(output.stdout.is_empty());
+        let line: Vec<&str> = line.split(' ').collect();
+        let ended = lab.run(&line);
+        ended.code(2).says(&[words]);
+        assert_eq!(ended.out, "", "{line:?}");
+        let ended = lab.run(&[&["--json"], &line[..]].concat());
+        ended.code(2);
+        assert!(!ended.err.is_empty(), "people are told as well");
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        let error = &document["error"];
+        assert_eq!(
+            (&error["code"], &error["kind"]),
+            (&2.into(), &"usage".into())
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(words), "{line:?}: {message}");
     }
+    // both select what is printed
+    lab.run(&["quick", "--json", "--json-stream"])
+        .code(2)
+        .prints(&["\"usage\"", "--json-stream"]);
 }
 
 /// Messages that cannot be written are dropped; results that cannot be written are code 1, unless their reader closed the pipe.
@@ -131,59 +112,6 @@ fn output_that_cannot_be_written() {
     assert_eq!(with(trial, read_only.into(), Stdio::piped()).0, 1);
 }
 
-/// Whatever goes wrong, `--json` answers with one document, and it says so with the exit code and its kind.
-#[test]
-fn json_answers_errors_too() {
-    let directory = tempfile::tempdir().unwrap();
-    let runs = directory.path().join("runs");
-    for (arguments, code, kind, words) in [
-        (&["quick", "--size", "63"][..], 2, "usage", "63"),
-        (&["quick", "--size", "84", "--vs", ""], 2, "usage", "empty"),
-        (&["quick", "--json-stream"], 2, "usage", "--json-stream"),
-        (&["ndr", "--goal", "loss=2"], 2, "usage", "loss"),
-        (
-            &["rfc2544", "--tests", "reset"],
-            2,
-            "usage",
-            "what is reset",
-        ),
-        (
-            &["rfc2544", "--tests", "latency", "--reset", "interface"],
-            2,
-            "usage",
-            "no reset test",
-        ),
-        (&["runs", "show", "nothing"], 2, "usage", "nothing"),
-        (&["compare", "no-file", "no-other"], 2, "usage", "no-file"),
-        (&["check", "no-file.toml"], 2, "usage", "no-file"),
-        (&["ministat", "no-file"], 2, "usage", "no-file"),
-        (&["no-such-command"], 2, "usage", "no-such-command"),
-    ] {
-        let output = assert_cmd::Command::new(PROGRAM)
-            .arg("--json")
-            .args(arguments)
-            .env("FWDLAB_RUNS", &runs)
-            .output()
-            .unwrap();
-        let out = String::from_utf8(output.stdout).unwrap();
-        let document: serde_json::Value =
-            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {out}"));
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}");
-        if arguments[0] == "check" {
-            // it answers for each file
-            continue;
-        }
-        let error = &document["error"];
-        assert_eq!(
-            (&error["code"], &error["kind"]),
-            (&code.into(), &kind.into()),
-            "{out}"
-        );
-        assert!(error["message"].as_str().unwrap().contains(words), "{out}");
-        assert!(!output.stderr.is_empty(), "people are told as well");
-    }
-}
-
 /// Whatever a command does, `--json` is one document; and a name that no run has is the same mistake everywhere.
 #[test]
 fn json_is_one_document_and_one_mistake_has_one_code() {
@@ -193,7 +121,7 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
         let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
         command.current_dir(lab.path()).arg("--json");
         let ended = ended(command);
-        let read = serde_json::from_str::<serde_json::Value>(&ended.out);
+        let read = serde_json::from_str::<Value>(&ended.out);
         let document = read.unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"));
         (ended.code, document)
     };
@@ -203,50 +131,23 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
     std::fs::create_dir_all(&archive).unwrap();
     std::fs::write(archive.join("a.pps"), "1\n2\n").unwrap();
     std::fs::write(archive.join("b.pps"), "3\n4\n").unwrap();
-    for line in [
-        "new campaign c",
-        "completions bash",
-        "man",
-        &format!("man --dir {}", at("man")),
-        &format!("import netbenches {} --audit", at("archive")),
-        "report @1 -o page.html",
-        "report @1 -o all/ --format csv,markdown",
-        "report @1",
-        "runs tag @1 first",
-        "runs note @1 words",
-        "runs verify",
-        "runs rebuild @1",
-        "runs export @1",
-        "runs prune --keep 1",
-        "profile ls",
-        "run --list",
-        "schema run",
-    ] {
+    let lines = format!(
+        "new campaign c, completions bash, man, man --dir {}, import netbenches {} --audit, report @1 -o page.html, \
+         report @1 -o all/ --format csv,markdown, report @1, runs tag @1 first, runs note @1 words, runs verify, \
+         runs rebuild @1, runs export @1, runs prune --keep 1, profile ls, run --list, schema run",
+        at("man"),
+        at("archive")
+    );
+    for line in lines.split(", ") {
         assert_eq!(json(line).0, 0, "{line}");
     }
     for line in ["runs export @1 -o -", "report @1 --format csv"] {
         assert_eq!(json(line).0, 2, "{line}");
     }
-    for line in [
-        "runs show RUN",
-        "runs verify RUN",
-        "runs tag RUN x",
-        "runs note RUN x",
-        "runs rebuild RUN",
-        "runs export RUN",
-        "runs steer RUN stop",
-        "runs rm RUN",
-        "report RUN",
-        "compare RUN @1",
-        "run --resume RUN",
-        "runs import RUN",
-        "import loadtest RUN",
-        "import netbenches RUN",
-        "run RUN",
-        "check RUN",
-        "profile show RUN",
-        "bisect --resume RUN",
-    ] {
+    let lines = "runs show RUN, runs verify RUN, runs tag RUN x, runs note RUN x, runs rebuild RUN, runs export RUN, \
+        runs steer RUN stop, runs rm RUN, report RUN, compare RUN @1, run --resume RUN, runs import RUN, import loadtest RUN, \
+        import netbenches RUN, run RUN, check RUN, profile show RUN, bisect --resume RUN";
+    for line in lines.split(", ") {
         let (code, document) = json(&line.replace("RUN", "no-such-one"));
         assert_eq!(code, 2, "{line}: {document}");
     }
@@ -258,17 +159,13 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
 
 #[test]
 fn an_empty_variable_is_as_if_it_were_not_set() {
-    let directory = tempfile::tempdir().unwrap();
-    let output = assert_cmd::Command::new(PROGRAM)
-        .args(["runs", "ls"])
+    let lab = Lab::new();
+    let mut command = lab.program(&["runs", "ls"]);
+    command
         .env("FWDLAB_RUNS", "")
-        .env("XDG_DATA_HOME", directory.path())
-        .current_dir(directory.path())
-        .output()
-        .unwrap();
-    let err = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{err}");
-    assert!(err.contains(directory.path().to_str().unwrap()), "{err}");
+        .env("XDG_DATA_HOME", lab.path())
+        .current_dir(lab.path());
+    ended(command).code(0).says(&[lab.path().to_str().unwrap()]);
 }
 
 /// Too noisy to tell is an answer to somebody who reads; all else is for make to complain of.
@@ -299,32 +196,23 @@ fn make_quick_ends_well_on_a_noisy_machine() {
 /// What people see on a terminal and nobody else: colours, unless they are not wanted, and lines that fit.
 #[test]
 fn a_terminal_has_colours_and_its_width() {
-    let directory = tempfile::tempdir().unwrap();
-    let on_a_terminal = |columns: u16, no_color: bool| {
-        let line = format!(
-            "stty cols {columns} rows 25; exec {PROGRAM} ndr --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q"
-        );
-        let mut command = std::process::Command::new("script");
-        command
-            .args(["-qec", &line, "/dev/null"])
-            .env("FWDLAB_RUNS", directory.path().join("runs"))
-            .env("TERM", "xterm")
-            .stdin(Stdio::null());
-        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
-            command.env_remove(variable);
-        }
-        if no_color {
-            command.env("NO_COLOR", "1");
-        }
-        let output = command.output().ok()?;
-        Some(String::from_utf8(output.stdout).unwrap())
-    };
-    let Some(coloured) = on_a_terminal(80, false) else {
+    if try_tool(&["script", "--version"]).is_err() {
         println!("SKIPPED: a_terminal_has_colours_and_its_width: script(1) is not installed");
         return;
+    }
+    let lab = Lab::new();
+    let on_a_terminal = |columns: u16, variable: &str| {
+        let line = format!(
+            "stty cols {columns} rows 25; exec env -u NO_COLOR -u CLICOLOR -u CLICOLOR_FORCE TERM=xterm FWDLAB_RUNS={} \
+             {variable} {PROGRAM} ndr --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q",
+            lab.runs().display()
+        );
+        let script = "script -qec \"$1\" /dev/null </dev/null";
+        tool(&["sh", "-c", script, "sh", &line])
     };
+    let coloured = on_a_terminal(80, "");
     assert!(coloured.contains("\u{1b}[1m"), "{coloured:?}");
-    let plain = on_a_terminal(40, true).unwrap();
+    let plain = on_a_terminal(40, "NO_COLOR=1");
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let result = plain.split("saved").next().unwrap();
     assert!(result.lines().count() > 10, "{plain}");

@@ -83,25 +83,22 @@ def sent(seconds):
 
 
 c.start(ports=[0], mult="2100pps")
-found["state"] = c.ports[0].get_port_state_name()
-found["2100pps"] = sent(1)
+found["2100pps"] = sent(0.5)
 c.update(ports=[0], mult="4")
-found["times 4"] = sent(1)
+found["times 4"] = sent(0.5)
 c.update(ports=[0], mult="50%-")
-found["half"] = sent(1)
+found["half"] = sent(0.5)
 c.pause(ports=[0])
 found["paused"] = sent(0.5)
 found["paused state"] = c.ports[0].get_port_state_name()
 c.resume(ports=[0])
-found["resumed"] = sent(1)
+found["resumed"] = sent(0.5)
 first = [sorted(c.ports[0].streams)[0]]
 c.pause_streams(0, first)
 found["one held"] = sent(0.5)
 c.resume_streams(0, first)
 found["not held"] = sent(0.5)
-began = time.monotonic()
 c.stop(ports=[0])
-found["stop s"] = round(time.monotonic() - began, 3)
 found["after"] = sent(0.3)
 
 # what a port cannot carry is refused unless it is forced
@@ -115,18 +112,8 @@ except STLError as error:
 c.reset(ports=[0, 1])
 
 # a thousand streams
-began = time.monotonic()
 c.add_streams([STLStream(packet=packet(*there), mode=STLTXCont(pps=1)) for _ in range(1000)], ports=[0])
-found["ms to add 1000"] = round((time.monotonic() - began) * 1000)
-began = time.monotonic()
 c.start(ports=[0], mult="1")
-found["ms to start 1000"] = round((time.monotonic() - began) * 1000)
-slow = 0
-for _ in range(100):
-    began = time.monotonic()
-    c.get_stats()
-    slow = max(slow, time.monotonic() - began)
-found["slowest ms per get_stats"] = round(slow * 1000, 2)
 c.stop(ports=[0])
 
 # a capture file of the server's machine, three times
@@ -135,12 +122,10 @@ c.clear_stats()
 with tempfile.TemporaryDirectory() as folder:
     file = folder + "/twenty.pcap"
     wrpcap(file, [Ether() / IP(src=there[0], dst=there[1]) / UDP(dport=12, sport=n) / ("x" * 30) for n in range(20)])
-    began = time.monotonic()
     c.push_remote(file, ports=[0], ipg_usec=2000, count=3)
     # the server's own word for it
     found["playing"] = c.ports[0].transmit("get_port_status", params={"port_id": 0}).data()["state"]
     c.wait_on_traffic(ports=[0], timeout=20)
-    found["played ms"] = round((time.monotonic() - began) * 1000)
 time.sleep(0.2)
 stats = c.get_stats()
 found["played"] = [stats[0]["opackets"], stats[1]["ipackets"], stats[1]["ibytes"]]

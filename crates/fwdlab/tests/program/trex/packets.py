@@ -1,4 +1,7 @@
-"""TRex's own client pushes packets over a wire and captures them. Arguments: ports of the RPC and the publisher, and a file for a capture."""
+"""TRex's own clients take ports from each other, push packets over a wire and capture them.
+
+Arguments: ports of the RPC and the publisher, and a file for a capture. What was found is the last line, as JSON.
+"""
 
 import base64
 import json
@@ -6,13 +9,17 @@ import sys
 import time
 
 import lbr_trex_client  # noqa: F401  it makes `trex` importable
-from trex.stl.api import STLClient, STLError
+from trex.stl.api import STLClient, STLError, STLPktBuilder, STLStream, STLTXCont
 from scapy.all import ARP, ICMP, IP, UDP, Dot1Q, Ether, rdpcap
 
 found = {}
-c = STLClient(server="127.0.0.1", sync_port=int(sys.argv[1]), async_port=int(sys.argv[2]), verbose_level="error")
-c.connect()
-c.reset(ports=[0, 1])
+
+
+def client(user):
+    there = {"server": "127.0.0.1", "sync_port": int(sys.argv[1]), "async_port": int(sys.argv[2])}
+    one = STLClient(username=user, verbose_level="error", **there)
+    one.connect()
+    return one
 
 
 def refused(work):
@@ -21,6 +28,32 @@ def refused(work):
     except STLError as error:
         return str(error)
     return None
+
+
+alice, bob = client("alice"), client("bob")
+found["connected"] = alice.is_connected() and bob.is_connected()
+found["ports"] = alice.get_port_count()
+alice.reset(ports=[0, 1])
+found["owned"] = alice.get_acquired_ports()
+found["bob is refused"] = refused(lambda: bob.acquire(ports=[0]))
+frame = Ether() / IP(src="198.18.0.1", dst="198.19.0.1") / UDP(dport=9, sport=1025) / ("x" * 18)
+one = lambda: STLStream(packet=STLPktBuilder(pkt=frame), mode=STLTXCont(pps=28))
+found["id"] = alice.add_streams(one(), ports=[0])
+alice.add_streams([one() for _ in range(1000)], ports=[1])
+stats = alice.get_stats()
+found["opackets"] = [stats[0]["opackets"], stats[1]["opackets"]]
+found["xstats"] = "tx_good_packets" in alice.get_xstats(0)
+# the streams are the server's: who takes the port gets them
+alice.disconnect(stop_traffic=False, release_ports=False)
+bob.acquire(ports=[0, 1], force=True)
+found["bob owns"] = bob.get_acquired_ports()
+found["bob sees"] = [len(bob.ports[0].streams), len(bob.ports[1].streams)]
+bob.remove_all_streams(ports=[0, 1])
+bob.release(ports=[0, 1])
+bob.disconnect()
+
+c = client("carol")
+c.reset(ports=[0, 1])
 
 
 def rpc(method, **params):
@@ -125,8 +158,6 @@ for what, attr in (("link", {"link_status": {"up": False}}), ("led", {"led_statu
     found["refused"][what] = rpc("set_port_attr", port_id=0, handler=c.ports[0].handler, attr=attr)
 c.set_vlan(ports=[0], vlan=[3, 4])
 found["vlan"] = c.get_port_attr(port=0)["vlan"]
-found["xstats"] = len(c.get_xstats(0))
 c.set_service_mode(ports=[0, 1], enabled=False)
-found["off"] = c.get_port_info(ports=[0])[0]["rx_filter_mode"]
 c.disconnect()
 print(json.dumps(found))
