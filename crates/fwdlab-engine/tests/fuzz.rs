@@ -16,5 +16,5 @@ fn analysis() {
 
 #[test]
 fn profile() {
-    replay::replay("profile", 50_000, profile::profile);
+    replay::replay("profile", 15_000, profile::profile);
 }

@@ -151,95 +151,57 @@ pub(crate) fn set_nice(id: u32, nice: i32) -> std::io::Result<()> {
 pub(crate) const BURST_ADDITIONS: u64 = 24 * 5000;
 
 /// Six independent chains of additions: as many instructions per cycle as a CPU can do, so that it notices when a sibling
-/// takes its share.
+/// takes its share. The loop is written in assembly, too: it takes as long in a program that is not optimised.
 #[inline(never)]
 pub(crate) fn burst() {
-    let mut chains = [1u64, 2, 3, 4, 5, 6];
-    for _ in 0..BURST_ADDITIONS / 24 {
-        add(&mut chains);
-    }
-    std::hint::black_box(chains);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn add(chains: &mut [u64; 6]) {
-    let [a, b, c, d, e, f] = chains;
+    let [a, b, c, d, e, f] = [1u64, 2, 3, 4, 5, 6];
     // SAFETY: additions in registers.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
-            "add {0}, 1",
-            "add {1}, 1",
-            "add {2}, 1",
-            "add {3}, 1",
-            "add {4}, 1",
-            "add {5}, 1",
-            "add {0}, 1",
-            "add {1}, 1",
-            "add {2}, 1",
-            "add {3}, 1",
-            "add {4}, 1",
-            "add {5}, 1",
-            "add {0}, 1",
-            "add {1}, 1",
-            "add {2}, 1",
-            "add {3}, 1",
-            "add {4}, 1",
-            "add {5}, 1",
-            "add {0}, 1",
-            "add {1}, 1",
-            "add {2}, 1",
-            "add {3}, 1",
-            "add {4}, 1",
-            "add {5}, 1",
-            inout(reg) * a,
-            inout(reg) * b,
-            inout(reg) * c,
-            inout(reg) * d,
-            inout(reg) * e,
-            inout(reg) * f,
+            "2:",
+            ".rept 4",
+            "add {a}, 1",
+            "add {b}, 1",
+            "add {c}, 1",
+            "add {d}, 1",
+            "add {e}, 1",
+            "add {f}, 1",
+            ".endr",
+            "dec {left}",
+            "jnz 2b",
+            left = inout(reg) BURST_ADDITIONS / 24 => _,
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            c = inout(reg) c => _,
+            d = inout(reg) d => _,
+            e = inout(reg) e => _,
+            f = inout(reg) f => _,
             options(nomem, nostack)
         );
     }
-}
-
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-fn add(chains: &mut [u64; 6]) {
-    let [a, b, c, d, e, f] = chains;
     // SAFETY: additions in registers.
+    #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
-            "add {0}, {0}, 1",
-            "add {1}, {1}, 1",
-            "add {2}, {2}, 1",
-            "add {3}, {3}, 1",
-            "add {4}, {4}, 1",
-            "add {5}, {5}, 1",
-            "add {0}, {0}, 1",
-            "add {1}, {1}, 1",
-            "add {2}, {2}, 1",
-            "add {3}, {3}, 1",
-            "add {4}, {4}, 1",
-            "add {5}, {5}, 1",
-            "add {0}, {0}, 1",
-            "add {1}, {1}, 1",
-            "add {2}, {2}, 1",
-            "add {3}, {3}, 1",
-            "add {4}, {4}, 1",
-            "add {5}, {5}, 1",
-            "add {0}, {0}, 1",
-            "add {1}, {1}, 1",
-            "add {2}, {2}, 1",
-            "add {3}, {3}, 1",
-            "add {4}, {4}, 1",
-            "add {5}, {5}, 1",
-            inout(reg) * a,
-            inout(reg) * b,
-            inout(reg) * c,
-            inout(reg) * d,
-            inout(reg) * e,
-            inout(reg) * f,
+            "2:",
+            ".rept 4",
+            "add {a}, {a}, 1",
+            "add {b}, {b}, 1",
+            "add {c}, {c}, 1",
+            "add {d}, {d}, 1",
+            "add {e}, {e}, 1",
+            "add {f}, {f}, 1",
+            ".endr",
+            "subs {left}, {left}, 1",
+            "b.ne 2b",
+            left = inout(reg) BURST_ADDITIONS / 24 => _,
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            c = inout(reg) c => _,
+            d = inout(reg) d => _,
+            e = inout(reg) e => _,
+            f = inout(reg) f => _,
             options(nomem, nostack)
         );
     }

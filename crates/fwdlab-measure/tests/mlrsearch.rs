@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 /// Searches of the reference in one test.
-const SEARCHES: u32 = 2000;
+const SEARCHES: u32 = 700;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -9,5 +9,5 @@ mod target;
 
 #[test]
 fn netbenches() {
-    replay::replay("netbenches", 6_000, target::netbenches);
+    replay::replay("netbenches", 1_500, target::netbenches);
 }
