@@ -8,6 +8,7 @@ mod examples;
 mod heads;
 mod packages;
 mod purity;
+mod rooms;
 mod traces;
 mod unsafety;
 
@@ -58,6 +59,7 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
             findings.extend(purity::check(file));
         }
     }
+    findings.extend(rooms::check(&files));
     findings.extend(packages::check(&files));
     findings.extend(examples::check(&files));
     findings.extend(schemas::stale(root)?);
