@@ -32,7 +32,6 @@ use fwdlab_packet::IpVersion;
 
 use self::cycle::Cycle;
 use self::pieces::Pieces;
-pub(crate) use self::sys::Interfaces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
 use crate::exact::Exact;
@@ -43,7 +42,7 @@ use crate::generator::{
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
 use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
-use crate::port::{PathSpec, enter, interface_index, pin, within};
+use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
