@@ -179,7 +179,7 @@ impl Exact {
             .try_for_each(|receiver| receiver.expect(&expected))
     }
 
-    /// Sends so many frames into a path, a multiple of [`Exact::BATCH`], and counts what that takes.
+    /// Sends so many frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and counts what that takes.
     ///
     /// # Errors
     /// Not armed, no such path, or the system refuses.
@@ -192,9 +192,6 @@ impl Exact {
             }
         }
     }
-
-    /// Frames that the kernel hands to the port at once.
-    pub const BATCH: u32 = 32;
 }
 
 impl Ports {

@@ -34,7 +34,6 @@ use self::cycle::Cycle;
 use self::pieces::Pieces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
-use crate::exact::Exact;
 use crate::generator::{
     Capabilities, Copies, Course, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
     Timestamps,
@@ -146,6 +145,9 @@ struct Running {
 }
 
 impl XdpLive {
+    /// Frames of a burst that the kernel hands to the port at once.
+    pub const BURST_BATCH: u32 = 32;
+
     /// Loads the program and binds it to the sending ports of all paths, which must be in one namespace.
     ///
     /// # Errors
@@ -256,7 +258,7 @@ impl XdpLive {
 
     /// Makes everything ready for a burst of so many frames, flat out ([`XdpLive::burst`]); counts start at zero.
     pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
-        if self.armed.is_none() || !frames.is_multiple_of(Exact::BATCH) {
+        if self.armed.is_none() || !frames.is_multiple_of(XdpLive::BURST_BATCH) {
             let why = format!("a burst of {frames} frames, or no frames");
             return Err(EngineError::Frames(why));
         }
@@ -266,7 +268,7 @@ impl XdpLive {
             start_ns: monotonic_ns(),
             end_ns: u64::MAX,
             path: path as u32,
-            batch_mask: Exact::BATCH - 1,
+            batch_mask: XdpLive::BURST_BATCH - 1,
             ..Control::default()
         })
     }
@@ -282,7 +284,7 @@ impl XdpLive {
             armed.programs[0],
             &armed.page,
             frames,
-            Exact::BATCH,
+            XdpLive::BURST_BATCH,
         )?;
         run.map_err(|error| EngineError::bpf("send live frames", &error))
     }
