@@ -4,7 +4,7 @@
 //! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
 
 use crate::error::EngineError;
-use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
+use crate::generator::{Counting, Expected, Frames, Mode, Receiver, Sender};
 use crate::mtu;
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;
@@ -149,28 +149,6 @@ impl LoneSender {
             }
         }
         Err(EngineError::NoneWorks(words(&self.rejected)))
-    }
-}
-
-/// Which receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// An XDP program at the driver.
-    Xdp,
-    /// A packet socket.
-    AfPacket,
-}
-
-impl Counting {
-    /// All, the one of lowest cost first.
-    pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
-
-    /// The name in results and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Counting::Xdp => "xdp",
-            Counting::AfPacket => "af-packet",
-        }
     }
 }
 

@@ -51,6 +51,28 @@ impl Mode {
     }
 }
 
+/// Which receiver, by the name that appears in every result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// An XDP program at the driver.
+    Xdp,
+    /// A packet socket.
+    AfPacket,
+}
+
+impl Counting {
+    /// All, the one of lowest cost first.
+    pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
+
+    /// The name in results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counting::Xdp => "xdp",
+            Counting::AfPacket => "af-packet",
+        }
+    }
+}
+
 /// What an engine is and can do here, for results and for the choice between engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {

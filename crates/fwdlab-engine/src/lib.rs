@@ -56,13 +56,13 @@ pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;
 
-pub use alone::{Counting, LoneReceiver, LoneSender};
+pub use alone::{LoneReceiver, LoneSender};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Course, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule,
-    SendCounts, Sender, SignaturePlace, TestFrames, Timestamps,
+    Capabilities, Copies, Counting, Course, Expected, Frames, Mode, ReceiveCounts, Receiver,
+    Schedule, SendCounts, Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};

@@ -15,12 +15,11 @@ use fwdlab_packet::flow::{
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::alone::Counting;
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
-    SignaturePlace, TestFrames,
+    Capabilities, Counting, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts,
+    Sender, SignaturePlace, TestFrames,
 };
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
