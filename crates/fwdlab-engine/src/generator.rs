@@ -8,11 +8,11 @@ use std::time::Duration;
 use fwdlab_packet::{FlowSet, FrameTemplate};
 use serde::{Deserialize, Serialize};
 
-use crate::af_xdp::Offers;
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
+use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;

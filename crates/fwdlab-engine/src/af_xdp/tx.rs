@@ -14,13 +14,13 @@ use std::{io, thread};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::features::Offers;
 use super::memory::FrameMemory;
 use super::metadata;
 use super::socket::{ENTRIES, Queue};
 use super::sys::{CHUNK_BYTES, transmit_queues};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::netdev::Offers;
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
 use crate::sender::source::{Outline, Signed, Source};
