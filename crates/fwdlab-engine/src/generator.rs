@@ -14,6 +14,7 @@ use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
+use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::TrafficFrames;
@@ -298,18 +299,6 @@ pub struct Expected {
     pub place: SignaturePlace,
     /// What to find out beyond counting; `None` costs least.
     pub analysis: Option<AnalysisPlan>,
-}
-
-/// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SignaturePlace {
-    /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
-    UdpPayload,
-    /// In the last bytes of the frame, whatever is before them.
-    Tail,
-    /// The trial's nonce alone, in the flow label of IPv6 behind Ethernet and any VLAN tags: see
-    /// [`flow_label`](crate::traffic::flow_label). For frames without room for more.
-    FlowLabel,
 }
 
 /// What a receiver has seen since [`Receiver::expect`].

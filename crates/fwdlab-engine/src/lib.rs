@@ -45,6 +45,7 @@ pub mod replay;
 pub mod resolve;
 pub mod rx_metadata;
 mod sender;
+pub mod signature;
 pub mod sim;
 pub mod sink;
 pub mod stamps;
@@ -62,13 +63,14 @@ pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
     Capabilities, Copies, Counting, Course, Expected, Frames, Mode, ReceiveCounts, Receiver,
-    Schedule, SendCounts, Sender, SignaturePlace, TestFrames, Timestamps,
+    Schedule, SendCounts, Sender, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};
 pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
+pub use signature::SignaturePlace;
 pub use tester::{
     Addresses, Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender,
 };

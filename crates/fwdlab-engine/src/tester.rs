@@ -19,12 +19,13 @@ use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::generator::{
     Capabilities, Counting, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts,
-    Sender, SignaturePlace, TestFrames,
+    Sender, TestFrames,
 };
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::port::{PathSpec, PortSpec};
+use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
 use crate::traffic::{Traffic, TrafficFrames};

@@ -209,8 +209,9 @@ mod tests {
     use super::super::{PacketCount, sys};
     use super::*;
     use crate::analysis::{AnalysisPlan, StreamPlan};
-    use crate::generator::{Receiver, SignaturePlace};
+    use crate::generator::Receiver;
     use crate::port::{interface_index, within};
+    use crate::signature::SignaturePlace;
 
     /// A namespace with nothing but `lo`, gone when dropped.
     struct Alone(String);

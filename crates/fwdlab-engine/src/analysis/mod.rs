@@ -21,7 +21,6 @@
 //! the clocks of the two ends are not one, and is not timed either.
 
 mod analyser;
-pub mod find;
 pub mod integrity;
 mod order;
 
@@ -34,9 +33,10 @@ use fwdlab_model::latency::{Bucket, Exact, HeldUp, LatencySummary};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
-use crate::generator::{Expected, SignaturePlace};
+use crate::generator::Expected;
 use crate::histogram::Histogram;
 use crate::pacer::CATCH_UP_US;
+use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, Origins};
 
 /// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither

@@ -16,8 +16,9 @@ use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
-use crate::generator::{Expected, Frames, Receiver, Sender, SignaturePlace};
+use crate::generator::{Expected, Frames, Receiver, Sender};
 use crate::port::{PathSpec, within};
+use crate::signature::SignaturePlace;
 use crate::sink::Sink;
 use crate::tester::{Addresses, frames};
 use crate::xdp_count::XdpCount;

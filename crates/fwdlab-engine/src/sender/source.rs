@@ -6,12 +6,12 @@
 use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
 use super::warp::{Bent, Straight, Warp};
-use crate::analysis::find;
 use crate::error::EngineError;
-use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
+use crate::generator::{Frames, Schedule, TestFrames};
 use crate::pacer::{
     CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
 };
+use crate::signature::{self, SignaturePlace};
 use crate::traffic::TrafficFrames;
 use crate::traffic::player::{Player, Upcoming};
 use fwdlab_model::procedure::Stretch;
@@ -149,7 +149,7 @@ pub(crate) struct Signed {
 impl Signed {
     /// Stream and number of a frame; `None` when it has no signature.
     pub(crate) fn number(self, frame: &[u8]) -> Option<(u16, u64)> {
-        let signature = find::signature(frame, find::network(frame)?, self.place?)?;
+        let signature = signature::find(frame, signature::network(frame)?, self.place?)?;
         let signature = Signature::read(signature).filter(|s| s.nonce == self.nonce)?;
         Some((signature.stream, signature.sequence))
     }

@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use std::sync::Arc;
 
-use fwdlab_packet::header::{ipv6, vlan};
 use fwdlab_packet::modifier::Program;
 
-use crate::generator::SignaturePlace;
+use crate::signature::{SignaturePlace, flow_label, flow_label_at};
 
 /// Streams that leave through one port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,30 +79,6 @@ impl Kind {
         }
         kind
     }
-}
-
-/// What a flow label of 20 bits begins with when it is a signature; the trial's nonce follows.
-pub const FLOW_LABEL_MAGIC: u8 = 0x9;
-
-/// The flow label of a trial's frames.
-pub fn flow_label(nonce: u16) -> u32 {
-    u32::from(FLOW_LABEL_MAGIC) << 16 | u32::from(nonce)
-}
-
-/// Where the flow label of an IPv6 frame begins, in the low half of this byte: behind Ethernet and any VLAN tags. `None`
-/// for other frames.
-pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
-    let mut at = 12;
-    loop {
-        let ethertype = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
-        at += 2;
-        match ethertype {
-            ipv6::ETHERTYPE => break,
-            tag if vlan::is_tag(tag) => at += 2,
-            _ => return None,
-        }
-    }
-    (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
 }
 
 impl Traffic {
@@ -201,7 +176,7 @@ pub struct TrafficFrames {
 mod tests {
     use super::*;
     use fwdlab_packet::MacAddr;
-    use fwdlab_packet::header::{ethernet, udp};
+    use fwdlab_packet::header::{ethernet, ipv6, udp, vlan};
     use fwdlab_packet::stack::{Layer, Size, build};
 
     /// The smallest IPv6/UDP frame of RFC 5180, behind so many tags; another reader finds the label.

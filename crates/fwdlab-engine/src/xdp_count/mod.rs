@@ -16,8 +16,9 @@ use self::analyse::{Analysing, Shape};
 use self::sys::{Counters, Expect};
 use crate::analysis::Analysis;
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts, Receiver, SignaturePlace};
+use crate::generator::{Expected, ReceiveCounts, Receiver};
 use crate::port::{PortSpec, interface_index, within};
+use crate::signature::SignaturePlace;
 
 static COUNT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
 

@@ -26,7 +26,7 @@ use self::program::Draft;
 use self::shape::{Blueprint, FCS, Macs};
 use super::{Emission, Kind, Stream, Timing, Traffic};
 use crate::capture::file;
-use crate::generator::SignaturePlace;
+use crate::signature::SignaturePlace;
 use crate::tester::Addresses;
 
 /// Bytes of all templates of a port together.
