@@ -13,7 +13,7 @@ use crate::pacer::{
 };
 use crate::signature::{self, SignaturePlace};
 use crate::traffic::TrafficFrames;
-use crate::traffic::player::{Player, Upcoming};
+use crate::traffic::player::{Player, Room, Slot, Upcoming};
 use fwdlab_model::procedure::Stretch;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
@@ -80,15 +80,6 @@ pub(crate) trait Source {
     fn set_rates(&mut self, _rates: &[f64], _now_ns: u64) {}
 }
 
-/// Buffers for frames, one after another.
-pub(crate) trait Room {
-    /// The next buffer, and what it holds; `None` when there is no more room.
-    fn next(&mut self) -> Option<(&mut [u8], Slot)>;
-
-    /// It holds this now.
-    fn filled(&mut self, slot: Slot);
-}
-
 fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
     while frames.has_next() {
         let Some((buffer, mut slot)) = room.next() else {
@@ -97,26 +88,6 @@ fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
         frames.write(buffer, &mut slot);
         room.filled(slot);
     }
-}
-
-/// What a buffer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// Length of its frame, in bytes without FCS.
-    pub bytes: u32,
-    /// Of which stream; 0 for test frames.
-    pub stream: u32,
-    /// Of which kind; none, when it holds no frame of this trial's.
-    pub kind: Option<u32>,
-}
-
-impl Slot {
-    /// Nothing that can be used.
-    pub(crate) const EMPTY: Slot = Slot {
-        bytes: 0,
-        stream: 0,
-        kind: None,
-    };
 }
 
 /// A frame that is sent again and again as it is.
