@@ -4,11 +4,12 @@
 //! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
 
 use crate::error::EngineError;
-use crate::generator::{Counting, Expected, Frames, Mode, Receiver, Sender};
+use crate::generator::{Counting, Expected, Mode, Receiver, Sender};
 use crate::mtu;
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;
 use crate::tester::{Rejected, open_receiver, open_sender};
+use crate::traffic::Frames;
 
 /// A sender on one port.
 pub struct LoneSender {

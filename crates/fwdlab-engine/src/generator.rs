@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use fwdlab_packet::{FlowSet, FrameTemplate};
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Analysis, AnalysisPlan};
@@ -17,7 +16,7 @@ use crate::pacer::{CATCH_UP_US, HoldUps};
 use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
-use crate::traffic::TrafficFrames;
+use crate::traffic::Frames;
 
 /// Which engine, by the name that appears in every result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,26 +205,6 @@ impl Capabilities {
         }
         words
     }
-}
-
-/// The frames of one trial.
-#[derive(Debug, Clone)]
-pub enum Frames {
-    /// Frames of one size that differ in their flow alone.
-    Test(TestFrames),
-    /// What a profile says.
-    Traffic(TrafficFrames),
-}
-
-/// UDP frames of one size, every flow equally often.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TestFrames {
-    /// What they look like.
-    pub template: FrameTemplate,
-    /// Which addresses and ports they carry, every flow equally often.
-    pub flows: FlowSet,
-    /// The trial's nonce, in every signature.
-    pub nonce: u16,
 }
 
 /// When frames leave.

@@ -62,8 +62,8 @@ pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Counting, Course, Expected, Frames, Mode, ReceiveCounts, Receiver,
-    Schedule, SendCounts, Sender, TestFrames, Timestamps,
+    Capabilities, Copies, Counting, Course, Expected, Mode, ReceiveCounts, Receiver, Schedule,
+    SendCounts, Sender, Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};
@@ -71,7 +71,5 @@ pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
 pub use signature::SignaturePlace;
-pub use tester::{
-    Addresses, Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender,
-};
-pub use traffic::{Traffic, TrafficFrames};
+pub use tester::{Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender};
+pub use traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};

@@ -492,10 +492,11 @@ impl Transmit for XdpTransmit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::generator::Schedule;
     use crate::load::LoadPlan;
     use crate::pacer::HoldUps;
     use crate::sender::source::TestSource;
+    use crate::traffic::{Frames, TestFrames};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
     /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.

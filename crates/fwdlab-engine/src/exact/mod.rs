@@ -16,11 +16,11 @@ use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
-use crate::generator::{Expected, Frames, Receiver, Sender};
+use crate::generator::{Expected, Receiver, Sender};
 use crate::port::{PathSpec, within};
 use crate::signature::SignaturePlace;
 use crate::sink::Sink;
-use crate::tester::{Addresses, frames};
+use crate::traffic::{Addresses, Frames, TestFrames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 use pktgen::Pktgen;
@@ -167,8 +167,8 @@ impl Exact {
             Ports::Pktgen { sender, .. } => return sender.arm(stream, &self.addresses),
         };
         self.nonce = self.nonce.wrapping_add(1);
-        let frames: Frames = frames(stream, &self.addresses, false, self.nonce)?;
-        sender.arm(&frames)?;
+        let frames = TestFrames::of(stream, &self.addresses, false, self.nonce)?;
+        sender.arm(&Frames::Test(frames))?;
         let expected = Expected {
             nonce: self.nonce,
             buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),

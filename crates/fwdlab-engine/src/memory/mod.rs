@@ -184,9 +184,11 @@ fn descriptor(start: usize, bytes: u32) -> XdpDesc {
 mod tests {
     use super::*;
     use crate::HoldUps;
-    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::generator::Schedule;
     use crate::load::LoadPlan;
-    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
+    use crate::traffic::{
+        Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames,
+    };
     use fwdlab_model::procedure::Stretch;
     use fwdlab_packet::modifier::Program;
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};

@@ -7,13 +7,13 @@ use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
 use super::warp::{Bent, Straight, Warp};
 use crate::error::EngineError;
-use crate::generator::{Frames, Schedule, TestFrames};
+use crate::generator::Schedule;
 use crate::pacer::{
     CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
 };
 use crate::signature::{self, SignaturePlace};
-use crate::traffic::TrafficFrames;
 use crate::traffic::player::{Player, Room, Slot, Upcoming};
+use crate::traffic::{Frames, TestFrames, TrafficFrames};
 use fwdlab_model::procedure::Stretch;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.

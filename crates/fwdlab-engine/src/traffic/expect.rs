@@ -15,9 +15,8 @@ use fwdlab_packet::stack::Layer;
 use fwdlab_packet::{Addresses, FlowSet, Signature};
 
 use super::player::{gcd, lcm};
-use super::{Kind, Stream};
+use super::{Frames, Kind, Stream};
 use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan};
-use crate::generator::Frames;
 use crate::signature::{self, SignaturePlace};
 
 /// The longest cycle whose frames are looked at one by one: some 100 MB and a second.

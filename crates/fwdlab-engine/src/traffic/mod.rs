@@ -1,13 +1,14 @@
-//! Traffic: a profile once everything is known that can be known beforehand. Frames as bytes, programs, times.
+//! The frames of a trial: test frames, or the traffic of a profile.
 //!
-//! A [`Traffic`] is what a sender puts into one port. It says nothing of files, addresses of ports or absolute loads: those
-//! are settled when a profile is compiled. Start with [`Stream`].
+//! A [`Traffic`] is a profile once everything is known that can be known beforehand: frames as bytes, programs, times. It says nothing
+//! of files, addresses of ports or absolute loads: those are settled when a profile is compiled. Start with [`Frames`] and [`Stream`].
 
 pub mod beside;
 pub mod compile;
 pub mod expect;
 pub mod player;
 pub mod reach;
+mod test_frames;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use fwdlab_packet::modifier::Program;
 
+pub use self::test_frames::{Addresses, TestFrames};
 use crate::signature::{SignaturePlace, flow_label, flow_label_at};
 
 /// Streams that leave through one port.
@@ -161,6 +163,15 @@ pub enum Emission {
         /// How many groups; `None`: without end.
         bursts: Option<u64>,
     },
+}
+
+/// The frames of one trial.
+#[derive(Debug, Clone)]
+pub enum Frames {
+    /// Frames of one size that differ in their flow alone.
+    Test(TestFrames),
+    /// What a profile says.
+    Traffic(TrafficFrames),
 }
 
 /// Traffic with a trial's nonce.

@@ -35,8 +35,7 @@ use self::pieces::Pieces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Copies, Course, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
-    Timestamps,
+    Capabilities, Copies, Course, Mode, Schedule, SendCounts, Sender, Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
@@ -45,7 +44,7 @@ use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
-use crate::traffic::TrafficFrames;
+use crate::traffic::{Frames, TestFrames, TrafficFrames};
 
 static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
 static CYCLE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cycle.o"));

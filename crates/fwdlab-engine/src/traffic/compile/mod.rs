@@ -27,7 +27,7 @@ use self::shape::{Blueprint, FCS, Macs};
 use super::{Emission, Kind, Stream, Timing, Traffic};
 use crate::capture::file;
 use crate::signature::SignaturePlace;
-use crate::tester::Addresses;
+use crate::traffic::Addresses;
 
 /// Bytes of all templates of a port together.
 const MOST_BYTES: usize = 64 << 20;
