@@ -3,8 +3,9 @@
 //! Which engine it is is settled when its frames are known: the fastest that can send them is taken, and why faster ones were
 //! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
 
+use crate::analysis::Expected;
 use crate::error::EngineError;
-use crate::generator::{Counting, Expected, Mode, Receiver, Sender};
+use crate::generator::{Counting, Mode, Receiver, Sender};
 use crate::mtu;
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;

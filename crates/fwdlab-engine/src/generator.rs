@@ -1,19 +1,19 @@
 //! The doors of the crate: a [`Sender`] puts frames on ports, a [`Receiver`] counts what comes back.
 //!
-//! Both know frames, ports and time, and nothing of test beds, searches or printing. Every engine is one
-//! implementation; [`crate::Tester`] puts a sender and its receivers together and chooses between engines.
+//! Both know frames, ports and time, and nothing of test beds, searches or printing. What they send is in
+//! [`crate::traffic`], what they look for and find in [`crate::analysis`]. Every engine is one implementation;
+//! [`crate::Tester`] puts a sender and its receivers together and chooses between engines.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, AnalysisPlan};
+use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
-use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
@@ -265,34 +265,6 @@ pub struct Course {
     pub ended_ns: Option<u64>,
     /// From the first frame to the last by times that only the sender knows, those of a recording.
     pub planned_ns: Option<u64>,
-}
-
-/// What a receiver shall look for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expected {
-    /// The trial's nonce.
-    pub nonce: u16,
-    /// Length without FCS and VLAN tags, where all frames have the same.
-    pub buffer_bytes: Option<u16>,
-    /// Where frames carry their signature.
-    pub place: SignaturePlace,
-    /// What to find out beyond counting; `None` costs least.
-    pub analysis: Option<AnalysisPlan>,
-}
-
-/// What a receiver has seen since [`Receiver::expect`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiveCounts {
-    /// Frames with our signature and this trial's nonce.
-    pub received: u64,
-    /// Of these, frames that are not as long as they were sent.
-    pub wrong_length: u64,
-    /// Frames with our signature of another trial.
-    pub late: u64,
-    /// Frames that are not ours.
-    pub foreign: u64,
-    /// Frames the receiver itself dropped; they are part of `received`.
-    pub dropped_by_receiver: u64,
 }
 
 /// Puts frames on ports, from a thread of its own.

@@ -379,8 +379,8 @@ impl Sender for JoinedSender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::AnalysisPlan;
-    use crate::generator::{Expected, Mode, ReceiveCounts, Receiver};
+    use crate::analysis::{AnalysisPlan, Expected, ReceiveCounts};
+    use crate::generator::{Mode, Receiver};
     use crate::pacer::HoldUps;
     use crate::tester::{Choice, Opener, Rejected, Tester};
     use crate::traffic::Addresses;

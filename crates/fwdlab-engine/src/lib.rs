@@ -58,12 +58,13 @@ pub mod xdp_count;
 pub mod xdp_live;
 
 pub use alone::{LoneReceiver, LoneSender};
+pub use analysis::{Expected, ReceiveCounts};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Counting, Course, Expected, Mode, ReceiveCounts, Receiver, Schedule,
-    SendCounts, Sender, Timestamps,
+    Capabilities, Copies, Counting, Course, Mode, Receiver, Schedule, SendCounts, Sender,
+    Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};

@@ -1,8 +1,9 @@
-//! Where the signature of a frame is, also in one that came out of a DUT, which may have added or removed a VLAN tag.
+//! Where the signature of a frame is, also in frames from a DUT, which may have added or removed a
+//! VLAN tag.
 //!
-//! Looks at no more than is needed to find a signature; what the headers say is not believed here (see
-//! [`integrity`](crate::analysis::integrity)), and what a signature says is [`fwdlab_packet::Signature`]'s. The twin in the kernel is
-//! `bpf/find.h`. Start with [`SignaturePlace`] and [`find`].
+//! Looks at no more than is needed to find a signature. Headers are not verified here, see
+//! [`integrity`](crate::analysis::integrity); the fields of a signature are in [`fwdlab_packet::Signature`].
+//! The twin in the kernel is `bpf/find.h`. Start with [`SignaturePlace`] and [`find`].
 
 use fwdlab_packet::header::{ipv4, ipv6, udp, vlan};
 use fwdlab_packet::signature::LEN;

@@ -10,11 +10,9 @@ use std::time::{Duration, Instant};
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, AnalysisPlan};
+use crate::analysis::{Analysis, AnalysisPlan, Expected, ReceiveCounts};
 use crate::error::EngineError;
-use crate::generator::{
-    Capabilities, Counting, Expected, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
-};
+use crate::generator::{Capabilities, Counting, Mode, Receiver, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;

@@ -7,9 +7,8 @@ use fwdlab_packet::Signature;
 
 use super::integrity::is_damaged;
 use super::order::{Arrival, Order};
-use super::{Analysis, PAIRS, StreamAnalysis, StreamPlan};
+use super::{Analysis, Expected, PAIRS, ReceiveCounts, StreamAnalysis, StreamPlan};
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts};
 use crate::signature::{self, Network, SignaturePlace};
 use crate::stamps::{Origins, Stamped};
 

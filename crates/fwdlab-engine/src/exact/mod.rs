@@ -15,8 +15,9 @@ use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Expected;
 use crate::error::EngineError;
-use crate::generator::{Expected, Receiver, Sender};
+use crate::generator::{Receiver, Sender};
 use crate::port::{PathSpec, within};
 use crate::signature::SignaturePlace;
 use crate::sink::Sink;

@@ -1,6 +1,6 @@
 //! Questions to the kernel's `netdev` family over generic netlink: what it says of a device, and of the threads that serve it.
 //!
-//! The callers decide what an answer means for them. Start with [`Offers::of`] and [`napi_threads`]; [`Netdev`] writes the questions.
+//! The callers decide what an answer means for them. Start with [`Offers::of`] and [`napi_threads`].
 
 mod features;
 

@@ -1,7 +1,8 @@
 //! The frames of a trial: test frames, or the traffic of a profile.
 //!
-//! A [`Traffic`] is a profile once everything is known that can be known beforehand: frames as bytes, programs, times. It says nothing
-//! of files, addresses of ports or absolute loads: those are settled when a profile is compiled. Start with [`Frames`] and [`Stream`].
+//! A [`Traffic`] is a profile once everything is known that can be known beforehand: frames as bytes,
+//! programs, times. It says nothing of files, addresses of ports or absolute loads: those are settled
+//! when a profile is compiled. Start with [`Frames`] and [`Stream`].
 
 pub mod beside;
 pub mod compile;

@@ -182,8 +182,7 @@ mod tests {
 
     use super::super::{Loaded, Task, program};
     use super::*;
-    use crate::analysis::{Analyser, Lengths, Seen, StreamPlan};
-    use crate::generator::Expected;
+    use crate::analysis::{Analyser, Expected, Lengths, Seen, StreamPlan};
     use crate::port::PortSpec;
     use crate::signature::{self, SignaturePlace};
 
