@@ -3,7 +3,7 @@
 //! Whatever the bytes: no panic, and an error says where. What can be compiled can be sent, in both directions. Start at
 //! [`profile`].
 
-use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_model::profile::Profile;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where the signature is in a frame that came out of a DUT: the twin of src/analysis/find.rs. Included by the programs
+ * Where the signature is in a frame that came out of a DUT: the twin of src/signature.rs. Included by the programs
  * that receive.
  */
 #ifndef FWDLAB_FIND_H

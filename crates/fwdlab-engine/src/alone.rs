@@ -3,12 +3,14 @@
 //! Which engine it is is settled when its frames are known: the fastest that can send them is taken, and why faster ones were
 //! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
 
+use crate::analysis::Expected;
 use crate::error::EngineError;
-use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
+use crate::generator::{Counting, Mode, Receiver, Sender};
 use crate::mtu;
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;
 use crate::tester::{Rejected, open_receiver, open_sender};
+use crate::traffic::Frames;
 
 /// A sender on one port.
 pub struct LoneSender {
@@ -149,28 +151,6 @@ impl LoneSender {
             }
         }
         Err(EngineError::NoneWorks(words(&self.rejected)))
-    }
-}
-
-/// Which receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// An XDP program at the driver.
-    Xdp,
-    /// A packet socket.
-    AfPacket,
-}
-
-impl Counting {
-    /// All, the one of lowest cost first.
-    pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
-
-    /// The name in results and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Counting::Xdp => "xdp",
-            Counting::AfPacket => "af-packet",
-        }
     }
 }
 

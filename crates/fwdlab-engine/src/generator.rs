@@ -1,22 +1,22 @@
 //! The doors of the crate: a [`Sender`] puts frames on ports, a [`Receiver`] counts what comes back.
 //!
-//! Both know frames, ports and time, and nothing of test beds, searches or printing. Every engine is one
-//! implementation; [`crate::Tester`] puts a sender and its receivers together and chooses between engines.
+//! Both know frames, ports and time, and nothing of test beds, searches or printing. What they send is in
+//! [`crate::traffic`], what they look for and find in [`crate::analysis`]. Every engine is one implementation;
+//! [`crate::Tester`] puts a sender and its receivers together and chooses between engines.
 
 use std::time::Duration;
 
-use fwdlab_packet::{FlowSet, FrameTemplate};
 use serde::{Deserialize, Serialize};
 
-use crate::af_xdp::Offers;
-use crate::analysis::{Analysis, AnalysisPlan};
+use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
+use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
-use crate::traffic::TrafficFrames;
+use crate::traffic::Frames;
 
 /// Which engine, by the name that appears in every result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,28 @@ impl Mode {
             Mode::AfXdp => "af-xdp",
             Mode::AfPacket => "af-packet",
             Mode::Memory => "memory",
+        }
+    }
+}
+
+/// Which receiver, by the name that appears in every result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// An XDP program at the driver.
+    Xdp,
+    /// A packet socket.
+    AfPacket,
+}
+
+impl Counting {
+    /// All, the one of lowest cost first.
+    pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
+
+    /// The name in results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counting::Xdp => "xdp",
+            Counting::AfPacket => "af-packet",
         }
     }
 }
@@ -185,26 +207,6 @@ impl Capabilities {
     }
 }
 
-/// The frames of one trial.
-#[derive(Debug, Clone)]
-pub enum Frames {
-    /// Frames of one size that differ in their flow alone.
-    Test(TestFrames),
-    /// What a profile says.
-    Traffic(TrafficFrames),
-}
-
-/// UDP frames of one size, every flow equally often.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TestFrames {
-    /// What they look like.
-    pub template: FrameTemplate,
-    /// Which addresses and ports they carry, every flow equally often.
-    pub flows: FlowSet,
-    /// The trial's nonce, in every signature.
-    pub nonce: u16,
-}
-
 /// When frames leave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
@@ -263,46 +265,6 @@ pub struct Course {
     pub ended_ns: Option<u64>,
     /// From the first frame to the last by times that only the sender knows, those of a recording.
     pub planned_ns: Option<u64>,
-}
-
-/// What a receiver shall look for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expected {
-    /// The trial's nonce.
-    pub nonce: u16,
-    /// Length without FCS and VLAN tags, where all frames have the same.
-    pub buffer_bytes: Option<u16>,
-    /// Where frames carry their signature.
-    pub place: SignaturePlace,
-    /// What to find out beyond counting; `None` costs least.
-    pub analysis: Option<AnalysisPlan>,
-}
-
-/// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SignaturePlace {
-    /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
-    UdpPayload,
-    /// In the last bytes of the frame, whatever is before them.
-    Tail,
-    /// The trial's nonce alone, in the flow label of IPv6 behind Ethernet and any VLAN tags: see
-    /// [`flow_label`](crate::traffic::flow_label). For frames without room for more.
-    FlowLabel,
-}
-
-/// What a receiver has seen since [`Receiver::expect`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiveCounts {
-    /// Frames with our signature and this trial's nonce.
-    pub received: u64,
-    /// Of these, frames that are not as long as they were sent.
-    pub wrong_length: u64,
-    /// Frames with our signature of another trial.
-    pub late: u64,
-    /// Frames that are not ours.
-    pub foreign: u64,
-    /// Frames the receiver itself dropped; they are part of `received`.
-    pub dropped_by_receiver: u64,
 }
 
 /// Puts frames on ports, from a thread of its own.

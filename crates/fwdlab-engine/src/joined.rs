@@ -10,11 +10,11 @@ use fwdlab_model::procedure::Stretch;
 use fwdlab_packet::MacAddr;
 
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender, TestFrames};
+use crate::generator::{Capabilities, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::traffic::player::own_load_pps;
-use crate::traffic::{Stream, Traffic, TrafficFrames};
+use crate::traffic::{Frames, Stream, TestFrames, Traffic, TrafficFrames};
 
 /// One of them.
 pub struct Part {
@@ -379,10 +379,11 @@ impl Sender for JoinedSender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::AnalysisPlan;
-    use crate::generator::{Expected, Mode, ReceiveCounts, Receiver};
+    use crate::analysis::{AnalysisPlan, Expected, ReceiveCounts};
+    use crate::generator::{Mode, Receiver};
     use crate::pacer::HoldUps;
-    use crate::tester::{Addresses, Choice, Opener, Rejected, Tester};
+    use crate::tester::{Choice, Opener, Rejected, Tester};
+    use crate::traffic::Addresses;
     use fwdlab_model::trial::{IpVersion, Stream as TestStream};
     use fwdlab_model::units::FrameSize;
 
@@ -535,18 +536,18 @@ mod tests {
         let (first, own) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
         let stream = TestStream::new(IpVersion::Ipv6, FrameSize::new(128).unwrap(), 10).unwrap();
         let addresses = Addresses::between(first, [2, 0, 0, 0, 0, 2]);
-        let frames = crate::tester::frames(&stream, &addresses, false, 1).unwrap();
+        let frames = TestFrames::of(&stream, &addresses, false, 1).unwrap();
         let part = Part {
             sender: Box::new(crate::memory::sender(1, &[])),
             path: 0,
             source: Some((first, own)),
         };
-        let (Frames::Test(before), Frames::Test(after)) = (&frames, part.own(&frames)) else {
+        let Frames::Test(after) = part.own(&Frames::Test(frames.clone())) else {
             panic!("test frames are expected");
         };
         let bytes =
             |frames: &TestFrames| serde_json::to_value(&frames.template).unwrap()["bytes"].clone();
-        let (before, after) = (bytes(before), bytes(&after));
+        let (before, after) = (bytes(&frames), bytes(&after));
         let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
         assert_eq!(before[..6], after[..6]);
         assert_eq!(after[11], 9);

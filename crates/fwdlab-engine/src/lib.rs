@@ -45,6 +45,7 @@ pub mod replay;
 pub mod resolve;
 pub mod rx_metadata;
 mod sender;
+pub mod signature;
 pub mod sim;
 pub mod sink;
 pub mod stamps;
@@ -56,20 +57,20 @@ pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;
 
-pub use alone::{Counting, LoneReceiver, LoneSender};
+pub use alone::{LoneReceiver, LoneSender};
+pub use analysis::{Expected, ReceiveCounts};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Course, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule,
-    SendCounts, Sender, SignaturePlace, TestFrames, Timestamps,
+    Capabilities, Copies, Counting, Course, Mode, Receiver, Schedule, SendCounts, Sender,
+    Timestamps,
 };
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};
 pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
-pub use tester::{
-    Addresses, Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender,
-};
-pub use traffic::{Traffic, TrafficFrames};
+pub use signature::SignaturePlace;
+pub use tester::{Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender};
+pub use traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};

@@ -6,9 +6,8 @@
 use fwdlab_packet::header::{ethernet, vlan};
 
 use crate::error::EngineError;
-use crate::generator::Frames;
-use crate::port::{PortSpec, within};
-use crate::xdp_live::Interfaces;
+use crate::port::{Interfaces, PortSpec, within};
+use crate::traffic::Frames;
 
 /// The MTU that a frame needs: the bytes behind its Ethernet header, and behind one 802.1Q tag, which ports take beside the MTU.
 pub fn needed(frame: &[u8]) -> usize {

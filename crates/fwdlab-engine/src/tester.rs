@@ -3,32 +3,24 @@
 //! It takes the fastest engine that works here and carries frames over every path, and says why faster ones were left
 //! out. It knows one trial at a time and nothing of searches or of what the counts mean. Start with [`Tester::open`].
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fwdlab_model::trial::{self, Stream};
-use fwdlab_packet::flow::{
-    DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_SOURCE_V4, DEFAULT_SOURCE_V6,
-};
-use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::alone::Counting;
-use crate::analysis::{Analysis, AnalysisPlan};
+use crate::analysis::{Analysis, AnalysisPlan, Expected, ReceiveCounts};
 use crate::error::EngineError;
-use crate::generator::{
-    Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
-    SignaturePlace, TestFrames,
-};
+use crate::generator::{Capabilities, Counting, Mode, Receiver, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::port::{PathSpec, PortSpec};
+use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
-use crate::traffic::{Traffic, TrafficFrames};
+use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
 use crate::{af_packet, af_xdp, memory, mtu, xdp_count, xdp_live};
 
 /// How many frames prove a path when a tester opens: fewer than the shortest queue on the way holds (a veth: 256), or a busy host that lets
@@ -138,31 +130,6 @@ pub fn of_one_kind<T>(
         }),
     }
     open(Counting::AfPacket)
-}
-
-/// Addresses of test frames, the same on all paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
-    /// Of the tester's sending ports.
-    pub source_mac: [u8; 6],
-    /// Of the DUT's receiving ports.
-    pub destination_mac: [u8; 6],
-    /// Source and destination of the first flow over IPv4, on the way there; frames on the way back have them swapped.
-    pub ipv4: (Ipv4Addr, Ipv4Addr),
-    /// The same over IPv6.
-    pub ipv6: (Ipv6Addr, Ipv6Addr),
-}
-
-impl Addresses {
-    /// Between these ports; flows begin where they do by default.
-    pub const fn between(source_mac: [u8; 6], destination_mac: [u8; 6]) -> Addresses {
-        Addresses {
-            source_mac,
-            destination_mac,
-            ipv4: (DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4),
-            ipv6: (DEFAULT_SOURCE_V6, DEFAULT_DESTINATION_V6),
-        }
-    }
 }
 
 /// What is wanted of the engines.
@@ -427,12 +394,12 @@ impl Tester {
     ) -> Result<(), EngineError> {
         let nonce = self.nonce.wrapping_add(1);
         let frames = match self.way_back.filter(|_| path == 1) {
-            Some(addresses) => frames(stream, &addresses, true, nonce)?,
-            None => frames(stream, &self.addresses, false, nonce)?,
+            Some(addresses) => TestFrames::of(stream, &addresses, true, nonce)?,
+            None => TestFrames::of(stream, &self.addresses, false, nonce)?,
         };
         self.beside = Beside::default();
         self.expect(
-            &frames,
+            &Frames::Test(frames),
             &Expected {
                 nonce,
                 buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
@@ -663,92 +630,4 @@ pub fn open_receiver(
 
 fn name(port: Option<&PortSpec>) -> String {
     port.map_or_else(|| "a port".into(), |port| port.interface.clone())
-}
-
-/// The frames of a stream: flows of the default shape, from the addresses of this tester on.
-pub(crate) fn frames(
-    stream: &Stream,
-    addresses: &Addresses,
-    reversed: bool,
-    nonce: u16,
-) -> Result<Frames, EngineError> {
-    let (version, flows) = match stream.ip_version {
-        trial::IpVersion::Ipv4 => {
-            let (source, destination) = addresses.ipv4;
-            let flows = FlowSet::from_v4(stream.flows, source, destination);
-            (IpVersion::V4, flows)
-        }
-        trial::IpVersion::Ipv6 => {
-            let (source, destination) = addresses.ipv6;
-            let flows = FlowSet::from_v6(stream.flows, source, destination);
-            (IpVersion::V6, flows)
-        }
-    };
-    let template = FrameTemplate::new(&FrameSpec {
-        source: MacAddr(addresses.source_mac),
-        destination: MacAddr(addresses.destination_mac),
-        version,
-        frame_size: stream.frame_size_bytes.bytes(),
-    });
-    let flows = flows.map_err(|e| EngineError::Frames(e.to_string()))?;
-    Ok(Frames::Test(TestFrames {
-        template: template.map_err(|e| EngineError::Frames(e.to_string()))?,
-        flows: if reversed { flows.reversed() } else { flows },
-        nonce,
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use fwdlab_model::units::FrameSize;
-
-    use super::*;
-
-    /// Frames of a stream have the addresses that the tester was opened with, and on the way back the same, swapped.
-    #[test]
-    fn frames_have_the_addresses_of_the_tester() {
-        let addresses = Addresses {
-            ipv4: ([198, 19, 7, 1].into(), [198, 18, 9, 1].into()),
-            ipv6: (
-                "2001:2:0:8007::1".parse().unwrap(),
-                "2001:2:0:9::1".parse().unwrap(),
-            ),
-            ..Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
-        };
-        for (ip_version, expect) in [
-            (
-                trial::IpVersion::Ipv4,
-                [
-                    "198.19.7.1:2000 > 198.18.9.1:2000",
-                    "198.18.9.1:2000 > 198.19.7.1:2000",
-                ],
-            ),
-            (
-                trial::IpVersion::Ipv6,
-                [
-                    "[2001:2:0:8007::1]:2000 > [2001:2:0:9::1]:2000",
-                    "[2001:2:0:9::1]:2000 > [2001:2:0:8007::1]:2000",
-                ],
-            ),
-        ] {
-            let stream = Stream {
-                frame_size_bytes: FrameSize::new(128).unwrap(),
-                ip_version,
-                flows: 10,
-            };
-            for (reversed, expect) in [false, true].into_iter().zip(expect) {
-                let Frames::Test(frames) = frames(&stream, &addresses, reversed, 1).unwrap() else {
-                    panic!("not test frames");
-                };
-                assert_eq!(frames.flows.flow(0).to_string(), expect);
-                assert_eq!(frames.flows.len(), 10);
-            }
-            let wrong = Addresses {
-                ipv4: (addresses.ipv4.0, addresses.ipv4.0),
-                ipv6: (addresses.ipv6.0, addresses.ipv6.0),
-                ..addresses
-            };
-            assert!(frames(&stream, &wrong, false, 1).is_err(), "one side");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted, count_flows};
 use fwdlab_engine::traffic::player::Player;

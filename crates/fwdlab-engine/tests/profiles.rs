@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{Compiled, Direction, Setting, compile};
 use fwdlab_engine::traffic::expect::Expectation;
 use fwdlab_engine::traffic::{Emission, Kind, Stream};

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use fwdlab_engine::generator::SignaturePlace;
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
-use fwdlab_engine::{Frames, Traffic, TrafficFrames, memory};
+use fwdlab_engine::{Frames, SignaturePlace, Traffic, TrafficFrames, memory};
 use fwdlab_packet::modifier::{
     Dimension, Endian, Instruction, Program, Source, Transport, Values, Variable, Width,
 };

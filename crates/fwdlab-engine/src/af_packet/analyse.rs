@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::analysis::{Analyser, Analysis};
+use crate::analysis::{Analyser, Analysis, Expected, ReceiveCounts};
 use crate::capture::{Capture, Captured, Options, Statistics};
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts};
 use crate::port::PortSpec;
 use crate::stamps::clock::{Ahead, Watch};
 use crate::stamps::{Kind, Log, Origin, Origins, Stamped};
@@ -209,8 +208,9 @@ mod tests {
     use super::super::{PacketCount, sys};
     use super::*;
     use crate::analysis::{AnalysisPlan, StreamPlan};
-    use crate::generator::{Receiver, SignaturePlace};
+    use crate::generator::Receiver;
     use crate::port::{interface_index, within};
+    use crate::signature::SignaturePlace;
 
     /// A namespace with nothing but `lo`, gone when dropped.
     struct Alone(String);

@@ -8,8 +8,7 @@ use fwdlab_packet::signature;
 
 use super::foreign::OURS;
 use super::sys::Instruction;
-use crate::generator::SignaturePlace;
-use crate::traffic::FLOW_LABEL_MAGIC;
+use crate::signature::{FLOW_LABEL_MAGIC, SignaturePlace};
 
 /// Which of our frames.
 #[derive(Clone, Copy, PartialEq)]
@@ -278,8 +277,8 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 mod tests {
     use super::super::sys;
     use super::*;
+    use crate::signature::{self, flow_label, flow_label_at};
     use crate::testing::signed_frame;
-    use crate::traffic::{flow_label, flow_label_at};
     use fwdlab_packet::{IpVersion, Signature};
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
@@ -408,11 +407,10 @@ mod tests {
                     SignaturePlace::Tail,
                     SignaturePlace::FlowLabel,
                 ] {
-                    use crate::analysis::find;
-                    let network = find::network(&frame).unwrap();
+                    let network = signature::network(&frame).unwrap();
                     let nonce = match place {
-                        SignaturePlace::FlowLabel => find::flow_label(&frame, network),
-                        place => find::signature(&frame, network, place)
+                        SignaturePlace::FlowLabel => signature::nonce_in_label(&frame, network),
+                        place => signature::find(&frame, network, place)
                             .and_then(Signature::read)
                             .map(|signature| signature.nonce),
                     };

@@ -14,9 +14,9 @@ use rustix::net::{RecvFlags, recv};
 use super::analyse::Analysing;
 use super::filter::{Age, filter, not_ours, nothing};
 use super::sys::{self, Instruction};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts, Receiver};
+use crate::generator::Receiver;
 use crate::port::{PortSpec, interface_index, within};
 use crate::stamps::{Kind, Log, Offers, Origin};
 

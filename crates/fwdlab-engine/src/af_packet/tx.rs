@@ -23,10 +23,11 @@ use crate::error::EngineError;
 use crate::generator::{Capabilities, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
-use crate::sender::source::{Outline, Signed, Slot, Source};
+use crate::sender::source::{Outline, Signed, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{Departing, Kind, Log, Offers};
 use crate::sys::monotonic_ns;
+use crate::traffic::player::Slot;
 
 const CAPABILITIES: Capabilities = Capabilities {
     profiles: true,

@@ -7,7 +7,8 @@
 use super::metadata::{self, BYTES, ROOM};
 use super::sys::{CHUNK_BYTES, Umem};
 use crate::error::EngineError;
-use crate::sender::source::{Outline, Slot, Source};
+use crate::sender::source::{Outline, Source};
+use crate::traffic::player::Slot;
 
 /// The frames of one port.
 pub(super) struct FrameMemory {

@@ -4,12 +4,10 @@
 //! its own; where the driver offers zero-copy, the device reads them where they are. Send only. Copy mode is about a third
 //! faster than `crate::af_packet`, and as unable to overload a DUT. Start with [`sender`].
 
-mod features;
 mod memory;
 mod metadata;
 mod socket;
 mod sys;
 mod tx;
 
-pub use features::Offers;
 pub use tx::{BusyPoll, Options, ZeroCopy, sender, sender_with};

@@ -14,13 +14,13 @@ use std::{io, thread};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::features::Offers;
 use super::memory::FrameMemory;
 use super::metadata;
 use super::socket::{ENTRIES, Queue};
 use super::sys::{CHUNK_BYTES, transmit_queues};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::netdev::Offers;
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
 use crate::sender::source::{Outline, Signed, Source};
@@ -492,10 +492,11 @@ impl Transmit for XdpTransmit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::generator::Schedule;
     use crate::load::LoadPlan;
     use crate::pacer::HoldUps;
     use crate::sender::source::TestSource;
+    use crate::traffic::{Frames, TestFrames};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
     /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.

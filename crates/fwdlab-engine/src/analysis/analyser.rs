@@ -5,12 +5,11 @@
 
 use fwdlab_packet::Signature;
 
-use super::find::{self, Network};
 use super::integrity::is_damaged;
 use super::order::{Arrival, Order};
-use super::{Analysis, PAIRS, StreamAnalysis, StreamPlan};
+use super::{Analysis, Expected, PAIRS, ReceiveCounts, StreamAnalysis, StreamPlan};
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts, SignaturePlace};
+use crate::signature::{self, Network, SignaturePlace};
 use crate::stamps::{Origins, Stamped};
 
 /// What a frame was.
@@ -110,10 +109,10 @@ impl Analyser {
     }
 
     fn look_at(&mut self, frame: &[u8], arrival_ns: u64) -> Seen {
-        let Some(network) = find::network(frame) else {
+        let Some(network) = signature::network(frame) else {
             return Seen::Foreign;
         };
-        let signature = find::signature(frame, network, self.place).and_then(Signature::read);
+        let signature = signature::find(frame, network, self.place).and_then(Signature::read);
         let Some(signature) = signature else {
             return Seen::Foreign;
         };

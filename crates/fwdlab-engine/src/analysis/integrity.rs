@@ -14,7 +14,7 @@
 use fwdlab_packet::checksum::{combine, sum};
 use fwdlab_packet::header::{icmp, icmpv6, ipv4, ipv6, tcp, udp};
 
-use super::find::Network;
+use crate::signature::Network;
 
 /// Is something wrong that can be seen?
 pub fn is_damaged(frame: &[u8], network: Network) -> bool {

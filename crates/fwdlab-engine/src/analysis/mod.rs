@@ -1,8 +1,9 @@
-//! What a receiver finds out about frames beyond counting them: per stream and per flow what is missing, doubled, out of order,
-//! damaged or late, and how long frames were under way.
+//! What a receiver looks for and finds out about frames: how many there are, and beyond that per stream and per flow what is
+//! missing, doubled, out of order, damaged or late, and how long frames were under way.
 //!
 //! Here are the questions and the answers, and [`Analyser`], which finds the answers in user space. At the driver
-//! `bpf/analyse.bpf.c` does the same, frame by frame; a test holds the two together. Start with [`AnalysisPlan`].
+//! `bpf/analyse.bpf.c` does the same, frame by frame; a test holds the two together. Start with [`Expected`] and
+//! [`AnalysisPlan`].
 //!
 //! What becomes of a frame with this trial's nonce, in this order:
 //!
@@ -21,7 +22,6 @@
 //! the clocks of the two ends are not one, and is not timed either.
 
 mod analyser;
-pub mod find;
 pub mod integrity;
 mod order;
 
@@ -34,9 +34,9 @@ use fwdlab_model::latency::{Bucket, Exact, HeldUp, LatencySummary};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
-use crate::generator::{Expected, SignaturePlace};
 use crate::histogram::Histogram;
 use crate::pacer::CATCH_UP_US;
+use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, Origins};
 
 /// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
@@ -52,6 +52,34 @@ pub const MAX_STREAMS: usize = 1024;
 
 /// Most flows of all streams of a plan together.
 pub const MAX_FLOWS: u64 = 1 << 26;
+
+/// What a receiver shall look for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The trial's nonce.
+    pub nonce: u16,
+    /// Length without FCS and VLAN tags, where all frames have the same.
+    pub buffer_bytes: Option<u16>,
+    /// Where frames carry their signature.
+    pub place: SignaturePlace,
+    /// What to find out beyond counting; `None` costs least.
+    pub analysis: Option<AnalysisPlan>,
+}
+
+/// What a receiver has seen since [`Receiver::expect`](crate::Receiver::expect).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiveCounts {
+    /// Frames with our signature and this trial's nonce.
+    pub received: u64,
+    /// Of these, frames that are not as long as they were sent.
+    pub wrong_length: u64,
+    /// Frames with our signature of another trial.
+    pub late: u64,
+    /// Frames that are not ours.
+    pub foreign: u64,
+    /// Frames the receiver itself dropped; they are part of `received`.
+    pub dropped_by_receiver: u64,
+}
 
 /// What to find out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

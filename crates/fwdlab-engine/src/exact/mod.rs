@@ -15,11 +15,13 @@ use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Expected;
 use crate::error::EngineError;
-use crate::generator::{Expected, Frames, Receiver, Sender, SignaturePlace};
+use crate::generator::{Receiver, Sender};
 use crate::port::{PathSpec, within};
+use crate::signature::SignaturePlace;
 use crate::sink::Sink;
-use crate::tester::{Addresses, frames};
+use crate::traffic::{Addresses, Frames, TestFrames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 use pktgen::Pktgen;
@@ -166,8 +168,8 @@ impl Exact {
             Ports::Pktgen { sender, .. } => return sender.arm(stream, &self.addresses),
         };
         self.nonce = self.nonce.wrapping_add(1);
-        let frames: Frames = frames(stream, &self.addresses, false, self.nonce)?;
-        sender.arm(&frames)?;
+        let frames = TestFrames::of(stream, &self.addresses, false, self.nonce)?;
+        sender.arm(&Frames::Test(frames))?;
         let expected = Expected {
             nonce: self.nonce,
             buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
@@ -179,7 +181,7 @@ impl Exact {
             .try_for_each(|receiver| receiver.expect(&expected))
     }
 
-    /// Sends so many frames into a path, a multiple of [`Exact::BATCH`], and counts what that takes.
+    /// Sends so many frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and counts what that takes.
     ///
     /// # Errors
     /// Not armed, no such path, or the system refuses.
@@ -192,9 +194,6 @@ impl Exact {
             }
         }
     }
-
-    /// Frames that the kernel hands to the port at once.
-    pub const BATCH: u32 = 32;
 }
 
 impl Ports {

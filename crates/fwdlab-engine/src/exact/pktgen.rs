@@ -11,7 +11,7 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_packet::{Addresses as Pair, FlowSet};
 
 use crate::error::EngineError;
-use crate::tester::Addresses;
+use crate::traffic::Addresses;
 
 /// Of the namespace of whoever asks.
 const FOLDER: &str = "/proc/thread-self/net/pktgen";

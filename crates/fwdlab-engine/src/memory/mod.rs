@@ -12,8 +12,9 @@ use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 use crate::sender::counters::Counters;
 use crate::sender::counters::Tally;
-use crate::sender::source::{Outline, Room, Slot, Source};
+use crate::sender::source::{Outline, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
+use crate::traffic::player::{Room, Slot};
 
 /// The ring and its frames stay in a second-level cache: 512 frames of 2048 bytes were written in 4.6 ns each where 4096
 /// needed 13.6 (DPDK's net_null, which it is compared with, turns over a few hundred).
@@ -183,9 +184,11 @@ fn descriptor(start: usize, bytes: u32) -> XdpDesc {
 mod tests {
     use super::*;
     use crate::HoldUps;
-    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::generator::Schedule;
     use crate::load::LoadPlan;
-    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
+    use crate::traffic::{
+        Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames,
+    };
     use fwdlab_model::procedure::Stretch;
     use fwdlab_packet::modifier::Program;
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};

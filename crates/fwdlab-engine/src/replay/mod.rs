@@ -18,13 +18,14 @@ use self::recording::Coming;
 pub use self::recording::{Clock, Recording, Source, SourceError};
 use self::sys::{BATCH, Socket};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Course, Frames, Mode, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Course, Mode, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::mtu;
 use crate::pacer::{CATCH_UP_US, FRACTION, HoldUps, Lag, OVERTIME_NS};
 use crate::port::{PortSpec, interface_index, pin, within};
 use crate::sys::{become_preferred, monotonic_ns};
+use crate::traffic::Frames;
 use fwdlab_packet::pcap::on_wire;
 
 const CAPABILITIES: Capabilities = Capabilities::plain(

@@ -6,14 +6,14 @@
 use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
 use super::warp::{Bent, Straight, Warp};
-use crate::analysis::find;
 use crate::error::EngineError;
-use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
+use crate::generator::Schedule;
 use crate::pacer::{
     CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
 };
-use crate::traffic::TrafficFrames;
-use crate::traffic::player::{Player, Upcoming};
+use crate::signature::{self, SignaturePlace};
+use crate::traffic::player::{Player, Room, Slot, Upcoming};
+use crate::traffic::{Frames, TestFrames, TrafficFrames};
 use fwdlab_model::procedure::Stretch;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
@@ -80,15 +80,6 @@ pub(crate) trait Source {
     fn set_rates(&mut self, _rates: &[f64], _now_ns: u64) {}
 }
 
-/// Buffers for frames, one after another.
-pub(crate) trait Room {
-    /// The next buffer, and what it holds; `None` when there is no more room.
-    fn next(&mut self) -> Option<(&mut [u8], Slot)>;
-
-    /// It holds this now.
-    fn filled(&mut self, slot: Slot);
-}
-
 fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
     while frames.has_next() {
         let Some((buffer, mut slot)) = room.next() else {
@@ -97,26 +88,6 @@ fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
         frames.write(buffer, &mut slot);
         room.filled(slot);
     }
-}
-
-/// What a buffer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// Length of its frame, in bytes without FCS.
-    pub bytes: u32,
-    /// Of which stream; 0 for test frames.
-    pub stream: u32,
-    /// Of which kind; none, when it holds no frame of this trial's.
-    pub kind: Option<u32>,
-}
-
-impl Slot {
-    /// Nothing that can be used.
-    pub(crate) const EMPTY: Slot = Slot {
-        bytes: 0,
-        stream: 0,
-        kind: None,
-    };
 }
 
 /// A frame that is sent again and again as it is.
@@ -149,7 +120,7 @@ pub(crate) struct Signed {
 impl Signed {
     /// Stream and number of a frame; `None` when it has no signature.
     pub(crate) fn number(self, frame: &[u8]) -> Option<(u16, u64)> {
-        let signature = find::signature(frame, find::network(frame)?, self.place?)?;
+        let signature = signature::find(frame, signature::network(frame)?, self.place?)?;
         let signature = Signature::read(signature).filter(|s| s.nonce == self.nonce)?;
         Some((signature.stream, signature.sequence))
     }

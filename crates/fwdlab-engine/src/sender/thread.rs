@@ -12,7 +12,7 @@ use super::counters::{Counters, OwnLine};
 use super::source::{Outline, Source, TestSource, TrafficSource};
 use super::warp::Bent;
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Course, Frames, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Course, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::{Curve, LONGEST_NS};
@@ -21,6 +21,7 @@ use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
+use crate::traffic::Frames;
 use crate::traffic::player::Player;
 
 /// Frames per system call at most. Larger batches gain nothing measurable and make bursts that a veth ring of 256 slots

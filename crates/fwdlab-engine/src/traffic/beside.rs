@@ -10,9 +10,8 @@ use fwdlab_packet::modifier::Program;
 use fwdlab_packet::stack::{Layer, Size, build};
 
 use super::player::own_load_pps;
-use super::{Emission, Kind, Stream, Timing, Traffic};
+use super::{Addresses, Emission, Kind, Stream, Timing, Traffic};
 use crate::error::EngineError;
-use crate::tester::Addresses;
 
 /// For experiments in a local network (IEEE 802): no router has a use for it.
 const LOCAL_EXPERIMENT: u16 = 0x88b5;

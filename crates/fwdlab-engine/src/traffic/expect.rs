@@ -15,9 +15,9 @@ use fwdlab_packet::stack::Layer;
 use fwdlab_packet::{Addresses, FlowSet, Signature};
 
 use super::player::{gcd, lcm};
-use super::{Kind, Stream};
-use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan, find};
-use crate::generator::{Frames, SignaturePlace};
+use super::{Frames, Kind, Stream};
+use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan};
+use crate::signature::{self, SignaturePlace};
 
 /// The longest cycle whose frames are looked at one by one: some 100 MB and a second.
 pub const MOST_FRAMES: u64 = 1 << 22;
@@ -370,7 +370,7 @@ fn lengths_of(stream: &Stream) -> Lengths {
 
 /// Bytes of a frame without its tags.
 fn untagged(frame: &[u8]) -> u16 {
-    let tags = find::network(frame).map_or(0, find::Network::tag_bytes);
+    let tags = signature::network(frame).map_or(0, signature::Network::tag_bytes);
     (frame.len() - tags) as u16
 }
 

@@ -1,22 +1,24 @@
-//! Traffic: a profile once everything is known that can be known beforehand. Frames as bytes, programs, times.
+//! The frames of a trial: test frames, or the traffic of a profile.
 //!
-//! A [`Traffic`] is what a sender puts into one port. It says nothing of files, addresses of ports or absolute loads: those
-//! are settled when a profile is compiled. Start with [`Stream`].
+//! A [`Traffic`] is a profile once everything is known that can be known beforehand: frames as bytes,
+//! programs, times. It says nothing of files, addresses of ports or absolute loads: those are settled
+//! when a profile is compiled. Start with [`Frames`] and [`Stream`].
 
 pub mod beside;
 pub mod compile;
 pub mod expect;
 pub mod player;
 pub mod reach;
+mod test_frames;
 
 use serde::{Deserialize, Serialize};
 
 use std::sync::Arc;
 
-use fwdlab_packet::header::{ipv6, vlan};
 use fwdlab_packet::modifier::Program;
 
-use crate::generator::SignaturePlace;
+pub use self::test_frames::{Addresses, TestFrames};
+use crate::signature::{SignaturePlace, flow_label, flow_label_at};
 
 /// Streams that leave through one port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,30 +82,6 @@ impl Kind {
         }
         kind
     }
-}
-
-/// What a flow label of 20 bits begins with when it is a signature; the trial's nonce follows.
-pub const FLOW_LABEL_MAGIC: u8 = 0x9;
-
-/// The flow label of a trial's frames.
-pub fn flow_label(nonce: u16) -> u32 {
-    u32::from(FLOW_LABEL_MAGIC) << 16 | u32::from(nonce)
-}
-
-/// Where the flow label of an IPv6 frame begins, in the low half of this byte: behind Ethernet and any VLAN tags. `None`
-/// for other frames.
-pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
-    let mut at = 12;
-    loop {
-        let ethertype = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
-        at += 2;
-        match ethertype {
-            ipv6::ETHERTYPE => break,
-            tag if vlan::is_tag(tag) => at += 2,
-            _ => return None,
-        }
-    }
-    (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
 }
 
 impl Traffic {
@@ -188,6 +166,15 @@ pub enum Emission {
     },
 }
 
+/// The frames of one trial.
+#[derive(Debug, Clone)]
+pub enum Frames {
+    /// Frames of one size that differ in their flow alone.
+    Test(TestFrames),
+    /// What a profile says.
+    Traffic(TrafficFrames),
+}
+
 /// Traffic with a trial's nonce.
 #[derive(Debug, Clone)]
 pub struct TrafficFrames {
@@ -201,7 +188,7 @@ pub struct TrafficFrames {
 mod tests {
     use super::*;
     use fwdlab_packet::MacAddr;
-    use fwdlab_packet::header::{ethernet, udp};
+    use fwdlab_packet::header::{ethernet, ipv6, udp, vlan};
     use fwdlab_packet::stack::{Layer, Size, build};
 
     /// The smallest IPv6/UDP frame of RFC 5180, behind so many tags; another reader finds the label.

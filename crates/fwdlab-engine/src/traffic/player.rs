@@ -12,7 +12,6 @@ use fwdlab_packet::modifier::{self, Lists, Machine};
 use super::{Emission, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
 use crate::pacer::{FINE, FRACTION, gap, scaled};
-use crate::sender::source::{Room, Slot};
 
 /// Where a time between two units belongs to: to the nearer.
 const HALF: u128 = 1 << (FINE - 1);
@@ -76,6 +75,35 @@ struct Voice {
     pattern: Box<[u32]>,
     at: usize,
     sequence: u64,
+}
+
+/// Buffers for frames, one after another.
+pub(crate) trait Room {
+    /// The next buffer, and what it holds; `None` when there is no more room.
+    fn next(&mut self) -> Option<(&mut [u8], Slot)>;
+
+    /// It holds this now.
+    fn filled(&mut self, slot: Slot);
+}
+
+/// What a buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// Length of its frame, in bytes without FCS.
+    pub bytes: u32,
+    /// Of which stream; 0 for test frames.
+    pub stream: u32,
+    /// Of which kind; none, when it holds no frame of this trial's.
+    pub kind: Option<u32>,
+}
+
+impl Slot {
+    /// Nothing that can be used.
+    pub(crate) const EMPTY: Slot = Slot {
+        bytes: 0,
+        stream: 0,
+        kind: None,
+    };
 }
 
 /// Room for frames of one kind.

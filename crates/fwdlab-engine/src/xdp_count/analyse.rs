@@ -182,9 +182,9 @@ mod tests {
 
     use super::super::{Loaded, Task, program};
     use super::*;
-    use crate::analysis::{Analyser, Lengths, Seen, StreamPlan};
-    use crate::generator::{Expected, SignaturePlace};
+    use crate::analysis::{Analyser, Expected, Lengths, Seen, StreamPlan};
     use crate::port::PortSpec;
+    use crate::signature::{self, SignaturePlace};
 
     const NONCE: u16 = 300;
     const XDP_DROP: u32 = 1;
@@ -578,8 +578,8 @@ mod tests {
                     let mut analyser = Analyser::new("test", &expected).unwrap();
                     for (bytes, now) in frames(&steps, &make) {
                         let seen = analyser.frame(&bytes, now);
-                        let id = crate::analysis::find::network(&bytes)
-                            .and_then(|n| crate::analysis::find::signature(&bytes, n, place))
+                        let id = signature::network(&bytes)
+                            .and_then(|n| signature::find(&bytes, n, place))
                             .and_then(Signature::read)
                             .filter(|signature| signature.nonce == NONCE);
                         // a stream number may be damaged
@@ -614,35 +614,15 @@ mod tests {
             payload: 18,
         };
         for (version, tags, label, verdict) in [
-            (
-                IpVersion::V6,
-                0,
-                crate::traffic::flow_label(NONCE),
-                XDP_DROP,
-            ),
-            (
-                IpVersion::V6,
-                1,
-                crate::traffic::flow_label(NONCE),
-                XDP_DROP,
-            ),
-            (
-                IpVersion::V6,
-                2,
-                crate::traffic::flow_label(NONCE - 1),
-                XDP_DROP,
-            ),
-            (
-                IpVersion::V6,
-                0,
-                crate::traffic::flow_label(NONCE + 1),
-                XDP_PASS,
-            ),
+            (IpVersion::V6, 0, signature::flow_label(NONCE), XDP_DROP),
+            (IpVersion::V6, 1, signature::flow_label(NONCE), XDP_DROP),
+            (IpVersion::V6, 2, signature::flow_label(NONCE - 1), XDP_DROP),
+            (IpVersion::V6, 0, signature::flow_label(NONCE + 1), XDP_PASS),
             (IpVersion::V6, 0, 0x8_0000 + u32::from(NONCE), XDP_PASS),
             (IpVersion::V4, 0, 0, XDP_PASS),
         ] {
             let mut bytes = frame(&make(tags, version), &Signature::default());
-            if let Some(at) = crate::traffic::flow_label_at(&bytes) {
+            if let Some(at) = signature::flow_label_at(&bytes) {
                 let label = label.to_be_bytes();
                 bytes[at] = label[1];
                 bytes[at + 1..at + 3].copy_from_slice(&label[2..]);

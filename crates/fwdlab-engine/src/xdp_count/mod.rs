@@ -14,10 +14,11 @@ use aya::programs::xdp::{XdpLink, XdpMode};
 
 use self::analyse::{Analysing, Shape};
 use self::sys::{Counters, Expect};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts, Receiver, SignaturePlace};
+use crate::generator::Receiver;
 use crate::port::{PortSpec, interface_index, within};
+use crate::signature::SignaturePlace;
 
 static COUNT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
 

@@ -372,7 +372,7 @@ fn read(frame: &[u8], at: usize) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::SignaturePlace;
+    use crate::signature::SignaturePlace;
     use crate::traffic::Timing;
     use fwdlab_packet::modifier::{Program, Transport};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};

@@ -32,22 +32,19 @@ use fwdlab_packet::IpVersion;
 
 use self::cycle::Cycle;
 use self::pieces::Pieces;
-pub(crate) use self::sys::Interfaces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
-use crate::exact::Exact;
 use crate::generator::{
-    Capabilities, Copies, Course, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
-    Timestamps,
+    Capabilities, Copies, Course, Mode, Schedule, SendCounts, Sender, Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
 use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
-use crate::port::{PathSpec, enter, interface_index, pin, within};
+use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
-use crate::traffic::TrafficFrames;
+use crate::traffic::{Frames, TestFrames, TrafficFrames};
 
 static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
 static CYCLE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cycle.o"));
@@ -147,6 +144,9 @@ struct Running {
 }
 
 impl XdpLive {
+    /// Frames of a burst that the kernel hands to the port at once.
+    pub const BURST_BATCH: u32 = 32;
+
     /// Loads the program and binds it to the sending ports of all paths, which must be in one namespace.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl XdpLive {
 
     /// Makes everything ready for a burst of so many frames, flat out ([`XdpLive::burst`]); counts start at zero.
     pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
-        if self.armed.is_none() || !frames.is_multiple_of(Exact::BATCH) {
+        if self.armed.is_none() || !frames.is_multiple_of(XdpLive::BURST_BATCH) {
             let why = format!("a burst of {frames} frames, or no frames");
             return Err(EngineError::Frames(why));
         }
@@ -267,7 +267,7 @@ impl XdpLive {
             start_ns: monotonic_ns(),
             end_ns: u64::MAX,
             path: path as u32,
-            batch_mask: Exact::BATCH - 1,
+            batch_mask: XdpLive::BURST_BATCH - 1,
             ..Control::default()
         })
     }
@@ -283,7 +283,7 @@ impl XdpLive {
             armed.programs[0],
             &armed.page,
             frames,
-            Exact::BATCH,
+            XdpLive::BURST_BATCH,
         )?;
         run.map_err(|error| EngineError::bpf("send live frames", &error))
     }

@@ -1,12 +1,5 @@
-//! The layout of the maps of `bpf/transmit.bpf.c`, `bpf/cycle.bpf.c` and `bpf/schedule.h`, byte for byte; and
-//! questions about interfaces.
-#![allow(
-    unsafe_code,
-    reason = "plain old data shared with BPF programs, a system call"
-)]
-
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+//! The layout of the maps of `bpf/transmit.bpf.c`, `bpf/cycle.bpf.c` and `bpf/schedule.h`, byte for byte.
+#![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
 
 /// Paths one sender can switch between (`MAX_PATHS` in `bpf/wire.h`).
 pub(super) const MAX_PATHS: usize = 16;
@@ -165,78 +158,3 @@ unsafe impl aya::Pod for CycleSize {}
 const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2);
 const _: () = assert!(size_of::<Control>() == 8 * 6 + 4 * 4);
 const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 12 + 3 * HOLD_UPS) + 4 * 12);
-
-/// Answers questions about interfaces of the namespace in which it was opened.
-pub(crate) struct Interfaces {
-    socket: OwnedFd,
-}
-
-impl Interfaces {
-    /// In the calling thread's namespace.
-    pub(crate) fn open() -> io::Result<Interfaces> {
-        let socket = rustix::net::socket(
-            rustix::net::AddressFamily::INET,
-            rustix::net::SocketType::DGRAM,
-            None,
-        )?;
-        Ok(Interfaces { socket })
-    }
-
-    /// The largest packet, without the Ethernet header.
-    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
-        let mut request = request(name)?;
-        self.ask(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
-        // SAFETY: SIOCGIFMTU has written this member.
-        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
-    }
-
-    /// Is it up, and is there somebody at the other end? Where a driver does not know, there is.
-    pub(super) fn runs(&self, name: &str) -> io::Result<bool> {
-        let mut request = request(name)?;
-        self.ask(libc::SIOCGIFFLAGS as libc::c_ulong, &mut request)?;
-        // SAFETY: SIOCGIFFLAGS has written this member.
-        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
-        // not IFF_RUNNING, which the kernel sets up to a second later
-        let mut link = EthtoolValue {
-            command: ETHTOOL_GLINK,
-            data: 1,
-        };
-        request.ifr_ifru.ifru_data = (&raw mut link).cast();
-        match self.ask(SIOCETHTOOL, &mut request) {
-            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
-            _ => {}
-        }
-        Ok(flags & libc::IFF_UP != 0 && link.data != 0)
-    }
-
-    fn ask(&self, question: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the request is valid for the call, its name ends with a zero byte, and what it points to is alive.
-        match unsafe { libc::ioctl(self.socket.as_raw_fd(), question as _, request) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-/// A question about the interface of this name.
-fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: all zeros are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    Ok(request)
-}
-
-/// `struct ethtool_value`.
-#[repr(C)]
-struct EthtoolValue {
-    command: u32,
-    data: u32,
-}
-
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
-const ETHTOOL_GLINK: u32 = 0x0a;

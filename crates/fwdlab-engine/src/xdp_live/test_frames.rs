@@ -3,7 +3,7 @@
 use fwdlab_packet::{Addresses, IpVersion, Signature};
 
 use super::sys::Stream;
-use crate::generator::TestFrames;
+use crate::traffic::TestFrames;
 
 /// The frames as the BPF program wants them, and a first frame.
 pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_engine::TrafficFrames;
-use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{self, Direction, Setting};
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_model::link::{LinkLoad, LinkSpeed, MeanSize};

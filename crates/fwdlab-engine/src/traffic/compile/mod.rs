@@ -26,8 +26,8 @@ use self::program::Draft;
 use self::shape::{Blueprint, FCS, Macs};
 use super::{Emission, Kind, Stream, Timing, Traffic};
 use crate::capture::file;
-use crate::generator::SignaturePlace;
-use crate::tester::Addresses;
+use crate::signature::SignaturePlace;
+use crate::traffic::Addresses;
 
 /// Bytes of all templates of a port together.
 const MOST_BYTES: usize = 64 << 20;

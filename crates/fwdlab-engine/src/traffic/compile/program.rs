@@ -22,7 +22,7 @@ use fwdlab_packet::stack::Layer;
 use super::place::Place;
 use super::shape::{FCS, Shape};
 use super::{Wrong, known};
-use crate::generator::SignaturePlace;
+use crate::signature::SignaturePlace;
 use crate::traffic::Kind;
 
 /// Name of the variable of a stream's flows.

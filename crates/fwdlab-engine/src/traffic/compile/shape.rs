@@ -18,7 +18,7 @@ use fwdlab_packet::permutation::mix;
 use fwdlab_packet::stack::{Extension, Layer, Size, build};
 
 use super::{Direction, Setting, Wrong};
-use crate::tester::Addresses;
+use crate::traffic::Addresses;
 
 /// Bytes of the FCS, which sizes count and buffers do not hold.
 pub const FCS: usize = 4;

@@ -6,8 +6,7 @@ use fwdlab_packet::signature::LEN;
 use fwdlab_packet::stack::Layer;
 
 use super::program::Draft;
-use crate::generator::SignaturePlace;
-use crate::traffic::flow_label_at;
+use crate::signature::{SignaturePlace, flow_label_at};
 
 /// Where in a frame there is room for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Questions to the kernel's `netdev` family over generic netlink: what it says of a device, and of the threads that serve it.
 //!
-//! Only the bytes of questions and answers, and which threads there are; what a driver offers AF_XDP sockets is in
-//! [`crate::af_xdp`]. Start with [`Netdev::open`] and [`napi_threads`].
+//! The callers decide what an answer means for them. Start with [`Offers::of`] and [`napi_threads`].
+
+mod features;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
+pub use self::features::Offers;
 use crate::error::EngineError;
 use crate::port::interface_index;
 
@@ -57,7 +59,7 @@ pub fn napi_threads(interface: &str) -> Result<Vec<u32>, EngineError> {
 }
 
 /// The family, asked in the namespace in which it was opened.
-pub(crate) struct Netdev {
+struct Netdev {
     socket: OwnedFd,
     family: u16,
 }
@@ -67,7 +69,7 @@ impl Netdev {
     ///
     /// # Errors
     /// The kernel has none (before Linux 6.3).
-    pub fn open() -> io::Result<Netdev> {
+    fn open() -> io::Result<Netdev> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -92,7 +94,7 @@ impl Netdev {
     ///
     /// # Errors
     /// There is none, or it lacks that attribute.
-    pub fn get(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    fn get(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
         tell(
             &self.socket,
             &request(self.family, NLM_F_REQUEST, command, kind, value),
@@ -176,13 +178,7 @@ fn hear(socket: &OwnedFd) -> io::Result<Vec<u8>> {
 }
 
 /// A request with one attribute.
-pub(crate) fn request(
-    family: u16,
-    flags: u16,
-    command: u8,
-    attribute: u16,
-    value: &[u8],
-) -> Vec<u8> {
+fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     let attribute_bytes = 4 + value.len();
     let length = HEADER + attribute_bytes.next_multiple_of(4);
     let mut bytes = vec![];
@@ -199,7 +195,7 @@ pub(crate) fn request(
 }
 
 /// The value of the first attribute of this kind; `None` also when the answer is an error.
-pub(crate) fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
+fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
     if half(answer, 4)? == NLMSG_ERROR {
         return None;
     }

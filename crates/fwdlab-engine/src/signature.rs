@@ -1,16 +1,52 @@
-//! Where things are in a frame that came out of a DUT, which may have added or removed a VLAN tag.
+//! Where the signature of a frame is, also in frames from a DUT, which may have added or removed a
+//! VLAN tag.
 //!
-//! Looks at no more than is needed to find a signature; what the headers say is not believed here (see
-//! [`integrity`](super::integrity)). The twin in the kernel is `bpf/find.h`. Start with [`signature`].
+//! Looks at no more than is needed to find a signature. Headers are not verified here, see
+//! [`integrity`](crate::analysis::integrity); the fields of a signature are in [`fwdlab_packet::Signature`].
+//! The twin in the kernel is `bpf/find.h`. Start with [`SignaturePlace`] and [`find`].
 
 use fwdlab_packet::header::{ipv4, ipv6, udp, vlan};
 use fwdlab_packet::signature::LEN;
-
-use crate::generator::SignaturePlace;
-use crate::traffic::FLOW_LABEL_MAGIC;
+use serde::{Deserialize, Serialize};
 
 /// Length of an Ethernet header without tags.
 const ETHERNET: usize = 14;
+
+/// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignaturePlace {
+    /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
+    UdpPayload,
+    /// In the last bytes of the frame, whatever is before them.
+    Tail,
+    /// The trial's nonce alone, in the flow label of IPv6 behind Ethernet and any VLAN tags: see [`flow_label`]. For
+    /// frames without room for more.
+    FlowLabel,
+}
+
+/// What a flow label of 20 bits begins with when it is a signature; the trial's nonce follows.
+pub const FLOW_LABEL_MAGIC: u8 = 0x9;
+
+/// The flow label of a trial's frames.
+pub fn flow_label(nonce: u16) -> u32 {
+    u32::from(FLOW_LABEL_MAGIC) << 16 | u32::from(nonce)
+}
+
+/// Where the flow label of an IPv6 frame begins, in the low half of this byte: behind Ethernet and any VLAN tags. `None`
+/// for other frames.
+pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
+    let mut at = 12;
+    loop {
+        let ethertype = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
+        at += 2;
+        match ethertype {
+            ipv6::ETHERTYPE => break,
+            tag if vlan::is_tag(tag) => at += 2,
+            _ => return None,
+        }
+    }
+    (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
+}
 
 /// Where the header after Ethernet begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +80,9 @@ pub fn network(frame: &[u8]) -> Option<Network> {
 }
 
 /// The 18 bytes where a frame has its signature, if it has one there: whether it is ours, they say. For
-/// [`SignaturePlace::FlowLabel`] see [`flow_label`].
+/// [`SignaturePlace::FlowLabel`] see [`nonce_in_label`].
 #[inline]
-pub fn signature(frame: &[u8], network: Network, place: SignaturePlace) -> Option<&[u8]> {
+pub fn find(frame: &[u8], network: Network, place: SignaturePlace) -> Option<&[u8]> {
     let at = match place {
         SignaturePlace::UdpPayload => {
             let (protocol, header) = match network.ethertype {
@@ -79,7 +115,7 @@ pub fn signature(frame: &[u8], network: Network, place: SignaturePlace) -> Optio
 
 /// The nonce in the flow label of an IPv6 frame, if the label begins like one of ours.
 #[inline]
-pub fn flow_label(frame: &[u8], network: Network) -> Option<u16> {
+pub fn nonce_in_label(frame: &[u8], network: Network) -> Option<u16> {
     if network.ethertype != ipv6::ETHERTYPE || frame.len() < network.at + ipv6::HEADER_LEN {
         return None;
     }

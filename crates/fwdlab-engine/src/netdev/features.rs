@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::netdev::{Netdev, attribute};
+use super::{Netdev, attribute};
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;

@@ -3,12 +3,15 @@
 //! A port is only a name until an engine opens it. Engines work in the namespace of the port, on a thread of their own,
 //! so that nobody else's namespace changes under them. Start with [`PathSpec`].
 
+mod sys;
+
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::{fs, thread};
 
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 
+pub(crate) use self::sys::Interfaces;
 use crate::error::EngineError;
 
 /// An interface, and the network namespace it is in (a path such as `/run/netns/gen`; `None` is our own).
