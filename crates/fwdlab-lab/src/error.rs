@@ -5,7 +5,7 @@ use std::io;
 use fwdlab_engine::EngineError;
 use fwdlab_model::test_case::{self, NoResult};
 
-use crate::host::{Failure, HostError};
+use crate::failure::{Failure, HostError};
 
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]

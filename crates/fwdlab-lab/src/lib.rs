@@ -6,14 +6,18 @@
 
 pub mod agent;
 pub mod bed;
+pub mod control;
 pub mod dut;
 pub mod error;
 pub mod facts;
+pub mod failure;
 pub mod host;
+mod interfaces;
+pub mod networks;
 pub mod placement;
 pub mod ports;
 pub mod preflight;
-pub mod registry;
+mod programs;
 pub mod run;
 pub mod session;
 pub mod site;

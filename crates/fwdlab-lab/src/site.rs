@@ -20,11 +20,12 @@ use fwdlab_model::system::System;
 use fwdlab_model::test_bed;
 
 use crate::bed::Bed;
+use crate::control::Control;
 use crate::error::LabError;
+use crate::host::wire::Noise;
 use crate::host::{Limit, Local};
 use crate::placement::Placement;
-use crate::preflight::noise::{Noise, hear};
-use crate::run::Control;
+use crate::ports::noise::hear;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 

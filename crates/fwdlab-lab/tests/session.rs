@@ -11,8 +11,8 @@ use fwdlab_engine::{
     Expected, Frames, HoldUps, LoadPlan, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
 };
 use fwdlab_lab::LabError;
+use fwdlab_lab::control::Control;
 use fwdlab_lab::ports::Port;
-use fwdlab_lab::run::Control;
 use fwdlab_lab::session::absorber::{Absorber, Absorbing};
 use fwdlab_lab::session::capture::{Capturing, Keeper};
 use fwdlab_lab::session::figures::Counted;

@@ -8,12 +8,13 @@ mod vpp_build;
 use std::process::Command;
 use std::sync::Arc;
 
-use fwdlab_lab::bed::{Bed, Networks};
+use fwdlab_lab::bed::Bed;
+use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::{Dut, Swept, Vpp};
 use fwdlab_lab::host::Netns;
 use fwdlab_lab::host::undo::Undo;
+use fwdlab_lab::networks::Networks;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::Control;
 use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::trial::IpVersion;
 

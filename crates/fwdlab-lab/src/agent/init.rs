@@ -10,10 +10,8 @@ use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 
 use super::serve::serve;
+use crate::host::wire::CHANNEL;
 use crate::host::{Command, Host, Limit, Local};
-
-/// The channel's name, as the machine was told.
-pub(crate) const CHANNEL: &str = "fwdlab";
 
 /// So long a channel is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);

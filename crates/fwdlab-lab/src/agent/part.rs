@@ -1,125 +1,14 @@
-//! What is said to an agent that has a part of a tester: its sender or its receivers, while the other part is on another machine.
+//! A part of a tester at an agent: its sender or its receivers, while the other part is on another machine.
 //!
-//! The parts know nothing of each other: which trial it is and what is expected they are told. Both are the engine's; the asking side, which
-//! puts them together, is [`crate::tester::apart`]. Start with [`Question`].
+//! What is asked and answered is in [`wire::part`](crate::host::wire::part); the asking side, which puts the parts together, is
+//! [`crate::tester::apart`]. Start with [`Parts`].
 
-use fwdlab_engine::{
-    Counting, Expected, Frames, Histogram, Mode, PortSpec, ReceiveCounts, Receiver, SendCounts,
-    Sender, TestFrames, Traffic, TrafficFrames, mtu, open_receiver, open_sender,
-};
-use serde::{Deserialize, Serialize};
+use fwdlab_engine::{Counting, Mode, PortSpec, Receiver, Sender, mtu, open_receiver, open_sender};
 
-use super::Place;
-use super::rig::{AnalysisWords, ScheduleWords, mode};
 use super::serve::{port, refused};
 use crate::host::Failure;
-
-/// Frames of a trial take no more than this on their way: lists of a million values are far below.
-pub(crate) const MOST_BYTES: usize = 1 << 28;
-
-/// What is asked.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Question {
-    /// Open a sender of this engine on a port. One that was open is closed before.
-    OpenSender {
-        port: (Place, String),
-        mode: String,
-        cpus: Vec<usize>,
-    },
-    /// Open receivers of this kind on ports; those that were open are closed before.
-    OpenReceivers {
-        ports: Vec<(Place, String)>,
-        counting: String,
-    },
-    /// Prepare the frames that follow.
-    Arm,
-    Start(ScheduleWords),
-    Renew,
-    IsDone,
-    Sent,
-    Stop,
-    Lateness,
-    /// Let this receiver expect such frames.
-    Expect {
-        receiver: usize,
-        expected: Expected,
-    },
-    Received {
-        receiver: usize,
-    },
-    Analysis {
-        receiver: usize,
-    },
-    /// Is somebody there?
-    Here,
-    CloseSender,
-    CloseReceivers,
-}
-
-/// What is answered.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
-    Done,
-    /// It is open: what it is, in words.
-    Opened(String),
-    IsDone(bool),
-    Paused(std::time::Duration),
-    /// With the time of this machine's clock.
-    Sent(SendCounts, u64),
-    Received(ReceiveCounts, u64),
-    Analysis(Option<AnalysisWords>),
-    Lateness(Option<Histogram>),
-}
-
-/// The frames of a trial, for the journey.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum FramesWords {
-    Test(TestFrames),
-    Traffic { traffic: Traffic, nonce: u16 },
-}
-
-/// Frames as bytes.
-///
-/// # Errors
-/// They take more than anybody would send: why, in words.
-pub(crate) fn packed(frames: &Frames) -> Result<Vec<u8>, String> {
-    let words = match frames {
-        Frames::Test(frames) => FramesWords::Test(frames.clone()),
-        Frames::Traffic(frames) => FramesWords::Traffic {
-            traffic: frames.traffic.as_ref().clone(),
-            nonce: frames.nonce,
-        },
-    };
-    within_limit(serde_json::to_vec(&words).map_err(|e| e.to_string())?)
-}
-
-/// These, if they are no more than anybody would send.
-pub(crate) fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
-    match bytes.len() {
-        ..=MOST_BYTES => Ok(bytes),
-        length => Err(format!(
-            "its frames take {} MiB on their way to the host that sends, and {} are allowed: let values follow from a range or a seed \
-             instead of lists",
-            length >> 20,
-            MOST_BYTES >> 20
-        )),
-    }
-}
-
-fn unpacked(bytes: &[u8]) -> Result<Frames, Failure> {
-    let words = serde_json::from_slice(bytes);
-    let words = words.map_err(|e| Failure::Refused(format!("frames that are none: {e}")))?;
-    Ok(match words {
-        FramesWords::Test(frames) => Frames::Test(frames),
-        FramesWords::Traffic { traffic, nonce } => Frames::Traffic(TrafficFrames {
-            traffic: traffic.into(),
-            nonce,
-        }),
-    })
-}
+use crate::host::wire::part::{Answer, Question, unpacked};
+use crate::host::wire::rig::mode;
 
 /// Parts that are open.
 #[derive(Default)]
@@ -233,43 +122,9 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fwdlab_engine::Addresses;
-    use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-    use fwdlab_model::profile::Profile;
-
-    const SEVERAL: &str = "[[stream]]\nname = 'one'\nlayers = ['ipv4', 'udp']\nflows = 100\n\
-        [[stream]]\nlayers = ['ipv6', 'udp']\nsize = 200\nvary = [{ field = 'ipv6.source', values = ['2001:2::7', '2001:2::9'] }]\n\
-        [[stream]]\nlayers = ['vlan', 'ipv4', 'tcp']\norder = 'drawn'\ncache = 64\n\
-        vary = [{ field = 'ipv4.destination', values = ['198.19.0.1', '198.19.0.9'] }]\n";
-
-    /// What is armed there is what was compiled here, to the byte.
-    #[test]
-    fn traffic_arrives_as_it_left() {
-        let profile = Profile::parse("p", SEVERAL).unwrap();
-        let setting = Setting {
-            direction: Direction::Forward,
-            addresses: Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]),
-            vlan: None,
-            link: None,
-            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        };
-        let traffic = compile(&profile, &setting).unwrap().traffic;
-        let frames = Frames::Traffic(TrafficFrames {
-            traffic: traffic.clone().into(),
-            nonce: 7,
-        });
-        let Frames::Traffic(arrived) = unpacked(&packed(&frames).unwrap()).unwrap() else {
-            panic!("traffic is expected");
-        };
-        assert_eq!((arrived.traffic.as_ref(), arrived.nonce), (&traffic, 7));
-    }
 
     #[test]
-    fn what_is_too_much_or_none_is_refused() {
-        assert!(within_limit(vec![0; 10]).is_ok());
-        let why = within_limit(vec![0; MOST_BYTES + 1]).unwrap_err();
-        assert!(why.contains("256 are allowed"), "{why}");
-        assert!(unpacked(b"{}").is_err());
+    fn what_is_not_open_is_refused() {
         let mut parts = Parts::default();
         let asked = parts.answer(Question::Stop, &[]).unwrap_err();
         assert_eq!(asked, Failure::Refused("no sender is open".into()));

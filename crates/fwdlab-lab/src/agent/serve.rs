@@ -16,11 +16,12 @@ use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
 use fwdlab_model::campaign::Generator;
 
 use super::part::Parts;
-use super::{Answer, Hello, Place, Question, clock, receive, rig, send};
+use super::rig;
 use crate::error::LabError;
+use crate::host::wire::{self, Answer, Hello, Place, Question, clock, receive, send};
 use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
+use crate::ports::noise;
 use crate::ports::{self, Claimed};
-use crate::preflight::noise;
 
 /// Where files are put that commands shall use, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
@@ -229,7 +230,7 @@ fn host(place: &Place) -> Box<dyn Host> {
     }
 }
 
-pub(super) fn path(of: super::Path) -> PathSpec {
+pub(super) fn path(of: wire::Path) -> PathSpec {
     PathSpec {
         tx: port(of.tx.0, of.tx.1),
         rx: port(of.rx.0, of.rx.1),

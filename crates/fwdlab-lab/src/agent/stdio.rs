@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::DEAF_FOR;
 use super::serve::serve_within;
+use crate::host::wire::DEAF_FOR;
 
 /// When the stream has ended, whatever is being done may take so long.
 const GRACE: Duration = Duration::from_millis(500);

@@ -15,25 +15,21 @@ use std::time::Duration;
 
 use fwdlab_engine::{PathSpec, PortSpec};
 
-use super::networks::mac;
 use super::veth::{Built, DUT_PORTS};
 use super::{Bed, Ground, Networks, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Host, netns};
+use crate::networks::mac;
+use crate::tester::bursts::{GENERATOR, PAST};
 use crate::vm::machine::{ACCELERATOR, Machine};
 
-/// The generator's namespace there.
-pub(crate) const GENERATOR: &str = "gen";
 const DUT: &str = "dut0";
 
 /// Who configures a guest for longer hangs. An emulator takes some ten times as long as the guest's own clock says: 500,000 routes are
 /// 20 s there, and were 3 to 7 minutes beside other work on two CPUs.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
-
-/// The pair of ports that leads past the DUT.
-pub(crate) const PAST: [&str; 2] = ["past0", "past1"];
 
 impl Bed {
     /// Builds a bed with one DUT in a machine.

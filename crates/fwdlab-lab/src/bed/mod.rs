@@ -4,7 +4,6 @@
 //! [`veth`]. What a DUT can be asked is in [`crate::dut`]. Start with [`Bed`].
 
 pub mod guest;
-pub mod networks;
 pub(crate) mod switch;
 pub mod veth;
 
@@ -14,17 +13,16 @@ use std::time::Duration;
 
 use fwdlab_engine::{PathSpec, PortSpec};
 
-pub(crate) use networks::mac;
-pub use networks::{End, Networks, Side};
 pub use switch::SwitchPackets;
 
 use self::switch::BedSwitch;
-use crate::dut::linux::{counters_of, link_changes, ports_amiss, read_counters};
-use crate::dut::{Counted, Dut, Ended, PortPair, Spread};
+use crate::dut::{Dut, Ended, PortPair, Spread};
 use crate::error::LabError;
 use crate::host::Host;
+use crate::host::registry::Registration;
 use crate::host::undo::Undo;
-use crate::registry::Registration;
+use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::networks::Networks;
 use crate::vm::machine::Machine;
 
 /// A standing test bed. Dropping it takes it away.

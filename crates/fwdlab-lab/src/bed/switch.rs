@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use fwdlab_model::test_bed::SwitchPorts;
 
-use crate::dut::Counted;
-use crate::dut::linux::{counters_of, read_counters};
 use crate::error::LabError;
 use crate::host::Host;
+use crate::interfaces::{Counted, counters_of, read_counters};
 use crate::snmp::{self, Binding, Value};
 
 /// An agent answers in this time, or not.

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use fwdlab_engine::{PathSpec, PortSpec};
 use fwdlab_model::campaign;
 
-use super::networks::{Management, mac};
 use super::{Bed, Ground, Networks, Testers};
 use crate::dut::vpp::instance::{Cpus, Instance};
 use crate::dut::{Dut, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::netns::within;
+use crate::host::registry::Registry;
 use crate::host::{Command, Failure, Host, Limit, Local, Netns, netns};
+use crate::networks::{Management, mac};
 use crate::placement::Placement;
-use crate::registry::Registry;
 
 /// The ports of every DUT, input and output.
 pub(super) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];

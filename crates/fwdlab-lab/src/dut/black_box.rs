@@ -10,12 +10,11 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::{
-    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
-};
+use super::{Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::host::{Limit, Process};
-use crate::run::Control;
+use crate::interfaces::Counted;
 
 /// A DUT of which only the name is known.
 #[derive(Debug, Clone)]
@@ -161,7 +160,7 @@ impl Dut for BlackBox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bed::End;
+    use crate::networks::End;
 
     #[test]
     fn what_is_asked_is_refused_with_what_to_do_and_what_is_not_read_is_absent() {

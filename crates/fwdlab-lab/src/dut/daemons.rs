@@ -9,8 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Configuration, not_understood};
+use super::Configuration;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::undo::Undo;
 use crate::host::{Command, Files, Host, Limit, quoted};
 

@@ -38,11 +38,12 @@ pub use spread::Spread;
 pub use sweep::Swept;
 pub use vpp::Vpp;
 
-use crate::bed::End;
+use crate::control::Control;
 use crate::error::LabError;
 pub use crate::host::undo::Change;
 use crate::host::{Host, Limit, Process};
-use crate::run::Control;
+use crate::interfaces::Counted;
+use crate::networks::End;
 use crate::telemetry::Observed;
 
 /// A device under test.
@@ -232,19 +233,6 @@ pub struct PortPair<T> {
     pub output: T,
 }
 
-/// Counts of a port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Packets that came in.
-    pub rx_packets: u64,
-    /// Packets that came in and were dropped.
-    pub rx_dropped: u64,
-    /// Packets that went out.
-    pub tx_packets: u64,
-    /// Packets that should have gone out and were dropped.
-    pub tx_dropped: u64,
-}
-
 /// A route by a next hop of the bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
@@ -288,14 +276,4 @@ pub struct Agent<'a> {
     pub at: (Ipv4Addr, u16),
     /// On which CPUs it runs; none: on any.
     pub cpus: &'a [usize],
-}
-
-/// What a host answered is not what it answers to this.
-pub(crate) fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
-    let said: String = said.chars().take(80).collect();
-    LabError::Preflight(format!(
-        "`{what}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
-        host.name(),
-        said.escape_debug()
-    ))
 }

@@ -10,9 +10,9 @@ use fwdlab_model::campaign::Sweep;
 use fwdlab_model::trial::IpVersion;
 
 use super::{Change, Dut};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::host::Limit;
-use crate::run::Control;
 
 /// A value must be taken back within this time.
 const LIMIT: Duration = Duration::from_secs(60);

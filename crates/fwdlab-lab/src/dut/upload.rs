@@ -87,7 +87,7 @@ impl<'a> Uploads<'a> {
         let command = Command::new("sh", &["-s"]).with_input(script).called(&what);
         let said = host.run(&command, Limit::OURS)?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let strange = || super::not_understood(host.as_ref(), &what, &said);
+        let strange = || crate::host::not_understood(host.as_ref(), &what, &said);
         let lines: Vec<&str> = said.lines().collect();
         if lines.len() != folder.files.len() + folders.len() {
             return Err(strange());

@@ -4,8 +4,8 @@
 
 use fwdlab_model::set::Verify;
 
-use super::not_understood;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Host, Output};
 
 /// The text for `sh`: how the command ends is told behind what it says, so that every other end is a failure.

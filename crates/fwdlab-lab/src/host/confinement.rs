@@ -64,7 +64,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// Makes them for the DUT in this namespace; `mark`: see [`crate::registry::mark`].
+    /// Makes them for the DUT in this namespace; `mark`: see [`crate::host::registry::mark`].
     ///
     /// # Errors
     /// In words: the kernel does not allow it.
@@ -82,7 +82,7 @@ impl Confinement {
         command
             .args(["--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT])
             .env("MARK", mark)
-            .env("STATE", crate::registry::DIRECTORY)
+            .env("STATE", crate::host::registry::DIRECTORY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

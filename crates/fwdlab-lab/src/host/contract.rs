@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::scratch::Namespace;
 use super::ssh::tests::{Server, program};
 use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
-use crate::agent::connection::{Connection, Epitaph};
 use crate::agent::serve::serve;
+use crate::host::wire::connection::{Connection, Epitaph};
 
 /// How long something may take that takes a moment.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use super::confinement::Confinement;
 use super::local::{Going, Local, in_its_place, run_as};
 use super::{Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, of_file};
 use crate::error::LabError;
-use crate::registry;
+use crate::host::registry;
 
 /// What the shell of an unconfined command does first. `ip netns exec` gives it a mount namespace of its own.
 const PROTECT: &str = "\

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
-use crate::agent::connection::{Connection, out_of_step};
-use crate::agent::{Answer, Hello, Place, Question};
+use crate::host::wire::connection::{Connection, out_of_step};
+use crate::host::wire::{Answer, Hello, Place, Question};
 
 /// The machine of an agent.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Address, Command, Failure, Files, Heard, Host, HostError, Limit, Output, Process};
-use crate::run::Control;
+use crate::control::Control;
 
 /// What a scripted host is called that has no other name.
 pub(crate) const NAME: &str = "router1";

@@ -2,7 +2,7 @@
 //!
 //! A step is a command for a host. It stands in the lab's record from before the change until it was carried out, so that whoever finds
 //! the record of a process that died can carry it out. Steps may be carried out for nothing, or twice: their commands must take that.
-//! What a namespace of the lab holds needs none after a crash: it goes with the namespace, see [`crate::registry`]. Start with
+//! What a namespace of the lab holds needs none after a crash: it goes with the namespace, see [`crate::host::registry`]. Start with
 //! [`Undo::before`].
 
 use std::collections::BTreeMap;

@@ -12,8 +12,8 @@ use fwdlab_engine::PortSpec;
 use serde_json::Value;
 
 use crate::error::LabError;
+use crate::host::registry::Registry;
 use crate::host::{Host, Local};
-use crate::registry::Registry;
 
 /// What is known of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

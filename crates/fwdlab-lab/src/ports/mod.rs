@@ -14,12 +14,13 @@ pub mod destinations;
 mod held;
 pub mod lock;
 pub mod look;
+pub(crate) mod noise;
 pub mod private;
 pub(crate) mod routes;
 pub mod state;
 mod sys;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub use lock::{Lock, Role};
 pub use look::Facts;
 
 use crate::error::LabError;
+use crate::host::wire::Network;
 
 /// How long a port may take to have a link, and how often it is asked.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
@@ -202,9 +204,6 @@ pub(crate) fn needed_by(
     let facts = look::look(spec)?;
     needed(&facts.spec_in(spec), &facts, networks)
 }
-
-/// A network of a test bed: its address, and how long its prefix is.
-pub(crate) type Network = (Ipv4Addr, u8);
 
 fn needed(
     spec: &PortSpec,

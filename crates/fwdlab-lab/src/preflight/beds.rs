@@ -14,12 +14,13 @@ use fwdlab_model::units::FrameSize;
 use serde::Serialize;
 
 use super::Check;
-use super::noise::{self, Noise};
-use crate::bed::{Bed, DutPorts, Networks, mac};
+use crate::bed::{Bed, DutPorts};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::host::Host;
-use crate::ports::Network;
-use crate::run::Control;
+use crate::host::wire::{Network, Noise};
+use crate::networks::{Networks, mac};
+use crate::ports::noise;
 use crate::site::standing::ports::{self, Words};
 use crate::site::{Site, Wanted, standing};
 use crate::tester::Frames;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Check, programs};
+use super::Check;
 use crate::host::{Command, Host, Limit, Local};
 use crate::vm::machine::takes_plugin;
 use crate::vm::plugin::{self, PluginError};
@@ -21,7 +21,7 @@ const LIMIT: Limit<'static> = Limit {
 };
 
 pub(super) fn checks() -> Vec<Check> {
-    let version = programs::find(QEMU).map(|_| {
+    let version = crate::programs::find(QEMU).map(|_| {
         let asked = Local.run(&Command::new(QEMU, &["--version"]), LIMIT);
         asked
             .map(|output| output.text())

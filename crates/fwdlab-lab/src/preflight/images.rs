@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
+use super::Check;
 use super::disk::{self, Room};
-use super::{Check, programs};
 use crate::vm::image::cache::Cache;
 
 /// By which kernels come from the archive.
@@ -16,7 +16,7 @@ const LITTLE: u64 = 1 << 30;
 
 pub(super) fn checks() -> Vec<Check> {
     let missing: Vec<&str> = (PROGRAMS.into_iter())
-        .filter(|program| programs::find(program).is_none())
+        .filter(|program| crate::programs::find(program).is_none())
         .collect();
     let folder = Cache::place_of_user();
     vec![packages(&missing), cache(&folder, disk::room(&folder))]

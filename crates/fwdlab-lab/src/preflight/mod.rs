@@ -14,7 +14,6 @@ mod emulator;
 mod images;
 mod kernel;
 mod kvm;
-pub(crate) mod noise;
 mod others;
 mod privileges;
 pub(crate) mod programs;

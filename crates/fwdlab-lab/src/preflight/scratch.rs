@@ -11,7 +11,7 @@ use fwdlab_engine::{Addresses, Choice, Mode, PathSpec, PortSpec};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
-use super::{Check, programs};
+use super::Check;
 
 const NAMESPACES: &str = "network namespaces";
 const VETH: &str = "veth";
@@ -48,7 +48,7 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     let child = command
         .args(["--net", "sh", "-c", SCRIPT])
         .env("LC_ALL", "C")
-        .env("PATH", programs::search_path())
+        .env("PATH", crate::programs::search_path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

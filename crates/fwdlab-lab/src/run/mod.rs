@@ -7,7 +7,6 @@
 
 pub mod bisect;
 pub mod campaign;
-mod control;
 mod course;
 mod device;
 pub mod exact;
@@ -52,14 +51,14 @@ use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
 use fwdlab_store::{Requests, RunId, RunWriter};
 use jiff::Timestamp;
 
-pub use self::control::Control;
 use crate::bed::Bed;
+use crate::control::Control;
 use crate::dut::Configuration;
 use crate::dut::daemons::told;
 use crate::error::LabError;
+use crate::host::registry;
 use crate::placement::Placement;
 use crate::preflight::Watch;
-use crate::registry;
 use crate::site::{self, Site};
 use crate::telemetry::{Seen, Wanted};
 use crate::tester::Rig;

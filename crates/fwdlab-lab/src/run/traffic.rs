@@ -22,9 +22,9 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{BROADCAST_EVERY, Destinations, Modifier, NETWORKS, Variant};
 
-use crate::bed::{End, Networks, Side};
 use crate::dut::Route;
 use crate::error::LabError;
+use crate::networks::{End, Networks, Side};
 
 /// Sources and destinations of frames as prefixes.
 pub(super) type Pairs = Vec<(String, String)>;

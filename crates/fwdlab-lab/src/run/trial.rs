@@ -22,10 +22,10 @@ use fwdlab_model::variant::Variant;
 
 use super::hooks::{During, Going, Watched};
 use crate::bed::{Bed, DutPorts, PortCounters, SwitchPackets};
+use crate::control::Control;
 use crate::dut::Ended;
 use crate::error::LabError;
 use crate::placement::Placement;
-use crate::run::Control;
 use crate::telemetry::{self, Seen, Wanted};
 use crate::tester::{Frames, Rig};
 use crate::witness::probe::Probes;

@@ -11,9 +11,9 @@ use fwdlab_engine::sink::{Sink, Sunk};
 use super::figures::Counted;
 use super::watch::Watch;
 use super::{POLL, SECOND};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::{Port, counters};
-use crate::run::Control;
 
 /// A port whose frames are taken away.
 pub struct Absorber {

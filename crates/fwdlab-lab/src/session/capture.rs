@@ -11,9 +11,9 @@ use fwdlab_engine::stamps::{Clock, Kind, Offers};
 use fwdlab_engine::{EngineError, PortSpec};
 
 use super::FOR_EVER;
+use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::{self, look, state};
-use crate::run::Control;
 
 /// How often a quiet capture looks whether it is over and whether its port is still there.
 const PATIENCE: Duration = Duration::from_millis(100);

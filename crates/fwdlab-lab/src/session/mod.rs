@@ -34,10 +34,10 @@ use fwdlab_model::link::MeanSize;
 pub use self::back_to_back::BackToBack;
 use self::figures::{OfSender, Snapshot};
 pub use self::figures::{Period, Received, Sent, Took};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::counters;
 use crate::ports::{Port, state};
-use crate::run::Control;
 
 /// How often we look whether something is over.
 const POLL: Duration = Duration::from_millis(2);

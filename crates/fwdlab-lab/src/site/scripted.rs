@@ -18,14 +18,15 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::trial::Stream;
 
 use super::{Builder, Site, Wanted};
-use crate::bed::{Bed, Networks, Parts, Testers};
+use crate::bed::{Bed, Parts, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::reboot::reboot_and_wait;
+use crate::host::registry::Registry;
 use crate::host::scripted::{Faults, Scripted};
 use crate::host::{Address, Host, Limit};
+use crate::networks::Networks;
 use crate::placement::Placement;
-use crate::registry::Registry;
 use crate::tester::local::Chosen;
 use crate::tester::{Frames, Rig};
 

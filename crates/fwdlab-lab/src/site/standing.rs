@@ -22,23 +22,23 @@ use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, Words};
 use super::{Builder, Site, Wanted};
-use crate::agent;
-use crate::bed::networks::Subnet;
 use crate::bed::switch::{Agent, Asked, BedSwitch};
-use crate::bed::{Bed, Claim, Networks, Parts, Second, Testers};
+use crate::bed::{Bed, Claim, Parts, Second, Testers};
+use crate::control::Control;
 use crate::dut::freebsd::Making;
 use crate::dut::vpp::cli::Cli;
 use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::reboot::reboot_and_wait;
+use crate::host::registry::{self, Registry};
 use crate::host::ssh::{BadTarget, Target};
 use crate::host::undo::Undo;
+use crate::host::wire::{self, Network, Noise};
 use crate::host::{Command, Failure, Host, HostError, Limit, Local, Netns, Remote, Ssh, netns};
+use crate::networks::{Networks, Subnet};
 use crate::placement::Placement;
-use crate::ports::{Network, claim};
-use crate::preflight::noise::{Noise, hear};
-use crate::registry::{self, Registry};
-use crate::run::Control;
+use crate::ports::claim;
+use crate::ports::noise::hear;
 use crate::switch_config::Addresses;
 use crate::tester::apart::{self, Port};
 use crate::tester::local::Chosen;
@@ -237,12 +237,7 @@ struct FarClaim(Remote);
 impl Drop for FarClaim {
     fn drop(&mut self) {
         // it lets go of all of a bed's, and with its own end
-        let _ = (self.0).put_to(
-            "let go of ports",
-            &agent::Question::Release,
-            &[],
-            LETTING_GO,
-        );
+        let _ = (self.0).put_to("let go of ports", &wire::Question::Release, &[], LETTING_GO);
     }
 }
 
@@ -561,7 +556,7 @@ impl Standing {
         let Some(agent) = &station.agent else {
             return Ok(Box::new(claim(&self.port(seat, port), &networks)?));
         };
-        let question = agent::Question::Claim {
+        let question = wire::Question::Claim {
             port: (None, port.to_owned()),
             networks,
         };
@@ -741,11 +736,11 @@ impl Builder for Standing {
                 (None, None) => return Ok(tester::local::open(bed.paths(), &addresses, choice)?),
                 (Some(agent), _) if self.seats[A] == self.seats[B] => {
                     let port = |port: &PortSpec| (None, port.interface.clone());
-                    let paths = bed.paths().iter().map(|path| agent::Path {
+                    let paths = bed.paths().iter().map(|path| wire::Path {
                         tx: port(&path.tx),
                         rx: port(&path.rx),
                     });
-                    let paths: Vec<agent::Path> = paths.collect();
+                    let paths: Vec<wire::Path> = paths.collect();
                     return tester::remote::open(agent, &paths, &addresses, choice);
                 }
                 _ => {}
@@ -793,7 +788,7 @@ impl Builder for Standing {
                 .iter()
                 .map(|(agent, ours)| {
                     scope.spawn(move || {
-                        let question = agent::Question::Hear {
+                        let question = wire::Question::Hear {
                             ports: ours
                                 .iter()
                                 .map(|(_, port)| (None, (*port).to_owned()))
@@ -802,9 +797,9 @@ impl Builder for Standing {
                         };
                         let what = "listen at ports";
                         match agent.put_to(what, &question, &[], Limit::OURS)? {
-                            (agent::Answer::Heard(noise), _) => Ok(noise),
+                            (wire::Answer::Heard(noise), _) => Ok(noise),
                             (other, _) => {
-                                let why = agent::connection::out_of_step(&other);
+                                let why = wire::connection::out_of_step(&other);
                                 Err(LabError::from(HostError::new(agent.name(), what, why)))
                             }
                         }

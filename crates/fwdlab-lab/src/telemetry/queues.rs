@@ -67,8 +67,8 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
             (queues, count.rx_packets, count.tx_packets)
         }
         None => {
-            let table = crate::dut::linux::parse_net_dev(&said);
-            let count = crate::dut::linux::counters_of(&table, port, host)?;
+            let table = crate::interfaces::parse_net_dev(&said);
+            let count = crate::interfaces::counters_of(&table, port, host)?;
             let (queues, _) = ports::statistics(port, &said);
             (queues, count.rx_packets, count.tx_packets)
         }

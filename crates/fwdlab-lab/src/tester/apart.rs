@@ -16,11 +16,11 @@ use fwdlab_engine::{
 
 use super::Rig;
 use super::local::{Chosen, words};
-use crate::agent::connection::out_of_step;
-use crate::agent::part::{Answer, Question, packed};
-use crate::agent::rig::lasting;
-use crate::agent::{self, clock};
 use crate::error::LabError;
+use crate::host::wire::connection::out_of_step;
+use crate::host::wire::part::{Answer, Question, packed};
+use crate::host::wire::rig::lasting;
+use crate::host::wire::{self, clock};
 use crate::host::{Host, HostError, Limit, Remote};
 
 /// Somebody who counts and says nothing for so long while frames flow is taken for lost, and they end.
@@ -246,9 +246,9 @@ impl Far {
         bytes: &[u8],
         limit: Limit<'_>,
     ) -> Result<Answer, EngineError> {
-        let question = agent::Question::Part(question.clone());
+        let question = wire::Question::Part(question.clone());
         match self.host.put_to(what, &question, bytes, limit) {
-            Ok((agent::Answer::Part(answer), _)) => Ok(answer),
+            Ok((wire::Answer::Part(answer), _)) => Ok(answer),
             Ok((other, _)) => {
                 let why = out_of_step(&other);
                 Err(elsewhere(HostError::new(self.host.name(), what, why)))
@@ -258,7 +258,7 @@ impl Far {
     }
 
     fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, EngineError> {
-        let why = out_of_step(&agent::Answer::Part(answer));
+        let why = out_of_step(&wire::Answer::Part(answer));
         Err(elsewhere(HostError::new(self.host.name(), what, why)))
     }
 

@@ -9,11 +9,16 @@ use fwdlab_model::campaign::Generator;
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::Stream;
 
-use crate::agent::connection::out_of_step;
-use crate::agent::{Answer, Path, Place, Question};
-use crate::bed::guest::{GENERATOR, PAST};
 use crate::error::LabError;
+use crate::host::wire::connection::out_of_step;
+use crate::host::wire::{Answer, Path, Place, Question};
 use crate::host::{HostError, Limit, Remote};
+
+/// The pair of ports that leads past the DUT.
+pub(crate) const PAST: [&str; 2] = ["past0", "past1"];
+
+/// The generator's namespace there.
+pub(crate) const GENERATOR: &str = "gen";
 
 /// Sender and receivers that are open.
 #[derive(Debug)]

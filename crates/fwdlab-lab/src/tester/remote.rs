@@ -13,10 +13,10 @@ use fwdlab_model::trial::Stream;
 
 use super::local::Chosen;
 use super::{Frames, Rig};
-use crate::agent::connection::out_of_step;
-use crate::agent::rig::{Answer, Question, lasting, packed};
-use crate::agent::{self, Path};
 use crate::error::LabError;
+use crate::host::wire::connection::out_of_step;
+use crate::host::wire::rig::{Answer, Question, lasting, packed};
+use crate::host::wire::{self, Path};
 use crate::host::{Host, HostError, Limit, Remote};
 
 /// Opens the fastest engine that works on these paths of a host, or the one that was asked for.
@@ -71,9 +71,9 @@ impl Behind {
     }
 
     fn ask_with(&self, what: &str, question: Question, bytes: &[u8]) -> Result<Answer, LabError> {
-        let question = agent::Question::Rig(question);
+        let question = wire::Question::Rig(question);
         match self.host.put_to(what, &question, bytes, Limit::OURS)? {
-            (agent::Answer::Rig(answer), _) => Ok(answer),
+            (wire::Answer::Rig(answer), _) => Ok(answer),
             (other, _) => {
                 let why = out_of_step(&other);
                 Err(HostError::new(self.host.name(), what, why).into())
@@ -82,7 +82,7 @@ impl Behind {
     }
 
     fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, LabError> {
-        let why = out_of_step(&agent::Answer::Rig(answer));
+        let why = out_of_step(&wire::Answer::Rig(answer));
         Err(HostError::new(self.host.name(), what, why).into())
     }
 
@@ -226,10 +226,10 @@ mod tests {
     use fwdlab_model::trial::IpVersion;
     use fwdlab_model::units::FrameSize;
 
-    use crate::agent::connection::{Connection, Epitaph};
     use crate::agent::serve::serve;
     use crate::bed::Bed;
     use crate::host::ssh::tests::{Server, program};
+    use crate::host::wire::connection::{Connection, Epitaph};
     use crate::host::{Local, Netns};
     use crate::placement::Placement;
     use crate::tester::local;
@@ -432,7 +432,7 @@ mod tests {
         rig.start(schedule).unwrap();
         let generator = Netns::bare(path.tx.0.as_deref().unwrap());
         let sent = || {
-            let table = crate::dut::linux::read_counters(&generator).unwrap();
+            let table = crate::interfaces::read_counters(&generator).unwrap();
             table[&path.tx.1].tx_packets
         };
         let before = rig.read().unwrap().sent[0];

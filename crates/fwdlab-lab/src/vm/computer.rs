@@ -625,7 +625,7 @@ impl Computer {
             keep_open(&mut command, taps);
         }
         for ((number, network), mac) in networks.iter().enumerate().zip(self.macs()) {
-            let mac = crate::bed::networks::mac(mac);
+            let mac = crate::networks::mac(mac);
             // no boot from the network
             let device = format!("{card},netdev=net{number},mac={mac},romfile=");
             command.args(["-netdev", network, "-device", &device]);

@@ -150,7 +150,7 @@ mod tests {
         let test = "a_guest_proves_what_a_device_file_only_says";
         let why = prove(Accelerator::Kvm, Path::new("/no/such/device"), PATIENCE).unwrap_err();
         assert_eq!(why, "there is no /no/such/device");
-        if crate::preflight::programs::find(QEMU).is_none() {
+        if crate::programs::find(QEMU).is_none() {
             println!("SKIPPED: {test}: no {QEMU}");
             return;
         }

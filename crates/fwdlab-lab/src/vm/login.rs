@@ -210,7 +210,7 @@ fn new_key(path: &Path) -> Result<String, String> {
 /// Lines for a shell of root's, whichever it is. Of a FreeBSD as it comes, SSH is off, lets root not in, and its network is not set up; it is
 /// after these lines, and after a restart, too.
 fn preparation(public_key: &str, management: &[u8; 6]) -> Vec<String> {
-    let mac = crate::bed::networks::mac(*management);
+    let mac = crate::networks::mac(*management);
     let of_freebsd = format!(
         "for i in $(ifconfig -l ether); do ifconfig $i | grep -q {mac} && sysrc ifconfig_$i=DHCP && service netif restart $i; done"
     );

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::qemu::{self, Accelerator, CONSOLE, QEMU, Qemu, Remains, escaped};
-use crate::agent::connection::Connection;
-use crate::agent::init::CHANNEL;
-use crate::agent::{Hello, Question};
 use crate::error::LabError;
+use crate::host::wire::CHANNEL;
+use crate::host::wire::connection::Connection;
+use crate::host::wire::{Hello, Question};
 use crate::host::{self, Failure, Host, Limit, Local, Remote};
 
 /// A guest that has not answered by then does not come up: on a busy machine it takes some 10 s.

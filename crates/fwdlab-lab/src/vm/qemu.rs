@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::monitor::{Ask, Hear, Monitor};
-use crate::agent::connection::Epitaph;
 use crate::error::LabError;
 use crate::host::Limit;
+use crate::host::wire::connection::Epitaph;
 use crate::sys::die_with_parent;
 
 /// The program, and the package of Debian's that has it.

@@ -132,7 +132,7 @@ mod in_guests {
     fn a_guest_boots_and_configures_everything() {
         let skipped =
             |why: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {why}");
-        if crate::preflight::programs::find("qemu-system-x86_64").is_none() {
+        if crate::programs::find("qemu-system-x86_64").is_none() {
             return skipped("no qemu-system-x86_64");
         }
         let name = std::env::var("FWDLAB_TEST_IMAGE")

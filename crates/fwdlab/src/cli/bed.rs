@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::{Subcommand, ValueEnum};
+use fwdlab_lab::host::registry::{Registry, left_behind};
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::registry::{Registry, left_behind};
 use fwdlab_lab::site::standing;
 use fwdlab_lab::switch_config::{self, Mtu, Vendor};
 use fwdlab_lab::{bed, user_namespace};

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::Measured;
 use fwdlab_lab::run::bisect::{Answer, Bisection, Commits, End, Git, Images, Log, Source, Told};
 use fwdlab_lab::run::plan::Host;
-use fwdlab_lab::run::{Control, Measured};
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::vm::image::Image;

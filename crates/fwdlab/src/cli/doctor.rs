@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::styling::{AnsiColor, Style};
+use fwdlab_lab::host::registry::Registry;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::preflight::{self, Check, Status};
-use fwdlab_lab::registry::Registry;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::witness::probe::Probes;
 use fwdlab_model::test_bed::BedFile;

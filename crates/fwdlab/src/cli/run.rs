@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context;
 use fwdlab_lab::LabError;
-use fwdlab_lab::run::{Control, Measured, Run};
+use fwdlab_lab::control::Control;
+use fwdlab_lab::run::{Measured, Run};
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;

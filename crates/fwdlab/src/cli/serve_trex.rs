@@ -8,8 +8,8 @@ use std::path::Path;
 
 use clap::Args;
 use fwdlab_lab::bed::Bed;
-use fwdlab_lab::bed::networks::End;
 use fwdlab_lab::dut::Route;
+use fwdlab_lab::networks::End;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_lab::site::Site;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use fwdlab_lab::bed::Networks;
+use fwdlab_lab::networks::Networks;
 use fwdlab_lab::run::traffic::{ProfileFrames, Traffic};
 use fwdlab_model::link::Line;
 use fwdlab_model::variant::{Destinations, Modifier, Modifiers, Variant};

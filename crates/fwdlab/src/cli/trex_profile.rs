@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use clap::Args;
-use fwdlab_lab::bed::Networks;
+use fwdlab_lab::networks::Networks;
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_trex::profile::{Port, traffic};

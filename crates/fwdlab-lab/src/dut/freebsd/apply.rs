@@ -12,16 +12,17 @@ use std::time::Duration;
 use fwdlab_model::set::Verify;
 use fwdlab_model::system::System;
 
-use super::{FreeBsd, Making, jail, not_understood, read};
+use super::{FreeBsd, Making, jail, read};
+use crate::control::Control;
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings;
 use crate::dut::set::{Configuration, Step};
 use crate::dut::upload::{Around, Uploads};
 use crate::dut::{Dut, verify};
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::reboot::reboot_and_wait;
 use crate::host::{Command, Files, Limit, quoted};
-use crate::run::Control;
 
 /// What users want to run on a DUT must end within this time, where nothing else is said.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);

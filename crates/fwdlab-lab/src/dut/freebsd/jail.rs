@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 use fwdlab_model::family::Generated;
 
-use super::{FreeBsd, SYSCTLS, not_understood};
+use super::{FreeBsd, SYSCTLS};
 use crate::dut::Change;
 use crate::dut::set::{Configuration, Step};
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Address, Command, Files, Host, HostError, Limit, Output, Process};
 
 /// The jail's name.

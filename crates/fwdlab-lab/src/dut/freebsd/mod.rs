@@ -22,15 +22,15 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, Ended};
-use super::{
-    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
-};
-use super::{not_understood, timed};
-use crate::bed::{End, Networks, Side, mac};
+use super::timed;
+use super::{Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates};
+use crate::control::Control;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit, Process, quoted};
-use crate::run::Control;
+use crate::interfaces::Counted;
+use crate::networks::{End, Networks, Side, mac};
 use crate::telemetry::{Observed, System};
 
 /// What is said of every result.

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::dut::Counted;
+use crate::interfaces::Counted;
 
 /// An object of which a key may be there twice, as netstat prints one: `dropped-packets` is of what came in, and of what went out.
 #[derive(Debug)]

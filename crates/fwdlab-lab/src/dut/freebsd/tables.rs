@@ -10,11 +10,12 @@ use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::{FreeBsd, GONE, jail, read};
-use crate::bed::End;
 use crate::dut::sweep::{unused_v4, unused_v6};
-use crate::dut::{Change, Route, not_understood};
+use crate::dut::{Change, Route};
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Limit};
+use crate::networks::End;
 
 /// Sets of ipfw: 31 is its own.
 const SWEPT: u8 = 30;

@@ -7,9 +7,9 @@ use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::Linux;
-use crate::bed::mac;
 use crate::error::LabError;
 use crate::host::{Limit, quoted};
+use crate::networks::mac;
 
 /// The text; it ends by itself after some minutes.
 const SCRIPT: &str = include_str!("bgp.sh");

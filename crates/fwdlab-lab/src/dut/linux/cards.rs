@@ -5,8 +5,9 @@
 
 use fwdlab_model::family::Generated;
 
-use super::{Linux, not_understood};
+use super::Linux;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};
 
 /// What shows that one is in force: a name and a command.

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fwdlab_model::family::Generated;
 
-use super::{Linux, not_understood};
+use super::Linux;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Files, Host, Local};
 
 /// How many connections there may be.

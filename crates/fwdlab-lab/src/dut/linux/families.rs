@@ -11,10 +11,11 @@ use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
 use super::tables::Whose;
-use super::{Linux, bgp, cards, conntrack, gateway, not_understood, paths};
+use super::{Linux, bgp, cards, conntrack, gateway, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Failure, Files, Host, Limit, quoted};
 
 /// Tables of nftables.
@@ -572,8 +573,8 @@ fn offload_of(text: &str, feature: &str) -> Option<(String, bool)> {
 mod tests {
     use super::super::tests::linux;
     use super::*;
-    use crate::bed::End;
     use crate::host::scripted::Scripted;
+    use crate::networks::End;
 
     /// Output of ethtool 6.1.
     #[test]

@@ -7,10 +7,12 @@ use std::sync::atomic::Ordering;
 
 use fwdlab_model::family::Generated;
 
-use super::{Linux, not_understood, read_counters};
+use super::Linux;
 use crate::dut::Spread;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};
+use crate::interfaces::read_counters;
 
 /// The text for all of them; it ends by itself after some seconds.
 const GATEWAY: &str = include_str!("gateway.sh");
@@ -177,10 +179,10 @@ mod tests {
 
     use super::super::tests::linux;
     use super::*;
+    use crate::control::Control;
     use crate::dut::{Configuration, Dut};
     use crate::host::scripted::{Fails, NAME, Scripted};
     use crate::host::undo::Left;
-    use crate::run::Control;
 
     /// Texts that a shell was given: the words before what all have, and the verb behind it.
     type Texts = Arc<Mutex<Vec<(String, String)>>>;

@@ -30,16 +30,17 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, Ended};
+use super::timed;
 use super::{
-    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Spread,
-    Swept, Updates,
+    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Spread, Swept,
+    Updates,
 };
-use super::{not_understood, timed};
-use crate::bed::{End, Networks, Side, mac};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Command, Failure, Host, HostError, Limit, Process};
-use crate::run::Control;
+use crate::host::{Command, Failure, Host, HostError, Limit, Process, not_understood};
+use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::networks::{End, Networks, Side, mac};
 use crate::telemetry::{Observed, System};
 use conntrack::Machine;
 use tables::Whose;
@@ -599,96 +600,4 @@ fn not_set(error: &HostError) -> String {
         Failure::File(why) => format!("not set: {why}"),
         _ => format!("not set: {error}"),
     }
-}
-
-/// What all interfaces of a host counted.
-pub(crate) fn read_counters(host: &dyn Host) -> Result<BTreeMap<String, Counted>, LabError> {
-    let text = host.read("/proc/thread-self/net/dev")?;
-    Ok(parse_net_dev(&String::from_utf8_lossy(&text)))
-}
-
-/// The counters of one of them.
-pub(crate) fn counters_of(
-    table: &BTreeMap<String, Counted>,
-    port: &str,
-    host: &dyn Host,
-) -> Result<Counted, LabError> {
-    table.get(port).copied().ok_or_else(|| {
-        let what = format!("read the counters of {port} in {}", host.name());
-        LabError::system(what, std::io::ErrorKind::NotFound)
-    })
-}
-
-/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
-pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, numbers) = line.split_once(':')?;
-            let n: Vec<u64> = numbers
-                .split_whitespace()
-                .map_while(|n| n.parse().ok())
-                .collect();
-            let counted = Counted {
-                rx_packets: *n.get(1)?,
-                rx_dropped: *n.get(3)?,
-                tx_packets: *n.get(9)?,
-                tx_dropped: *n.get(11)?,
-            };
-            Some((name.trim().to_owned(), counted))
-        })
-        .collect()
-}
-
-/// Ports of a host that are not up, or not there.
-pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<String>, LabError> {
-    let text = host.ask("ip", &["-o", "link", "show"])?;
-    let mut amiss = Vec::new();
-    for port in ports {
-        // `2: tx0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu ...`
-        let line = text.lines().find(|line| {
-            let name = line.split(": ").nth(1).unwrap_or_default();
-            name.split('@').next() == Some(port)
-        });
-        match line {
-            None => amiss.push(format!("{port} in {} is gone", host.name())),
-            Some(line) if !line.contains("LOWER_UP") => {
-                amiss.push(format!("{port} in {} is down", host.name()));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(amiss)
-}
-
-/// How often the links of these ports came or went so far, by `eth1 in HOST`.
-pub(crate) fn link_changes(
-    host: &dyn Host,
-    ports: &[String],
-) -> Result<BTreeMap<String, u64>, LabError> {
-    #[derive(serde::Deserialize)]
-    struct Link {
-        ifname: String,
-        stats64: Option<Stats>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Stats {
-        tx: Sent,
-    }
-    #[derive(serde::Deserialize)]
-    struct Sent {
-        carrier_changes: Option<u64>,
-    }
-    let words = ["-json", "-s", "-s", "link", "show"];
-    let said = host.ask("ip", &words)?;
-    let links: Vec<Link> = serde_json::from_str(&said)
-        .map_err(|_| not_understood(host, &format!("ip {}", words.join(" ")), &said))?;
-    let of_ours = links
-        .into_iter()
-        .filter(|link| ports.contains(&link.ifname));
-    Ok(of_ours
-        .filter_map(|link| {
-            let changes = link.stats64?.tx.carrier_changes?;
-            Some((format!("{} in {}", link.ifname, host.name()), changes))
-        })
-        .collect())
 }

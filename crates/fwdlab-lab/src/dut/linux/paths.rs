@@ -8,9 +8,10 @@ use std::fmt::Write;
 use fwdlab_engine::forward;
 use fwdlab_model::family::Generated;
 
-use super::{Linux, not_understood};
+use super::Linux;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Limit};
 
 /// Tables of nftables.

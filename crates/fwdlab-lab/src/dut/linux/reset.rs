@@ -5,9 +5,9 @@
 use fwdlab_model::reset::Reset;
 
 use super::Linux;
-use crate::bed::End;
 use crate::error::LabError;
 use crate::host::HostError;
+use crate::networks::End;
 
 impl Linux {
     /// What `sh` will do on the DUT as it stands now.

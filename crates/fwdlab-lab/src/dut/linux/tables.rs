@@ -8,12 +8,13 @@ use std::net::IpAddr;
 
 use fwdlab_model::trial::IpVersion;
 
-use super::{Linux, family, not_understood};
-use crate::bed::End;
+use super::{Linux, family};
 use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route, Updates};
 use crate::error::LabError;
+use crate::host::not_understood;
 use crate::host::{Command, Limit};
+use crate::networks::End;
 use crate::placement::Placement;
 
 /// For whom rules or routes are there: both can be at once.

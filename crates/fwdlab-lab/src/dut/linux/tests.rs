@@ -358,22 +358,6 @@ fn a_command_that_is_stopped_is_no_failure() {
     assert!(matches!(stopped, Err(LabError::Interrupted)));
 }
 
-#[test]
-fn counters_of_the_kernel_are_read_by_column() {
-    let text = "Inter-|   Receive                                                |  Transmit\n \
-         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
-         tx0:      10       2    0    7    0     0          0         0 89294400 1488240    0 7252858    0     0       0          0\n    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n";
-    let table = parse_net_dev(text);
-    let expect = Counted {
-        rx_packets: 2,
-        rx_dropped: 7,
-        tx_packets: 1_488_240,
-        tx_dropped: 7_252_858,
-    };
-    assert_eq!(table["tx0"], expect);
-    assert_eq!(table.len(), 2);
-}
-
 /// A namespace with two ports.
 pub(super) fn with_ports(of: &str) -> Namespace {
     let namespace = Namespace::new(&format!("undo-{of}"));

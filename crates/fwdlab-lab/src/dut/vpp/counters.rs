@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::loss::Reason;
 
-use crate::dut::Counted;
+use crate::interfaces::Counted;
 
 /// Counters of nodes that VPP lists among its errors and that are no frames it dropped: a block of the ring that was read, a frame that a
 /// rule permitted.

@@ -25,17 +25,16 @@ use fwdlab_model::trial::IpVersion;
 use self::cli::Cli;
 use self::counters::Interface;
 use self::instance::Instance;
-use super::linux::{counters_of, link_changes, ports_amiss, read_counters};
 use super::set::Step;
 use super::{
-    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
-    Updates,
+    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates,
 };
-use crate::bed::{End, Networks, Side};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit, Process};
-use crate::run::Control;
+use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::networks::{End, Networks, Side};
 
 /// What users want to run there must end within this time.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use fwdlab_model::trial::IpVersion;
 
 use super::Vpp;
-use crate::bed::{End, mac};
 use crate::dut::{Change, Route};
 use crate::error::LabError;
 use crate::host::Limit;
+use crate::networks::{End, mac};
 
 /// The tag of a sweep's rules.
 const SWEPT: &str = "fwdlab";

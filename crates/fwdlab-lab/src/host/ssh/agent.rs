@@ -18,7 +18,7 @@ use super::far::{Input, Job};
 use super::link::Link;
 use super::words::last_words;
 use super::{Ssh, line};
-use crate::agent::connection::{Connection, Epitaph};
+use crate::host::wire::connection::{Connection, Epitaph};
 use crate::host::{Command, Failure, Host, HostError, Limit, Remote};
 use crate::sys::{die_with_parent, kill_group};
 

@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn commits_are_built_beside_the_checkout_and_kept() {
-        if crate::preflight::programs::find("git").is_none() {
+        if crate::programs::find("git").is_none() {
             println!("SKIPPED: commits_are_built_beside_the_checkout_and_kept: no git");
             return;
         }

@@ -16,9 +16,9 @@ use fwdlab_engine::port::pin;
 use super::POLL;
 use super::figures::Counted;
 use super::watch::Watch;
+use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::Port;
-use crate::run::Control;
 
 /// How long a system call waits before it looks whether it is over.
 const SLICE: Duration = Duration::from_millis(50);

@@ -13,8 +13,8 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
 use super::*;
-use crate::agent::connection::{Connection, Epitaph};
 use crate::host::ssh::tests::{Server, program};
+use crate::host::wire::connection::{Connection, Epitaph};
 use crate::tester::Frames;
 
 /// Two namespaces, joined by two links; they go when this is dropped.
@@ -471,7 +471,7 @@ impl Spread {
     /// Packets that have left the port of who sends.
     fn sent(&self) -> u64 {
         let generator = Netns::bare(&self.rack.names[0]);
-        let table = crate::dut::linux::read_counters(&generator).unwrap();
+        let table = crate::interfaces::read_counters(&generator).unwrap();
         table["ta"].tx_packets
     }
 

@@ -327,7 +327,7 @@ pub(super) struct Depmod {
 
 impl Depmod {
     pub(super) fn find(cache: &Cache, tell: Tell<'_>) -> Result<Depmod, ImageError> {
-        if let Some(program) = crate::preflight::programs::find("depmod") {
+        if let Some(program) = crate::programs::find("depmod") {
             return Ok(Depmod {
                 program,
                 libraries: Vec::new(),

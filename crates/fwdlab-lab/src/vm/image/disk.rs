@@ -158,7 +158,7 @@ fn parsed<T: for<'a> Deserialize<'a>>(path: &Path, said: &[u8]) -> Result<T, Ima
 }
 
 fn qemu_img(path: &Path, words: &[&str]) -> Result<Option<Vec<u8>>, ImageError> {
-    if crate::preflight::programs::find("qemu-img").is_none() {
+    if crate::programs::find("qemu-img").is_none() {
         return Ok(None);
     }
     let mut command = program_command("qemu-img", Path::new("/"));
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn disks_are_looked_at_as_the_emulator_reads_them() {
-        if crate::preflight::programs::find("qemu-img").is_none() {
+        if crate::programs::find("qemu-img").is_none() {
             println!("SKIPPED: disks_are_looked_at_as_the_emulator_reads_them: no qemu-img");
             return;
         }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::cache::{Cache, Tell, make_folder, write};
 use super::error::ImageError;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local};
-use crate::preflight::programs::search_path;
+use crate::programs::search_path;
 
 /// Package lists of our own that are younger say what there is: a name that is not in them does not exist.
 const FRESH: Duration = Duration::from_secs(3600);
@@ -225,7 +225,7 @@ pub(crate) fn with_lists<T>(
     tell: Tell<'_>,
     mut ask: impl FnMut(&Apt, Tell<'_>) -> Result<Option<T>, ImageError>,
 ) -> Result<Asked<T>, ImageError> {
-    if crate::preflight::programs::find("apt-get").is_none() {
+    if crate::programs::find("apt-get").is_none() {
         return Err(ImageError::NotFetched {
             what: "packages".into(),
             why: "this machine has no apt-get. A kernel can be given as a file, too: a bzImage with its modules in lib/modules \

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn cpio_reads_the_same() {
-        if crate::preflight::programs::find("cpio").is_none() {
+        if crate::programs::find("cpio").is_none() {
             println!("SKIPPED: cpio_reads_the_same: no cpio");
             return;
         }

@@ -17,7 +17,7 @@ mod traffic;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fwdlab_lab::run::Control;
+use fwdlab_lab::control::Control;
 use fwdlab_model::link::LinkSpeed;
 
 use self::commands::{Command, Read, Start};

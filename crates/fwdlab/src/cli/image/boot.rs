@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fwdlab_lab::LabError;
+use fwdlab_lab::control::Control;
 use fwdlab_lab::host::Limit;
-use fwdlab_lab::run::Control;
 use fwdlab_lab::vm::computer::{ADDRESS, Computer, Devices, Setup, State, System};
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fwdlab_lab::run::Control;
+use fwdlab_lab::control::Control;
 use signal_hook::consts::SIGINT;
 
 use crate::exit_code::Code;

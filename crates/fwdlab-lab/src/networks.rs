@@ -1,7 +1,7 @@
 //! The addresses of a test bed: what the tester's ports, the DUT's ports and the networks behind them are called.
 //!
 //! Values, and one set of them for the embedded bed. Nothing here is set anywhere: that is the DUT's ([`crate::dut`]) and the bed's own
-//! ([`super::veth`]). Start with [`Networks`].
+//! ([`crate::bed::veth`]). Start with [`Networks`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -8,26 +8,15 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::PortSpec;
 use fwdlab_engine::capture::{Capture, Options};
-use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
+use crate::host::wire::Noise;
 
 /// So many bytes tell what a frame is.
 const SNAP: u32 = 128;
 
 /// Little is said in a second, or it is a storm.
 const RING_BYTES: usize = 4 << 20;
-
-/// Frames of one kind that came in at a port by themselves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Noise {
-    /// The port.
-    pub port: String,
-    /// What they are: `STP`, `LLDP`.
-    pub what: String,
-    /// How many.
-    pub frames: u64,
-}
 
 /// Listens at ports for so long.
 ///

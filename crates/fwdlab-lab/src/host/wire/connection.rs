@@ -9,8 +9,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::{Failure, Limit};
 use super::{Answer, BEAT, BEAT_EVERY, Hello, Question, receive, send};
-use crate::host::{Failure, Limit};
 
 /// How often somebody is asked whether the answer is still wanted.
 const LOOK: Duration = Duration::from_millis(50);

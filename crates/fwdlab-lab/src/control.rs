@@ -50,23 +50,23 @@ impl Control {
     }
 
     /// Heeds these requests from now on.
-    pub(super) fn heed(&self, requests: Requests) {
+    pub(crate) fn heed(&self, requests: Requests) {
         self.steering().requests = Some(requests);
     }
 
     /// Is the next trial to wait?
-    pub(super) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         let is_paused = self.steering().look(&self.stop).is_paused;
         is_paused && !self.is_stopped()
     }
 
     /// From here on a test case is measured that may be skipped.
-    pub(super) fn begin_case(&self) {
+    pub(crate) fn begin_case(&self) {
         self.steering().can_skip = true;
     }
 
     /// It has ended; was it to be skipped?
-    pub(super) fn end_case(&self) -> bool {
+    pub(crate) fn end_case(&self) -> bool {
         let mut steering = self.steering();
         // who asked a moment ago meant this one
         steering.looked = None;
@@ -76,7 +76,7 @@ impl Control {
     }
 
     /// What was heeded since the last time, and whether it could be.
-    pub(super) fn heeded(&self) -> Vec<(Request, bool)> {
+    pub(crate) fn heeded(&self) -> Vec<(Request, bool)> {
         std::mem::take(&mut self.steering().heeded)
     }
 

@@ -1,0 +1,40 @@
+//! Programs of this machine: where they are, also where no user's `PATH` looks.
+//!
+//! Start with [`find`].
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where Debian keeps administrators' programs.
+const ALSO: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where a program of this machine is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&search_path())
+        .map(|folder| folder.join(program))
+        .find(|candidate| is_program(candidate))
+}
+
+/// PATH, and where administrators' programs are: an ordinary user's PATH often lacks that.
+pub(crate) fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(ALSO.map(PathBuf::from));
+    // fails only if a folder's name holds a colon, and these come from such a list
+    std::env::join_paths(folders).unwrap_or(path)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_searched_for() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("fwdlab-no-such-program"), None);
+        assert!(!is_program(Path::new("/proc/self/status")));
+    }
+}
