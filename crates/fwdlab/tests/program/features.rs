@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
 use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
-use fwdlab_lab::agent;
 use fwdlab_lab::bed::Bed;
 use fwdlab_lab::bursts::Bursts;
 use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::{Configuration, Spread};
+use fwdlab_lab::host::wire;
 use fwdlab_lab::host::{Host, Limit, Remote};
 use fwdlab_lab::networks::Networks;
 use fwdlab_lab::tester::{Frames, remote};
@@ -177,7 +177,7 @@ impl Guest {
     fn delay_ms(&self) -> (f64, f64) {
         const COUNT: u64 = 200;
         let port = |name: &str| (Some("gen".to_owned()), name.to_owned());
-        let paths = [agent::Path {
+        let paths = [wire::Path {
             tx: port("tx0"),
             rx: port("rx0"),
         }];
