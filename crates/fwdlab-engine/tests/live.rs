@@ -34,11 +34,9 @@ use fwdlab_packet::{
     FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, Span, signature,
 };
 
-use self::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
+use crate::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
 
-#[path = "veth/bed.rs"]
-mod bed;
-mod streams;
+use crate::streams;
 
 const NONCE: u16 = 0x3a7;
 

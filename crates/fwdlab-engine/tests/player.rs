@@ -15,9 +15,9 @@ use fwdlab_packet::modifier::{
 use fwdlab_packet::permutation::Visits;
 use proptest::prelude::*;
 
-use self::streams::stream;
+use crate::streams::stream;
 
-mod streams;
+use crate::streams;
 
 const US: u64 = 1000;
 const UNIT: u64 = 65536;

@@ -24,14 +24,8 @@ use fwdlab_engine::{
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use self::bed::{ADDRESSES, Bed, allowed, skip};
+use crate::bed::{ADDRESSES, Bed, allowed, skip};
 
-#[path = "veth/bed.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of veth.rs, which use all of it"
-)]
-mod bed;
 #[path = "receive/sys.rs"]
 mod sys;
 
@@ -228,7 +222,9 @@ fn the_analysis_says_exactly_what_the_dut_did() {
     const FRAMES: u64 = 4200;
     const GAP_NS: u64 = 250_000;
     const FLOWS: u32 = 70;
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let template = template(IpVersion::V4, 64);
     let flows = FlowSet::default_v4(FLOWS).unwrap();
@@ -323,7 +319,9 @@ fn flows_that_the_dut_drops_are_named() {
     const FLOWS: u32 = 1500;
     const ROUNDS: u64 = 4;
     const DROPPED: [u32; 3] = [7, 1023, 1024];
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let flows = FlowSet::default_v4(FLOWS).unwrap();
     let mut rules =
         "nft add table ip t && nft add chain ip t f '{ type filter hook forward priority 0; }'"

@@ -22,14 +22,7 @@ use fwdlab_engine::{
 };
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
 
-use self::bed::{ADDRESSES, skip};
-
-#[path = "veth/bed.rs"]
-#[expect(
-    dead_code,
-    reason = "shared with the tests of veth.rs, which use all of it"
-)]
-mod bed;
+use crate::bed::{ADDRESSES, skip};
 
 const NONCE: u16 = 41_000;
 const FRAMES: u64 = 1500;
@@ -122,7 +115,9 @@ fn open(path: &PathSpec) -> (LoneSender, LoneReceiver) {
 /// For each frame: intended departure <= the driver takes it <= it enters the kernel at the other end <= somebody reads it.
 #[test]
 fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let (mut sender, mut receiver) = open(path);
     // the faster ones have no stamps, and say so
@@ -190,7 +185,9 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
 /// Frames that the DUT's full queue drops have left, and have no arrival; those lost are not timed.
 #[test]
 fn lost_frames_have_a_departure_and_no_arrival() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     bed.in_dut(0, "ip route add blackhole 198.19.10.3/32")
         .unwrap();
@@ -219,7 +216,9 @@ fn lost_frames_have_a_departure_and_no_arrival() {
 
 #[test]
 fn what_ports_offer_is_what_ethtool_says() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let port = &bed.paths()[0].tx;
     let offers = Offers::of(port).unwrap();
     let said = bed.in_tester("ethtool -T tx0; ethtool -i tx0").unwrap();
@@ -247,7 +246,9 @@ fn what_ports_offer_is_what_ethtool_says() {
 
 #[test]
 fn hardware_stamps_are_refused_before_anything_is_changed() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let (tx, rx) = (Offers::of(&path.tx).unwrap(), Offers::of(&path.rx).unwrap());
     let words = choose(Some(Kind::Hardware), &tx, &rx)
@@ -297,7 +298,9 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
 /// it freed the frame, on CLOCK_TAI. That is no departure: it is told as what it is, and compared with nothing.
 #[test]
 fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let open = |freed_stamps| {
         let options = af_xdp::Options {
@@ -384,7 +387,9 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
 /// came as XDP frames ENODATA. Both end in software stamps, with the reason.
 #[test]
 fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let port = bed.dut_port(0);
     for (mode, words) in [
@@ -439,7 +444,9 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
 /// A capture says of each frame who stamped it: the kernel where it entered, when asked for that.
 #[test]
 fn a_capture_has_the_stamps_of_the_kernel() {
-    let Some(bed) = bed::bed(1) else { return };
+    let Some(bed) = crate::bed::bed(1) else {
+        return;
+    };
     let path = &bed.paths()[0];
     let options = capture::Options {
         outgoing: false,

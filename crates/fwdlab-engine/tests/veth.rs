@@ -23,11 +23,8 @@ use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-use self::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
+use crate::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
 
-#[path = "veth/bed.rs"]
-mod bed;
-mod streams;
 #[path = "veth/traffic.rs"]
 mod traffic;
 

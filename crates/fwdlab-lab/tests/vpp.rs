@@ -3,7 +3,7 @@
 //! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the test is skipped. What is measured
 //! with VPP is tested with the program.
 
-mod vpp_build;
+use crate::vpp_build;
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Every entry of the catalogue ends with sentences that answer its question, from figures such as its procedure finds.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Markdown and CSV, kept as files. After a wanted change: `INSTA_UPDATE=always cargo test -p fwdlab-report`.
 
-mod common;
+use crate::common;
 
-use common::Run;
+use crate::common::Run;
 
 fn check(run: &Run) {
     let markdown = fwdlab_report::markdown::summary(&run.info, &run.summary);

@@ -1,8 +1,8 @@
 //! The page is well-formed, self-contained, complete, and cannot be broken by what it reports.
 
-mod common;
+use crate::common;
 
-use common::Run;
+use crate::common::Run;
 use fwdlab_report::html::ShownFacts;
 use scraper::{ElementRef, Html, Selector};
 

@@ -2,7 +2,7 @@
 //!
 //! Start with [`words_from_outside_stay_words_in_every_format`].
 
-mod common;
+use crate::common;
 
 use fwdlab_model::outcome::{
     Compliance, Cost, Edge, Found, Outcome, Ramp, Stretch, Sweep, SweepPoint,

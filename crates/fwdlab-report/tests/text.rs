@@ -1,8 +1,8 @@
 //! What people see in the terminal, kept as files. After a wanted change: `INSTA_UPDATE=always cargo test -p fwdlab-report`.
 
-mod common;
+use crate::common;
 
-use common::Run;
+use crate::common::Run;
 use fwdlab_model::outcome::Found;
 use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::result::Stratum;

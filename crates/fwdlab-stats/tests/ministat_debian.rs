@@ -3,12 +3,8 @@
 //! Standard output, standard error and exit code must all agree; where the original crashes we must
 //! refuse. Without the program the test counts what it skipped and says why.
 
-#![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
-
-mod generated;
-
+use crate::generated::{Case, Dice, PROGRAM, Tally, case, clear, line, theirs};
 use fwdlab_stats::ministat::{Arguments, Model, Report, report, run};
-use generated::{Case, Dice, PROGRAM, Tally, case, clear, line, theirs};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,6 +1,8 @@
 //! A test bed of our own: network namespaces with a Linux router in each path, gone when the value is dropped. And what all
 //! tests say that cannot run here.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -19,9 +19,9 @@ use fwdlab_packet::modifier::{
 use fwdlab_packet::permutation::Visits;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 
-use super::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
-use super::streams;
 use super::{Capture, check_with_etherparse, stream};
+use crate::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
+use crate::streams;
 
 const NONCE: u16 = 0x3a7;
 

@@ -291,6 +291,7 @@ impl Plan {
         let Some(suite) = self.suite() else {
             return Ok(());
         };
+        feasible::check(self).map_err(|error| error.to_string())?;
         let limits = suite.likely(self.dut.as_ref(), self.bounds());
         let limits = limits.map_err(|error| error.to_string())?;
         fwdlab_measure::machine::make(&suite.asked, &limits).map(|_| ())
@@ -507,9 +508,15 @@ impl Plan {
 
     /// What a test case offers: one series.
     pub(super) fn traffic(&self, case: &Case) -> Traffic {
-        let profile = case.variant.profile.as_ref();
+        let profile = match self.suite() {
+            Some(suite) => suite.common.traffic.profile.clone(),
+            None => {
+                let name = case.variant.profile.as_ref();
+                name.and_then(|name| self.profiles.get(name).cloned())
+            }
+        };
         Traffic {
-            profile: profile.and_then(|name| self.profiles.get(name).cloned()),
+            profile,
             variants: vec![case.variant.clone()],
             ..Traffic::default()
         }
@@ -578,7 +585,11 @@ impl Plan {
 
     /// A configuration by its name; the plain router has none.
     pub(super) fn configuration(&self, name: &str) -> Option<&Configuration> {
-        self.configurations.get(name)
+        let of_suite = self
+            .suite()
+            .and_then(|suite| suite.common.configuration.as_ref());
+        let of_suite = of_suite.filter(|applied| applied.name == name);
+        self.configurations.get(name).or(of_suite)
     }
 
     /// What every run needs, for these streams of this test case.

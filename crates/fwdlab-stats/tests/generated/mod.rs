@@ -1,7 +1,8 @@
 //! Generated command lines and data files for ministat, and what Debian's own program makes of them.
 //!
-//! Shared by the test of the library, which has thousands of cases, and that of the program, which has
-//! a thousand at most. Start at [`case`] and [`Tally::judge`].
+//! Start at [`case`] and [`Tally::judge`].
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use fwdlab_stats::ministat::{Output, Set};
 use std::ffi::OsStr;

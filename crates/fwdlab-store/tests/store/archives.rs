@@ -10,7 +10,7 @@ use fwdlab_model::facts::ShownFacts;
 use fwdlab_store::{RunWriter, StoreError, export, list, load, take_in};
 use tar::{Builder, EntryType, Header};
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const OTHER: &str = "2026-11-21-quick-0000";

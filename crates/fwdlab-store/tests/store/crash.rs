@@ -10,7 +10,7 @@ use std::time::Duration;
 use fwdlab_model::result::RunState;
 use fwdlab_store::{RunWriter, StoreError, list, load};
 
-use crate::samples::*;
+use super::samples::*;
 
 const CHILD: &str = "STORE_TEST_WRITE_RUNS_IN";
 const STEPS: u32 = 30;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fwdlab_store::{RunWriter, StoreError, StoredRun, list, load, remove};
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";

@@ -12,7 +12,7 @@ use fwdlab_model::event::EventKind;
 use fwdlab_model::result::{RunInfo, RunState};
 use fwdlab_store::{RunWriter, StoreError, list, load, remove};
 
-use crate::samples::*;
+use super::samples::*;
 
 const CHILD: &str = "STORE_TEST_FAULT_IN";
 const ID: &str = "2026-11-21-quick-7f3k";
@@ -123,7 +123,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
     assert!(error.contains("intervals.csv: No space left"), "{error}");
     assert!(!run.path().join("raw/a/1/intervals.csv").exists());
     let error =
-        RunWriter::create(&root, &crate::samples::info("2026-11-21-quick-0000", NOW)).unwrap_err();
+        RunWriter::create(&root, &super::samples::info("2026-11-21-quick-0000", NOW)).unwrap_err();
     assert!(error.to_string().contains("No space left"), "{error}");
     let names: Vec<_> = list(&root).unwrap().into_iter().map(|run| run.id).collect();
     assert_eq!(names, [ID]);

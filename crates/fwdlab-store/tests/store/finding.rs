@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fwdlab_model::result::RunState;
 use fwdlab_store::{list, resolve};
 
-use crate::samples::*;
+use super::samples::*;
 
 const OLD: &str = "2026-11-20-quick-7f3k";
 const MIDDLE: &str = "2026-11-21-quick-7g00";

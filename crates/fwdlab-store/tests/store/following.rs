@@ -6,7 +6,7 @@ use std::io::Write;
 use fwdlab_model::event::{Event, Request};
 use fwdlab_store::{Followed, Follower, RunWriter, StoreError, request};
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use fwdlab_store::import::netbenches::{self, Audit, Imported, Options, SetResult};
 
-use crate::samples::skipped;
+use super::samples::skipped;
 
 /// The sample of the archive, if it is here.
 fn sample(test: &str) -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use fwdlab_store::{
     Labels, StoreError, export, label, labels, list, load, rebuild, resolve, take_in,
 };
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const OTHER: &str = "2026-11-22-quick-0000";

@@ -4,7 +4,7 @@ use std::fs;
 
 use fwdlab_store::{RunWriter, StoreError, list, load, remove};
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";

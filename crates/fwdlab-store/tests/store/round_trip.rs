@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::samples::{event, finished, info, rebuild, summary, trial};
+use super::samples::{event, finished, info, rebuild, summary, trial};
 
 const ID: &str = "2026-11-21-quick-7f3k";
 

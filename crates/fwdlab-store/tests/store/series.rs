@@ -13,7 +13,7 @@ use fwdlab_model::trial::IpVersion;
 use fwdlab_store::{RunWriter, StoredRun, load};
 use serde_json::json;
 
-use crate::samples::{finished, info, rebuild, summary, trial};
+use super::samples::{finished, info, rebuild, summary, trial};
 
 const ID: &str = "2026-11-21-quick-7f3k";
 

@@ -6,7 +6,7 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::Purpose;
 use fwdlab_model::units::FrameSize;
 
-use crate::samples::{finished, info};
+use super::samples::{finished, info};
 
 /// `fwdlab throughput --engine sim --dut capacity=1e6 --max 3Mpps --size 128` of version 1, with a goal of its own.
 #[test]

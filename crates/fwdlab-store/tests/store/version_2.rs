@@ -9,7 +9,7 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_model::version::RUN_FORMAT;
 use serde_json::{Value, json};
 
-use crate::samples::{finished, info};
+use super::samples::{finished, info};
 
 const ID: &str = "2026-11-22-quick-evtx";
 

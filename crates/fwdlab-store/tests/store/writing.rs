@@ -7,7 +7,7 @@ use fwdlab_model::result::RunState;
 use fwdlab_model::telemetry::{Reading, Record, When};
 use fwdlab_store::{RunWriter, StoreError, load};
 
-use crate::samples::*;
+use super::samples::*;
 
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";

@@ -4,6 +4,7 @@
 //! [`Arrangement`].
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use clap::Args;
 use fwdlab_engine::Mode;
@@ -27,6 +28,7 @@ use fwdlab_model::variant::Variant;
 
 use super::Global;
 use super::run::{self, random_seed};
+use super::test_bed;
 use super::traffic::TrafficOptions;
 use crate::exit_code::{self, Code, Usage};
 
@@ -59,6 +61,9 @@ pub struct Arrangement {
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
     dut: Option<String>,
+    /// Test bed of hosts that stand: a file, or its name in a folder `beds`
+    #[arg(long, value_name = "BED", conflicts_with = "dut_cpus")]
+    bed: Option<String>,
     /// CPUs of the DUT [default: the last one]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     dut_cpus: Vec<usize>,
@@ -99,7 +104,7 @@ impl Arrangement {
     pub fn run(&self, global: &Global, wanted: Measurement) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
         let plan = self.plan(wanted, privileged)?;
-        if !privileged && plan.dut().is_none() {
+        if !privileged && plan.dut().is_none() && self.bed.is_none() {
             user_namespace::enter()?;
         }
         run::carry_out(
@@ -185,6 +190,15 @@ impl Arrangement {
                 .collect::<Result<Vec<_>, _>>()?,
         };
         let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
+        let (site, placement, preferred) = match (&self.bed, dut) {
+            (Some(name), _) => test_bed::of_command(name, test_bed::find(Path::new(""), name)?)?,
+            (None, Some(_)) => (Site::default(), Placement::default(), Engine::Auto),
+            (None, None) => (
+                Site::default(),
+                Placement::choose(&self.dut_cpus)?,
+                Engine::Auto,
+            ),
+        };
         Ok(fwdlab_lab::run::Parameters {
             streams,
             traffic,
@@ -195,12 +209,9 @@ impl Arrangement {
             unconfined: self.set_unconfined,
             is_managed: false,
             dut: fwdlab_model::campaign::Dut::default(),
-            engine: Mode::named(&self.engine),
-            site: Site::default(),
-            placement: match dut {
-                Some(_) => Placement::default(),
-                None => Placement::choose(&self.dut_cpus)?,
-            },
+            engine: Mode::named(&self.engine).or_else(|| Mode::named(preferred.name())),
+            site,
+            placement,
             privileged,
             seed: match dut {
                 Some(dut) => dut.seed,
@@ -220,9 +231,9 @@ impl Arrangement {
                 None => Ok(None),
             };
         }
-        if self.set.is_some() || !self.dut_cpus.is_empty() {
+        if self.set.is_some() || self.bed.is_some() || !self.dut_cpus.is_empty() {
             return Err(Usage(
-                "--set and --dut-cpus are for the test bed, not for --engine sim".into(),
+                "--set, --bed and --dut-cpus are for a test bed, not for --engine sim".into(),
             ));
         }
         let text = self.dut.as_deref().unwrap_or("capacity=1e6");

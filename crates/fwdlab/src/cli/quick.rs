@@ -178,34 +178,29 @@ impl Quick {
                 pps.map_err(Usage)?;
             }
         }
-        let bed = match &self.bed {
+        let engine = (Engine::ALL.into_iter())
+            .find(|engine| engine.name() == self.engine)
+            .unwrap_or_default();
+        let (site, placement, preferred) = match &self.bed {
             Some(name) => match test_bed::find(Path::new(""), name)? {
-                BedFile::Hosts(bed) => Some(bed),
                 BedFile::Machine(_) => {
                     return Err(Usage(format!(
-                        "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with a campaign that \
-                         says bed = \"{name}\""
+                        "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with fwdlab trial, \
+                         or with a campaign that says bed = \"{name}\""
                     ))
                     .into());
                 }
-                BedFile::Image { image, .. } => {
-                    return Err(Usage(format!(
-                        "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
-                    ))
-                    .into());
-                }
+                found => test_bed::of_command(name, found)?,
             },
-            None => None,
+            None => (
+                Site::default(),
+                Placement::choose(&self.dut_cpus)?,
+                Engine::Auto,
+            ),
         };
-        let (site, placement) = match &bed {
-            Some(bed) => test_bed::host(bed)?,
-            None => (Site::default(), Placement::choose(&self.dut_cpus)?),
-        };
-        let engine = match (&bed, self.engine.as_str()) {
-            (Some(bed), "auto") => bed.generator.engine,
-            (_, name) => (Engine::ALL.into_iter())
-                .find(|engine| engine.name() == name)
-                .unwrap_or_default(),
+        let engine = match engine {
+            Engine::Auto => preferred,
+            typed => typed,
         };
         let host = Host {
             site,

@@ -11,6 +11,7 @@ use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::kvm::fastest;
+use fwdlab_model::campaign::Engine;
 use fwdlab_model::file::Step;
 use fwdlab_model::test_bed::{BedFile, Place, TestBed, WholeMachine};
 
@@ -88,6 +89,27 @@ pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
         );
         Usage(format!("--dut {kind}: {why}")).into()
     })
+}
+
+/// Where a command measures that names a test bed, what runs where, and the engine that the bed prefers.
+///
+/// # Errors
+/// As [`host`] and [`machine`]; instructions are counted on the test bed, and nothing is sent.
+pub fn of_command(name: &str, found: BedFile) -> anyhow::Result<(Site, Placement, Engine)> {
+    match found {
+        BedFile::Hosts(bed) => {
+            let (site, placement) = host(&bed)?;
+            Ok((site, placement, bed.generator.engine))
+        }
+        BedFile::Machine(bed) => {
+            let (site, placement) = machine(&bed)?;
+            Ok((site, placement, Engine::Auto))
+        }
+        BedFile::Image { image, .. } => Err(Usage(format!(
+            "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
+        ))
+        .into()),
+    }
 }
 
 /// The hosts of a test bed, and what runs where.

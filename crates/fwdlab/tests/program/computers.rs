@@ -423,7 +423,8 @@ mod in_guests {
         for trial in found["trials"].as_array().unwrap() {
             let (sent, received) = (&trial["frames_sent"], &trial["frames_received"]);
             let (sent, received) = (sent.as_u64().unwrap(), received.as_u64().unwrap());
-            assert_eq!(received, sent / 2, "{trial:#}");
+            // of an odd number the frames of the proof decide which half is the larger
+            assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
             assert!(sent >= 100, "{trial:#}");
         }
         assert_eq!(found["trials"].as_array().unwrap().len(), 1);

@@ -452,6 +452,40 @@ fn test_cases_by_slices_are_skipped_together() {
     assert_eq!(told(&made), [(Request::Skip, true)]);
 }
 
+/// However it is counted, whoever looks on is told of an iteration when it ends: none of the next has been measured by then.
+#[test]
+fn an_iteration_is_told_when_it_ends() {
+    for (duts, procedure) in [
+        (1, MRR),
+        (1, "id = 'maxfwd'\nfor = '100ms'"),
+        (4, "id = 'paired'\nfor = '1s'"),
+    ] {
+        let scene = Scene::new(duts, Faults::default());
+        let made = campaign(&scene, &with("iterations = 2", procedure));
+        let (mut told, mut measured) = (BTreeMap::new(), 0);
+        for event in &made.events {
+            match &event.kind {
+                EventKind::IterationFinished {
+                    test_case,
+                    iteration,
+                } => {
+                    told.insert((iteration.iteration, test_case.clone()), measured);
+                }
+                EventKind::TrialFinished { .. } | EventKind::RebuildFinished { .. } => {
+                    measured += 1;
+                }
+                _ => {}
+            }
+        }
+        let when = |number: u32| {
+            let of_it = told.iter().filter(move |((one, _), _)| *one == number);
+            of_it.map(|(_, measured)| *measured)
+        };
+        assert_eq!(told.len(), 2 * made.cases().len(), "{procedure}");
+        assert!(when(1).max() < when(2).min(), "{procedure}: {told:?}");
+    }
+}
+
 #[test]
 fn a_paused_run_measures_nothing_until_it_goes_on() {
     let text = with("iterations = 2", MRR);
