@@ -847,7 +847,7 @@ fn a_killed_sender_leaves_nothing_behind() {
     let before = bed.transmitted(0);
     let netns = bed.paths()[0].tx.netns.clone().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_killed_sender_leaves_nothing_behind"])
+        .args(["--exact", "live::a_killed_sender_leaves_nothing_behind"])
         .env(VICTIM, netns)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -627,7 +627,10 @@ fn victim(bed: &Bed, mode: Mode) -> Child {
     let tx = &bed.paths()[0].tx;
     let netns = tx.netns.as_ref().unwrap().display().to_string();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "traffic::a_killed_sender_leaves_nothing_behind"])
+        .args([
+            "--exact",
+            "veth::traffic::a_killed_sender_leaves_nothing_behind",
+        ])
         .env(PORT, format!("{netns} {} {}", tx.interface, mode.name()))
         .stdout(Stdio::null())
         .spawn()

@@ -22,7 +22,7 @@ fn a_killed_process_loses_nothing_it_handed_over() {
     if let Some(root) = std::env::var_os(CHILD) {
         write_runs(Path::new(&root));
     }
-    let test = "crash::a_killed_process_loses_nothing_it_handed_over";
+    let test = "store::crash::a_killed_process_loses_nothing_it_handed_over";
     let mut random = Lcg(0x5eed);
     let (mut interrupted, mut whole, mut unconfirmed) = (0, 0, 0);
     for round in 0..40 {

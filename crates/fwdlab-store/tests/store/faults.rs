@@ -71,7 +71,7 @@ fn mounted(script: &str) -> Vec<&str> {
 #[test]
 fn a_full_disk_loses_only_what_did_not_fit() {
     let script = format!("mount -t tmpfs -o size=256k none \"${CHILD}\" && exec \"$@\"");
-    let test = "faults::a_full_disk_loses_only_what_did_not_fit";
+    let test = "store::faults::a_full_disk_loses_only_what_did_not_fit";
     let Some(root) = world(test, &mounted(&script), |_| {}) else {
         return;
     };
@@ -185,7 +185,7 @@ fn a_read_only_file_system_can_be_read() {
     let script = format!(
         "mount --bind \"${CHILD}\" \"${CHILD}\" && mount -o remount,bind,ro \"${CHILD}\" && exec \"$@\""
     );
-    let test = "faults::a_read_only_file_system_can_be_read";
+    let test = "store::faults::a_read_only_file_system_can_be_read";
     let prepare = |root: &Path| {
         finished_run(root, ID, NOW);
         drop(RunWriter::create(root, &info("2026-11-21-quick-dead", NOW)));
@@ -199,7 +199,7 @@ fn a_read_only_file_system_can_be_read() {
 
 #[test]
 fn a_directory_without_permission_can_be_read() {
-    let test = "faults::a_directory_without_permission_can_be_read";
+    let test = "store::faults::a_directory_without_permission_can_be_read";
     let prepare = |root: &Path| {
         finished_run(root, ID, NOW);
         drop(RunWriter::create(root, &info("2026-11-21-quick-dead", NOW)));

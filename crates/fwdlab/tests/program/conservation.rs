@@ -337,7 +337,9 @@ mod alone {
         let lab = Lab::alone();
         let mut held_up = 0;
         let overloaded = (0..3).any(|_| {
-            let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
+            let document = lab.json(&[
+                "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
+            ]);
             let trials = list(&document["trials"]);
             trials.iter().for_each(conserved);
             trials.iter().all(|trial| {

@@ -139,6 +139,30 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
     // which bed it was is kept with the run
     let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
     assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
+
+    // a command measures there as a campaign does; what the DUT does not have is applied, and taken back
+    let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+                nft add rule ip t f numgen inc mod 2 0 drop";
+    let trial = [
+        "trial", "--bed", "rack", "--load", "2kpps", "--for", "200ms",
+    ];
+    let words = [&trial[..], &["--json", "--set", half]].concat();
+    let ended = rack.fwdlab(&words).output().unwrap();
+    rack.is_as(&before);
+    assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended:?}");
+    let found: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let valid = |trial: &&serde_json::Value| {
+        trial["validity"]["reasons"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    };
+    for trial in list(&found["trials"]).iter().filter(valid) {
+        let [sent, received] =
+            ["frames_sent", "frames_received"].map(|of| trial[of].as_u64().unwrap());
+        assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
+    }
+    let (code, said) = rack.say(&["ndr", "--bed", "rack", "--engine", "sim"]);
+    assert_eq!(code, Some(2), "{said}");
 }
 
 /// Frames that bypass the DUT do not prove that it forwards; and an interrupted check removes the bed that it made.

@@ -469,7 +469,9 @@ fn an_iteration_is_told_when_it_ends() {
                     test_case,
                     iteration,
                 } => {
-                    told.insert((iteration.iteration, test_case.clone()), measured);
+                    // one that the readings of the whole run judge otherwise is told again
+                    let key = (iteration.iteration, test_case.clone());
+                    told.entry(key).or_insert(measured);
                 }
                 EventKind::TrialFinished { .. } | EventKind::RebuildFinished { .. } => {
                     measured += 1;
