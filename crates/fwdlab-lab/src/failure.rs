@@ -96,13 +96,13 @@ impl HostError {
                 after,
                 said: stderr,
             } => format!(
-                "`{what}` on {host} had no end after {:.0} s and was killed{}. Try it there by hand: it may wait for something",
+                "`{what}` on {host} timed out after {:.0} s and was killed{}. Run it there by hand to see whether it waits for input",
                 after.as_secs_f64(),
                 said(stderr)
             ),
             Failure::Lost(why) | Failure::NotBack(why) => format!(
-                "{host} was lost during `{what}`{}. Whether that was done is not known: see that {host} runs and can be reached, and \
-                 start again",
+                "lost connection to {host} during `{what}`{}. It may or may not have completed: check that {host} is running and reachable, \
+                 and start again",
                 said(why)
             ),
             Failure::File(why) => format!("cannot {what} on {host}{}", said(why)),

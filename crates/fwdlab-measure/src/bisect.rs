@@ -12,7 +12,7 @@ pub enum Next {
     Test(Vec<usize>),
     /// It is found, as well as that can be.
     Found(Found),
-    /// An end cannot be tested: there is nothing to hold the others against.
+    /// An end cannot be tested: there is nothing to compare the others with.
     NoEnd(usize),
 }
 

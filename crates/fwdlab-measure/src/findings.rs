@@ -770,7 +770,7 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
         let port = counter.split(' ').next().unwrap_or_default();
         let share = (*frames as f64 / lost as f64).min(1.0);
         let sentence = format!(
-            "{counter}: {} frames, {} of those lost: the ring was full, for its CPU took them out too slowly",
+            "{counter}: {} frames, {} of those lost: the ring was full: the CPU did not keep up",
             thousands(*frames),
             percent(share)
         );

@@ -66,11 +66,8 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     let sample = Sample::new(values.to_vec()).ok()?;
     let percent = width_percent(&sample)?;
     // not a number where every value is 0: nothing is surer
-    (percent > WIDEST_PERCENT).then(|| {
-        format!(
-            "its {what}s determine it only to ±{percent:.0} %; the limit is ±{WIDEST_PERCENT:.0} %"
-        )
-    })
+    (percent > WIDEST_PERCENT)
+        .then(|| format!("known only to ±{percent:.0} % (limit ±{WIDEST_PERCENT:.0} %)"))
 }
 
 /// Half of the interval in percent of the centre of the values. Where mean and median lie apart the smaller one counts: a few iterations
@@ -768,7 +765,7 @@ pub(crate) mod tests {
         // Student, five values: ±10 % is a CV of 8.05 %
         assert_eq!(of_values(&around(0.080), "iteration"), None);
         let doubt = of_values(&around(0.082), "iteration").unwrap();
-        assert!(doubt.contains("the limit is ±10 %"), "{doubt}");
+        assert!(doubt.contains("(limit ±10 %)"), "{doubt}");
         // a DUT that forwards nothing is no noise
         assert_eq!(of_values(&[0.0; 5], "iteration"), None);
     }
@@ -815,7 +812,7 @@ pub(crate) mod tests {
         let varied = case(rates);
         assert!(varied.figures[0].variation_percent.unwrap() > 18.0);
         let doubt = varied.doubt.unwrap();
-        assert!(doubt.contains("the limit is ±10 %"), "{doubt}");
+        assert!(doubt.contains("(limit ±10 %)"), "{doubt}");
         assert!(doubt.contains("iteration 1 by -43 %"), "{doubt}");
         // more of them determine it well enough, and the verdict says why they vary
         let rates = (0..40).map(|n| if n % 8 == 0 { 500e3 } else { 700e3 });

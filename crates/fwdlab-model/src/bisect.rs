@@ -46,7 +46,7 @@ pub struct Began {
     pub stream: Stream,
     /// Frames of a burst.
     pub frames: u32,
-    /// A change of fewer percent is none.
+    /// Changes smaller than this are ignored, in percent.
     pub threshold_percent: f64,
 }
 

@@ -358,6 +358,13 @@ mod tests {
 
     #[test]
     fn bad_units_say_what_is_right() {
+        for bytes in [63, 16_385] {
+            let error = FrameSize::new(bytes).unwrap_err().to_string();
+            assert!(
+                error.contains("what pkt-gen calls 60 is 64 here"),
+                "{error}"
+            );
+        }
         for text in [
             "",
             "5",

@@ -313,7 +313,7 @@ fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
         "instructions do not see caches, locks, mispredicted branches and other CPUs";
     let decided = time.filter(|time| time.verdict != Verdict::CannotTell);
     if decided.is_none() {
-        return "In time nothing can be told on this machine now".into();
+        return "This machine is too noisy now for a result in time".into();
     }
     let proven = decided.filter(|time| time.verdict != Verdict::NoDifference);
     let Some(rate) = proven.and_then(|time| time.difference_percent) else {
@@ -429,9 +429,9 @@ mod tests {
             (
                 Some(&time(Verdict::CannotTell, -9.0)),
                 counted(7.5, true),
-                "nothing can be told",
+                "too noisy now",
             ),
-            (None, counted(7.5, true), "nothing can be told"),
+            (None, counted(7.5, true), "too noisy now"),
         ] {
             let said = agreement(time, &counted);
             assert!(said.contains(words), "{words}: {said}");

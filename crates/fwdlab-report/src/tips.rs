@@ -3,8 +3,6 @@
 //! There are two kinds: causes that telemetry of the DUT explains (`fwdlab_measure::findings` decides which there are), and
 //! configurations that are proven better than the reference. Nothing else is advised. Start with [`Tips::of`].
 
-use std::collections::BTreeMap;
-
 use fwdlab_model::campaign::PLAIN;
 use fwdlab_model::family::PREFIX;
 use fwdlab_model::result::RunInfo;
@@ -48,7 +46,7 @@ impl Tips {
     pub fn of(run: &Run<'_>) -> Tips {
         let mut tips = of_findings(run);
         let better = grid::of(&[*run]).map_or(Vec::new(), |grid| improvements(run, &grid));
-        let together = together(run.info, &better);
+        let together = together(run, &better);
         tips.extend(better.into_iter().map(|(_, tip)| tip));
         Tips { tips, together }
     }
@@ -294,20 +292,31 @@ fn lines(parts: &[String]) -> Vec<String> {
 }
 
 /// Before against after all of it: the configuration that is made of all that is proven better, where one was measured.
-fn together(info: &RunInfo, better: &[Better<'_>]) -> Option<Tip> {
-    let made_of: BTreeMap<&str, Vec<String>> = better
+fn together(run: &Run<'_>, better: &[Better<'_>]) -> Option<Tip> {
+    let wanted: Vec<String> = better
         .iter()
-        .map(|(name, _)| (*name, parts(info, name)))
+        .flat_map(|(name, _)| parts(run.info, name))
         .collect();
-    let holds = |all: &str, one: &str| made_of[one].iter().all(|part| made_of[all].contains(part));
-    let whole = better
-        .iter()
-        .find(|(all, _)| made_of.keys().all(|one| holds(all, one)));
+    let has_all = |name: &str| {
+        let own = parts(run.info, name);
+        wanted.iter().all(|part| own.contains(part))
+    };
+    let cases = run.summary.test_cases.iter();
+    let mut measured = cases.map(|case| &case.case.configuration[..]);
+    let whole = better.iter().find(|(name, _)| has_all(name));
     match (better.len(), whole) {
         (0 | 1, _) => None,
         (_, Some((_, tip))) => Some(Tip {
             words: format!("Before against after all of it: {}", tip.words),
             ..tip.clone()
+        }),
+        (_, None) if let Some(name) = measured.find(|name| has_all(name)) => Some(Tip {
+            words: format!(
+                "{name} has all of these lines, and is not proven better: differences do not add up. Do not rely on them together"
+            ),
+            evidence: Vec::new(),
+            of: Evidence::Cases(places(better)),
+            lines: Vec::new(),
         }),
         (_, None) => {
             let mut all: Vec<String> = Vec::new();
@@ -316,18 +325,23 @@ fn together(info: &RunInfo, better: &[Better<'_>]) -> Option<Tip> {
                     all.push(part.clone());
                 }
             }
-            let places = better.iter().flat_map(|(_, tip)| match &tip.of {
-                Evidence::Cases(places) => places.clone(),
-                _ => Vec::new(),
-            });
             Some(Tip {
                 words: "All of them at once was not measured: differences do not add up. Measure a configuration of all these lines \
                         before they are relied on together"
                     .into(),
                 evidence: Vec::new(),
-                of: Evidence::Cases(places.collect()),
+                of: Evidence::Cases(places(better)),
                 lines: all,
             })
         }
     }
+}
+
+/// The cells that speak for any of them.
+fn places(better: &[Better<'_>]) -> Vec<usize> {
+    let places = better.iter().map(|(_, tip)| match &tip.of {
+        Evidence::Cases(places) => &places[..],
+        _ => &[],
+    });
+    places.flatten().copied().collect()
 }

@@ -505,7 +505,7 @@ pub(crate) fn control_words(control: &Comparison) -> String {
     let judgement = match control.verdict {
         Verdict::NoDifference => "no difference, as expected",
         Verdict::Less | Verdict::More => {
-            "unexpected; distrust every difference of that size in this run"
+            "unexpected: differences of that size mean nothing in this run"
         }
         Verdict::CannotTell => "too few values to judge",
     };

@@ -465,6 +465,15 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
     );
     let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
     assert!(page.contains("Before against after all of it"));
+    // measured together, and no better than without
+    let mut none = matrix(&[rows[0], rows[1], rows[2], ("all", rows[0].1)]);
+    none.info.parameters = own.info.parameters.clone();
+    let text = markdown::repository(&[run(&none)], &[]);
+    assert!(
+        text.contains("all has all of these lines, and is not proven better")
+            && !text.contains("was not measured"),
+        "{text}"
+    );
     // too noisy to be relied on: no advice
     own.summary.noise.too_noisy = true;
     let text = markdown::repository(&[run(&own)], &[]);
@@ -770,7 +779,7 @@ fn a_cost_that_is_no_line_says_so() {
 #[test]
 fn a_test_case_that_is_too_noisy_is_told_with_its_reason() {
     let mut own = two_ramps(["a", "b"]);
-    let why = "loss begins: its iterations determine it only to \u{b1}41 %";
+    let why = "loss begins: known only to \u{b1}41 %";
     own.summary.test_cases[0].doubt = Some(why.into());
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = words(text::with_charts(&run(&own)));

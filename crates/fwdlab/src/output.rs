@@ -333,7 +333,7 @@ impl Screen {
                     (Request::Stop, true) => "stops on request",
                     (Request::Pause, false) => "asked to pause, and is paused already",
                     (Request::Resume, false) => "asked to go on, and is not paused",
-                    (Request::Skip, false) => "asked to skip, and nothing can be skipped now",
+                    (Request::Skip, false) => "skip ignored: nothing to skip",
                     (Request::Stop, false) => "asked to stop, and stops already",
                 };
                 self.line(&format!("run       {done}"));

@@ -4,6 +4,7 @@
 //! clippy can check is in the lints of the root Cargo.toml and the clippy.toml files instead. Start with [`all`].
 
 mod directions;
+mod english;
 mod examples;
 mod heads;
 mod packages;
@@ -53,6 +54,7 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = directions::check(&directions::metadata(root)?);
     for file in &files {
         findings.extend(traces::check(file));
+        findings.extend(english::check(file));
         if file.is_rust() {
             findings.extend(heads::check(file));
             findings.extend(unsafety::check(file));

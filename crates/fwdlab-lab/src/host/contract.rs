@@ -157,7 +157,10 @@ fn limited(host: &dyn Host) {
     }
     let slow = host.run(&sleep, limit(1000, &|| false)).unwrap_err();
     let text = slow.to_string();
-    assert!(text.contains("no end after 1 s and was killed"), "{text}");
+    assert!(
+        text.contains("timed out after 1 s and was killed"),
+        "{text}"
+    );
 }
 
 fn line(of: &mut Box<dyn Process>) -> String {

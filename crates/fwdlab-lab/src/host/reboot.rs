@@ -193,7 +193,10 @@ mod tests {
     fn one_that_never_comes_back_is_told_of() {
         let machine = Machine::new([Ok("boot-1"), Ok(""), Err(away())]);
         let text = reboot(&machine, 50, &|| false).unwrap_err();
-        assert!(text.contains("router1 was lost during `reboot`"), "{text}");
+        assert!(
+            text.contains("lost connection to router1 during `reboot`"),
+            "{text}"
+        );
         assert!(text.contains("has not come back within"), "{text}");
         assert!(text.contains("Connection refused"), "{text}");
         let machine = Machine::new([Ok("boot-1"), Ok("boot-1")]);

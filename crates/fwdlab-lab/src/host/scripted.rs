@@ -179,10 +179,10 @@ impl Fails {
             Fails::Refused => ["Permission denied", "Look at what its user is allowed"],
             Fails::Missing => ["there is no program", "Install it there with"],
             Fails::Exit => ["exit status: 2", "it went wrong"],
-            Fails::TimedOut => ["had no end after", "Try it there by hand"],
+            Fails::TimedOut => ["timed out after", "Run it there by hand"],
             Fails::Lost => [
                 "Connection reset by peer",
-                "runs and can be reached, and start again",
+                "is running and reachable, and start again",
             ],
             Fails::Garbage => ["", ""],
             Fails::File => [NO_FILE, ""],

@@ -160,6 +160,10 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
+    use fwdlab_engine::Addresses;
+    use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+    use fwdlab_model::profile::Profile;
+
     fn range(text: &str) -> (IpAddr, IpAddr) {
         let (first, last) = text.split_once(' ').unwrap_or((text, text));
         (first.parse().unwrap(), last.parse().unwrap())
@@ -201,6 +205,74 @@ mod tests {
             }
             assert!(check([(first, after)]).is_err(), "{good}");
         }
+    }
+
+    /// What is said of the frames of a profile with one stream.
+    fn of_profile(layers: &str, vary: &str) -> Result<(), LabError> {
+        let text = format!("[[stream]]\nlayers = [{layers}]\nvary = [{vary}]\n");
+        let profile = Profile::parse("p", &text).unwrap();
+        let setting = Setting {
+            direction: Direction::Forward,
+            addresses: Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]),
+            vlan: None,
+            link: None,
+            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let traffic = compile(&profile, &setting).unwrap().traffic;
+        let mut kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
+        kinds.try_for_each(|kind| check_reach(&kind.reach()))
+    }
+
+    #[test]
+    fn what_is_in_a_tunnel_is_judged_too() {
+        let outer = "{ ipv4 = { destination = '198.19.1.1' } }";
+        let public = "{ ipv4 = { destination = '8.8.8.8' } }, 'udp'";
+        let public6 = "{ ipv6 = { destination = '2a00:1450::1' } }, 'udp'";
+        let inner = format!("{outer}, 'udp', 'vxlan', 'ethernet', 'ipv4', 'udp'");
+        for (layers, vary, words) in [
+            (
+                format!("{outer}, 'udp', 'vxlan', 'ethernet', {public}"),
+                "",
+                "8.8.8.8 (IPv4 in VXLAN",
+            ),
+            (
+                format!("{outer}, 'gre', {public}"),
+                "",
+                "8.8.8.8 (IPv4 in GRE",
+            ),
+            (
+                format!("'vlan', {outer}, 'gre', 'ethernet', {public6}"),
+                "",
+                "2a00:1450::1 (IPv6 in GRE",
+            ),
+            (
+                format!("'mpls', 'mpls', {public}"),
+                "",
+                "8.8.8.8 (IPv4 in MPLS",
+            ),
+            (
+                format!("{outer}, {public6}"),
+                "",
+                "2a00:1450::1 (IPv6 in IPv4",
+            ),
+            // a range that leaves the block, and one of a list far behind
+            (
+                inner.clone(),
+                "{ field = 'ipv4[2].destination', from = '198.19.255.0', count = 1000 }",
+                "198.19.0.0 to 198.20.255.255 (IPv4 in VXLAN",
+            ),
+            (
+                inner.clone(),
+                "{ field = 'ipv4[2].destination', values = ['198.18.0.1', '10.1.1.1', '8.8.8.8'] }, \
+                 { field = 'udp[2].source-port', count = 50_000 }",
+                "8.0.0.0 to ",
+            ),
+        ] {
+            let error = of_profile(&layers, vary).unwrap_err().to_string();
+            assert!(error.contains(words), "{layers} {vary}: {error}");
+        }
+        let near = "{ field = 'ipv4[2].destination', values = ['198.18.0.1', '198.18.0.9'] }";
+        of_profile(&inner, near).unwrap();
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn judged(
         if number("stp_state") != 0 {
             checks.push(Check::warn(
                 "spanning tree",
-                format!("{name} speaks it: a port that comes up is deaf for half a minute, and talks on idle links"),
+                format!("{name} speaks it: it blocks a port for 30 s after link-up, and sends frames on idle links"),
                 format!("ip link set dev {name} type bridge stp_state 0"),
             ));
         }

@@ -140,7 +140,7 @@ fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(),
     };
     match name {
         _ if is_here && of_machine => Err(format!(
-            "{one} is of the whole machine, and its DUT is a part of this one; {BED}, whose DUT is a host of its own"
+            "{one} is of the whole machine, and its DUT is a part of this one; {BED}, with a separate DUT host"
         )),
         _ if is_embedded && of_cards => Err(format!(
             "{one} is of cards and their queues, or of the whole kernel, and the embedded test bed has ports of veth; {BED}"
@@ -276,6 +276,6 @@ mod tests {
             runs("a test bed whose DUT is FreeBSD (bed = \"NAME\" in a copy)"),
             Some("FreeBSD")
         );
-        assert_eq!(runs("a test bed whose DUT is a host of its own"), None);
+        assert_eq!(runs("a test bed with a separate DUT host"), None);
     }
 }

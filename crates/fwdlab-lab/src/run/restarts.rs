@@ -106,7 +106,7 @@ pub(super) fn words(
         Order::Interleaved => format!("before each of {beds} test beds"),
     };
     vec![format!(
-        "the DUT is restarted {when}; it has {within} to be back, and is told so {} times at most. The time of restarts is not in the estimate",
+        "the DUT is restarted {when}; fwdlab waits up to {within} for it to come back, with up to {} attempts. The time of restarts is not in the estimate",
         retries + 1
     )]
 }

@@ -607,9 +607,9 @@ pub(super) fn noise(
     match control {
         Some(control) => trust::of_comparisons(&all, control, said),
         None => Noise {
-            verdict: format!("not judged, for no rebuild could be used: {said}"),
+            verdict: format!("no result: none of the rebuilds could be used: {said}"),
             too_noisy: true,
-            doubts: vec!["no rebuild could be used".into()],
+            doubts: vec!["none of the rebuilds could be used".into()],
             ..Noise::default()
         },
     }

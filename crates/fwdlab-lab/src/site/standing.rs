@@ -125,7 +125,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
             ("generator".to_owned(), words),
             (
                 "dut".to_owned(),
-                "on CPUs of its own choice: fwdlab does not place a DUT that stands".to_owned(),
+                "not pinned: fwdlab does not place external DUTs".to_owned(),
             ),
         ]),
     })

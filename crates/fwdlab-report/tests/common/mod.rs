@@ -461,15 +461,15 @@ pub fn noisy() -> Run {
     let mut run = maxfwd("noisy", &cases, trials);
     run.summary.noise = Noise {
         quiet_percent: Some(20.8),
-        verdict: "too noisy: its iterations determine it only to ±25 %; the limit is ±10 %. 150 of 720 windows had the CPU at \
+        verdict: "too noisy: known only to ±25 % (limit ±10 %). 150 of 720 windows had the CPU at \
                   full speed"
             .into(),
         too_noisy: true,
-        doubts: vec!["its iterations determine it only to ±25 %; the limit is ±10 %".into()],
+        doubts: vec!["known only to ±25 % (limit ±10 %)".into()],
         ..run.summary.noise
     };
     for case in &mut run.summary.test_cases {
-        case.doubt = Some("its iterations determine it only to ±25 %; the limit is ±10 %".into());
+        case.doubt = Some("known only to ±25 % (limit ±10 %)".into());
         case.outcomes[0].warnings = vec!["the values drift: later iterations are lower".into()];
     }
     run
@@ -480,7 +480,7 @@ pub fn one_noisy() -> Run {
     let cases = usual_cases();
     let trials = trials(&cases, 5);
     let mut run = maxfwd("one-noisy", &cases, trials);
-    let doubt = "its iterations determine it only to ±14 %; the limit is ±10 %";
+    let doubt = "known only to ±14 % (limit ±10 %)";
     run.summary.test_cases[3].doubt = Some(doubt.into());
     run.summary.noise.verdict = format!(
         "quiet enough for 3 of 4 test cases: 585 of 720 windows had the CPU at full speed; too noisy for the rest: {doubt}"

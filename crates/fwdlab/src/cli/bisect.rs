@@ -39,10 +39,10 @@ use crate::output::{self, Screen, Verbosity};
 /// skipped. Everything is kept in a log, from which --resume continues. docs/bisect.md describes it.
 #[derive(Debug, Args)]
 pub struct Bisect {
-    /// The image that is as it should be, such as debian:linux-image-6.1.0-56-cloud-amd64; with --git a revision
+    /// Known good image, such as debian:linux-image-6.1.0-56-cloud-amd64; with --git a revision
     #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
     good: Option<String>,
-    /// The image that is not; with --git a revision
+    /// Known bad image; with --git a revision
     #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
     bad: Option<String>,
     /// Images to search, one per line, the oldest first; # begins a comment [default: the kernels of the archive of the same flavour
@@ -58,7 +58,7 @@ pub struct Bisect {
     /// What is searched for a change
     #[arg(long, default_value = "instructions", value_parser = ["instructions"])]
     metric: String,
-    /// A change of fewer percent is none
+    /// Ignore changes smaller than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     threshold: f64,
     /// Measure what this campaign measures: its frames, by its procedure (exact), on a DUT with its configuration; the images are those
@@ -83,10 +83,10 @@ pub struct Bisect {
     /// Frames of a burst
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     frames: u32,
-    /// The log; one that is there is continued, if it is of the same search [default: a new one beside the runs]
+    /// Log file; an existing one of the same search is continued [default: a new one in the directory of the runs]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Continue the search of this log, to which everything else was said at its beginning
+    /// Resume from this log; it contains all other options
     #[arg(long, value_name = "LOG", conflicts_with_all = ["good", "bad", "images", "git", "build", "metric", "threshold", "campaign", "case", "set", "size", "flows", "ipv6", "frames", "log"])]
     resume: Option<PathBuf>,
 }
@@ -495,7 +495,7 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
             log.path().display()
         )),
         End::NoEnd { at, why } => output::answer(&format!(
-            "No result: {} cannot be measured, and there is nothing to hold the others against: {why}\n\nlog       {}",
+            "No result: {} cannot be measured, so there is nothing to compare the others with: {why}\n\nlog       {}",
             name(*at),
             log.path().display()
         )),

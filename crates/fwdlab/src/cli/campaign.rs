@@ -45,8 +45,8 @@ use crate::tui::theme::Symbols;
 /// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails is reported with its reason,
 /// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/campaigns.md describes the file.
 ///
-/// A run that was cut off goes on with --resume: iterations that came to their end stay, the one that was being measured is measured
-/// again, and the gap is told with the result.
+/// An interrupted run continues with --resume: finished iterations are kept, the one that was being measured is repeated, and the result
+/// records the gap.
 #[derive(Debug, Args)]
 pub struct Run {
     /// File of the campaign, or a name of the catalogue [with --resume and --failed-of: the file of that run]
@@ -58,7 +58,7 @@ pub struct Run {
     /// Go on with this run, which was interrupted, killed or failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "failed_of"])]
     resume: Option<String>,
-    /// Measure only the test cases of which this run lacks the result of an iteration, all of their iterations, as a run of its own
+    /// Measure the test cases that are incomplete in this run again, with all of their iterations, as a new run
     #[arg(long, value_name = "RUN")]
     failed_of: Option<String>,
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"

@@ -80,7 +80,7 @@ fn apply(
     for (key, value) in &table {
         if !value.is_table() {
             let why = format!(
-                "`{key}` stands in no table: options of a command stand in one of its name, those of all commands in [{ALL}]"
+                "`{key}` must be inside a table: options of a command in one of its name, those of all commands in [{ALL}]"
             );
             return Err(origin.error(&[Step::Key(key)], why).into());
         }
@@ -291,7 +291,10 @@ mod tests {
                 "[all]\nhelp = true",
                 "`help` is not an option of all commands",
             ),
-            ("json = true", "fwdlab.toml:1:8: `json` stands in no table"),
+            (
+                "json = true",
+                "fwdlab.toml:1:8: `json` must be inside a table",
+            ),
             ("a = ", "fwdlab.toml:1:"),
         ] {
             let error = apply(

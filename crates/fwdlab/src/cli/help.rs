@@ -187,12 +187,13 @@ const MORE: &[More] = &[
                 "fwdlab run examples/campaigns/rules-paired.toml",
                 "run the campaign",
             ),
-            ("fwdlab run --resume @1", "go on with the newest run"),
+            ("fwdlab run --resume @1", "continue the newest run"),
         ],
         codes: &[
             Code::Preflight,
             Code::TestBed,
             Code::NotValid,
+            Code::LimitBroken,
             Code::SomeFailed,
             Code::Interrupted,
             Code::Terminated,
@@ -201,14 +202,14 @@ const MORE: &[More] = &[
     More {
         command: "top",
         examples: &[
-            ("fwdlab top", "the newest run, live if it goes on"),
+            ("fwdlab top", "the newest run, live while it is running"),
             (
                 "fwdlab top @2 --speed 10x",
                 "the one before it again, ten times as fast",
             ),
             (
                 "fwdlab top http://lab:8080",
-                "the newest run of a dashboard elsewhere",
+                "the newest run of a remote dashboard",
             ),
         ],
         codes: &[Code::Preflight],
@@ -305,7 +306,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab doctor rack1",
-                "are the hosts of beds/rack1.toml, and do frames go through?",
+                "check that the hosts of beds/rack1.toml are reachable and that frames pass",
             ),
         ],
         codes: &[Code::Preflight],
@@ -415,7 +416,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab image rm --unused 30",
-                "what nobody needed for a month",
+                "remove what was not used for a month",
             ),
             (
                 "fwdlab image boot router.qcow2",

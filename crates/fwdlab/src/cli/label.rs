@@ -29,7 +29,7 @@ pub struct Tag {
 pub struct Note {
     /// Which run
     run: String,
-    /// What is to be known of it; `-` reads it from standard input, an empty text takes it away [default: show the note]
+    /// Text of the note; `-` reads it from standard input, an empty text removes it [default: show the note]
     text: Option<String>,
 }
 

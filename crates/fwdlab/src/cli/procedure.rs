@@ -61,7 +61,7 @@ pub struct Arrangement {
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
     dut: Option<String>,
-    /// Test bed of hosts that stand: a file, or its name in a folder `beds`
+    /// Use existing hosts: a test-bed file, or its name in a folder `beds`
     #[arg(long, value_name = "BED", conflicts_with = "dut_cpus")]
     bed: Option<String>,
     /// CPUs of the DUT [default: the last one]

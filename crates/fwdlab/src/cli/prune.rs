@@ -18,10 +18,10 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("rule").required(true).multiple(true).args(["keep", "older_than"])))]
 pub struct Prune {
-    /// The newest so many stay
+    /// Keep the newest N runs
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// What began later stays: 30d, 12h, 8w
+    /// Keep runs started after this time: 30d, 12h, 8w
     #[arg(long, value_name = "TIME", value_parser = age)]
     older_than: Option<Span>,
     /// Only runs of this kind

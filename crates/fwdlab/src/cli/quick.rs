@@ -104,7 +104,7 @@ pub struct Quick {
     /// Engine: auto takes the fastest that passes the path check
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// Test bed of hosts that stand: a file, or its name in a folder `beds`
+    /// Use existing hosts: a test-bed file, or its name in a folder `beds`
     #[arg(long, value_name = "BED", conflicts_with_all = ["vs", "vm", "exact", "dut_cpus"])]
     bed: Option<String>,
     /// CPUs of the DUT [default: the last one]

@@ -56,7 +56,7 @@ pub enum Format {
     Html,
     /// What the terminal showed, with charts in characters
     Text,
-    /// For a repository; in a directory with its charts beside it
+    /// For a repository; in a directory, with its charts next to it
     Markdown,
     /// The blocks of ministat(1); in a directory with the files of values
     Ministat,

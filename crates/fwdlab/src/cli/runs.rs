@@ -57,15 +57,15 @@ pub enum Runs {
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
-    /// Pause a run that goes on, resume it, skip its test case, or stop it in order; whoever may write into its directory may
+    /// Pause a running run, resume it, skip its test case, or stop it in order; needs write access to its directory
     Steer(Steer),
     /// Write runs that have ended into one file, which fwdlab runs import opens elsewhere
     Export(Export),
-    /// Take in the runs of a file that fwdlab runs export made: all of them, as they were written, or none
+    /// Import the runs of a file that fwdlab runs export made: all of them, as they were written, or none
     Import(Import),
     /// Give a run tags, by which it is found, named, and kept from runs prune
     Tag(Tag),
-    /// Say what is to be known of a run
+    /// Attach a note to a run
     Note(Note),
     /// Derive the results and pages of runs again from what was measured, with the statistics of this program
     Rebuild(Rebuild),

@@ -14,7 +14,7 @@ use crate::output;
 /// Where browsers look.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Show runs in a browser, while they go on and afterwards
+/// Show runs in a browser, while they are running and afterwards
 ///
 /// On this machine everyone may look, and who has the token may pause, resume and stop runs, and skip test cases. Where it listens on
 /// another address, everything takes the token, through TLS. It keeps nothing itself: end it with Ctrl-C at any time.

@@ -38,10 +38,10 @@ pub struct Trex {
     /// Interfaces, numbered from 0 in this order [default: the two ports of a test bed that is made for it]
     #[arg(long, value_name = "IFACE", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
     ports: Vec<String>,
-    /// Where clients subscribe to wake-ups [default: port 4500 beside --listen]
+    /// Where clients subscribe to wake-ups [default: port 4500 of the address of --listen]
     #[arg(long, value_name = "ADDR", requires = "trex", help_heading = HEADING)]
     publisher: Option<SocketAddr>,
-    /// Let only these connect: addresses, or networks such as 10.0.0.0/8 [default: whoever reaches --listen, which is this machine]
+    /// Let only these connect: addresses, or networks such as 10.0.0.0/8 [default: everyone who can connect to --listen, which is this machine]
     #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
     allow: Vec<Source>,
     /// Ports of this test bed, which is built and taken down: a name or a file. Its tester must be on this machine
@@ -140,7 +140,7 @@ impl Trex {
         }
         if self.allow.is_empty() && !(rpc.ip().is_loopback() && publisher.ip().is_loopback()) {
             output::note(
-                "whoever reaches these addresses may use the ports: TRex's protocol knows no passwords, and --allow was not said",
+                "anyone who can connect can use the ports: the TRex protocol has no authentication, and --allow is not set",
             );
         }
         server.run(&|| signals.is_stopped());

@@ -674,7 +674,7 @@ mod alone {
         assert_eq!(list(&good["figures"]).len(), 1, "{good}");
         let why = failure(lost);
         assert!(
-            why.starts_with("hook before: ") && why.contains("had no end after 1 s"),
+            why.starts_with("hook before: ") && why.contains("timed out after 1 s"),
             "{why}"
         );
         let directory = Path::new(document["directory"].as_str().unwrap());

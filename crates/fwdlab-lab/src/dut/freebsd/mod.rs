@@ -131,10 +131,10 @@ impl FreeBsd {
         self.undo.changing(&self.host, what, back, work)
     }
 
-    /// It has not taken what was set.
+    /// It did not keep the setting.
     fn otherwise(&self, why: String) -> LabError {
         LabError::Preflight(format!(
-            "{} has not taken what was set: {why}. See whether something else changes it",
+            "{} did not keep the setting: {why}. See whether something else changes it",
             self.host.name()
         ))
     }

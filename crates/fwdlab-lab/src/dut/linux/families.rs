@@ -619,7 +619,7 @@ mod tests {
             ("offload,feature=tso,state=on", "does not name it"),
             (
                 "offload,feature=gro,state=on",
-                "router1 has not taken what was set: gro of ens1 is off, not on",
+                "router1 did not keep the setting: gro of ens1 is off, not on",
             ),
             ("irq-affinity,cpus=2", "it has none of its own"),
             ("napi-affinity,cpus=2", "have the same names"),

@@ -155,10 +155,10 @@ impl Linux {
         }
     }
 
-    /// It has not taken what was set.
+    /// It did not keep the setting.
     pub(super) fn otherwise(&self, why: String) -> LabError {
         LabError::Preflight(format!(
-            "{} has not taken what was set: {why}. See whether something else changes it",
+            "{} did not keep the setting: {why}. See whether something else changes it",
             self.host.name()
         ))
     }

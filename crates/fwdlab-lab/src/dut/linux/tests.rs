@@ -219,7 +219,7 @@ fn the_way_back_is_written_down_first() {
     // none of them is there afterwards: it is refused, and taken back
     let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
     assert!(
-        error.contains("router1 has not taken what was set: the kernel lists 0 nftables rules"),
+        error.contains("router1 did not keep the setting: the kernel lists 0 nftables rules"),
         "{error}"
     );
     assert_eq!(*seen.lock().unwrap(), BTreeSet::from([false]));
@@ -341,7 +341,7 @@ fn an_error_says_what_is_left() {
     let (dut, _, _) = linux(router().failing(0, Fails::Lost));
     let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
     for words in [
-        "router1 was lost during `nft -f -`: Connection reset by peer",
+        "lost connection to router1 during `nft -f -`: Connection reset by peer",
         "What may have been done of it (3 rules of nftables) could not be taken back",
     ] {
         assert!(error.contains(words), "{error}");

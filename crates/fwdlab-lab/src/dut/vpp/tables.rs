@@ -228,12 +228,12 @@ impl Vpp {
         format!("via {via} {}", self.port(out))
     }
 
-    /// It has not taken what was set.
+    /// It did not keep the setting.
     fn otherwise(&self, why: String) -> LabError {
         LabError::Vpp {
             dut: self.host().name().to_owned(),
             why: format!(
-                "it has not taken what was set: {why}. See whether something else changes it"
+                "it did not keep the setting: {why}. See whether something else changes it"
             ),
         }
     }

@@ -362,7 +362,7 @@ fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     });
     let text = error.to_string();
     assert!(matches!(error.failure, Failure::Lost(_)), "{text}");
-    assert!(text.contains("was lost during"), "{text}");
+    assert!(text.contains("lost connection to"), "{text}");
     let error = going.next(Duration::from_secs(20)).unwrap_err();
     assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
     until("nothing is left there", || !runs(&seconds));

@@ -32,7 +32,7 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
         ));
     }
     let why = if has("Could not resolve hostname") {
-        "nobody knows that name. Look at how it is written, or give the host that name in ~/.ssh/config"
+        "unknown host name: check the spelling, or add it to ~/.ssh/config"
     } else if has("Connection refused") {
         "nothing listens there. See that its SSH server runs, and on which port"
     } else if has("No route to host") || has("Network is unreachable") {
@@ -64,7 +64,7 @@ mod tests {
         for (said, ours) in [
             (
                 "ssh: Could not resolve hostname router1: Name or service not known\r\n",
-                "nobody knows that name",
+                "unknown host name",
             ),
             (
                 "ssh: connect to host router1 port 2222: Connection refused\r\n",

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::part::within_limit;
 use super::{AddressWords, Path};
 
-/// What is asked of a rig, as in [`Rig`].
+/// What is asked of a rig, as in [`crate::tester::Rig`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {

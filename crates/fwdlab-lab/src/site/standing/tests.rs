@@ -662,7 +662,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
         rig.wait(Duration::from_millis(5));
     }
     let error = rig.stop().unwrap_err();
-    assert!(error.to_string().contains("was lost"), "{error}");
+    assert!(error.to_string().contains("lost connection to"), "{error}");
     assert!(matches!(error, LabError::Host(_)), "{error:?}");
     spread.is_silent();
     drop((rig, bed));
@@ -681,7 +681,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     spread.is_silent();
     assert!(rig.is_done());
     let error = rig.stop().unwrap_err().to_string();
-    assert!(error.contains("was lost"), "{error}");
+    assert!(error.contains("lost connection to"), "{error}");
     drop((rig, bed, site, standing));
 
     // a connection over which nothing comes any more, and that is still there

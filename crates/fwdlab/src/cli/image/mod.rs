@@ -41,7 +41,7 @@ pub struct Rm {
     /// Names or checksums, as `image ls` shows them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// What was not used for so many days
+    /// Remove what was not used for this number of days
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     unused: Option<u32>,
     /// Everything, package lists included
