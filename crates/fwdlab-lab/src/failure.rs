@@ -1,4 +1,4 @@
-//! How a host fails, and what is told of it: what was tried, on which host, what it said, what to do.
+//! How a host fails. The message has what was tried, on which host, what the host answered, and what to do next.
 //!
 //! Start with [`HostError`].
 
@@ -51,7 +51,7 @@ pub enum Failure {
     NotBack(String),
     /// A file could not be read or written: why.
     File(String),
-    /// Nobody wants it any more.
+    /// It was cancelled.
     Stopped,
 }
 

@@ -154,6 +154,8 @@ pub(crate) const BURST_ADDITIONS: u64 = 24 * 5000;
 /// takes its share. The loop is written in assembly, too: it takes as long in a program that is not optimised.
 #[inline(never)]
 pub(crate) fn burst() {
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    compile_error!("write the burst of additions for this architecture");
     let [a, b, c, d, e, f] = [1u64, 2, 3, 4, 5, 6];
     // SAFETY: additions in registers.
     #[cfg(target_arch = "x86_64")]

@@ -171,7 +171,8 @@ kinds! {
         /// Its record.
         record: Box<BootRecord>,
     }
-    /// An iteration of a campaign's test case ended.
+    /// An iteration of a test case ended. A later event of the same test case and iteration replaces it: it was measured again, or all
+    /// probes of the run changed the result.
     IterationFinished = "iteration_finished" {
         /// Name of the test case.
         test_case: String,

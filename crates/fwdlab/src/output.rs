@@ -6,7 +6,7 @@
 //! gets to a terminal ([`harmless`]).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -245,6 +245,8 @@ pub struct Screen {
     iterations: u32,
     /// A campaign: of other runs every trial is told.
     tells_iterations: bool,
+    /// Lines about iterations that were printed: a report that changes no word is not repeated.
+    printed_iterations: BTreeSet<String>,
     rates: BTreeMap<String, Vec<f64>>,
     /// Invalid trials that were not told one by one: how many, and how often for which reason.
     invalid: u32,
@@ -262,6 +264,7 @@ impl Screen {
             step,
             iterations,
             tells_iterations: false,
+            printed_iterations: BTreeSet::new(),
             rates: BTreeMap::new(),
             invalid: 0,
             reasons: BTreeMap::new(),
@@ -420,7 +423,10 @@ impl Screen {
                 if self.tells_iterations {
                     let words = fwdlab_report::campaign::in_one_line(iteration);
                     let number = iteration.iteration;
-                    self.line(&format!("iteration {number}  {test_case}  {words}"));
+                    let line = format!("iteration {number}  {test_case}  {words}");
+                    if self.printed_iterations.insert(line.clone()) {
+                        self.line(&line);
+                    }
                 }
             }
             EventKind::HookFinished { record } => {

@@ -181,7 +181,7 @@ impl Exact {
             .try_for_each(|receiver| receiver.expect(&expected))
     }
 
-    /// Sends so many frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and counts what that takes.
+    /// Sends a number of frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and returns their cost.
     ///
     /// # Errors
     /// Not armed, no such path, or the system refuses.

@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What is said of the frames of a profile with one stream.
+    /// Judges the frames of a profile with one stream.
     fn of_profile(layers: &str, vary: &str) -> Result<(), LabError> {
         let text = format!("[[stream]]\nlayers = [{layers}]\nvary = [{vary}]\n");
         let profile = Profile::parse("p", &text).unwrap();

@@ -1,7 +1,7 @@
 //! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial. It is what `fwdlab quick` does.
 //!
-//! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run. What an iteration
-//! found is told when it ends, by the readings until then, and again at the end where all readings say otherwise. The first test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh
+//! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run. The result of
+//! an iteration is reported when it ends, by the readings until then, and again at the end of the run if all readings change it. The first test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh
 //! DUT; those of one configuration share it. Start with [`Running::by_windows`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -113,8 +113,8 @@ struct Trials {
     loads: BTreeMap<usize, Overload>,
     /// Why an iteration of a test case has no trial that says it.
     failures: BTreeMap<(usize, u32), Failure>,
-    /// The iterations of test cases that have ended, as they were told.
-    told: BTreeMap<(usize, u32), Iteration>,
+    /// Finished iterations, as they were reported.
+    reported: BTreeMap<(usize, u32), Iteration>,
     standing: Option<Standing>,
     /// Of which test cases enough was known before this iteration, and how often they were measured.
     known_at: u32,
@@ -224,7 +224,7 @@ impl Running<'_> {
                     trials
                         .failures
                         .insert((case, turn.iteration), SKIPPED.into());
-                    self.tell_iteration((case, turn.iteration), &mut trials, run)?;
+                    self.report_iteration((case, turn.iteration), &mut trials, run)?;
                 }
                 continue;
             }
@@ -232,7 +232,7 @@ impl Running<'_> {
                 Err(LabError::Interrupted) => {}
                 Ok(()) => {
                     if !control {
-                        self.tell_iteration((case, turn.iteration), &mut trials, run)?;
+                        self.report_iteration((case, turn.iteration), &mut trials, run)?;
                     }
                 }
                 Err(error) => {
@@ -252,7 +252,7 @@ impl Running<'_> {
                         false => {
                             let key = (case, turn.iteration);
                             trials.failures.insert(key, Failure::from(&error));
-                            self.tell_iteration(key, &mut trials, run)?;
+                            self.report_iteration(key, &mut trials, run)?;
                         }
                         // it is of no test case that could tell why it is missing
                         true => run.warn(format!(
@@ -295,29 +295,36 @@ impl Running<'_> {
             loads: loads.collect(),
             raw,
             failures: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             standing: None,
             known_at: 0,
             known: Vec::new(),
         })
     }
 
-    /// What an iteration of a test case found, by all that has been read until now.
-    fn tell_iteration(
+    /// Reports an iteration of a test case, judged by the readings until now.
+    fn report_iteration(
         &self,
         key: (usize, u32),
         trials: &mut Trials,
         run: &mut Run<'_>,
     ) -> Result<(), LabError> {
-        let made = self.iterations_of(key.0, &trials.judged(), &trials.failures);
+        let name = &self.agenda.names[key.0];
+        let gate = of_run(&trials.calibration, &trials.readings);
+        let own = trials.raw.iter();
+        let own = own.filter(|raw| raw.record.test_case == *name && raw.record.iteration == key.1);
+        let own: Vec<TrialRecord> = own
+            .map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
+            .collect();
+        let made = self.iterations_of(key.0, &own, &trials.failures);
         let Some(iteration) = made.into_iter().find(|one| one.iteration == key.1) else {
             return Ok(());
         };
         run.tell(EventKind::IterationFinished {
-            test_case: self.agenda.names[key.0].clone(),
+            test_case: name.clone(),
             iteration: Box::new(iteration.clone()),
         })?;
-        trials.told.insert(key, iteration);
+        trials.reported.insert(key, iteration);
         Ok(())
     }
 
@@ -611,8 +618,9 @@ impl Running<'_> {
             .collect();
         for (index, name) in self.agenda.names[..campaign.cases.len()].iter().enumerate() {
             let made = self.iterations_of(index, &measured.trials, &trials.failures);
-            let told = |one: &&Iteration| trials.told.get(&(index, one.iteration)) != Some(*one);
-            for iteration in made.iter().filter(told) {
+            let has_changed =
+                |one: &&Iteration| trials.reported.get(&(index, one.iteration)) != Some(*one);
+            for iteration in made.iter().filter(has_changed) {
                 run.tell(EventKind::IterationFinished {
                     test_case: name.clone(),
                     iteration: Box::new(iteration.clone()),

@@ -43,7 +43,9 @@ fn path_of(beside: &Path, name: &str) -> Result<PathBuf, String> {
     }
     let file = format!("{name}.toml");
     let mut folders = vec![beside.join(FOLDER), beside.join("..").join(FOLDER)];
-    folders.push(PathBuf::from(FOLDER));
+    if !folders.contains(&PathBuf::from(FOLDER)) {
+        folders.push(PathBuf::from(FOLDER));
+    }
     if let Some(path) = folders.iter().map(|f| f.join(&file)).find(|p| p.exists()) {
         return Ok(path);
     }

@@ -486,12 +486,17 @@ impl App {
         let failed = iteration.failure.is_some();
         let mark = if failed { Mark::Bad } else { Mark::Good };
         let name = self.cases[case].name.clone();
-        self.tell(
-            t,
-            mark,
-            &format!("{name}, iteration {}: {words}", iteration.iteration),
-        );
-        // measured again after a host was lost
+        let mut known = self.cases[case].ended.iter();
+        let is_news =
+            !known.any(|(_, known)| known.iteration == iteration.iteration && known.words == words);
+        if is_news {
+            self.tell(
+                t,
+                mark,
+                &format!("{name}, iteration {}: {words}", iteration.iteration),
+            );
+        }
+        // a later report replaces an earlier one
         let ended = &mut self.cases[case].ended;
         ended.retain(|(_, known)| known.iteration != iteration.iteration);
         ended.push((

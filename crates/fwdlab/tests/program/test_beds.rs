@@ -140,7 +140,7 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
     let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
     assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
 
-    // a command measures there as a campaign does; what the DUT does not have is applied, and taken back
+    // a command measures on the bed like a campaign: its configuration is applied and undone
     let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
                 nft add rule ip t f numgen inc mod 2 0 drop";
     let trial = [
@@ -156,7 +156,15 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
             .as_array()
             .is_none_or(Vec::is_empty)
     };
-    for trial in list(&found["trials"]).iter().filter(valid) {
+    let valid: Vec<_> = list(&found["trials"]).iter().filter(valid).collect();
+    if valid.is_empty() && is_held_up(&found.to_string()) {
+        return skipped(
+            "a_campaign_on_hosts_that_stand_and_nothing_is_left",
+            NOT_REACHED,
+        );
+    }
+    assert!(!valid.is_empty(), "{found:#}");
+    for trial in valid {
         let [sent, received] =
             ["frames_sent", "frames_received"].map(|of| trial[of].as_u64().unwrap());
         assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");

@@ -1,4 +1,4 @@
-//! What a host and its agent say to each other over one stream of bytes.
+//! The protocol between a host and its agent, over one stream of bytes.
 //!
 //! The stream may be a port of a virtual machine, a pipe or a serial line; who carries it does not matter here. One question is answered
 //! after the other. [`connection`] is the asking side; as a host it is [`super::Remote`]. The answering side is [`crate::agent`]. Start
@@ -29,9 +29,9 @@ pub(crate) enum Question {
     Hello,
     /// Run a command to its end.
     Run { place: Place, command: Command },
-    /// Start one that goes on.
+    /// Start a command and do not wait for its end.
     Start { place: Place, command: Command },
-    /// What does it say next?
+    /// The next line of its output.
     Next { process: u32, patience_ms: u64 },
     /// End it.
     End { process: u32 },
@@ -48,9 +48,9 @@ pub(crate) enum Question {
         stream: Stream,
         generator: Generator,
     },
-    /// Send so many frames into a path and say what they took.
+    /// Send a number of frames into a path, and answer with their cost.
     Burst { path: usize, frames: u32 },
-    /// Do nothing for so long, by the machine's own clock.
+    /// Do nothing for this time, by the agent's own clock.
     Rest { time_ms: u64 },
     /// Close them.
     CloseBursts,
@@ -58,14 +58,14 @@ pub(crate) enum Question {
     Rig(rig::Question),
     /// Something of a part of a tester; frames travel behind it.
     Part(part::Question),
-    /// Keep others from this port of a test bed, or say why it is none.
+    /// Reserve this port for a test bed, or answer why it cannot be used.
     Claim {
         port: (Place, String),
         networks: Vec<Network>,
     },
-    /// Let go of all that were claimed.
+    /// Release all reserved ports.
     Release,
-    /// Who talks at these ports by itself?
+    /// Listen for frames that nobody sent for a test.
     Hear {
         ports: Vec<(Place, String)>,
         time_ms: u64,
@@ -139,13 +139,13 @@ pub(crate) enum Answer {
     Done,
     /// Who it is.
     Hello(Hello),
-    /// A command has ended with success; so many of the bytes are its standard output, the others its standard error.
+    /// A command succeeded; the first `stdout` bytes are its standard output, the rest its standard error.
     Output { stdout: usize },
-    /// A command goes on.
+    /// A command is running.
     Started { process: u32 },
-    /// What it said.
+    /// A line of its output.
     Line(String),
-    /// It said nothing.
+    /// No output within the time.
     Silence,
     /// It has ended.
     Ended(String),
@@ -181,16 +181,16 @@ pub(crate) struct Hello {
     pub clock: String,
 }
 
-/// The channel's name, as the machine was told.
+/// Name of the guest's channel, as set when the machine was started.
 pub(crate) const CHANNEL: &str = "fwdlab";
 
-/// What is written when there is nothing to say.
+/// Keeps a connection alive when there is no message.
 pub(crate) const BEAT: [u8; 8] = [0; 8];
 
-/// How often somebody who waits for answers says that it is there.
+/// How often the asking side sends a beat while it waits.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(200);
 
-/// An agent that sends frames and hears nothing for so long ends, and its frames with it: nobody may be there to stop it.
+/// An agent that sends frames and receives neither question nor beat for this time stops them and ends.
 pub(crate) const DEAF_FOR: Duration = Duration::from_millis(900);
 
 /// Which CLOCK_MONOTONIC a process of this machine reads: that of its boot, with the offset of its time namespace.
@@ -222,7 +222,7 @@ pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
     stream: &mut dyn Read,
 ) -> io::Result<(T, Vec<u8>)> {
     let mut lengths = [0; 8];
-    // nothing at all is a beat: somebody is there
+    // a beat has no content
     while lengths == [0; 8] {
         stream.read_exact(&mut lengths)?;
     }

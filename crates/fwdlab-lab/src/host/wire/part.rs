@@ -1,6 +1,6 @@
-//! What is said to an agent that has a part of a tester: its sender or its receivers, while the other part is on another machine.
+//! Questions to an agent that has a part of a tester: its sender or its receivers, while the other part is on another machine.
 //!
-//! The parts know nothing of each other: which trial it is and what is expected they are told. Start with [`Question`].
+//! The parts do not know each other: questions carry the trial and the expected frames. Start with [`Question`].
 
 use fwdlab_engine::{
     Expected, Frames, Histogram, ReceiveCounts, SendCounts, TestFrames, Traffic, TrafficFrames,
@@ -47,7 +47,7 @@ pub(crate) enum Question {
     Analysis {
         receiver: usize,
     },
-    /// Is somebody there?
+    /// Are you there?
     Here,
     CloseSender,
     CloseReceivers,

@@ -1,4 +1,4 @@
-//! What is said of a rig to an agent that has one: the calls of [`crate::tester::Rig`], one by one, and what the engine's values are on the way.
+//! Questions to an agent that has a rig: the calls of [`crate::tester::Rig`] one by one, and the engine's values in serialised form.
 //!
 //! Start with [`Question`].
 

@@ -452,9 +452,9 @@ fn test_cases_by_slices_are_skipped_together() {
     assert_eq!(told(&made), [(Request::Skip, true)]);
 }
 
-/// However it is counted, whoever looks on is told of an iteration when it ends: none of the next has been measured by then.
+/// In every way of counting, an iteration is reported when it ends, before the next one is measured.
 #[test]
-fn an_iteration_is_told_when_it_ends() {
+fn an_iteration_is_reported_when_it_ends() {
     for (duts, procedure) in [
         (1, MRR),
         (1, "id = 'maxfwd'\nfor = '100ms'"),
@@ -462,16 +462,16 @@ fn an_iteration_is_told_when_it_ends() {
     ] {
         let scene = Scene::new(duts, Faults::default());
         let made = campaign(&scene, &with("iterations = 2", procedure));
-        let (mut told, mut measured) = (BTreeMap::new(), 0);
+        let (mut reported, mut measured) = (BTreeMap::new(), 0);
         for event in &made.events {
             match &event.kind {
                 EventKind::IterationFinished {
                     test_case,
                     iteration,
                 } => {
-                    // one that the readings of the whole run judge otherwise is told again
+                    // the first report of each: the end of the run may repeat it
                     let key = (iteration.iteration, test_case.clone());
-                    told.entry(key).or_insert(measured);
+                    reported.entry(key).or_insert(measured);
                 }
                 EventKind::TrialFinished { .. } | EventKind::RebuildFinished { .. } => {
                     measured += 1;
@@ -480,11 +480,11 @@ fn an_iteration_is_told_when_it_ends() {
             }
         }
         let when = |number: u32| {
-            let of_it = told.iter().filter(move |((one, _), _)| *one == number);
+            let of_it = reported.iter().filter(move |((one, _), _)| *one == number);
             of_it.map(|(_, measured)| *measured)
         };
-        assert_eq!(told.len(), 2 * made.cases().len(), "{procedure}");
-        assert!(when(1).max() < when(2).min(), "{procedure}: {told:?}");
+        assert_eq!(reported.len(), 2 * made.cases().len(), "{procedure}");
+        assert!(when(1).max() < when(2).min(), "{procedure}: {reported:?}");
     }
 }
 
