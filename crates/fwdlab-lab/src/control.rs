@@ -14,9 +14,14 @@ use fwdlab_store::Requests;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Stops, pauses or skips in a run from outside. Stopped, the current trial ends, everything is undone, what was measured is kept.
+///
+/// A run has one; each of its turns has a child of it ([`Control::begin_turn`]), which is stopped with the run, or alone when the turn is
+/// skipped.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     stop: Arc<AtomicBool>,
+    /// Of a turn's: this turn is to be skipped.
+    skip: Arc<AtomicBool>,
     steering: Arc<Mutex<Steering>>,
 }
 
@@ -25,9 +30,8 @@ struct Steering {
     requests: Option<Requests>,
     looked: Option<Instant>,
     is_paused: bool,
-    /// A test case is being measured that may be left out.
-    can_skip: bool,
-    skips: bool,
+    /// The turns that are being measured and may be skipped, in the order in which they began.
+    turns: Vec<Arc<AtomicBool>>,
     /// What was heeded and not told yet; `false`: it could not be.
     heeded: Vec<(Request, bool)>,
 }
@@ -38,10 +42,10 @@ impl Control {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Is what goes on now to end: because the run has been asked to stop, or because this test case is to be skipped?
+    /// Must what it controls end? A run because it was asked to stop, a turn for that reason or because it is skipped.
     pub fn is_stopped(&self) -> bool {
-        let skips = self.steering().look(&self.stop).skips;
-        skips || self.stop.load(Ordering::Acquire)
+        self.steering().look(&self.stop);
+        self.skip.load(Ordering::Acquire) || self.stop.load(Ordering::Acquire)
     }
 
     /// The flag itself, for a signal handler.
@@ -60,19 +64,34 @@ impl Control {
         is_paused && !self.is_stopped()
     }
 
-    /// From here on a test case is measured that may be skipped.
-    pub(crate) fn begin_case(&self) {
-        self.steering().can_skip = true;
+    /// Controls a turn that begins now. A request to skip is for the turn that began first.
+    pub(crate) fn begin_turn(&self) -> Control {
+        let turn = self.part();
+        self.steering().turns.push(turn.skip.clone());
+        turn
     }
 
-    /// It has ended; was it to be skipped?
-    pub(crate) fn end_case(&self) -> bool {
+    /// Controls a part of the run that cannot be skipped alone.
+    pub(crate) fn part(&self) -> Control {
+        Control {
+            skip: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Skips a turn.
+    pub(crate) fn skip(&self) {
+        self.skip.store(true, Ordering::Release);
+    }
+
+    /// Ends a turn, and returns whether it was to be skipped.
+    pub(crate) fn end_turn(&self) -> bool {
         let mut steering = self.steering();
         // who asked a moment ago meant this one
         steering.looked = None;
         steering.look(&self.stop);
-        steering.can_skip = false;
-        std::mem::take(&mut steering.skips)
+        steering.turns.retain(|turn| !Arc::ptr_eq(turn, &self.skip));
+        self.skip.load(Ordering::Acquire)
     }
 
     /// What was heeded since the last time, and whether it could be.
@@ -98,10 +117,7 @@ impl Steering {
             let is_heeded = match request {
                 Request::Pause => !std::mem::replace(&mut self.is_paused, true),
                 Request::Resume => std::mem::take(&mut self.is_paused),
-                Request::Skip => {
-                    self.skips = self.can_skip;
-                    self.can_skip
-                }
+                Request::Skip => (self.turns.iter()).any(|turn| !turn.swap(true, Ordering::AcqRel)),
                 Request::Stop => !stop.swap(true, Ordering::AcqRel),
             };
             self.heeded.push((request, is_heeded));
@@ -128,8 +144,7 @@ mod tests {
 
     fn look(control: &Control) {
         control.steering().looked = None;
-        let stopped = control.is_stopped();
-        assert!(!stopped || control.stop.load(Ordering::Acquire) || control.steering().skips);
+        control.is_stopped();
     }
 
     #[test]
@@ -153,12 +168,15 @@ mod tests {
         say(Resume);
         look(&control);
         assert!(!control.is_paused() && !control.is_stopped());
-        control.begin_case();
-        assert!(!control.is_stopped());
+        // of two turns the one that began first
+        let [first, second] = [control.begin_turn(), control.begin_turn()];
+        assert!(!first.is_stopped());
         say(Skip);
         look(&control);
-        assert!(control.is_stopped() && control.end_case());
-        assert!(!control.is_stopped() && !control.end_case());
+        assert!(first.is_stopped() && !second.is_stopped() && !control.is_stopped());
+        assert!(first.end_turn() && !second.end_turn());
+        say(Skip);
+        look(&control);
         say(Stop);
         look(&control);
         assert!(control.is_stopped());
@@ -168,6 +186,7 @@ mod tests {
             (Pause, false),
             (Resume, true),
             (Skip, true),
+            (Skip, false),
             (Stop, true),
         ];
         assert_eq!(control.heeded(), heeded);

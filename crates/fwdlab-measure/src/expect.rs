@@ -4,7 +4,7 @@
 //! where there are none, from an assumption that is named. The formula is `fwdlab_stats::planned_precision`, that of comparisons.
 //! Start with [`expected`].
 
-use fwdlab_model::campaign::{Campaign, Method};
+use fwdlab_model::campaign::{Campaign, Counting};
 use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::Summary;
 use fwdlab_stats::{Confidence, Sample, planned_precision, planned_precision_of_pairs};
@@ -39,12 +39,12 @@ pub struct Expected {
 /// What a campaign can be expected to show, `earlier` being what runs of the same procedure on the same test bed found; `None` for what
 /// does not vary by chance, and for a single iteration.
 pub fn expected(campaign: &Campaign, earlier: &[Summary]) -> Option<Expected> {
-    let paired = match campaign.procedure.method() {
+    let paired = match campaign.procedure.counting() {
         // a simulated DUT varies as its text says
         _ if campaign.is_simulated() => return None,
-        Method::Slices => true,
-        Method::Trials | Method::Windows => false,
-        Method::Instructions => return None,
+        Counting::Slices => true,
+        Counting::Trials | Counting::Windows => false,
+        Counting::Instructions => return None,
     };
     let each: Vec<Vec<f64>> = earlier.iter().map(|one| of_summary(one, paired)).collect();
     let runs = each.iter().filter(|found| !found.is_empty()).count();

@@ -184,6 +184,14 @@ impl Iteration {
             ..self
         }
     }
+
+    /// The same with the reason why it has no result. What was found stays, except around a hook that failed: that does not count.
+    pub fn without_result(mut self, failure: Failure) -> Iteration {
+        if failure.kind == NoResult::Hook {
+            self.outcomes.clear();
+        }
+        self.with(Some(failure))
+    }
 }
 
 impl TestCase {

@@ -4,7 +4,7 @@
 //! Hidden directories, files and symbolic links are passed over. Start with [`list`].
 //!
 //! Note: every listing reads the heads and summaries of all runs: 70 ms for a thousand runs in a debug build
-//! (`listing_is_fast_enough` in the tests). An index in a database would have to be kept true against people who copy
+//! (`a_thousand_runs_are_listed` in the tests). An index in a database would have to be kept true against people who copy
 //! and delete directories; it can wait until such a measurement asks for it.
 
 use std::fs;

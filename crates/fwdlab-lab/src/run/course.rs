@@ -5,7 +5,7 @@
 use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime};
 
-use fwdlab_measure::ahead::{self, Ahead, Capacities, ahead};
+use fwdlab_measure::ahead::{Ahead, Capacities, ahead};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::{Gate, judge_trial};
 use fwdlab_measure::machine::{Asked, Limit, make};
@@ -20,6 +20,7 @@ use fwdlab_model::trial::Stream;
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
+use super::conduct::Work;
 use super::device::{self, Device};
 use super::hooks::{self, During, Place, around_or_error};
 use super::traffic::Traffic;
@@ -44,27 +45,13 @@ pub(super) struct Course<'a> {
     pub capacities: Capacities,
     /// How often the sender reached the largest loads before the first trial.
     pub held: Tally,
-    pub planned: Planned,
+    /// The turn in which it is followed.
+    pub work: &'a Work,
+    /// Planned trials of this course, and of the whole run.
+    pub trials: (u32, u32),
     pub gate: Option<&'a Gate>,
     /// Commands of the user's before, during and after.
     pub hooks: &'a Hooks,
-    pub control: &'a Control,
-}
-
-/// What was told before anything was measured.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Planned {
-    /// Trials of this course.
-    pub steps: u32,
-    /// Trials of the whole run.
-    pub of_run: u32,
-    /// Time of this course, and of what comes after it.
-    pub own: Duration,
-    pub later: Duration,
-    /// Those before it.
-    pub before: ahead::Turns,
-    /// When it began.
-    pub began: Instant,
 }
 
 /// Trials or looks, and those of them that count.
@@ -135,8 +122,6 @@ pub(super) struct Followed {
     pub result: Result<(), LabError>,
     /// What was found until then.
     pub outcomes: Vec<Outcome>,
-    /// Invalid trials.
-    pub invalid: u32,
 }
 
 /// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
@@ -202,9 +187,8 @@ impl Course<'_> {
         let mut followed = Followed {
             result: Ok(()),
             outcomes: Vec::new(),
-            invalid: 0,
         };
-        followed.result = self.around(When::Before, device, self.control, run);
+        followed.result = self.around(When::Before, device, &self.work.control, run);
         if followed.result.is_ok() {
             self.series(device, run, measured, &mut followed)?;
         }
@@ -256,8 +240,7 @@ impl Course<'_> {
             followed
                 .outcomes
                 .extend(outcomes.map(|outcome| of_series(outcome, variant)));
-            followed.invalid += session.invalid();
-            if followed.result.is_err() || self.control.is_stopped() {
+            if followed.result.is_err() || self.work.control.is_stopped() {
                 break;
             }
         }
@@ -333,11 +316,12 @@ impl Course<'_> {
         pace: &mut Pace,
     ) -> Result<(), LabError> {
         let simulated = self.asked.simulated;
+        let control = &self.work.control;
         let variant = &self.traffic.variants[at];
         while let Some((question, attempt)) = session.next_trial() {
-            run.wait_while_paused()?;
-            if self.control.is_stopped() {
-                return Ok(());
+            run.wait_while_paused(control)?;
+            if control.is_stopped() {
+                return Err(LabError::Interrupted);
             }
             if !simulated {
                 let done = measured.trials.len() as u32;
@@ -345,7 +329,7 @@ impl Course<'_> {
                 if let Some(note) = self.correct(left, pace) {
                     run.tell(note)?;
                 }
-                run.tell(self.progress(&question, done, left, pace))?;
+                run.tell(self.progress(&question, done, left, pace.made))?;
             }
             let stream = self.stream(&question);
             let (started_at, began) = (timestamp(), SystemTime::now());
@@ -355,9 +339,8 @@ impl Course<'_> {
                 Some(question.peak_pps()),
                 self.traffic.flows(&stream, variant),
             );
-            let Some(mut made) = self.hooked(device, &stream, &question, &place, run)? else {
-                return Ok(());
-            };
+            let made = self.hooked(device, &stream, &question, &place, run)?;
+            let mut made = made.ok_or(LabError::Interrupted)?;
             if let (Some(from_ns), Some(seen)) = (question.power_from_ns, &made.telemetry) {
                 made.answer.power_watts = seen.power_watts(Duration::from_nanos(from_ns));
             }
@@ -399,7 +382,7 @@ impl Course<'_> {
             if made.is_broken {
                 device.mend(run)?;
                 // what they did on the old bed is gone with it
-                self.around(When::Before, device, self.control, run)?;
+                self.around(When::Before, device, &self.work.control, run)?;
             }
         }
         Ok(())
@@ -424,7 +407,7 @@ impl Course<'_> {
             each(When::Before),
             place,
             &hosts,
-            self.control,
+            &self.work.control,
             run,
         )?;
         device.beside(During::of(self.hooks, place, &hosts, &run.info.id));
@@ -518,18 +501,18 @@ impl Course<'_> {
         question: &Question,
         done: u32,
         (trials, time): (u32, Duration),
-        pace: &Pace,
+        made: u32,
     ) -> EventKind {
-        let Planned {
-            steps,
-            of_run,
+        let (steps, of_run) = self.trials;
+        let Work {
             own,
             later,
-            mut before,
+            mut pace,
             began,
-        } = self.planned;
+            ..
+        } = *self.work;
         // this one counts as it is expected to be by now
-        before.made(own, began.elapsed() + time);
+        pace.made(own, began.elapsed() + time);
         let case = self.case.map_or(String::new(), |(case, iteration)| {
             format!("{case}, iteration {iteration}: ")
         });
@@ -542,10 +525,8 @@ impl Course<'_> {
                 question.reason
             ),
             done,
-            steps: (of_run + pace.made + trials)
-                .saturating_sub(steps)
-                .max(done + 1),
-            left_s: (time + before.left(later, Duration::ZERO)).as_secs_f64(),
+            steps: (of_run + made + trials).saturating_sub(steps).max(done + 1),
+            left_s: (time + pace.left(later, Duration::ZERO)).as_secs_f64(),
             offered_load_pps: None,
             forwarding_rate_pps: None,
             estimate: None,

@@ -1,35 +1,32 @@
 //! Running procedures on the embedded test bed or on a simulated DUT: what all measuring commands do.
 //!
-//! A [`plan`] says what is measured, whether a file or a command asks, and [`campaign`] carries it out: [`windows`] measures
-//! the maximum forwarding rate, [`slices`] compares configurations, a [`course`] follows any other procedure, all on the same beds. They
-//! build beds, ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. What a command asks of
-//! one procedure is a [`suite`]. Start with [`plan::Plan`] and [`campaign::start`].
+//! A [`plan`] says what is measured, whether a file or a command asks, and [`campaign`] carries it out: [`conduct`] takes its turns, and one
+//! file of [`method`] measures each of them. They build beds, ask `measure` what to do next, keep every trial in the store at once, and report
+//! everything as events. What a command asks of one procedure is a [`suite`]. Start with [`plan::Plan`] and [`campaign::start`].
 
 pub mod bisect;
 pub mod campaign;
+mod conduct;
 mod course;
 mod device;
-pub mod exact;
 pub mod expect;
 mod feasible;
 pub mod flame;
 mod hooks;
 mod largest;
 pub mod manage;
+mod method;
 mod modify;
-mod paired;
 pub mod plan;
 mod requests;
 mod restarts;
 pub mod resume;
-mod slices;
 pub mod suite;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
 mod trial;
 pub mod verify;
-mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -51,6 +48,7 @@ use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
 use fwdlab_store::{Requests, RunId, RunWriter};
 use jiff::Timestamp;
 
+pub use self::method::bursts::THROUGH;
 use crate::bed::Bed;
 use crate::control::Control;
 use crate::dut::Configuration;
@@ -325,9 +323,9 @@ impl<'a> Run<'a> {
         self.put(kind)
     }
 
-    /// Waits while the run is paused, and tells of it.
-    fn wait_while_paused(&mut self) -> Result<(), LabError> {
-        while self.control.is_paused() {
+    /// Waits while the run is paused and this is not stopped, and reports what was asked meanwhile.
+    fn wait_while_paused(&mut self, control: &Control) -> Result<(), LabError> {
+        while control.is_paused() {
             for (request, heeded) in self.control.heeded() {
                 self.put(EventKind::Steered { request, heeded })?;
             }

@@ -15,7 +15,7 @@ use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
-use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Engine, Kind, Order, Procedure};
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::result::FIREWALLS;
@@ -23,9 +23,10 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
 use super::largest::Bounds;
+use super::method::{bursts, slices, windows};
 use super::suite::{Suite, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
-use super::{exact, feasible, hooks, restarts, slices, windows};
+use super::{feasible, hooks, restarts};
 use crate::dut::Configuration;
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
@@ -98,8 +99,9 @@ pub struct Host {
 pub struct Agenda {
     /// What is measured, in its order; of procedures by slices one turn is of all test cases that stand beside each other.
     pub turns: Vec<Turn>,
-    /// What is measured in a turn.
+    /// What is measured in a turn, in words and by test case.
     pub names: Vec<String>,
+    pub(super) measures: Vec<Measures>,
     /// Trials and time of one iteration of each of them, as estimated.
     pub cases: Vec<(u32, Duration)>,
     /// Trials of all.
@@ -110,6 +112,34 @@ pub struct Agenda {
     pub least: (u32, Duration),
     /// What is changed where, in words.
     pub changes: Vec<String>,
+}
+
+/// What one turn measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Measures {
+    /// Iterations of these test cases; they are several only where DUTs stand side by side.
+    Cases(Vec<usize>),
+    /// This test case once more, as A/A control.
+    Control(usize),
+    /// All test cases of a command, which cannot be skipped one by one.
+    Suite,
+}
+
+impl Measures {
+    /// The test cases of which it measures an iteration.
+    pub fn cases(&self) -> &[usize] {
+        match self {
+            Measures::Cases(cases) => cases,
+            Measures::Control(_) | Measures::Suite => &[],
+        }
+    }
+}
+
+impl Agenda {
+    /// Planned trials of a turn, and of the whole run.
+    pub(super) fn trials_of(&self, turn: Turn) -> (u32, u32) {
+        (self.cases[turn.case].0, self.trials)
+    }
 }
 
 impl Plan {
@@ -321,7 +351,7 @@ impl Plan {
             return Err(self.campaign.error(&["reboot"], why).into());
         }
         feasible::check(self)?;
-        exact::check_images(&self.campaign)?;
+        bursts::check_images(&self.campaign)?;
         match &self.campaign.procedure {
             Procedure::Paired(paired) => {
                 slices::check(self, paired)?;
@@ -332,7 +362,7 @@ impl Plan {
                 return Ok(());
             }
             Procedure::Exact(p) => {
-                exact::check(self, p)?;
+                bursts::check(self, p)?;
                 return Ok(());
             }
             _ => {}
@@ -436,8 +466,8 @@ impl Plan {
     /// The name of a test case: without its configuration where a command measures only one.
     pub(super) fn id(&self, case: &Case) -> String {
         let compares = matches!(
-            self.campaign.procedure.method(),
-            Method::Slices | Method::Instructions
+            self.campaign.procedure.counting(),
+            Counting::Slices | Counting::Instructions
         );
         match self.is_command() && !compares {
             true => case.series(),
@@ -783,42 +813,42 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         Some(_) => Duration::ZERO,
         None => BED,
     };
-    let of_trials = campaign.cases.iter().map(|case| {
-        let asked = plan.asked(plan.seed(), case);
-        let limits = plan.likely(case)?;
-        let (trials, time) = estimated(&asked, &limits, plan.dut.as_ref())?;
-        Ok((trials, time + each))
-    });
-    let (names, cases) = match &campaign.procedure {
-        _ if plan.suite().is_some() => {
-            let estimate = plan.estimate_suite()?;
-            (vec![campaign.name.clone()], vec![estimate])
+    let each_case = || (0..campaign.cases.len()).map(|case| Measures::Cases(vec![case]));
+    let mut measures: Vec<Measures> = match &campaign.procedure {
+        _ if plan.suite().is_some() => vec![Measures::Suite],
+        Procedure::Paired(_) => {
+            let rows = slices::rows(&campaign.cases).into_iter();
+            rows.map(Measures::Cases).collect()
         }
-        Procedure::Paired(paired) => slices::rows(&campaign.cases)
-            .iter()
-            .map(|row| {
-                let name = slices::name(plan, row);
-                (name, slices::estimate(plan, paired, row))
-            })
-            .unzip(),
-        Procedure::Exact(_) => exact::names(plan)
-            .into_iter()
-            .map(|name| (name, exact::estimate()))
-            .unzip(),
-        Procedure::Maxfwd(maxfwd) => {
-            let cases = || campaign.cases.iter().chain(campaign.cases.first());
-            let each = cases().map(|_| windows::estimate(maxfwd, &campaign.cases));
-            let mut names: Vec<String> = cases().map(|case| plan.id(case)).collect();
-            if let Some(control) = names.last_mut() {
-                *control = control_of(control);
-            }
-            (names, each.collect())
-        }
-        _ => (
-            campaign.cases.iter().map(|case| plan.id(case)).collect(),
-            of_trials.collect::<Result<Vec<_>, LabError>>()?,
-        ),
+        _ => each_case().collect(),
     };
+    measures.extend(match &campaign.procedure {
+        Procedure::Maxfwd(_) => Some(Measures::Control(0)),
+        Procedure::Exact(_) => bursts::controlled(plan).map(Measures::Control),
+        _ => None,
+    });
+    let names = measures.iter().map(|measures| match measures {
+        Measures::Suite => campaign.name.clone(),
+        Measures::Control(of) => control_of(&plan.id(&campaign.cases[*of])),
+        Measures::Cases(cases) => {
+            let names = cases.iter().map(|&case| plan.id(&campaign.cases[case]));
+            names.collect::<Vec<_>>().join(", ")
+        }
+    });
+    let names: Vec<String> = names.collect();
+    let cases = measures.iter().map(|measures| match &campaign.procedure {
+        _ if *measures == Measures::Suite => plan.estimate_suite(),
+        Procedure::Paired(paired) => Ok(slices::estimate(plan, paired, measures.cases())),
+        Procedure::Exact(_) => Ok(bursts::estimate()),
+        Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, &campaign.cases)),
+        _ => {
+            let case = &campaign.cases[measures.cases()[0]];
+            let asked = plan.asked(plan.seed(), case);
+            let (trials, time) = estimated(&asked, &plan.likely(case)?, plan.dut.as_ref())?;
+            Ok((trials, time + each))
+        }
+    });
+    let cases = cases.collect::<Result<Vec<_>, LabError>>()?;
     let turns = sequence(
         cases.len(),
         campaign.iterations,
@@ -842,6 +872,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
             .collect(),
         turns,
         names,
+        measures,
         cases,
     })
 }
@@ -861,20 +892,20 @@ fn changes(plan: &Plan) -> Vec<String> {
     if plan.dut.is_some() {
         return vec!["nothing: DUT and tester are simulated, in simulated time".into()];
     }
-    if plan.campaign.procedure.method() == Method::Instructions {
+    if plan.campaign.procedure.counting() == Counting::Instructions {
         return vec![
             "nothing on this host: every DUT is a virtual machine without a network, and goes when its boot has been measured"
                 .into(),
         ];
     }
     let embedded = || {
-        let words = match plan.campaign.procedure.method() {
-            Method::Slices => {
+        let words = match plan.campaign.procedure.counting() {
+            Counting::Slices => {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0, -dut1 and so on, one for the reference, one for its control and one \
                  for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
                  of them"
             }
-            Method::Windows | Method::Trials | Method::Instructions => {
+            Counting::Windows | Counting::Trials | Counting::Instructions => {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
                  every iteration of every test case and removed after it; nothing outside them"
             }

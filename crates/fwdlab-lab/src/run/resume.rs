@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use fwdlab_measure::campaign::Turn;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::result::{CUT_OFF, FIREWALLS, Gap, RunInfo, RunState, Validity};
 use fwdlab_model::test_case::{Iteration, NoResult};
@@ -261,7 +262,7 @@ pub(super) fn go_on<'a>(
 /// Marks what is of an iteration that did not come to its end, and says how much that is. A trial of windows and a boot are iterations of
 /// their own.
 fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
-    use fwdlab_model::campaign::Method;
+    use fwdlab_model::campaign::Counting;
     let mut cut_off = 0;
     // what was marked before belongs to an earlier gap, or to a host that was lost
     let mut mark = |validity: &mut Validity| {
@@ -270,8 +271,8 @@ fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
             validity.reasons.push(CUT_OFF.into());
         }
     };
-    match plan.campaign().procedure.method() {
-        Method::Trials => {
+    match plan.campaign().procedure.counting() {
+        Counting::Trials => {
             for trial in &mut measured.trials {
                 let made = before.iteration(&trial.test_case, trial.iteration);
                 if !made.is_some_and(|made| made.trials.contains(&trial.trial)) {
@@ -279,7 +280,7 @@ fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
                 }
             }
         }
-        Method::Slices => {
+        Counting::Slices => {
             for rebuild in &mut measured.rebuilds {
                 let of_it = |(key, made): (&(String, u32), &Iteration)| {
                     let mut compared = rebuild.compared.iter();
@@ -291,15 +292,15 @@ fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
                 }
             }
         }
-        Method::Windows | Method::Instructions => {}
+        Counting::Windows | Counting::Instructions => {}
     }
     cut_off
 }
 
 /// Trials and time that are left of a plan.
-pub(super) fn left(agenda: &Agenda, is_made: &dyn Fn(usize, u32) -> bool) -> (u32, Duration) {
+pub(super) fn left(agenda: &Agenda, is_made: &dyn Fn(Turn) -> bool) -> (u32, Duration) {
     let turns = agenda.turns.iter();
-    let left = turns.filter(|turn| !is_made(turn.case, turn.iteration));
+    let left = turns.filter(|turn| !is_made(**turn));
     left.fold((0, Duration::ZERO), |(trials, time), turn| {
         let (of_one, takes) = agenda.cases[turn.case];
         (trials + of_one, time + takes)

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::Run;
 use super::course::of_series;
-use super::paired::CONTROLS;
+use super::method::CONTROLS;
 
 /// The parameter that holds what a procedure was asked.
 const ASKED: &str = "asked";

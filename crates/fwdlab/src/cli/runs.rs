@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use fwdlab_lab::run::exact::THROUGH;
+use fwdlab_lab::run::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::RunState;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fwdlab_lab::run::exact::THROUGH;
+use fwdlab_lab::run::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::event::Request;
 use fwdlab_model::stacks::Stacks;

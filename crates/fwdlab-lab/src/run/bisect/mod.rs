@@ -25,7 +25,7 @@ use serde_json::json;
 pub use self::git::{Commits, Git};
 pub use self::log::Log;
 use super::campaign::start;
-use super::exact::side_by_side;
+use super::method::bursts::side_by_side;
 use super::plan::{Command, Host, Plan};
 use super::{Control, Measured};
 use crate::dut::Configuration;

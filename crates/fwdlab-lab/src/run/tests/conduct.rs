@@ -2,10 +2,13 @@
 //!
 //! All on scripted hosts, as the other whole runs here. Start with the texts of the campaigns.
 
+use fwdlab_measure::campaign::Turn;
 use fwdlab_model::campaign::{On, When};
 use fwdlab_model::event::Request;
-use fwdlab_model::test_case::Enough;
+use fwdlab_model::test_case::{Enough, Iteration};
 
+use super::super::campaign::Running;
+use super::super::conduct as conductor;
 use super::*;
 
 impl Made {
@@ -355,44 +358,59 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
     }
 }
 
-/// Carries a campaign out while somebody asks this of its run after every event that `when` says.
-fn steered(text: &str, mut when: impl FnMut(&Event) -> &'static [Request]) -> Made {
-    use std::io::Write;
+/// Every way of counting that needs no guest, with how many DUTs stand side by side. Guests: `a_skip_is_for_the_turn_that_began_first`.
+const COUNTINGS: [(usize, &str); 3] = [
+    (1, MRR),
+    (1, "id = 'maxfwd'\nfor = '100ms'"),
+    (4, "id = 'paired'\nfor = '1s'"),
+];
 
-    // as many DUTs as stand beside each other
-    let scene = Scene::new(
-        if text.contains("'paired'") { 3 } else { 1 },
-        Faults::default(),
-    );
+/// Carries a campaign out while somebody asks this of its run after every event that `when` says.
+fn steered(text: &str, duts: usize, when: impl FnMut(&Event) -> &'static [Request]) -> Made {
+    let scene = Scene::new(duts, Faults::default());
     let campaign = Campaign::parse("c.toml", text).unwrap();
-    let host = plan::Host {
+    let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
+    let (folder, runs) = (folder(), folder());
+    let plan = plan::Plan::new(campaign, folder.path(), host(&scene), &nothing).unwrap();
+    let mut events = Vec::new();
+    let mut listener = asking(runs.path(), when, &mut events);
+    let control = Control::default();
+    let started = campaign::start(&plan, runs.path(), &control, &mut listener);
+    let result = started.map(|(_, measured)| measured);
+    drop(listener);
+    Made { result, events }
+}
+
+fn host(scene: &Scene) -> plan::Host {
+    plan::Host {
         site: scene.site.clone(),
         placement: placement(),
         privileged: false,
         unconfined: false,
         seed: 7,
         command_line: Vec::new(),
-    };
-    let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
-    let (folder, runs) = (folder(), folder());
-    let plan = plan::Plan::new(campaign, folder.path(), host, &nothing).unwrap();
-    let mut events = Vec::new();
-    let mut listener = |event: &Event| {
+    }
+}
+
+/// Keeps events, and asks of their run what `when` says.
+fn asking<'a>(
+    runs: &'a Path,
+    mut when: impl FnMut(&Event) -> &'static [Request] + 'a,
+    events: &'a mut Vec<Event>,
+) -> impl FnMut(&Event) + 'a {
+    use std::io::Write;
+    move |event| {
         for asked in when(event) {
-            let path = runs.path().join(&event.run).join("requests.jsonl");
+            let path = runs.join(&event.run).join("requests.jsonl");
             let mut file = (std::fs::OpenOptions::new().append(true).create(true))
                 .open(path)
                 .unwrap();
             writeln!(file, "{}", serde_json::json!({ "request": asked })).unwrap();
-            // it is looked for a few times a second only
+            // requests are read a few times a second only
             std::thread::sleep(Duration::from_millis(250));
         }
         events.push(event.clone());
-    };
-    let control = Control::default();
-    let started = campaign::start(&plan, runs.path(), &control, &mut listener);
-    let result = started.map(|(_, measured)| measured);
-    Made { result, events }
+    }
 }
 
 /// What was asked, and whether it was done.
@@ -404,62 +422,53 @@ fn told(made: &Made) -> Vec<(Request, bool)> {
     told.collect()
 }
 
-#[test]
-fn a_test_case_that_is_skipped_says_so_in_every_iteration_and_the_others_are_measured() {
-    for procedure in [MRR, "id = 'maxfwd'\nfor = '100ms'"] {
-        let text = with("iterations = 3\norder = 'grouped'", procedure);
-        let mut asked = false;
-        let made = steered(&text, |event| match &event.kind {
-            EventKind::TrialFinished { record } if !asked && !record.control => {
-                asked = true;
-                &[Request::Skip]
-            }
-            _ => &[],
-        });
-        let cases = made.cases();
-        let skipped = |case: &TestCase| {
-            let failures = case.iterations.iter().map(|one| one.failure.as_deref());
-            failures
-                .filter(|why| *why == Some("skipped on request"))
-                .count()
-        };
-        let of_first = skipped(&cases[0]);
-        assert_eq!((of_first, cases[0].iterations.len()), (3, 3), "{procedure}");
-        assert_eq!((skipped(&cases[1]), cases[1].iterations.len()), (0, 3));
-        assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
+/// The end of a trial or a rebuild that is no control's.
+fn ends(event: &Event) -> bool {
+    match &event.kind {
+        EventKind::TrialFinished { record } => !record.control,
+        EventKind::RebuildFinished { .. } => true,
+        _ => false,
     }
 }
 
-/// A rebuild that had ended keeps its result; later ones of the row are skipped, and the next row is measured.
+/// In every way of counting: what had ended when it was skipped keeps its result, later iterations say that they were skipped, and other
+/// test cases are measured.
 #[test]
-fn test_cases_by_slices_are_skipped_together() {
-    let text = "campaign = 'c'\niterations = 3\norder = 'grouped'\n[configuration]\nnat = 'nft add table ip nat'\n[matrix]\n\
-                configuration = ['nat']\nsize = [64, 128]\nflows = 10\n[procedure]\nid = 'paired'\nfor = '1s'\n";
-    let mut asked = false;
-    let made = steered(text, |event| match &event.kind {
-        EventKind::RebuildFinished { .. } if !asked => {
-            asked = true;
-            &[Request::Skip]
+fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
+    for (duts, procedure) in COUNTINGS {
+        let mut text = with("iterations = 3\norder = 'grouped'", procedure);
+        if procedure.contains("paired") {
+            // what stands side by side is skipped together: two rows
+            let row = "configuration = ['nat']\nsize = [64, 128]";
+            text = text.replace("configuration = ['plain', 'nat']", row);
         }
-        _ => &[],
-    });
-    let failures = |case: &TestCase| -> Vec<Option<String>> {
-        (case.iterations.iter().map(|one| one.failure.clone())).collect()
-    };
-    let skipped = Some("skipped on request".to_owned());
-    assert_eq!(failures(&made.cases()[0]), [None, skipped.clone(), skipped]);
-    assert_eq!(failures(&made.cases()[1]), [None, None, None]);
-    assert_eq!(told(&made), [(Request::Skip, true)]);
+        let duts = duts.min(3);
+        let mut asked = false;
+        let made = steered(&text, duts, |event| {
+            let is_first = ends(event) && !asked;
+            asked |= is_first;
+            if is_first { &[Request::Skip] } else { &[] }
+        });
+        // windows may have been too few that were quiet: that is no skip
+        let skipped = |case: &TestCase| -> Vec<bool> {
+            let failures = case.iterations.iter().map(|one| one.failure.as_deref());
+            failures
+                .map(|why| why == Some("skipped on request"))
+                .collect()
+        };
+        let [first, second] = made.cases() else {
+            panic!("two test cases")
+        };
+        assert_eq!(skipped(first), [false, true, true], "{procedure}");
+        assert_eq!(skipped(second), [false; 3], "{procedure}");
+        assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
+    }
 }
 
 /// In every way of counting, an iteration is reported when it ends, before the next one is measured.
 #[test]
 fn an_iteration_is_reported_when_it_ends() {
-    for (duts, procedure) in [
-        (1, MRR),
-        (1, "id = 'maxfwd'\nfor = '100ms'"),
-        (4, "id = 'paired'\nfor = '1s'"),
-    ] {
+    for (duts, procedure) in COUNTINGS {
         let scene = Scene::new(duts, Faults::default());
         let made = campaign(&scene, &with("iterations = 2", procedure));
         let (mut reported, mut measured) = (BTreeMap::new(), 0);
@@ -490,51 +499,203 @@ fn an_iteration_is_reported_when_it_ends() {
 
 #[test]
 fn a_paused_run_measures_nothing_until_it_goes_on() {
-    let text = with("iterations = 2", MRR);
-    let mut asked = Vec::new();
-    let made = steered(&text, |event| match &event.kind {
-        EventKind::TrialFinished { record } if record.trial == 1 => {
-            asked.push(1);
-            &[Request::Pause]
-        }
-        // it is told by the run while it waits
-        EventKind::Steered {
-            request: Request::Pause,
-            heeded: true,
-        } => &[Request::Resume],
-        _ => &[],
-    });
-    assert_eq!(
-        told(&made),
-        [(Request::Pause, true), (Request::Resume, true)]
-    );
-    assert_eq!(asked, [1]);
-    let before_second = made.events.iter().position(
-        |event| matches!(&event.kind, EventKind::TrialFinished { record } if record.trial == 2),
-    );
-    let resumed = made.events.iter().position(|event| {
-        matches!(
-            event.kind,
+    for (duts, procedure) in COUNTINGS {
+        let text = with("iterations = 2\norder = 'grouped'", procedure);
+        let mut asked = 0;
+        let made = steered(&text, duts, |event| match &event.kind {
+            // it is told by the run while it waits
             EventKind::Steered {
-                request: Request::Resume,
-                ..
+                request: Request::Pause,
+                heeded: true,
+            } => &[Request::Resume],
+            _ if ends(event) => {
+                asked += 1;
+                if asked == 1 { &[Request::Pause] } else { &[] }
             }
-        )
-    });
-    assert!(resumed < before_second, "{:#?}", made.events);
-    assert_eq!(made.failures(), ["x"; 0]);
+            _ => &[],
+        });
+        assert_eq!(
+            told(&made),
+            [(Request::Pause, true), (Request::Resume, true)],
+            "{procedure}"
+        );
+        let mut trials = (made.events.iter().enumerate()).filter(|(_, event)| ends(event));
+        let second = trials.nth(1).map(|(at, _)| at);
+        let resumed = made.events.iter().position(|event| {
+            matches!(
+                event.kind,
+                EventKind::Steered {
+                    request: Request::Resume,
+                    ..
+                }
+            )
+        });
+        assert!(resumed < second, "{procedure}: {:#?}", made.events);
+        assert_eq!(made.failures(), ["x"; 0], "{procedure}");
+    }
 }
 
 #[test]
 fn a_run_that_is_asked_to_stop_ends_in_order() {
-    let text = with("iterations = 4", MRR);
-    let made = steered(&text, |event| match &event.kind {
-        EventKind::TrialFinished { record } if record.trial == 2 => &[Request::Stop],
+    for (duts, procedure) in COUNTINGS {
+        let text = with("iterations = 4", procedure);
+        let mut asked = 0;
+        let made = steered(&text, duts, |event| {
+            asked += u32::from(ends(event));
+            match ends(event) && asked == 2 {
+                true => &[Request::Stop],
+                false => &[],
+            }
+        });
+        let measured = made.result.as_ref().unwrap();
+        let trials = measured
+            .trials
+            .iter()
+            .filter(|trial| !trial.control)
+            .count();
+        let ended = trials + measured.rebuilds.len();
+        assert!((2..=3).contains(&ended), "{procedure}: {ended}");
+        assert_eq!(told(&made), [(Request::Stop, true)], "{procedure}");
+    }
+}
+
+/// A way of counting whose turns overlap, as guests do: the last one that began ends first.
+#[derive(Default)]
+struct Overlapping {
+    going: Vec<conductor::Work>,
+    /// How many were under way when each began.
+    beside: Vec<usize>,
+    fails: bool,
+}
+
+impl conductor::Method for Overlapping {
+    fn has_room(&self, under_way: usize) -> bool {
+        under_way < 3
+    }
+
+    fn measure(
+        &mut self,
+        work: &conductor::Work,
+        _: &mut Running<'_>,
+        run: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<Option<conductor::Made>, LabError> {
+        self.beside.push(self.going.len());
+        self.going.push(work.clone());
+        run.warn(format!("began {}", self.going.len()))?;
+        Ok(None)
+    }
+
+    fn wait(
+        &mut self,
+        running: &mut Running<'_>,
+        _: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Option<(Turn, Result<conductor::Made, LabError>)> {
+        running.control.is_stopped();
+        let stopped = self.going.iter().position(|one| one.control.is_stopped());
+        let work = match stopped {
+            Some(at) => self.going.remove(at),
+            None => self.going.pop()?,
+        };
+        let made = match (stopped, self.fails) {
+            (Some(_), _) => conductor::Made::failed(LabError::Interrupted),
+            (None, true) => conductor::Made::failed(LabError::Preflight("no boot".into())),
+            (None, false) => conductor::Made::one(
+                work.turn.case,
+                Iteration {
+                    iteration: work.turn.iteration,
+                    ..Iteration::default()
+                },
+            ),
+        };
+        Some((work.turn, Ok(made)))
+    }
+}
+
+/// Three test cases, twice each, of which three turns are under way at a time; what was found, and what happened.
+fn overlapping(
+    method: &mut Overlapping,
+    when: impl FnMut(&Event) -> &'static [Request],
+) -> (Vec<Vec<Option<String>>>, Vec<Event>) {
+    let scene = Scene::new(1, Faults::default());
+    let text = format!(
+        "campaign = 'c'\niterations = 2\norder = 'grouped'\n[matrix]\nflows = [1, 2, 3]\n[procedure]\n{MRR}\n"
+    );
+    let campaign = Campaign::parse("c.toml", &text).unwrap();
+    let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
+    let (folder, runs) = (folder(), folder());
+    let plan = plan::Plan::new(campaign, folder.path(), host(&scene), &nothing).unwrap();
+    let mut events = Vec::new();
+    let mut listener = asking(runs.path(), when, &mut events);
+    let control = Control::default();
+    let (agenda, info) = campaign::prepared(&plan, runs.path(), &control).unwrap();
+    let mut run = Run::create(info, false, runs.path(), &control, &mut listener).unwrap();
+    let mut running = Running::new(&plan, &agenda, &control);
+    let mut measured = Measured::default();
+    running.conduct(method, &mut run, &mut measured).unwrap();
+    let made = running.made.iter().map(|made| {
+        let failures = made.iter().map(|one| one.failure.clone());
+        failures.collect()
+    });
+    let made = made.collect();
+    drop((running, run));
+    drop(listener);
+    (made, events)
+}
+
+#[test]
+fn a_skip_is_for_the_turn_that_began_first() {
+    let mut asked = false;
+    let mut method = Overlapping::default();
+    let (made, _) = overlapping(&mut method, |event| match &event.kind {
+        EventKind::Warning { text } if text == "began 3" && !asked => {
+            asked = true;
+            &[Request::Skip]
+        }
         _ => &[],
     });
-    let trials = made.result.as_ref().unwrap().trials.len();
-    assert!((2..=3).contains(&trials), "{trials}");
-    assert_eq!(told(&made), [(Request::Stop, true)]);
+    // both turns of the first test case were under way
+    let skipped = Some("skipped on request".to_owned());
+    assert_eq!(made[0], [skipped.clone(), skipped]);
+    assert_eq!(made[1..], [vec![None, None], vec![None, None]]);
+    assert_eq!(method.beside.iter().max(), Some(&2));
+
+    // all that is under way ends, and is reported
+    let mut method = Overlapping {
+        fails: true,
+        ..Overlapping::default()
+    };
+    let (made, _) = overlapping(&mut method, |_| &[]);
+    let failed = Some("no boot".to_owned());
+    assert_eq!(made, vec![vec![failed.clone(), failed]; 3]);
+}
+
+#[test]
+fn turns_that_are_under_way_end_while_a_run_is_paused() {
+    let (mut began, mut ended) = (0, 0);
+    let mut at_resume = None;
+    let mut method = Overlapping::default();
+    let (made, events) = overlapping(&mut method, |event| match &event.kind {
+        EventKind::Warning { .. } => {
+            began += 1;
+            if began == 3 { &[Request::Pause] } else { &[] }
+        }
+        EventKind::IterationFinished { .. } => {
+            ended += 1;
+            if ended == 3 { &[Request::Resume] } else { &[] }
+        }
+        EventKind::Steered {
+            request: Request::Resume,
+            ..
+        } => {
+            at_resume = Some((began, ended));
+            &[]
+        }
+        _ => &[],
+    });
+    assert_eq!(at_resume, Some((3, 3)), "{events:#?}");
+    assert_eq!(made, vec![vec![None, None]; 3]);
 }
 
 /// The load was found while the DUT was slow. An iteration that it does not overload is a lower bound, and the next one looks again.

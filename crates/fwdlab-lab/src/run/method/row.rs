@@ -4,6 +4,7 @@
 //! Which rows a campaign or `fwdlab quick --vs` needs, and how often they are rebuilt, is in [`super::slices`]. Start with [`Row`], which builds
 //! and measures one rebuild.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::conservation::{balance, objections};
@@ -14,16 +15,16 @@ use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::result::Validity;
 use fwdlab_model::trial::Stream;
 
-use super::trial::{Bench, Counted, SURPLUS};
-use super::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
+use crate::run::trial::{Bench, Counted, SURPLUS};
+use crate::run::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::tester::Rig;
 
 /// The plain DUT and the control stand beside the configurations.
-pub(super) const CONTROLS: usize = 2;
+pub(in crate::run) const CONTROLS: usize = 2;
 
 /// A load that overloads the DUT is sought so often before it is given up.
 const OVERLOAD_LOOKS: u32 = 6;
@@ -39,8 +40,8 @@ pub(super) struct Beside<'a> {
 
 /// DUTs side by side: the reference, the reference once more as A/A control, and what is compared with them. It is built again and again.
 pub(super) struct Row<'a> {
-    parameters: &'a Parameters,
-    stream: &'a Stream,
+    /// With the stream of all of them.
+    parameters: Arc<Parameters>,
     /// Its test cases, in words.
     name: String,
     /// Applied to the reference and the control only.
@@ -59,20 +60,14 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn new(
-        parameters: &'a Parameters,
-        stream: &'a Stream,
-        name: String,
-        beside: Vec<Beside<'a>>,
-    ) -> Row<'a> {
+    pub fn new(parameters: Parameters, name: String, beside: Vec<Beside<'a>>) -> Row<'a> {
         Row {
-            parameters,
-            stream,
+            random: Random::new(parameters.seed),
+            parameters: Arc::new(parameters),
             name,
             reference: None,
             beside,
             compared: Vec::new(),
-            random: Random::new(parameters.seed),
             load: None,
             slice: SLICE,
             built: 0,
@@ -85,9 +80,8 @@ impl<'a> Row<'a> {
         (self.built, self.load) = (built, load);
     }
 
-    /// Its test cases, in words.
-    pub fn name(&self) -> &str {
-        &self.name
+    fn stream(&self) -> &Stream {
+        &self.parameters.streams[0]
     }
 
     /// How many DUTs there are.
@@ -118,17 +112,18 @@ impl<'a> Row<'a> {
         run: &mut Run<'_>,
     ) -> Result<Option<(Rebuild, RebuildRecord)>, LabError> {
         let (began, started_at) = (Instant::now(), timestamp());
-        let (parameters, configurations) = (self.parameters, self.duts());
+        let (parameters, configurations) = (self.parameters.clone(), self.duts());
+        let stream = &parameters.streams[0];
         let places = places(configurations, self.built as usize);
         let bed = parameters.bed(configurations)?;
-        let (mut tester, words) = open_tester(&bed, parameters)?;
+        let (mut tester, words) = open_tester(&bed, &parameters)?;
         if !run.has_bed {
             run.bed_ready(&bed, &words)?;
         }
         let pps = match self.load {
             Some(pps) => pps,
             None => {
-                let found = intended(parameters, self.stream, &bed, tester.as_mut(), stop)?;
+                let found = intended(&parameters, stream, &bed, tester.as_mut(), stop)?;
                 run.tell(EventKind::LoadFound {
                     of: self.name.clone(),
                     load_pps: Some(found),
@@ -158,7 +153,7 @@ impl<'a> Row<'a> {
         let random = &mut self.random;
         let mut order = || mirrored(configurations, random);
         let counted = bench.slices(
-            self.stream,
+            stream,
             pps,
             (self.slice, slices(began.elapsed())),
             &mut order,
@@ -201,7 +196,7 @@ impl<'a> Row<'a> {
         }
         let more = self
             .parameters
-            .within_line(Some(SURPLUS * rate), self.stream);
+            .within_line(Some(SURPLUS * rate), self.stream());
         self.load = more.or(self.load);
         Some(format!(
             "{}: {rate:.0} of {pps:.0} frames/s came out, so it was not overloaded",
@@ -229,14 +224,14 @@ impl<'a> Row<'a> {
         // the one given by --set belongs to every DUT, the plain one included
         let common = self.parameters.configuration.as_ref();
         for wanted in common.into_iter().chain(own) {
-            configure(bed, place, tester, self.stream, wanted, stop, run)?;
+            configure(bed, place, tester, self.stream(), wanted, stop, run)?;
         }
         if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {
             let mut setting = Setting::new(parameter, swept.clone());
             let dut = bed.dut(place).as_ref();
-            setting.set(dut, self.stream.ip_version, value, stop)?;
+            setting.set(dut, self.stream().ip_version, value, stop)?;
             let with = format!("{value} {parameter}");
-            does_forward(bed, place, tester, self.stream, &with)?;
+            does_forward(bed, place, tester, self.stream(), &with)?;
         }
         Ok(())
     }

@@ -1,38 +1,38 @@
 //! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial. It is what `fwdlab quick` does.
 //!
 //! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run. The result of
-//! an iteration is reported when it ends, by the readings until then, and again at the end of the run if all readings change it. The first test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh
-//! DUT; those of one configuration share it. Start with [`Running::by_windows`].
+//! an iteration is reported when it ends, by the readings until then, and again at the end of the run if all readings change it. The first
+//! test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh DUT; those of one
+//! configuration share it. Start with [`Windows`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fwdlab_measure::ahead;
-use fwdlab_measure::campaign::{Turn, sequence};
+use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::conservation::objections;
 use fwdlab_measure::gate::{Gate, of_run};
 use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, Window, control, iterations, judge};
-use fwdlab_measure::precision::{leaves_out, look};
 use fwdlab_measure::procedure::MAX_INVALID;
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{self, Case, Every, Order, When};
+use fwdlab_model::campaign::{self, Case, Every, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
 use fwdlab_model::probe::Reading;
 use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
-use fwdlab_model::test_case::{Failure, Iteration, NoResult, TestCase};
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
-use super::campaign::{Attempts, Running, SKIPPED};
-use super::device::erect;
-use super::hooks::{self, During, Hosts, Place, around_or_error};
-use super::plan::Plan;
-use super::trial::{Bench, Counted, Glimpse, Overload, SURPLUS, record, telemetry_of};
-use super::{Control, Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
+use crate::run::campaign::Running;
+use crate::run::conduct::{Made, Method, Work};
+use crate::run::device::erect;
+use crate::run::hooks::{self, During, Hosts, Place, around_or_error};
+use crate::run::plan::Plan;
+use crate::run::trial::{Bench, Counted, Glimpse, Overload, SURPLUS, record, telemetry_of};
+use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::tester::Rig;
 use crate::witness::probe::{Probes, pairs};
 
@@ -49,7 +49,7 @@ const CALIBRATION_READINGS: usize = 120;
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Says what windows cannot measure.
-pub(super) fn check(parameters: &Plan) -> Result<(), FileError> {
+pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     if campaign.is_simulated() {
         let why = "windows are chosen by probes of a real machine; on a simulated DUT say forwarding-rate or mrr";
@@ -69,7 +69,7 @@ pub(super) fn check(parameters: &Plan) -> Result<(), FileError> {
 }
 
 /// What one iteration of a test case takes: trials, and time.
-pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
+pub(in crate::run) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
     let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
     (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
 }
@@ -106,29 +106,13 @@ struct Standing {
 }
 
 /// All trials so far, what was read beside them, and the bed of the last one.
-struct Trials {
+pub(in crate::run) struct Windows<'a> {
+    p: &'a campaign::Maxfwd,
     calibration: Vec<Reading>,
     readings: Vec<Reading>,
     raw: Vec<Raw>,
     loads: BTreeMap<usize, Overload>,
-    /// Why an iteration of a test case has no trial that says it.
-    failures: BTreeMap<(usize, u32), Failure>,
-    /// Finished iterations, as they were reported.
-    reported: BTreeMap<(usize, u32), Iteration>,
     standing: Option<Standing>,
-    /// Of which test cases enough was known before this iteration, and how often they were measured.
-    known_at: u32,
-    known: Vec<(bool, u32)>,
-}
-
-impl Trials {
-    /// Every trial so far, judged by what has been read until now.
-    fn judged(&self) -> Vec<TrialRecord> {
-        let gate = of_run(&self.calibration, &self.readings);
-        let each = self.raw.iter();
-        each.map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
-            .collect()
-    }
 }
 
 /// A trial to make.
@@ -142,259 +126,177 @@ struct Planned<'a> {
 
 /// A trial that is about to be made.
 struct Attempt<'a> {
-    common: &'a super::Parameters,
+    common: &'a Parameters,
     planned: Planned<'a>,
     /// What hooks are told of its iteration, and where they run.
     place: &'a Place,
     hosts: &'a Hosts,
-    steps: (usize, usize),
-    left: Duration,
+    work: &'a Work,
 }
 
-impl Running<'_> {
-    /// Makes every iteration; all is judged at the end, also when it was stopped.
-    pub(super) fn by_windows(
+impl Method for Windows<'_> {
+    fn before(
+        &self,
+        turn: Turn,
+        running: &Running<'_>,
+        measured: &Measured,
+    ) -> Option<BTreeMap<usize, Iteration>> {
+        // they are judged with all others
+        let name = &running.agenda.names[turn.case];
+        is_made(name, turn.iteration, &measured.trials).then(BTreeMap::new)
+    }
+
+    fn begin(
         &mut self,
-        p: &campaign::Maxfwd,
+        running: &mut Running<'_>,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        let campaign = self.plan.campaign();
-        let began = Instant::now();
-        let calibration = calibrate(&self.common_of(p, 0), &mut run.info.facts);
-        let is_made = |turn: &Turn| self.is_made(turn.case, turn.iteration, measured);
-        let turns = self.agenda.turns.iter().filter(|turn| !is_made(turn));
-        let mut turns: VecDeque<Turn> = turns.copied().collect();
-        let mut trials = self.trials_before(calibration, run, measured)?;
-        let (mut done, mut result) = (0, Ok(()));
-        let mut attempts: BTreeMap<(usize, u32), Attempts> = BTreeMap::new();
-        let mut may_repeat = self.plan.is_command();
-        while !self.control.is_stopped() {
-            let Some(turn) = turns.pop_front() else {
-                if !std::mem::take(&mut may_repeat) || !self.again_helps(&trials) {
-                    break;
-                }
-                let seed = self.plan.seed() + 1;
-                let again = sequence(
-                    self.agenda.names.len(),
-                    campaign.iterations,
-                    campaign.order,
-                    seed,
-                );
-                turns.extend(again.into_iter().map(|turn| Turn {
-                    iteration: turn.iteration + campaign.iterations,
-                    ..turn
-                }));
-                run.tell(EventKind::Note {
-                    text: format!(
-                        "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
-                        turns.len(),
-                        self.agenda.time.as_secs_f64()
-                    ),
-                })?;
-                continue;
-            };
-            if self.is_enough(turn, &mut trials) {
-                continue;
-            }
-            let planned = self.agenda.time / self.agenda.trials.max(1);
-            let pace = ahead::Turns {
-                planned: planned * done as u32,
-                took: began.elapsed(),
-            };
-            let left = match done {
-                // the first ones look for their loads, which is not done again
-                0..3 => planned * (turns.len() + 1) as u32,
-                _ => pace.left(planned * (turns.len() + 1) as u32, planned),
-            };
-            let steps = (done, done + turns.len() + 1);
-            done += 1;
-            run.wait_while_paused()?;
-            let (case, control) = case_of(turn, &campaign.cases);
-            if !control {
-                self.control.begin_case();
-            }
-            let made = self.windows(p, turn, steps, left, &mut trials, run);
-            if self.control.end_case() && !self.control.is_stopped() {
-                trials.standing = None;
-                let is_its = |turn: &Turn| case_of(*turn, &campaign.cases) == (case, false);
-                let (its, others) = turns.into_iter().partition(is_its);
-                turns = others;
-                for turn in [turn].into_iter().chain::<VecDeque<Turn>>(its) {
-                    trials
-                        .failures
-                        .insert((case, turn.iteration), SKIPPED.into());
-                    self.report_iteration((case, turn.iteration), &mut trials, run)?;
-                }
-                continue;
-            }
-            match made {
-                Err(LabError::Interrupted) => {}
-                Ok(()) => {
-                    if !control {
-                        self.report_iteration((case, turn.iteration), &mut trials, run)?;
-                    }
-                }
-                Err(error) => {
-                    trials.standing = None;
-                    let key = (turn.case, turn.iteration);
-                    let attempts = attempts.entry(key).or_default();
-                    let name = &self.agenda.names[turn.case];
-                    if self.tries_again(name, turn.iteration, &error, attempts, run)? {
-                        turns.push_front(turn);
-                        continue;
-                    }
-                    if self.plan.is_ended_by(&error) {
-                        result = Err(error);
-                        break;
-                    }
-                    match control {
-                        false => {
-                            let key = (case, turn.iteration);
-                            trials.failures.insert(key, Failure::from(&error));
-                            self.report_iteration(key, &mut trials, run)?;
-                        }
-                        // it is of no test case that could tell why it is missing
-                        true => run.warn(format!(
-                            "the A/A control has no result in iteration {}: {error}",
-                            turn.iteration
-                        ))?,
-                    }
-                }
-            }
-        }
-        drop(trials.standing.take());
-        result.and(self.judge(trials, run, measured))
-    }
-
-    /// Trials of before the run was cut off, with their windows; of a run that begins none.
-    fn trials_before(
-        &self,
-        calibration: Vec<Reading>,
-        run: &Run<'_>,
-        measured: &mut Measured,
-    ) -> Result<Trials, LabError> {
-        let raw = std::mem::take(&mut measured.trials).into_iter();
-        let raw = raw.map(|record| {
-            let windows = kept_windows(run, &record)?;
-            Ok(Raw { record, windows })
+        self.calibration = calibrate(&self.common(running, 0), &mut run.info.facts);
+        let raw = measured.trials.iter().map(|record| {
+            Ok(Raw {
+                windows: kept_windows(run, record)?,
+                record: record.clone(),
+            })
         });
-        let raw: Vec<Raw> = raw.collect::<Result<_, LabError>>()?;
-        let windows = raw.iter().flat_map(|raw| &raw.windows);
-        let loads = self.before.loads.iter().filter_map(|(of, found)| {
+        self.raw = raw.collect::<Result<_, LabError>>()?;
+        let windows = self.raw.iter().flat_map(|raw| &raw.windows);
+        self.readings = windows.map(|window| window.after.clone()).collect();
+        let loads = running.before.loads.iter().filter_map(|(of, found)| {
             let overload = Overload {
                 load_pps: found.load_pps,
                 loses_inside: found.loses_inside,
             };
-            let mut names = self.agenda.names.iter();
+            let mut names = running.agenda.names.iter();
             Some((names.position(|name| name == of)?, overload))
         });
-        Ok(Trials {
-            calibration,
-            readings: windows.map(|window| window.after.clone()).collect(),
-            loads: loads.collect(),
-            raw,
-            failures: BTreeMap::new(),
-            reported: BTreeMap::new(),
-            standing: None,
-            known_at: 0,
-            known: Vec::new(),
-        })
-    }
-
-    /// Reports an iteration of a test case, judged by the readings until now.
-    fn report_iteration(
-        &self,
-        key: (usize, u32),
-        trials: &mut Trials,
-        run: &mut Run<'_>,
-    ) -> Result<(), LabError> {
-        let name = &self.agenda.names[key.0];
-        let gate = of_run(&trials.calibration, &trials.readings);
-        let own = trials.raw.iter();
-        let own = own.filter(|raw| raw.record.test_case == *name && raw.record.iteration == key.1);
-        let own: Vec<TrialRecord> = own
-            .map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
-            .collect();
-        let made = self.iterations_of(key.0, &own, &trials.failures);
-        let Some(iteration) = made.into_iter().find(|one| one.iteration == key.1) else {
-            return Ok(());
-        };
-        run.tell(EventKind::IterationFinished {
-            test_case: name.clone(),
-            iteration: Box::new(iteration.clone()),
-        })?;
-        trials.reported.insert(key, iteration);
+        self.loads = loads.collect();
+        self.judge(running);
         Ok(())
     }
 
-    /// Is enough known to leave this turn out?
-    fn is_enough(&mut self, turn: Turn, trials: &mut Trials) -> bool {
-        let campaign = self.plan.campaign();
-        let Some(until) = campaign.until.filter(|until| turn.iteration > until.min) else {
-            return false;
-        };
-        let (case, control) = case_of(turn, &campaign.cases);
-        if campaign.order == Order::Grouped || trials.known_at != turn.iteration {
-            trials.known_at = turn.iteration;
-            let judged = trials.judged();
-            let known = (0..campaign.cases.len()).map(|case| {
-                let made = self.iterations_of(case, &judged, &trials.failures);
-                (look(&made, &until).is_narrow, made.len() as u32)
-            });
-            trials.known = known.collect();
+    fn measure(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<Option<Made>, LabError> {
+        let turn = work.turn;
+        let error = self.iteration(work, running, run).err();
+        if error.is_some() {
+            self.standing = None;
         }
-        let (order, known) = (campaign.order, &trials.known);
-        leaves_out((case, control), turn.iteration, known, order)
+        self.judge(running);
+        // the conductor takes it back from here
+        let made = running.agenda.measures[turn.case].cases().iter();
+        let iterations = made.filter_map(|&case| {
+            let all = &mut running.made[case];
+            let at = all.iter().position(|one| one.iteration == turn.iteration)?;
+            Some((case, all.remove(at)))
+        });
+        Ok(Some(Made {
+            iterations: iterations.collect(),
+            error,
+            ..Made::default()
+        }))
     }
 
-    fn common_of(&self, p: &campaign::Maxfwd, case: usize) -> super::Parameters {
-        let case = &self.plan.campaign().cases[case];
-        super::Parameters {
-            load: p.load.map(|load| load.0),
-            ..self.plan.common(vec![case.stream.clone()], case)
+    /// Would as many trials again make quiet what is not?
+    fn wants_more(&mut self, running: &Running<'_>) -> bool {
+        let cases = running.plan.campaign().cases.iter().zip(&running.made);
+        let cases: Vec<TestCase> = cases
+            .map(|(case, made)| running.plan.summarise(case, made.clone()))
+            .collect();
+        trust::again_helps(&cases)
+    }
+
+    /// Judges all trials by the readings of the whole run.
+    fn end(
+        &mut self,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        self.standing = None;
+        measured.trials = self.judge(running);
+        running.compared = control(&running.agenda.names[0], &measured.trials);
+        // the result follows from the trials that are kept
+        Ok(run.writer.judged_again(&measured.trials)?)
+    }
+}
+
+impl<'a> Windows<'a> {
+    /// Of a run that begins.
+    pub fn new(p: &'a campaign::Maxfwd) -> Windows<'a> {
+        Windows {
+            p,
+            calibration: Vec::new(),
+            readings: Vec::new(),
+            raw: Vec::new(),
+            loads: BTreeMap::new(),
+            standing: None,
+        }
+    }
+
+    /// Judges every trial so far by what has been read until now, and makes the iterations of all test cases anew.
+    fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
+        running.gate = of_run(&self.calibration, &self.readings);
+        let gate = running.gate.as_ref();
+        let raw = self.raw.iter();
+        let judged: Vec<TrialRecord> = raw
+            .map(|raw| gated(raw.record.clone(), &raw.windows, gate))
+            .collect();
+        for case in 0..running.made.len() {
+            running.made[case] = iterations_of(case, &judged, running);
+        }
+        judged
+    }
+
+    fn common(&self, running: &Running<'_>, case: usize) -> Parameters {
+        let case = &running.plan.campaign().cases[case];
+        Parameters {
+            load: self.p.load.map(|load| load.0),
+            ..running.plan.common(vec![case.stream.clone()], case)
         }
     }
 
     /// One iteration of one test case; again where it is invalid.
-    fn windows(
+    fn iteration(
         &mut self,
-        p: &campaign::Maxfwd,
-        turn: Turn,
-        (done, steps): (usize, usize),
-        left: Duration,
-        trials: &mut Trials,
+        work: &Work,
+        running: &mut Running<'_>,
         run: &mut Run<'_>,
     ) -> Result<(), LabError> {
-        let campaign = self.plan.campaign();
+        let turn = work.turn;
+        let campaign = running.plan.campaign();
         let (case, control) = case_of(turn, &campaign.cases);
-        let common = self.common_of(p, case);
+        let common = self.common(running, case);
         let stream = &common.streams[0];
-        let place = Place::iteration(&self.agenda.names[turn.case], turn.iteration);
+        let place = Place::iteration(&running.agenda.names[turn.case], turn.iteration);
         let all = &campaign.hooks;
         for _ in 0..MAX_INVALID {
-            let mut standing = self.standing(&common, turn, trials, run)?;
+            let mut standing = self.standing(&common, work, running, run)?;
             let hosts = Hosts::of(&standing.bed);
             // what is made again is made on another bed, and so are they
             let before = (When::Before, Every::Iteration);
             let made =
-                around_or_error(all, before, &place, &hosts, self.control, run).and_then(|()| {
+                around_or_error(all, before, &place, &hosts, &work.control, run).and_then(|()| {
                     let planned = Planned {
                         turn,
                         control,
                         stream,
                         load: None,
-                        duration: p.duration.0,
+                        duration: self.p.duration.0,
                     };
                     let attempt = Attempt {
                         common: &common,
                         planned,
                         place: &place,
                         hosts: &hosts,
-                        steps: (done, steps),
-                        left,
+                        work,
                     };
-                    self.attempt(attempt, &mut standing, trials, run)
+                    self.attempt(attempt, &mut standing, running, run)
                 });
             let after = (When::After, Every::Iteration);
             let after = around_or_error(all, after, &place, &hosts, &Control::default(), run);
@@ -402,7 +304,7 @@ impl Running<'_> {
             after?;
             // whatever disturbed an invalid one may have changed the DUT: a link that went down took its routes along
             if is_valid {
-                trials.standing = Some(standing);
+                self.standing = Some(standing);
                 break;
             }
         }
@@ -411,20 +313,19 @@ impl Running<'_> {
 
     /// One trial of a test case on a bed that stands. Is it valid?
     fn attempt(
-        &self,
+        &mut self,
         attempt: Attempt<'_>,
         standing: &mut Standing,
-        trials: &mut Trials,
+        running: &Running<'_>,
         run: &mut Run<'_>,
     ) -> Result<bool, LabError> {
-        let campaign = self.plan.campaign();
+        let campaign = running.plan.campaign();
         let Attempt {
             common,
             mut planned,
             place,
             hosts,
-            steps: (done, steps),
-            left,
+            work,
         } = attempt;
         let (turn, stream) = (planned.turn, planned.stream);
         let (case, _) = case_of(turn, &campaign.cases);
@@ -437,9 +338,9 @@ impl Running<'_> {
             telemetry: None,
             hooks: None,
             placement: &common.placement,
-            control: self.control,
+            control: &work.control,
         };
-        let known = match trials.loads.get(&case) {
+        let known = match self.loads.get(&case) {
             Some(known) => *known,
             None => match overload(common, &mut bench, stream) {
                 Err(error @ LabError::Disturbed { .. }) => {
@@ -449,7 +350,7 @@ impl Running<'_> {
                 found => {
                     let found = found?;
                     run.tell(EventKind::LoadFound {
-                        of: self.agenda.names[case].clone(),
+                        of: running.agenda.names[case].clone(),
                         load_pps: found.load_pps,
                         source: match common.load {
                             Some(_) => "as requested".into(),
@@ -457,12 +358,12 @@ impl Running<'_> {
                         },
                         loses_inside: found.loses_inside,
                     })?;
-                    *trials.loads.entry(case).or_insert(found)
+                    *self.loads.entry(case).or_insert(found)
                 }
             },
         };
         planned.load = known.load_pps;
-        let number = trials.raw.len() as u32 + 1;
+        let number = self.raw.len() as u32 + 1;
         let place = place.trial(
             number,
             known.load_pps,
@@ -473,20 +374,18 @@ impl Running<'_> {
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
         let progress = Progress {
-            name: &self.agenda.names[turn.case],
+            name: &running.agenda.names[turn.case],
             planned: &planned,
             iterations: campaign.iterations.max(turn.iteration),
-            done: done as u32,
-            steps: steps as u32,
-            left,
+            work,
         };
         let started_at = timestamp();
-        let gate = of_run(&trials.calibration, &trials.readings);
+        let gate = of_run(&self.calibration, &self.readings);
         let around = |when, control: &Control, run: &mut Run<'_>| {
             let when = (when, Every::Trial);
             hooks::around(&campaign.hooks, when, &place, hosts, control, run)
         };
-        let mut amiss = around(When::Before, self.control, run)?;
+        let mut amiss = around(When::Before, &work.control, run)?;
         let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
         if let Ok(Some((_, counted))) = &made {
             for record in &counted.hooks {
@@ -498,11 +397,10 @@ impl Running<'_> {
             return Err(LabError::Interrupted);
         };
         counted.objections.extend(amiss);
-        trials
-            .readings
+        self.readings
             .extend(windows.iter().map(|w| w.after.clone()));
         let record = TrialRecord {
-            test_case: self.agenda.names[turn.case].clone(),
+            test_case: running.agenda.names[turn.case].clone(),
             trial: number,
             started_at,
             variant: variant.clone(),
@@ -513,7 +411,7 @@ impl Running<'_> {
         // the gate as known now; in the end all are judged by the final one
         let mut record = gated(record, &windows, gate.as_ref());
         if record.not_saturated && may_offer_more(common, known.load_pps, stream) {
-            trials.loads.remove(&case);
+            self.loads.remove(&case);
             record.validity.reasons.push(NOT_OVERLOADED.into());
         }
         run.writer.trial(&record)?;
@@ -521,30 +419,31 @@ impl Running<'_> {
             record: Box::new(record.clone()),
         })?;
         let is_valid = record.validity.is_valid();
-        trials.raw.push(Raw { record, windows });
+        self.raw.push(Raw { record, windows });
         Ok(is_valid)
     }
 
     /// The bed of the last trial, where all of this iteration share one, or a fresh one.
     fn standing(
         &mut self,
-        common: &super::Parameters,
-        turn: Turn,
-        trials: &mut Trials,
+        common: &Parameters,
+        work: &Work,
+        running: &mut Running<'_>,
         run: &mut Run<'_>,
     ) -> Result<Standing, LabError> {
-        let shared = share_beds(&self.plan.campaign().cases);
+        let turn = work.turn;
+        let shared = share_beds(&running.plan.campaign().cases);
         // the old one goes before the new one comes
-        let last = trials.standing.take();
+        let last = self.standing.take();
         if let Some(last) = last.filter(|last| shared && last.iteration == turn.iteration) {
             return Ok(last);
         }
-        self.restart(&self.agenda.names[turn.case].clone(), run)?;
+        running.restart(&running.agenda.names[turn.case], &work.control, run)?;
         let (bed, _) = erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
         run.bed_stands(&bed, &words, common.dut.kind)?;
         if let Some(configuration) = &common.configuration {
-            let (stream, control) = (&common.streams[0], self.control);
+            let (stream, control) = (&common.streams[0], &work.control);
             let tester = tester.as_mut();
             configure(&bed, 0, tester, stream, configuration, control, run)?;
         }
@@ -554,84 +453,26 @@ impl Running<'_> {
             tester,
         })
     }
+}
 
-    /// Would as many trials again make quiet what is not?
-    fn again_helps(&self, trials: &Trials) -> bool {
-        let judged = trials.judged();
-        let cases = self.plan.campaign().cases.iter().enumerate();
-        let cases: Vec<TestCase> = cases
-            .map(|(index, case)| {
-                let iterations = self.iterations_of(index, &judged, &trials.failures);
-                self.plan.summarise(case, iterations)
-            })
-            .collect();
-        trust::again_helps(&cases)
+/// Iterations of a test case: what its trials say, and what failed.
+fn iterations_of(case: usize, judged: &[TrialRecord], running: &Running<'_>) -> Vec<Iteration> {
+    let name = &running.agenda.names[case];
+    let mut all = iterations(judged.iter().filter(|record| record.test_case == *name));
+    let failures = running.failures.range((case, 0)..(case + 1, 0));
+    for ((_, number), failure) in failures {
+        let at = all.iter().position(|one| one.iteration == *number);
+        let one = at.map_or(
+            Iteration {
+                iteration: *number,
+                ..Iteration::default()
+            },
+            |at| all.remove(at),
+        );
+        all.push(one.without_result(failure.clone()));
     }
-
-    fn iterations_of(
-        &self,
-        case: usize,
-        judged: &[TrialRecord],
-        failures: &BTreeMap<(usize, u32), Failure>,
-    ) -> Vec<Iteration> {
-        let name = &self.agenda.names[case];
-        let own = judged.iter().filter(|record| record.test_case == *name);
-        let mut all = iterations(own);
-        for ((of, number), failure) in failures {
-            if *of != case {
-                continue;
-            }
-            match all.iter_mut().find(|one| one.iteration == *number) {
-                Some(one) => {
-                    *one = std::mem::take(one).with(Some(failure.clone()));
-                    // what it belongs to does not count
-                    if failure.kind == NoResult::Hook {
-                        one.outcomes.clear();
-                    }
-                }
-                None => {
-                    let iteration = Iteration {
-                        iteration: *number,
-                        ..Iteration::default()
-                    };
-                    all.push(iteration.with(Some(failure.clone())));
-                }
-            }
-        }
-        all.sort_by_key(|one| one.iteration);
-        all
-    }
-
-    /// What all trials say, by the readings of the whole run.
-    fn judge(
-        &mut self,
-        trials: Trials,
-        run: &mut Run<'_>,
-        measured: &mut Measured,
-    ) -> Result<(), LabError> {
-        let campaign = self.plan.campaign();
-        self.gate = of_run(&trials.calibration, &trials.readings);
-        let gate = self.gate.as_ref();
-        let raw = trials.raw.into_iter();
-        measured.trials = raw
-            .map(|raw| gated(raw.record, &raw.windows, gate))
-            .collect();
-        for (index, name) in self.agenda.names[..campaign.cases.len()].iter().enumerate() {
-            let made = self.iterations_of(index, &measured.trials, &trials.failures);
-            let has_changed =
-                |one: &&Iteration| trials.reported.get(&(index, one.iteration)) != Some(*one);
-            for iteration in made.iter().filter(has_changed) {
-                run.tell(EventKind::IterationFinished {
-                    test_case: name.clone(),
-                    iteration: Box::new(iteration.clone()),
-                })?;
-            }
-            self.made[index] = made;
-        }
-        self.compared = control(&self.agenda.names[0], &measured.trials);
-        // the result follows from the trials that are kept
-        Ok(run.writer.judged_again(&measured.trials)?)
-    }
+    all.sort_by_key(|one| one.iteration);
+    all
 }
 
 /// Why a trial of windows is invalid whose load was found while the DUT was slower.
@@ -640,14 +481,14 @@ const NOT_OVERLOADED: &str =
 
 /// Can a load that was found be looked for again, and a larger one be found? Not one that was requested, that fills the line, or that is all
 /// the generator has.
-fn may_offer_more(parameters: &super::Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
+fn may_offer_more(parameters: &Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
     let more = load_pps.map(|pps| SURPLUS * pps);
     parameters.load.is_none() && more.is_some() && parameters.within_line(more, stream) > load_pps
 }
 
 /// The load of a stream: as was asked for, or one that overloads the DUT; never above the line.
 fn overload(
-    parameters: &super::Parameters,
+    parameters: &Parameters,
     bench: &mut Bench<'_>,
     stream: &Stream,
 ) -> Result<Overload, LabError> {
@@ -668,7 +509,7 @@ fn overload(
 }
 
 /// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
-pub(super) fn calibrate(parameters: &super::Parameters, facts: &mut Facts) -> Vec<Reading> {
+pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
     let placement = &parameters.placement;
     let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
         (0..CALIBRATION_READINGS)
@@ -703,9 +544,7 @@ struct Progress<'a> {
     name: &'a str,
     planned: &'a Planned<'a>,
     iterations: u32,
-    done: u32,
-    steps: u32,
-    left: Duration,
+    work: &'a Work,
 }
 
 /// One trial, while progress is told from this thread. `None` when the run was stopped in it.
@@ -759,9 +598,9 @@ impl Progress<'_> {
                 "{}, iteration {} of {}",
                 self.name, self.planned.turn.iteration, self.iterations
             ),
-            done: self.done,
-            steps: self.steps,
-            left_s: self.left.as_secs_f64(),
+            done: self.work.steps.0,
+            steps: self.work.steps.1,
+            left_s: self.work.left().as_secs_f64(),
             offered_load_pps: Some(glimpse.offered_load_pps),
             forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
             estimate: None,
@@ -809,7 +648,7 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
 }
 
 /// Has a turn been made, by trials of before the run was cut off: one that is valid, or as many as are made at most?
-pub(super) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
+pub(in crate::run) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
     let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
     let made = trials.iter().filter(of_it);
     let valid = made.clone().any(|trial| trial.validity.is_valid());

@@ -1,14 +1,12 @@
 //! Campaigns by slices: every configuration of the matrix beside the reference DUT, all of them built anew for every iteration.
 //!
 //! Test cases with the same traffic stand beside each other in one [`Row`]; with a sweep each has a DUT for every value. A configuration that
-//! cannot be applied leaves its row, and the others go on. Start with [`rows`] and [`Running::by_slices`].
+//! cannot be applied leaves its row, and the others are measured. Start with [`rows`] and [`Slices`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fwdlab_measure::ahead;
-use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_measure::paired::{Rebuild, of_rebuild, pool};
 use fwdlab_measure::trust;
@@ -22,13 +20,14 @@ use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
-use super::campaign::{Attempts, Running, SKIPPED};
-use super::paired::{Beside, CONTROLS, Row};
-use super::plan::Plan;
-use super::trial::block;
-use super::{Measured, Run, verify};
+use super::row::{Beside, CONTROLS, Row};
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
+use crate::run::campaign::Running;
+use crate::run::conduct::{Made, Method, Work};
+use crate::run::plan::{Agenda, Plan};
+use crate::run::trial::block;
+use crate::run::{Measured, Parameters, Run, verify};
 
 /// More DUTs beside each other take longer to build than to measure.
 const MOST_DUTS: usize = 64;
@@ -47,7 +46,7 @@ const MOST_OVERHEAD: Duration = Duration::from_secs(2);
 const BUILD: Duration = Duration::from_millis(250);
 
 /// Test cases that stand beside each other: those with the same traffic.
-pub(super) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
+pub(in crate::run) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
         let alike = |row: &&mut Vec<usize>| cases[row[0]].stream == case.stream;
@@ -60,7 +59,7 @@ pub(super) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
 }
 
 /// Says what slices cannot measure.
-pub(super) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
+pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
     if campaign.is_simulated() {
@@ -99,7 +98,11 @@ pub(super) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileE
 }
 
 /// What one rebuild of a row takes: trials, and time.
-pub(super) fn estimate(parameters: &Plan, p: &campaign::Paired, row: &[usize]) -> (u32, Duration) {
+pub(in crate::run) fn estimate(
+    parameters: &Plan,
+    p: &campaign::Paired,
+    row: &[usize],
+) -> (u32, Duration) {
     let campaign = parameters.campaign();
     if let Some(total) = parameters.total() {
         return (1, total / campaign.iterations);
@@ -112,13 +115,6 @@ pub(super) fn estimate(parameters: &Plan, p: &campaign::Paired, row: &[usize]) -
 /// How long slices are made: as was asked for, and long enough for the blocks that a rebuild needs.
 fn time(p: &campaign::Paired, duts: u32) -> Duration {
     p.duration.0.max(block(duts) * ENOUGH_BLOCKS)
-}
-
-/// A row in words: its test cases.
-pub(super) fn name(parameters: &Plan, row: &[usize]) -> String {
-    let cases = &parameters.campaign().cases;
-    let names: Vec<String> = row.iter().map(|&at| parameters.id(&cases[at])).collect();
-    names.join(", ")
 }
 
 /// How long slices are made in the next rebuild, where there is a time for all rebuilds together.
@@ -144,10 +140,17 @@ impl Budget {
     }
 
     /// The same, and at least the time of the fewest rebuilds.
-    fn left_for(&self, rebuilds: usize) -> Duration {
+    fn left_for(&self, rebuilds: u32) -> Duration {
         let least = self.overhead + self.overhead / 2 + MIN_SLICES;
-        self.left().max(least * rebuilds as u32)
+        self.left().max(least * rebuilds)
     }
+}
+
+/// Rows of DUTs, which are built anew in every turn.
+pub(in crate::run) struct Slices<'a> {
+    p: &'a campaign::Paired,
+    rows: Vec<Standing<'a>>,
+    budget: Option<Budget>,
 }
 
 /// What has been found of a row.
@@ -163,97 +166,110 @@ struct Member {
     case: usize,
     /// The numbers of its DUTs, with the value that is set on each.
     duts: Vec<(usize, Option<u64>)>,
-    /// Why it has no DUT any more: its configuration cannot be applied.
-    gone: Option<Failure>,
 }
 
-impl Running<'_> {
-    /// Makes every iteration. What is found of a control is returned: the first one, or one that differs from itself.
-    pub(super) fn by_slices(
+impl<'a> Slices<'a> {
+    /// The rows of a run, before any of them is built.
+    pub fn new(plan: &'a Plan, agenda: &Agenda, p: &'a campaign::Paired) -> Slices<'a> {
+        let campaign = plan.campaign();
+        let rows = agenda.measures.iter().zip(&agenda.names);
+        let rows = rows.map(|(measures, name)| {
+            let cases = measures.cases();
+            let first = &campaign.cases[cases[0]];
+            let common = Parameters {
+                configuration: plan.applied_to_all().cloned(),
+                load: p.load.map(|load| load.0),
+                ..plan.common(vec![first.stream.clone()], first)
+            };
+            stand(plan, p, cases, common, name.clone())
+        });
+        Slices {
+            p,
+            rows: rows.collect(),
+            budget: None,
+        }
+    }
+}
+
+impl Method for Slices<'_> {
+    fn begin(
         &mut self,
-        p: &campaign::Paired,
-        run: &mut Run<'_>,
+        running: &mut Running<'_>,
+        _: &mut Run<'_>,
         measured: &mut Measured,
-    ) -> Result<Option<Comparison>, LabError> {
-        let parameters = self.plan;
-        let campaign = parameters.campaign();
-        let rows = rows(&campaign.cases);
-        let commons: Vec<super::Parameters> = rows
-            .iter()
-            .map(|row| {
-                let case = &campaign.cases[row[0]];
-                super::Parameters {
-                    configuration: parameters.applied_to_all().cloned(),
-                    load: p.load.map(|load| load.0),
-                    ..parameters.common(vec![case.stream.clone()], case)
-                }
-            })
-            .collect();
-        let mut standing: Vec<Standing<'_>> = rows
-            .iter()
-            .zip(&commons)
-            .map(|(row, common)| stand(parameters, p, row, common))
-            .collect();
-        let mut later = self.agenda.time;
-        let mut pace = ahead::Turns::default();
-        let turns: &[Turn] = &self.agenda.turns;
-        let mut budget = parameters.total().map(|total| Budget {
+    ) -> Result<(), LabError> {
+        self.budget = running.plan.total().map(|total| Budget {
             total,
             began: Instant::now(),
             overhead: OVERHEAD,
         });
-        if self.before.is_resumed {
-            for (index, standing) in standing.iter_mut().enumerate() {
-                self.stood_before(index, p, standing, measured);
+        if running.before.is_resumed {
+            for (standing, name) in self.rows.iter_mut().zip(&running.agenda.names) {
+                let load = running.before.loads.get(name);
+                standing.resume(self.p, load.and_then(|load| load.load_pps), measured);
             }
         }
-        let mut result = Ok(());
-        for (done, turn) in turns.iter().enumerate() {
-            run.wait_while_paused()?;
-            if self.control.is_stopped() {
-                break;
-            }
-            if self.has_rebuilt(turn.case, turn.iteration) {
-                later = later.saturating_sub(self.agenda.cases[turn.case].1);
-                continue;
-            }
-            let row = &standing[turn.case];
-            // those that are gone say so in every iteration
-            let is_known = |one: &Member| self.is_known(one.case);
-            let mut others = row.cases.iter().filter(|one| !is_known(one));
-            if row.cases.iter().any(is_known) && others.all(|one| one.gone.is_some()) {
-                later = later.saturating_sub(self.agenda.cases[turn.case].1);
-                continue;
-            }
-            let planned = self.agenda.cases[turn.case].1;
-            let left = match &budget {
-                Some(budget) => budget.left_for(turns.len() - done),
-                None => pace.left(later, planned),
-            };
-            run.tell(self.progress(row, turn.iteration, (done, turns.len()), left))?;
-            later = later.saturating_sub(planned);
-            let began = Instant::now();
-            let time = time(p, row.row.duts() as u32);
-            let mut slices = |building: Duration| match &mut budget {
-                Some(budget) => budget.share(building, (turns.len() - done) as u32, done == 0),
-                None => time,
-            };
-            let row = &mut standing[turn.case];
-            self.control.begin_case();
-            let mut made = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
-            if self.control.end_case() && !self.control.is_stopped() {
-                row.skip();
-                if matches!(made, Ok(false)) {
-                    made = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
+        Ok(())
+    }
+
+    /// Builds the DUTs of a row and measures them once.
+    fn measure(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Option<Made>, LabError> {
+        let turn = work.turn;
+        let standing = &mut self.rows[turn.case];
+        let is_first = work.steps.0 == 0;
+        let turns = work.steps.1 - work.steps.0;
+        let left = match &self.budget {
+            Some(budget) => budget.left_for(turns),
+            None => work.left(),
+        };
+        run.tell(progress(running, standing, work, left))?;
+        let time = time(self.p, standing.row.duts() as u32);
+        let mut slices = |building: Duration| match &mut self.budget {
+            Some(budget) => budget.share(building, turns, is_first),
+            None => time,
+        };
+        loop {
+            let error = match standing.row.rebuild(&mut slices, &work.control, run) {
+                Ok(None) => LabError::Interrupted,
+                Ok(Some((result, record))) => {
+                    let iterations =
+                        standing.iterations(running, self.p, turn.iteration, &result, &record);
+                    measured.rebuilds.push(record);
+                    return Ok(Some(Made {
+                        iterations,
+                        ..Made::default()
+                    }));
                 }
-            }
-            pace.made(planned, began.elapsed());
-            if let Err(error) = made {
-                result = Err(error);
-                break;
+                Err(error) => error,
+            };
+            // a configuration that cannot be applied leaves its row, and the others are measured
+            let failed = standing.row.failed.take();
+            let failed = failed.filter(|_| is_its_own(&error) && !error.is_lost());
+            let leaves = failed.filter(|_| !running.plan.is_ended_by(&error));
+            let Some(case) = leaves.and_then(|dut| standing.leave(dut)) else {
+                return Ok(Some(Made::failed(error)));
+            };
+            running.gone.insert(case, Failure::from(&error));
+            if standing.cases.is_empty() {
+                return Ok(Some(Made::failed(error)));
             }
         }
-        let controls = standing.iter().filter_map(|one| {
+    }
+
+    /// Returns a control: the first one, or one that differs from itself.
+    fn end(
+        &mut self,
+        running: &mut Running<'_>,
+        _: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<(), LabError> {
+        let controls = self.rows.iter().filter_map(|one| {
             let pooled = pool(&one.control.iter().collect::<Vec<_>>())?;
             let comparison = pooled.points.into_iter().next()?.comparison;
             Some(Comparison {
@@ -264,176 +280,46 @@ impl Running<'_> {
         let mut controls: Vec<Comparison> = controls.collect();
         let differs = |c: &Comparison| matches!(c.verdict, Verdict::Less | Verdict::More);
         controls.sort_by_key(|control| !differs(control));
-        result.map(|()| controls.into_iter().next())
-    }
-
-    /// Has an iteration of a row come to its end before the run was cut off: have all of its test cases?
-    pub(super) fn has_rebuilt(&self, row: usize, iteration: u32) -> bool {
-        let cases = &self.plan.campaign().cases;
-        let mut of_row = rows(cases)[row].clone().into_iter();
-        self.before.is_resumed
-            && of_row.all(|case| {
-                let name = self.plan.id(&cases[case]);
-                self.before.iteration(&name, iteration).is_some()
-            })
-    }
-
-    /// What was found of a row before the run was cut off, and with which load.
-    fn stood_before(
-        &mut self,
-        row: usize,
-        p: &campaign::Paired,
-        standing: &mut Standing<'_>,
-        measured: &Measured,
-    ) {
-        let campaign = self.plan.campaign();
-        let turns = self.agenda.turns.iter().filter(|turn| turn.case == row);
-        for turn in turns {
-            if !self.has_rebuilt(row, turn.iteration) {
-                continue;
-            }
-            for member in &standing.cases {
-                let name = self.plan.id(&campaign.cases[member.case]);
-                let made = self.before.iteration(&name, turn.iteration);
-                self.made[member.case].extend(made.cloned());
-            }
-        }
-        let names = standing.row.compared.iter().map(|dut| &dut.test_case);
-        let names: Vec<&String> = names.collect();
-        let is_of_row = |record: &&RebuildRecord| {
-            let mut compared = record.compared.iter();
-            compared.any(|dut| names.contains(&&dut.test_case))
-        };
-        let built: Vec<&RebuildRecord> = measured.rebuilds.iter().filter(is_of_row).collect();
-        for record in built.iter().filter(|record| record.validity.is_valid()) {
-            let result = verify::rebuild(record);
-            let of_control = of_rebuild(&result, &p.reference, "control", None, &[(1, None)]);
-            standing.control.extend(of_control);
-        }
-        let load = self.before.loads.get(&self.agenda.names[row]);
-        standing
-            .row
-            .goes_on(built.len() as u32, load.and_then(|load| load.load_pps));
-    }
-
-    /// Builds the DUTs of a row and measures them once. Returns false if that was interrupted: then there is no iteration of it.
-    fn rebuild(
-        &mut self,
-        p: &campaign::Paired,
-        standing: &mut Standing<'_>,
-        iteration: u32,
-        slices: &mut dyn FnMut(Duration) -> Duration,
-        run: &mut Run<'_>,
-        measured: &mut Measured,
-    ) -> Result<bool, LabError> {
-        let mut rebuilds = Vec::new();
-        let mut attempts = Attempts::default();
-        let (result, failure) = loop {
-            if standing.is_empty() {
-                // each says why it is gone
-                break (nothing(), None);
-            }
-            match standing.row.rebuild(slices, self.control, run) {
-                Ok(None) | Err(LabError::Interrupted) => return Ok(false),
-                Ok(Some((result, record))) => {
-                    let reasons = record.validity.reasons.join("; ");
-                    rebuilds.push(record.rebuild);
-                    measured.rebuilds.push(record);
-                    let failure = (!reasons.is_empty()).then(|| Failure::from(reasons));
-                    break (result, failure);
-                }
-                Err(error) => {
-                    let name = standing.row.name();
-                    if self.tries_again(name, iteration, &error, &mut attempts, run)? {
-                        continue;
-                    }
-                    if self.plan.is_ended_by(&error) {
-                        return Err(error);
-                    }
-                    let failed = standing.row.failed.take();
-                    let left = failed
-                        .filter(|_| is_its_own(&error))
-                        .is_some_and(|dut| standing.leave(dut, Failure::from(&error)));
-                    if !left || standing.is_empty() {
-                        break (nothing(), Some(Failure::from(&error)));
-                    }
-                }
-            }
-        };
-        let of = |name: &str, parameter: Option<&str>, duts: &[(usize, Option<u64>)]| {
-            of_rebuild(&result, &p.reference, name, parameter, duts)
-        };
-        if failure.is_none() && !standing.is_empty() {
-            standing.control.extend(of("control", None, &[(1, None)]));
-        }
-        let campaign = self.plan.campaign();
-        let parameter = campaign.sweep.as_ref().map(|s| s.parameter.as_str());
-        for member in &standing.cases {
-            let case = &campaign.cases[member.case];
-            let why = member.gone.clone().or_else(|| failure.clone());
-            let found = of(&case.configuration, parameter, &member.duts);
-            let found = found.filter(|_| why.is_none());
-            let failure = match &found {
-                Some(_) => None,
-                None => Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
-            };
-            let iteration = Iteration {
-                iteration,
-                outcomes: found
-                    .map(|found| outcome(case, found, &result))
-                    .into_iter()
-                    .collect(),
-                trials: rebuilds.clone(),
-                ..Iteration::default()
-            };
-            let iteration = iteration.with(failure);
-            run.tell(EventKind::IterationFinished {
-                test_case: self.plan.id(case),
-                iteration: Box::new(iteration.clone()),
-            })?;
-            self.made[member.case].push(iteration);
-        }
-        Ok(true)
+        running.compared = controls.into_iter().next();
+        Ok(())
     }
 }
 
-impl Running<'_> {
-    /// What is under way, and what the first difference is so far.
-    fn progress(
-        &self,
-        standing: &Standing<'_>,
-        iteration: u32,
-        (done, steps): (usize, usize),
-        left: Duration,
-    ) -> EventKind {
-        let first = standing.cases.first().and_then(|member| {
-            let iterations = self.made[member.case].iter();
-            let found = iterations.flat_map(|one| &one.outcomes);
-            let found: Vec<&Paired> = found.filter_map(slices_of).collect();
-            pool(&found)?.points.into_iter().next()
-        });
-        let first = first.map(|point| point.comparison);
-        let estimate = first.as_ref().and_then(|first| {
-            let name = first.configuration.split_whitespace().collect::<Vec<_>>();
-            let (name, difference) = (name.join(" "), first.difference_percent?);
-            Some(match first.interval_percent {
-                Some([low, high]) => format!("{name}: {difference:+.1} % [{low:+.1}, {high:+.1}]"),
-                None => format!("{name}: {difference:+.1} %"),
-            })
-        });
-        EventKind::Progress {
-            activity: format!(
-                "iteration {iteration} of {}: {} DUTs beside each other",
-                self.plan.campaign().iterations,
-                standing.row.duts()
-            ),
-            done: done as u32,
-            steps: steps as u32,
-            left_s: left.as_secs_f64(),
-            offered_load_pps: standing.row.load,
-            forwarding_rate_pps: first.and_then(|first| first.plain_forwarding_rate_pps),
-            estimate,
-        }
+/// What is under way, and what the first difference is so far.
+fn progress(
+    running: &Running<'_>,
+    standing: &Standing<'_>,
+    work: &Work,
+    left: Duration,
+) -> EventKind {
+    let first = standing.cases.first().and_then(|member| {
+        let iterations = running.made[member.case].iter();
+        let found = iterations.flat_map(|one| &one.outcomes);
+        let found: Vec<&Paired> = found.filter_map(slices_of).collect();
+        pool(&found)?.points.into_iter().next()
+    });
+    let first = first.map(|point| point.comparison);
+    let estimate = first.as_ref().and_then(|first| {
+        let name = first.configuration.split_whitespace().collect::<Vec<_>>();
+        let (name, difference) = (name.join(" "), first.difference_percent?);
+        Some(match first.interval_percent {
+            Some([low, high]) => format!("{name}: {difference:+.1} % [{low:+.1}, {high:+.1}]"),
+            None => format!("{name}: {difference:+.1} %"),
+        })
+    });
+    EventKind::Progress {
+        activity: format!(
+            "iteration {} of {}: {} DUTs beside each other",
+            work.turn.iteration,
+            running.plan.campaign().iterations,
+            standing.row.duts()
+        ),
+        done: work.steps.0,
+        steps: work.steps.1,
+        left_s: left.as_secs_f64(),
+        offered_load_pps: standing.row.load,
+        forwarding_rate_pps: first.and_then(|first| first.plain_forwarding_rate_pps),
+        estimate,
     }
 }
 
@@ -445,33 +331,73 @@ fn slices_of(outcome: &Outcome) -> Option<&Paired> {
 }
 
 impl Standing<'_> {
-    /// Has every test case left?
-    fn is_empty(&self) -> bool {
-        self.cases.iter().all(|member| member.gone.is_some())
+    /// Takes over the rebuilds of before the run was cut off, which had this load.
+    fn resume(&mut self, p: &campaign::Paired, load: Option<f64>, measured: &Measured) {
+        let names = self.row.compared.iter().map(|dut| &dut.test_case);
+        let names: Vec<&String> = names.collect();
+        let is_of_row = |record: &&RebuildRecord| {
+            let mut compared = record.compared.iter();
+            compared.any(|dut| names.contains(&&dut.test_case))
+        };
+        let built: Vec<&RebuildRecord> = measured.rebuilds.iter().filter(is_of_row).collect();
+        for record in built.iter().filter(|record| record.validity.is_valid()) {
+            let result = verify::rebuild(record);
+            let of_control = of_rebuild(&result, &p.reference, "control", None, &[(1, None)]);
+            self.control.extend(of_control);
+        }
+        self.row.goes_on(built.len() as u32, load);
     }
 
-    /// Skips all test cases of the row, because they are measured at the same time.
-    fn skip(&mut self) {
-        for member in &mut self.cases {
-            member.gone.get_or_insert_with(|| SKIPPED.into());
+    /// What a rebuild says of each test case, and of the control.
+    fn iterations(
+        &mut self,
+        running: &Running<'_>,
+        p: &campaign::Paired,
+        iteration: u32,
+        result: &Rebuild,
+        record: &RebuildRecord,
+    ) -> BTreeMap<usize, Iteration> {
+        let of = |name: &str, parameter: Option<&str>, duts: &[(usize, Option<u64>)]| {
+            of_rebuild(result, &p.reference, name, parameter, duts)
+        };
+        let is_valid = record.validity.is_valid();
+        if is_valid {
+            self.control.extend(of("control", None, &[(1, None)]));
         }
+        let campaign = running.plan.campaign();
+        let parameter = campaign.sweep.as_ref().map(|s| s.parameter.as_str());
+        let each = self.cases.iter().map(|member| {
+            let case = &campaign.cases[member.case];
+            let found = of(&case.configuration, parameter, &member.duts).filter(|_| is_valid);
+            let failure = match (&found, is_valid) {
+                (Some(_), _) => None,
+                (None, true) => Some("too few blocks of slices".into()),
+                (None, false) => Some(Failure::from(record.validity.reasons.join("; "))),
+            };
+            let outcomes = found.map(|found| outcome(case, found, result));
+            let one = Iteration {
+                iteration,
+                outcomes: outcomes.into_iter().collect(),
+                trials: vec![record.rebuild],
+                ..Iteration::default()
+            };
+            (member.case, one.with(failure))
+        });
+        each.collect()
     }
 
     /// The test case of a DUT leaves the row, with all of its DUTs. The reference and the control belong to none, and cannot.
-    fn leave(&mut self, dut: usize, why: Failure) -> bool {
-        let has = |member: &&mut Member| member.duts.iter().any(|(number, _)| *number == dut);
-        let Some(member) = self.cases.iter_mut().find(has) else {
-            return false;
-        };
-        let duts = std::mem::take(&mut member.duts);
-        member.gone = Some(why);
-        let (first, count) = (duts[0].0, duts.len());
+    fn leave(&mut self, dut: usize) -> Option<usize> {
+        let has = |member: &Member| member.duts.iter().any(|(number, _)| *number == dut);
+        let at = self.cases.iter().position(has)?;
+        let member = self.cases.remove(at);
+        let (first, count) = (member.duts[0].0, member.duts.len());
         self.row.remove(first, count);
         let others = self.cases.iter_mut().flat_map(|member| &mut member.duts);
         others
             .filter(|(number, _)| *number > first)
             .for_each(|(number, _)| *number -= count);
-        true
+        Some(member.case)
     }
 }
 
@@ -491,7 +417,8 @@ fn stand<'a>(
     parameters: &'a Plan,
     p: &'a campaign::Paired,
     row: &[usize],
-    common: &'a super::Parameters,
+    common: Parameters,
+    name: String,
 ) -> Standing<'a> {
     let campaign = parameters.campaign();
     let values = match &campaign.sweep {
@@ -499,7 +426,6 @@ fn stand<'a>(
         None => vec![None],
     };
     let stream = &common.streams[0];
-    let name = name(parameters, row);
     let entry = |name: &str, control: bool, value: Option<u64>, case: &Case| Compared {
         test_case: match control {
             true => control_of(&parameters.id(case)),
@@ -528,7 +454,6 @@ fn stand<'a>(
         cases.push(Member {
             case: index,
             duts: (first..).zip(values.iter().copied()).collect(),
-            gone: None,
         });
         for value in &values {
             compared.push(entry(&case.configuration, false, *value, case));
@@ -546,7 +471,7 @@ fn stand<'a>(
             });
         }
     }
-    let mut row = Row::new(common, stream, name, beside);
+    let mut row = Row::new(common, name, beside);
     // a command may call anything plain
     let reference = Some(&p.reference).filter(|name| *name != PLAIN);
     row.reference = reference.and_then(|name| parameters.configuration(name));
@@ -573,7 +498,7 @@ fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
 }
 
 /// How much the differences can be trusted.
-pub(super) fn noise(
+pub(in crate::run) fn noise(
     cases: &[TestCase],
     control: Option<&Comparison>,
     rebuilds: &[RebuildRecord],
@@ -612,14 +537,5 @@ pub(super) fn noise(
             doubts: vec!["none of the rebuilds could be used".into()],
             ..Noise::default()
         },
-    }
-}
-
-fn nothing() -> Rebuild {
-    Rebuild {
-        blocks: 0,
-        not_offered: 0,
-        rates_pps: Vec::new(),
-        ln_ratios: Vec::new(),
     }
 }

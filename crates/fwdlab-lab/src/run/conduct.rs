@@ -1,0 +1,515 @@
+//! The conductor: takes the turns of a run in their order, whatever is measured in them.
+//!
+//! Pauses, skips, retries after a lost host, resuming, "known well enough", test cases that have dropped out, the time that is left, and
+//! reports of iterations are decided here and nowhere else. A [`Method`] measures one turn and knows nothing of the others.
+//! Start with [`Running::conduct`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use fwdlab_measure::ahead;
+use fwdlab_measure::campaign::{Turn, sequence};
+use fwdlab_measure::precision::{leaves_out, look};
+use fwdlab_model::campaign::Order;
+use fwdlab_model::event::EventKind;
+use fwdlab_model::test_case::{Failure, Iteration};
+
+use super::campaign::Running;
+use super::plan::Measures;
+use super::{Control, Measured, Run};
+use crate::error::LabError;
+
+/// Why a test case is not measured any more.
+const SKIPPED: &str = "skipped on request";
+
+/// How often a wait for a lost host looks whether the run was stopped.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// One way of counting: it measures a turn.
+pub(super) trait Method {
+    /// What this turn found before the run was cut off, by test case. `None`: it has to be measured.
+    fn before(
+        &self,
+        turn: Turn,
+        running: &Running<'_>,
+        _: &Measured,
+    ) -> Option<BTreeMap<usize, Iteration>> {
+        let cases = running.agenda.measures[turn.case].cases();
+        let made = cases.iter().map(|&case| {
+            let name = running.plan.id(&running.plan.campaign.cases[case]);
+            let made = running.before.iteration(&name, turn.iteration)?;
+            Some((case, made.clone()))
+        });
+        made.collect::<Option<_>>()
+            .filter(|_| running.before.is_resumed && !cases.is_empty())
+    }
+
+    /// Prepares for the first turn, with what was measured before the run was cut off.
+    ///
+    /// # Errors
+    /// Nothing can be measured.
+    fn begin(
+        &mut self,
+        _: &mut Running<'_>,
+        _: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    /// Can one more turn be measured beside so many?
+    fn has_room(&self, under_way: usize) -> bool {
+        under_way == 0
+    }
+
+    /// Measures a turn. `None`: it has begun, and [`Method::wait`] returns its end.
+    ///
+    /// # Errors
+    /// What ends the run, unless a lost host is the reason and a retry helps.
+    fn measure(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Option<Made>, LabError>;
+
+    /// Waits for the end of one of the turns that have begun.
+    fn wait(
+        &mut self,
+        _: &mut Running<'_>,
+        _: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Option<(Turn, Result<Made, LabError>)> {
+        None
+    }
+
+    /// The last turn did not come to its end and is measured again: its records do not count.
+    ///
+    /// # Errors
+    /// They cannot be kept.
+    fn forget(&mut self, _: &mut Run<'_>, _: &mut Measured) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    /// Are as many iterations again worth their time, after the last one?
+    fn wants_more(&mut self, _: &Running<'_>) -> bool {
+        false
+    }
+
+    /// Draws what all turns say together, also when the run was stopped.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    fn end(
+        &mut self,
+        _: &mut Running<'_>,
+        _: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<(), LabError> {
+        Ok(())
+    }
+}
+
+/// A turn to measure.
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    pub turn: Turn,
+    /// Stopped when the run is stopped or this turn is skipped.
+    pub control: Control,
+    /// Turns before this one, and all.
+    pub steps: (u32, u32),
+    /// Planned time of this turn, and of those after it.
+    pub own: Duration,
+    pub later: Duration,
+    /// The turns before it, as they were planned and as they were.
+    pub pace: ahead::Turns,
+    pub began: Instant,
+}
+
+impl Work {
+    /// The time of this turn and those after it.
+    pub fn left(&self) -> Duration {
+        self.pace.left(self.own + self.later, self.own)
+    }
+}
+
+/// What a turn found.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// By test case.
+    pub iterations: BTreeMap<usize, Iteration>,
+    /// What failed in it, and costs the test cases of this turn only.
+    pub error: Option<LabError>,
+    /// Test cases that are not measured any more after this turn, and why.
+    pub gone: BTreeMap<usize, Failure>,
+}
+
+impl Made {
+    /// Nothing, because of this.
+    pub fn failed(error: LabError) -> Made {
+        Made {
+            error: Some(error),
+            ..Made::default()
+        }
+    }
+
+    /// One iteration of a test case.
+    pub fn one(case: usize, iteration: Iteration) -> Made {
+        Made {
+            iterations: BTreeMap::from([(case, iteration)]),
+            ..Made::default()
+        }
+    }
+}
+
+/// Turns that are left, and the pace so far.
+struct Left {
+    turns: VecDeque<Turn>,
+    done: u32,
+    /// Planned time of `turns`.
+    later: Duration,
+    pace: ahead::Turns,
+    last_end: Instant,
+    /// How often each was tried again.
+    attempts: BTreeMap<(usize, u32), usize>,
+    /// Iterations may be doubled once.
+    may_double: bool,
+    /// Which test cases were known well enough before this iteration, and how often they were measured.
+    known_at: u32,
+    known: Vec<(bool, u32)>,
+}
+
+impl Running<'_> {
+    /// Measures every turn of the agenda; what all of them say is drawn at the end, also after a failure.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) fn conduct(
+        &mut self,
+        method: &mut dyn Method,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        method.begin(self, run, measured)?;
+        let result = self.turns(method, run, measured);
+        self.plan.host.site.heed(self.control);
+        let ended = method.end(self, run, measured);
+        result.and(ended)?;
+        // in the end more is known, and some iterations may read otherwise
+        for (case, made) in self.made.iter().enumerate() {
+            let is_new = |one: &&Iteration| self.reported.get(&(case, one.iteration)) != Some(*one);
+            for iteration in made.iter().filter(is_new) {
+                run.tell(self.finished(case, iteration))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&self, case: usize, iteration: &Iteration) -> EventKind {
+        EventKind::IterationFinished {
+            test_case: self.plan.id(&self.plan.campaign.cases[case]),
+            iteration: Box::new(iteration.clone()),
+        }
+    }
+
+    fn turns(
+        &mut self,
+        method: &mut dyn Method,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let agenda = self.agenda;
+        let mut left = Left {
+            turns: VecDeque::new(),
+            done: 0,
+            later: Duration::ZERO,
+            pace: ahead::Turns::default(),
+            last_end: Instant::now(),
+            attempts: BTreeMap::new(),
+            may_double: self.plan.is_command(),
+            known_at: 0,
+            known: Vec::new(),
+        };
+        for &turn in &agenda.turns {
+            let Some(made) = method.before(turn, self, measured) else {
+                left.turns.push_back(turn);
+                left.later += agenda.cases[turn.case].1;
+                continue;
+            };
+            for &case in agenda.measures[turn.case].cases() {
+                let id = self.plan.id(&self.plan.campaign.cases[case]);
+                let reported = self.before.iteration(&id, turn.iteration);
+                let reported = reported.map(|one| ((case, turn.iteration), one.clone()));
+                self.reported.extend(reported);
+            }
+            for (case, iteration) in made {
+                self.made[case].push(iteration);
+            }
+        }
+        let mut under_way: Vec<Work> = Vec::new();
+        loop {
+            let next = match under_way.len() {
+                0 => {
+                    run.wait_while_paused(self.control)?;
+                    self.next(&mut left, method, run)?
+                }
+                some if method.has_room(some) && !self.control.is_paused() => {
+                    self.next(&mut left, method, run)?
+                }
+                _ => None,
+            };
+            let (work, made) = match next {
+                Some(work) => match method.measure(&work, self, run, measured).transpose() {
+                    Some(made) => (work, made),
+                    None => {
+                        under_way.push(work);
+                        continue;
+                    }
+                },
+                None => {
+                    let Some((turn, made)) = method.wait(self, run, measured) else {
+                        return Ok(());
+                    };
+                    let at = under_way.iter().position(|work| work.turn == turn);
+                    (under_way.remove(at.expect("it has begun")), made)
+                }
+            };
+            let is_skipped = work.control.end_turn() && !self.control.is_stopped();
+            let turn = work.turn;
+            if is_skipped {
+                let cases = agenda.measures[turn.case].cases();
+                let its = under_way.iter().filter(|other| {
+                    let mut others = agenda.measures[other.turn.case].cases().iter();
+                    others.any(|case| cases.contains(case))
+                });
+                its.for_each(|other| other.control.skip());
+            }
+            if self.ended(turn, made, is_skipped, &mut left, method, run, measured)? {
+                left.turns.push_front(turn);
+                left.later += work.own;
+                left.done -= 1;
+                continue;
+            }
+            let took = work.began.max(left.last_end).elapsed();
+            left.pace.made(work.own, took);
+            left.last_end = Instant::now();
+        }
+    }
+
+    /// The next turn to measure; those of which enough is known are left out, those of which all test cases have dropped out say why.
+    fn next(
+        &mut self,
+        left: &mut Left,
+        method: &mut dyn Method,
+        run: &mut Run<'_>,
+    ) -> Result<Option<Work>, LabError> {
+        let agenda = self.agenda;
+        while !self.control.is_stopped() {
+            let Some(turn) = left.turns.pop_front() else {
+                if !std::mem::take(&mut left.may_double) || !method.wants_more(self) {
+                    break;
+                }
+                self.double(left, run)?;
+                continue;
+            };
+            let own = agenda.cases[turn.case].1;
+            left.later = left.later.saturating_sub(own);
+            let measures = &agenda.measures[turn.case];
+            if self.is_enough(turn, left) {
+                continue;
+            }
+            let mut cases = measures.cases().iter();
+            if !measures.cases().is_empty() && cases.all(|case| self.gone.contains_key(case)) {
+                self.report(turn, BTreeMap::new(), None, run)?;
+                continue;
+            }
+            left.done += 1;
+            let work = Work {
+                turn,
+                control: match measures {
+                    Measures::Cases(_) => self.control.begin_turn(),
+                    Measures::Control(_) | Measures::Suite => self.control.part(),
+                },
+                steps: (left.done - 1, left.done + left.turns.len() as u32),
+                own,
+                later: left.later,
+                pace: left.pace,
+                began: Instant::now(),
+            };
+            self.plan.host.site.heed(&work.control);
+            return Ok(Some(work));
+        }
+        Ok(None)
+    }
+
+    /// Adds as many iterations as were planned.
+    fn double(&self, left: &mut Left, run: &mut Run<'_>) -> Result<(), LabError> {
+        let (campaign, agenda) = (&self.plan.campaign, self.agenda);
+        let iterations = campaign.iterations;
+        let seed = self.plan.seed() + 1;
+        let again = sequence(agenda.names.len(), iterations, campaign.order, seed);
+        left.turns.extend(again.into_iter().map(|turn| Turn {
+            iteration: turn.iteration + iterations,
+            ..turn
+        }));
+        left.later = agenda.time;
+        run.tell(EventKind::Note {
+            text: format!(
+                "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
+                left.turns.len(),
+                agenda.time.as_secs_f64()
+            ),
+        })
+    }
+
+    /// Is enough known to leave this turn out?
+    fn is_enough(&self, turn: Turn, left: &mut Left) -> bool {
+        let campaign = &self.plan.campaign;
+        let Some(until) = campaign.until.filter(|until| turn.iteration > until.min) else {
+            return false;
+        };
+        if campaign.order == Order::Grouped || left.known_at != turn.iteration {
+            left.known_at = turn.iteration;
+            let made = self.made.iter();
+            let known = made.map(|made| (look(made, &until).is_narrow, made.len() as u32));
+            left.known = known.collect();
+        }
+        let known = &left.known;
+        let all = &self.agenda.measures;
+        let has_control = all.iter().any(|one| matches!(one, Measures::Control(_)));
+        let (case, is_control) = match &all[turn.case] {
+            Measures::Control(of) => (*of, true),
+            Measures::Cases(cases) if has_control => (cases[0], false),
+            // in a row, those that have dropped out are not waited for
+            measures => {
+                let mut cases = measures.cases().iter();
+                let is_over = |case: &usize| known[*case].0 || self.gone.contains_key(case);
+                return cases.clone().any(|case| known[*case].0) && cases.all(is_over);
+            }
+        };
+        leaves_out((case, is_control), turn.iteration, known, campaign.order)
+    }
+
+    /// Takes what came of a turn. Returns whether it is measured again.
+    #[expect(clippy::too_many_arguments, reason = "everything that a turn touches")]
+    fn ended(
+        &mut self,
+        turn: Turn,
+        made: Result<Made, LabError>,
+        is_skipped: bool,
+        left: &mut Left,
+        method: &mut dyn Method,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<bool, LabError> {
+        let is_fatal = made.is_err();
+        let made = made.unwrap_or_else(Made::failed);
+        let Made {
+            iterations,
+            error,
+            gone,
+        } = made;
+        if is_skipped {
+            for &case in self.agenda.measures[turn.case].cases() {
+                self.gone.entry(case).or_insert_with(|| SKIPPED.into());
+            }
+        }
+        let Some(error) = error else {
+            self.report(turn, iterations, None, run)?;
+            return Ok(false);
+        };
+        if is_skipped {
+            self.report(turn, BTreeMap::new(), None, run)?;
+            return Ok(false);
+        }
+        let is_stopped = matches!(error, LabError::Interrupted);
+        if is_stopped {
+            // what was found until then is shown, and counts for nothing when the run is resumed
+            if !iterations.is_empty() {
+                self.report(turn, iterations, Some(&error), run)?;
+            }
+            self.control.stop();
+            return Ok(false);
+        }
+        let attempts = left
+            .attempts
+            .entry((turn.case, turn.iteration))
+            .or_default();
+        if self.tries_again(turn, &error, attempts, run)? {
+            method.forget(run, measured)?;
+            return Ok(true);
+        }
+        if is_fatal || self.plan.is_ended_by(&error) {
+            return Err(error);
+        }
+        match &self.agenda.measures[turn.case] {
+            Measures::Cases(_) => self.report(turn, iterations, Some(&error), run)?,
+            // it belongs to no test case that could say why it is missing
+            _ => run.warn(format!(
+                "the A/A control has no result in iteration {}: {error}",
+                turn.iteration
+            ))?,
+        }
+        self.gone.extend(gone);
+        Ok(false)
+    }
+
+    /// Reports the iterations of a turn; those that were not measured with the reason.
+    fn report(
+        &mut self,
+        turn: Turn,
+        mut iterations: BTreeMap<usize, Iteration>,
+        error: Option<&LabError>,
+        run: &mut Run<'_>,
+    ) -> Result<(), LabError> {
+        for &case in self.agenda.measures[turn.case].cases() {
+            let made = iterations.remove(&case);
+            let own = self.gone.get(&case).filter(|_| made.is_none()).cloned();
+            let failure = own.or_else(|| error.map(Failure::from));
+            let mut iteration = made.unwrap_or(Iteration {
+                iteration: turn.iteration,
+                ..Iteration::default()
+            });
+            if let Some(failure) = failure {
+                iteration = iteration.without_result(failure.clone());
+                self.failures.insert((case, turn.iteration), failure);
+            }
+            run.tell(self.finished(case, &iteration))?;
+            self.reported
+                .insert((case, turn.iteration), iteration.clone());
+            let made = &mut self.made[case];
+            made.push(iteration);
+            made.sort_by_key(|one| one.iteration);
+        }
+        Ok(())
+    }
+
+    /// Is a turn that a lost host cut off tried again? If so, says that, and waits until the host may be there again.
+    fn tries_again(
+        &self,
+        turn: Turn,
+        error: &LabError,
+        attempts: &mut usize,
+        run: &mut Run<'_>,
+    ) -> Result<bool, LabError> {
+        let patience = self.plan.host.site.patience();
+        let pause = patience.get(*attempts);
+        let Some(pause) = pause.filter(|_| error.is_lost() && !self.control.is_stopped()) else {
+            return Ok(false);
+        };
+        *attempts += 1;
+        run.warn(format!(
+            "{}, iteration {}: {error}; tried again after {} s ({attempts} of {} times)",
+            self.agenda.names[turn.case],
+            turn.iteration,
+            pause.as_secs(),
+            patience.len()
+        ))?;
+        let until = Instant::now() + *pause;
+        while Instant::now() < until && !self.control.is_stopped() {
+            std::thread::sleep(LOOK.min(*pause));
+        }
+        Ok(!self.control.is_stopped())
+    }
+}

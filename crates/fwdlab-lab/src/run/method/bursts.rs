@@ -1,0 +1,807 @@
+//! Campaigns by instructions: every iteration of a test case is a boot of its image, in which bursts are sent until their median is known.
+//!
+//! Nothing is timed, so several guests run at a time. The reference is booted once more in every iteration, as A/A control.
+//! Start with [`Bursts`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fwdlab_measure::campaign::Turn;
+use fwdlab_measure::exact::{Next, is_dead, middle, next};
+use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
+use fwdlab_model::event::EventKind;
+use fwdlab_model::file::FileError;
+use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
+use fwdlab_model::result::Validity;
+use fwdlab_model::stacks::Stacks;
+use fwdlab_model::test_case::{Failure, Iteration, TestCase};
+
+use crate::bed::Bed;
+use crate::dut::{Configuration, Spread};
+use crate::error::LabError;
+use crate::host::{Host, Limit, Remote};
+use crate::run::campaign::Running;
+use crate::run::conduct::{Made, Method, Work};
+use crate::run::plan::{Measures, Plan, agenda};
+use crate::run::{BootProfile, Control, Measured, Run, timestamp, verify};
+use crate::tester::bursts;
+use crate::vm::image::cache::Cache;
+use crate::vm::image::{Image, ImageKind, inside};
+use crate::vm::initramfs::{self, Recipe};
+use crate::vm::machine::{ACCELERATOR, Boot, Machine};
+use crate::vm::scratch::Scratch;
+use crate::vm::{self, machine};
+
+/// It is looked so often whether a guest has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a boot takes with its bursts, on a quiet host.
+const BOOT: Duration = Duration::from_secs(8);
+
+/// Memory of a guest: its file system takes a tenth of it, and large tables have room.
+const MEMORY_MIB: u32 = 1024;
+
+/// Of more CPUs than this, some are left for others.
+const MOST_SIDE_BY_SIDE: usize = 4;
+
+/// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
+const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
+
+/// What every guest has beside the usual.
+const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
+
+/// What a guest has if a configuration names it, from a package if this machine does not have it.
+const PROGRAMS_NAMED: &[&str] = &[
+    "iptables",
+    "ip6tables",
+    "ebtables",
+    "ipset",
+    "wg",
+    "conntrack",
+    "ipvsadm",
+    "brctl",
+    "ping",
+];
+
+/// Names of files with what was counted by call path, through the DUT and past it.
+pub const THROUGH: &str = "through.folded";
+const PAST: &str = "past.folded";
+
+/// Functions that take fewer instructions per frame are not named one by one.
+const LEAST: f64 = 0.05;
+
+/// By the guest's clock: multicast groups are reported, routes of IPv6 looked through, memory is given back. In the first seconds that was
+/// up to 7 instructions per frame of some bursts.
+const SETTLING: Duration = Duration::from_secs(15);
+
+/// Who executes a burst for longer than this hangs.
+const BURST: Duration = Duration::from_secs(600);
+
+/// Says what has no image, or an image that nothing can be done with.
+pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
+    let is_exact = matches!(campaign.procedure, Procedure::Exact(_));
+    let with_image = campaign.cases.iter().find(|case| case.image.is_some());
+    match with_image {
+        Some(_) if !is_exact => {
+            let why = "an emulated machine has no rates that mean anything: on an image, say exact";
+            Err(campaign.error(&["procedure", "id"], why))
+        }
+        None if is_exact => {
+            let why = "instructions are counted in a virtual machine: say which with image = [\"debian:PACKAGE\"] in the matrix, or \
+                       with host = \"vm:IMAGE\" in [dut]";
+            Err(campaign.error(&["matrix"], why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says what cannot be counted.
+pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
+    let campaign = plan.campaign();
+    let counts = campaign.procedure.check_counts();
+    counts.map_err(|(key, why)| campaign.error(&["procedure", key], why))?;
+    if campaign.is_simulated() {
+        let why = "a simulated DUT executes no instructions; omit engine";
+        return Err(campaign.error(&["bed", "engine"], why));
+    }
+    if campaign.sweep.is_some() {
+        let why = "exact has no sweep: list configurations in the matrix";
+        return Err(campaign.error(&["procedure", "sweep"], why));
+    }
+    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+        let why = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+        return Err(campaign.error(&["matrix"], why));
+    }
+    let mut cases = campaign.cases.iter();
+    match cases.any(|case| case.configuration == p.reference) {
+        true => Ok(()),
+        false => {
+            let why = format!(
+                "the reference `{}` is not among the configurations of the matrix",
+                p.reference
+            );
+            Err(campaign.error(&["procedure", "reference"], why))
+        }
+    }
+}
+
+/// The test case that is booted once more, as A/A control.
+pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
+    let Procedure::Exact(p) = &plan.campaign().procedure else {
+        return None;
+    };
+    let mut cases = plan.campaign().cases.iter();
+    let reference = cases.position(|case| case.configuration == p.reference);
+    plan.has_control().then_some(reference.unwrap_or(0))
+}
+
+/// A boot, and the time that it takes beside others.
+pub(in crate::run) fn estimate() -> (u32, Duration) {
+    (1, BOOT / side_by_side() as u32)
+}
+
+/// What was counted by call path before the run was cut off; most boots have no profile.
+fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
+    let stacks = |boot: &BootRecord, name: &str| -> Option<Stacks> {
+        let kept = run.writer.kept_raw(&boot.test_case, boot.boot, name).ok()?;
+        String::from_utf8(kept).ok()?.parse().ok()
+    };
+    let profiles = measured.boots.iter().filter_map(|boot| {
+        Some(BootProfile {
+            boot: boot.boot,
+            through: stacks(boot, THROUGH)?,
+            past: stacks(boot, PAST)?,
+        })
+    });
+    measured.profiles = profiles.collect();
+}
+
+/// What a boot of before the run was cut off found.
+pub(in crate::run) fn made(
+    test_case: &str,
+    iteration: u32,
+    boots: &[BootRecord],
+) -> Option<Iteration> {
+    // the control has a name of its own
+    let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
+    boots.iter().find(of_it).map(verify::of_boot)
+}
+
+/// So many machines take the time of one.
+pub(in crate::run) fn side_by_side() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    cpus.min(MOST_SIDE_BY_SIDE)
+}
+
+/// So many machines run at a time, where they have the memory: twice as many as there are CPUs, so that none rests while the last one of
+/// three boots, and that they have more of the CPUs beside other programs. Their clocks are their instructions: none is disturbed.
+fn at_a_time() -> usize {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machines = available_kib(&memory).map_or(1, |kib| kib / 1024 / u64::from(MEMORY_MIB));
+    (2 * side_by_side()).min(machines.max(1) as usize)
+}
+
+/// `MemAvailable:   21310464 kB`.
+fn available_kib(meminfo: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Files of an image.
+#[derive(Debug, Clone)]
+struct Files {
+    kernel: PathBuf,
+    initramfs: PathBuf,
+    mitigations: bool,
+}
+
+/// What one boot measures.
+struct Wanted {
+    turn: Turn,
+    test_case: String,
+    control: bool,
+    case: Case,
+    image: String,
+    files: Files,
+    configurations: Vec<Configuration>,
+    /// Counts by call path.
+    plugin: Option<PathBuf>,
+}
+
+/// A guest that has been started: it ends with what it measured.
+type Going = JoinHandle<Result<Booted, LabError>>;
+
+/// The guests of a run.
+pub(in crate::run) struct Bursts {
+    p: campaign::Exact,
+    /// Where kernels and file systems lie while they are needed.
+    scratch: Option<Scratch>,
+    images: BTreeMap<String, Files>,
+    plugin: Option<PathBuf>,
+    /// What sent bursts, in words.
+    generators: BTreeSet<String>,
+    /// Number of the last boot.
+    boots: u32,
+    going: Vec<(Wanted, Going)>,
+    most: usize,
+    /// Guests that are under way are not waited for any more.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Bursts {
+    /// Of a run that begins.
+    pub fn new(p: &campaign::Exact) -> Bursts {
+        Bursts {
+            p: p.clone(),
+            scratch: None,
+            images: BTreeMap::new(),
+            plugin: None,
+            generators: BTreeSet::new(),
+            boots: 0,
+            going: Vec::new(),
+            most: at_a_time(),
+            is_over: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Bursts {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        for (_, guest) in self.going.drain(..) {
+            let _ = guest.join();
+        }
+    }
+}
+
+impl Method for Bursts {
+    fn before(
+        &self,
+        turn: Turn,
+        running: &Running<'_>,
+        measured: &Measured,
+    ) -> Option<BTreeMap<usize, Iteration>> {
+        let agenda = running.agenda;
+        let made = made(&agenda.names[turn.case], turn.iteration, &measured.boots)?;
+        let cases = agenda.measures[turn.case].cases().iter();
+        Some(cases.map(|&case| (case, made.clone())).collect())
+    }
+
+    fn begin(
+        &mut self,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let scratch = self.scratch.insert(Scratch::new()?);
+        let found = images(running, scratch, run)?;
+        for (case, of) in running.plan.campaign().cases.iter().enumerate() {
+            if let Err(why) = &found[of.image.as_deref().unwrap_or_default()] {
+                running.gone.insert(case, Failure::from(why.as_str()));
+            }
+        }
+        let found = found.into_iter();
+        self.images = found
+            .filter_map(|(name, files)| Some((name, files.ok()?)))
+            .collect();
+        if self.p.profile {
+            self.plugin = plugin(run)?;
+        }
+        profiles_before(run, measured);
+        let numbers = measured.boots.iter().map(|boot| boot.boot);
+        self.boots = numbers.max().unwrap_or(0);
+        let controls = measured.boots.iter().filter(|boot| boot.control);
+        running.again.extend(controls.map(verify::of_boot));
+        Ok(())
+    }
+
+    fn has_room(&self, under_way: usize) -> bool {
+        under_way < self.most
+    }
+
+    /// Starts a guest.
+    fn measure(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        _: &mut Measured,
+    ) -> Result<Option<Made>, LabError> {
+        let (plan, turn) = (running.plan, work.turn);
+        let (at, control) = match &running.agenda.measures[turn.case] {
+            Measures::Control(of) => (*of, true),
+            measures => (measures.cases()[0], false),
+        };
+        let case = &plan.campaign().cases[at];
+        let image = case.image.clone().unwrap_or_default();
+        let (Some(files), Some(scratch)) = (self.images.get(&image), &self.scratch) else {
+            let why = running.gone.get(&at).map(|failure| failure.why.clone());
+            let why = LabError::Preflight(why.unwrap_or_default());
+            return Ok(Some(Made::failed(why)));
+        };
+        self.boots += 1;
+        let wanted = || Wanted {
+            turn,
+            test_case: running.agenda.names[turn.case].clone(),
+            control,
+            case: case.clone(),
+            image: image.clone(),
+            files: files.clone(),
+            configurations: plan.applied(case).into_iter().cloned().collect(),
+            // boots of a test case are alike, and the control shows that a profile changes nothing
+            plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
+        };
+        let (number, folder) = (self.boots, scratch.folder(self.boots));
+        let (p, control, is_over) = (self.p.clone(), work.control.clone(), self.is_over.clone());
+        let own = wanted();
+        let guest = std::thread::spawn(move || {
+            let is_stopped = || control.is_stopped() || is_over.load(Ordering::Acquire);
+            boot(&own, number, folder, &p, &control, &is_stopped)
+        });
+        self.going.push((wanted(), guest));
+        run.tell(EventKind::Progress {
+            activity: format!("boot {} of {}", work.steps.0 + 1, work.steps.1),
+            done: work.steps.0,
+            steps: work.steps.1,
+            left_s: work.left().as_secs_f64(),
+            offered_load_pps: None,
+            forwarding_rate_pps: None,
+            estimate: None,
+        })?;
+        Ok(None)
+    }
+
+    fn wait(
+        &mut self,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Option<(Turn, Result<Made, LabError>)> {
+        let ended = loop {
+            if self.going.is_empty() {
+                return None;
+            }
+            let mut going = self.going.iter();
+            if let Some(ended) = going.position(|(_, guest)| guest.is_finished()) {
+                break ended;
+            }
+            // this is where requests are read
+            running.control.is_stopped();
+            std::thread::sleep(LOOK);
+        };
+        let (wanted, guest) = self.going.remove(ended);
+        let booted = guest
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let made = match booted {
+            Ok(booted) => self.keep(&wanted, booted, running, run, measured),
+            Err(error) => Ok(Made::failed(error)),
+        };
+        Some((wanted.turn, made))
+    }
+
+    fn end(
+        &mut self,
+        _: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        measured.boots.sort_by_key(|record| record.boot);
+        let names: Vec<String> = self.generators.iter().cloned().collect();
+        // beside rates, that of the rates is the run's
+        if run.info.facts.engine.is_empty() {
+            run.info.facts.engine = match names.is_empty() {
+                true => ACCELERATOR.to_string(),
+                false => format!("{} in {ACCELERATOR}", names.join(" and ")),
+            };
+        }
+        if names.len() > 1 {
+            run.warn(format!(
+                "kernels were sent frames by {}, which differ by more than the kernels: say generator = \"pktgen\" for all of them",
+                names.join(" and ")
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Bursts {
+    /// Keeps what a boot measured.
+    fn keep(
+        &mut self,
+        wanted: &Wanted,
+        booted: Booted,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Made, LabError> {
+        let Booted {
+            record,
+            console,
+            profile,
+            generator,
+            in_force,
+        } = booted;
+        self.generators.insert(generator);
+        for (name, says) in in_force {
+            run.keep_in_force(&name, || Ok(says))?;
+        }
+        let profile = match profile.transpose() {
+            Ok(profile) => profile,
+            Err(why) => {
+                run.warn(format!("no profile of {}: {why}", wanted.test_case))?;
+                None
+            }
+        };
+        let mut files = vec![("console.log", console)];
+        if let Some([through, past]) = &profile {
+            files.push((THROUGH, through.to_string()));
+            files.push((PAST, past.to_string()));
+        }
+        for (name, text) in files {
+            let (case, boot) = (&wanted.test_case, record.boot);
+            run.writer.raw(case, boot, name, text.as_bytes())?;
+        }
+        measured
+            .profiles
+            .extend(profile.map(|[through, past]| BootProfile {
+                boot: record.boot,
+                through,
+                past,
+            }));
+        run.writer.trial(&record)?;
+        let iteration = verify::of_boot(&record);
+        run.tell(EventKind::BootFinished {
+            record: Box::new(record.clone()),
+        })?;
+        measured.boots.push(record);
+        if wanted.control {
+            running.again.push(iteration);
+            return Ok(Made::default());
+        }
+        Ok(Made::one(wanted.turn.case, iteration))
+    }
+}
+
+/// What the same configurations cost in instructions, where that is wanted beside their rates. What cannot be counted is warned of, and
+/// costs nothing else.
+///
+/// # Errors
+/// Nothing can be kept any more.
+pub(in crate::run) fn beside(
+    plan: &Plan,
+    control: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<Vec<TestCase>, LabError> {
+    let Procedure::Exact(p) = &plan.campaign().procedure else {
+        return Ok(Vec::new());
+    };
+    let agenda = agenda(plan)?;
+    let mut running = Running::new(plan, &agenda, control);
+    match running.conduct(&mut Bursts::new(p), run, measured) {
+        Err(error @ LabError::Store(_)) => return Err(error),
+        Err(error) => run.warn(format!("no instructions were counted: {error}"))?,
+        Ok(()) => {}
+    }
+    let made = std::mem::take(&mut running.made).into_iter();
+    let cases = plan.campaign().cases.iter().zip(made);
+    let mut cases: Vec<TestCase> = cases
+        .map(|(case, iterations)| plan.summarise(case, iterations))
+        .collect();
+    fwdlab_measure::exact::compare(&mut cases, &p.reference, &running.again);
+    // they have one reference, and so one control
+    if let Some(doubt) = cases.iter().find_map(|case| case.doubt.as_ref()) {
+        run.warn(format!("of the instructions, {doubt}"))?;
+    }
+    for case in &cases {
+        for (_, why) in case.failures() {
+            run.warn(format!(
+                "no instructions of {}: {why}",
+                case.case.configuration
+            ))?;
+        }
+    }
+    Ok(cases)
+}
+
+/// The plugin that counts by call path; what is missing costs the profiles and nothing else.
+fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
+    let built = Cache::of_user()
+        .map_err(|e| e.to_string())
+        .and_then(|cache| vm::plugin::build(cache.folder()).map_err(|e| e.to_string()))
+        .and_then(|plugin| machine::takes_plugin(&plugin).map(|()| plugin));
+    match built {
+        Ok(plugin) => Ok(Some(plugin)),
+        Err(why) => {
+            run.warn(format!("no profiles: {why}"))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Files of every image; of an image that is none, why.
+fn images(
+    running: &Running<'_>,
+    scratch: &Scratch,
+    run: &mut Run<'_>,
+) -> Result<BTreeMap<String, Result<Files, String>>, LabError> {
+    let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
+    let program =
+        std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
+    let cases = &running.plan.campaign().cases;
+    let mut wanted = PROGRAMS.to_vec();
+    let applied = cases.iter().flat_map(|case| running.plan.applied(case));
+    let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
+    let is_named = |program: &&&str| words.contains(**program);
+    wanted.extend(PROGRAMS_NAMED.iter().filter(is_named));
+    let mut images = BTreeMap::new();
+    for case in cases {
+        let name = case.image.clone().unwrap_or_default();
+        if images.contains_key(&name) {
+            continue;
+        }
+        let mut notes = Vec::new();
+        let mut tell = |text: &str| notes.push(text.to_owned());
+        let is_stopped = || running.control.is_stopped();
+        let found = Image::find(&name, &cache, &mut tell).and_then(|image| {
+            let taken;
+            let kernel = match &image.kind {
+                ImageKind::Kernel(kernel) => kernel,
+                ImageKind::Disk(disk) => {
+                    taken = inside::kernel_of(disk, &cache, &mut tell, &is_stopped)?;
+                    &taken
+                }
+            };
+            let recipe = Recipe {
+                program: &program,
+                kernel,
+                wanted: &wanted,
+                words: &words,
+            };
+            let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
+            // of a disk's own boot
+            let entry = kernel.entry.as_ref();
+            let console = entry.and_then(|entry| std::fs::read(entry.path(inside::CONSOLE)).ok());
+            let words = image.words().into_iter();
+            let mut words: Vec<String> = words.map(|(what, is)| format!("{what} {is}")).collect();
+            if let ImageKind::Disk(_) = &image.kind {
+                words.push(format!(
+                    "its kernel {}, bzImage sha256 {}",
+                    kernel.release, kernel.sha256
+                ));
+            }
+            let files = Files {
+                kernel: kernel.bzimage.clone(),
+                initramfs,
+                mitigations: image.mitigations,
+            };
+            Ok((files, words.join(", "), console))
+        });
+        if is_stopped() {
+            return Err(LabError::Interrupted);
+        }
+        for text in notes {
+            run.tell(EventKind::Note { text })?;
+        }
+        let files = match found {
+            Ok((files, words, console)) => {
+                if let Some(console) = console {
+                    let name = format!("images/{}/console", images.len() + 1);
+                    run.keep(&name, ".log", &String::from_utf8_lossy(&console))?;
+                }
+                // what the cache forgets meanwhile is still wanted
+                let files = Files {
+                    kernel: scratch.keep(&files.kernel)?,
+                    initramfs: scratch.keep(&files.initramfs)?,
+                    ..files
+                };
+                let placement = &mut run.info.facts.placement;
+                placement.insert(format!("image {name}"), words);
+                Ok(files)
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let (Err(why), true) = (&files, running.plan.is_one()) {
+            return Err(LabError::Preflight(why.clone()));
+        }
+        images.insert(name, files);
+    }
+    Ok(images)
+}
+
+/// What came of a boot.
+struct Booted {
+    record: BootRecord,
+    console: String,
+    /// Of the bursts in the middle, through the DUT and past it; or why there is none.
+    profile: Option<Result<[Stacks; 2], String>>,
+    /// What sent the bursts, in words.
+    generator: String,
+    /// Configurations by name, and what of them was in force.
+    in_force: Vec<(String, BTreeMap<String, String>)>,
+}
+
+/// Has the emulator count by call path.
+struct Profiler {
+    plugin: PathBuf,
+    symbols: PathBuf,
+    folder: PathBuf,
+}
+
+impl Profiler {
+    fn new(plugin: &Path, folder: &Path) -> Profiler {
+        Profiler {
+            plugin: plugin.to_owned(),
+            symbols: folder.join("symbols"),
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// As QEMU takes it.
+    fn argument(&self) -> OsString {
+        vm::plugin::argument(&self.plugin, &self.folder, &self.symbols)
+    }
+
+    /// Writes down what the functions of the guest's kernel are called now.
+    fn name_functions(&self, host: &Remote) -> Result<(), LabError> {
+        let symbols = host.read("/proc/kallsyms")?;
+        std::fs::write(&self.symbols, symbols)
+            .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
+    }
+
+    /// What was counted in these bursts.
+    fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], String> {
+        let [through, past] = bursts.map(|burst| {
+            let read =
+                vm::plugin::section(&self.folder, burst as u32).map_err(|e| e.to_string())?;
+            read.ok_or_else(|| format!("the emulator wrote nothing of burst {burst}"))
+        });
+        Ok([through?, past?])
+    }
+}
+
+/// What each function of the DUT takes for a frame: what it takes on the whole way less what it takes past the DUT.
+fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
+    let per = |stacks: &Stacks| stacks.per(frames.into());
+    let rows = fwdlab_model::stacks::difference(&per(past), &per(through));
+    let mut shares: Vec<FunctionShare> = (rows.into_iter())
+        .filter(|row| row.difference().abs() >= LEAST)
+        .map(|row| FunctionShare {
+            per_frame: row.difference(),
+            function: row.function,
+        })
+        .collect();
+    shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
+    shares
+}
+
+/// Boots a machine, makes it what is wanted, and sends bursts until enough is known; with what its console said.
+fn boot(
+    wanted: &Wanted,
+    number: u32,
+    folder: PathBuf,
+    p: &campaign::Exact,
+    control: &Control,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Booted, LabError> {
+    let started_at = timestamp();
+    let began = Instant::now();
+    let profile = wanted
+        .plugin
+        .as_ref()
+        .map(|plugin| Profiler::new(plugin, &folder));
+    let machine = Arc::new(Machine::boot(
+        &Boot {
+            name: wanted.image.clone(),
+            kernel: wanted.files.kernel.clone(),
+            initramfs: wanted.files.initramfs.clone(),
+            mitigations: wanted.files.mitigations,
+            cpus: 1,
+            memory_mib: MEMORY_MIB,
+            plugin: profile.as_ref().map(Profiler::argument),
+            folder,
+        },
+        is_stopped,
+    )?);
+    let boot_s = began.elapsed().as_secs_f64();
+    let bed = Bed::in_guest(&machine)?;
+    for configuration in &wanted.configurations {
+        bed.dut(0).apply(configuration, control)?;
+    }
+    let stream = &wanted.case.stream;
+    let host = machine.host();
+    let addresses = bed.networks().forward();
+    let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator)?;
+    bursts.rest(SETTLING)?;
+    if let Some(profile) = &profile {
+        profile.name_functions(&host)?;
+    }
+    let limit = Limit {
+        time: BURST,
+        is_stopped,
+    };
+    let spread = bed.spread()?;
+    let mut made: Vec<BurstRecord> = Vec::new();
+    while let Next::Burst(way) = next(&made, p) {
+        let burst = bursts.send(way, p.frames, limit)?;
+        made.push(BurstRecord {
+            way,
+            sent: burst.sent,
+            received: burst.received,
+            instructions: burst.instructions,
+        });
+        if is_dead(&made) {
+            break;
+        }
+    }
+    let ticks_per_instruction = machine.per_instruction();
+    // when nothing is counted any more; of the first boot, as all are alike
+    let is_first = wanted.turn.iteration == 1 && !wanted.control && !is_dead(&made);
+    let configurations = wanted.configurations.iter().filter(|_| is_first);
+    let in_force = configurations
+        .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
+    let mut validity = Validity::default();
+    if !TICKS.contains(&ticks_per_instruction) {
+        validity.reasons.push(format!(
+            "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
+        ));
+    }
+    (validity.reasons).extend(Spread::unused(&spread, &bed.spread()?));
+    let past = made.iter().filter(|burst| burst.way == Way::Past);
+    if past.clone().any(|burst| burst.received < burst.sent) {
+        let why = "frames were lost between generator and receiver, past the DUT";
+        validity.reasons.push(why.into());
+    }
+    let profiled = match (&profile, middle(&made)) {
+        (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)),
+        _ => None,
+    };
+    let functions = match &profiled {
+        Some(Ok([through, past])) => shares(through, past, p.frames),
+        _ => Vec::new(),
+    };
+    let record = BootRecord {
+        boot: number,
+        started_at,
+        test_case: wanted.test_case.clone(),
+        iteration: wanted.turn.iteration,
+        control: wanted.control,
+        image: wanted.image.clone(),
+        kernel: machine.kernel().to_owned(),
+        ticks_per_instruction,
+        boot_s,
+        stream: stream.clone(),
+        frames: p.frames,
+        bursts: made,
+        functions,
+        validity,
+    };
+    Ok(Booted {
+        record,
+        console: machine.console(),
+        profile: profiled,
+        generator: bursts.generator().to_owned(),
+        in_force,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_there() {
+        let text = "MemTotal:       24000000 kB\nMemAvailable:   21310464 kB\n";
+        assert_eq!(available_kib(text), Some(21_310_464));
+        assert_eq!(available_kib("MemTotal: 1 kB\n"), None);
+        assert!(at_a_time() >= 1);
+    }
+}

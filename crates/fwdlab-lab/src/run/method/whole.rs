@@ -1,0 +1,335 @@
+//! Trials that count as a whole: a search or a list of loads, on a test bed of its own for every iteration of a test case.
+//!
+//! A suite of a command is one turn, in which the procedure goes through all sizes and series on one bed. Start with [`Whole`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_engine::sim::{Dut, Simulation};
+use fwdlab_measure::campaign::{failure_of, seed_of};
+use fwdlab_measure::gate::Gate;
+use fwdlab_measure::machine::{Asked, Limit, wants_overload};
+use fwdlab_measure::meters::Meters;
+use fwdlab_model::event::EventKind;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::CUT_OFF;
+use fwdlab_model::test_case::{Failure, Iteration};
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
+
+use super::windows::calibrate;
+use crate::dut::sweep::{Setting, Swept};
+use crate::error::LabError;
+use crate::run::campaign::Running;
+use crate::run::conduct::{Made, Method, Work};
+use crate::run::course::{Course, Tally};
+use crate::run::device::{self, Device, Real, Simulated};
+use crate::run::plan::Plan;
+use crate::run::suite::capacities;
+use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_words};
+
+/// What is known for all turns.
+#[derive(Default)]
+pub(in crate::run) struct Whole {
+    /// Largest load of every stream: the same in all iterations, unless one turns out to be wrong.
+    limits: BTreeMap<String, Limit>,
+    /// The first trial of the last turn.
+    first: usize,
+    /// Test cases that drop out with it.
+    gone: BTreeMap<usize, Failure>,
+}
+
+impl Method for Whole {
+    fn measure(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Option<Made>, LabError> {
+        let turn = work.turn;
+        self.first = measured.trials.len();
+        let (outcomes, error) = self.turn(work, running, run, measured)?;
+        if running.plan.suite().is_some() {
+            running.found = outcomes;
+            return Ok(Some(Made {
+                error,
+                ..Made::default()
+            }));
+        }
+        let gone = std::mem::take(&mut self.gone);
+        if error.is_some() && outcomes.is_empty() {
+            return Ok(Some(Made {
+                error,
+                gone,
+                ..Made::default()
+            }));
+        }
+        let failure = failure_of(&outcomes).filter(|_| error.is_none());
+        let trials = measured.trials[self.first..].iter();
+        let iteration = Iteration {
+            iteration: turn.iteration,
+            outcomes,
+            trials: trials.map(|trial| trial.trial).collect(),
+            failure,
+            // the readings of the DUT's host come in the end, of all test cases at once
+            ..Iteration::default()
+        };
+        Ok(Some(Made {
+            error,
+            gone,
+            ..Made::one(turn.case, iteration)
+        }))
+    }
+
+    fn forget(&mut self, run: &mut Run<'_>, measured: &mut Measured) -> Result<(), LabError> {
+        for trial in &mut measured.trials[self.first..] {
+            trial.validity.reasons.push(CUT_OFF.into());
+        }
+        Ok(run.writer.judged_again(&measured.trials)?)
+    }
+}
+
+impl Whole {
+    /// One iteration of one test case: what was found, and what failed within it.
+    fn turn(
+        &mut self,
+        work: &Work,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+        let (plan, turn) = (running.plan, work.turn);
+        let case = &plan.campaign.cases[turn.case];
+        let id = plan.id(case);
+        let streams = plan.campaign.streams(case)?;
+        let common = plan.common(streams, case);
+        let asked = plan.asked(seed_of(turn, plan.seed()), case);
+        let limits = plan.likely(case)?;
+        let of_case = match plan.suite() {
+            Some(_) => None,
+            None => Some((id.as_str(), turn.iteration)),
+        };
+        let Some(dut) = &plan.dut else {
+            return self.on_bed(work, &common, &asked, of_case, running, run, measured);
+        };
+        if plan.suite().is_some() {
+            verify::keep(&asked, &limits, run);
+        }
+        let course = Course {
+            streams: &common.streams,
+            traffic: &common.traffic,
+            procedure: plan.procedure(),
+            asked: &asked,
+            capacities: capacities(plan.dut.as_ref(), &limits),
+            held: Tally::default(),
+            limits,
+            case: of_case,
+            work,
+            trials: running.agenda.trials_of(turn),
+            gate: None,
+            hooks: &plan.campaign.hooks,
+        };
+        let mut device = Simulated {
+            simulation: Simulation::new(match of_case {
+                // every iteration has noise of its own
+                Some(_) => Dut {
+                    seed: asked.seed,
+                    ..dut.clone()
+                },
+                None => dut.clone(),
+            }),
+            traffic: &common.traffic,
+            variant: Variant::default(),
+            control: &work.control,
+            swept: plan.swept.clone(),
+            meters: Meters::default(),
+        };
+        let followed = course.follow(&mut device, run, measured)?;
+        Ok((followed.outcomes, followed.result.err()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "everything that a turn touches")]
+    fn on_bed(
+        &mut self,
+        work: &Work,
+        common: &Parameters,
+        asked: &Asked,
+        case: Option<(&str, u32)>,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+        let (plan, control) = (running.plan, &work.control);
+        if let Some((test_case, _)) = case {
+            match running.restart(test_case, control, run) {
+                Ok(()) => {}
+                Err(error @ (LabError::Interrupted | LabError::Store(_))) => return Err(error),
+                Err(error) => return Ok((Vec::new(), Some(error))),
+            }
+        }
+        if running.gate.is_none() {
+            let readings = calibrate(common, &mut run.info.facts);
+            running.gate = Gate::calibrate(&readings);
+        }
+        let stands = device::erect(common).and_then(|(bed, routes)| {
+            let (tester, words) = open_tester(&bed, common)?;
+            Ok((bed, tester, words, routes))
+        });
+        let (bed, tester, words, routes) = match stands {
+            Ok(stands) => stands,
+            // a host that does not answer once: the others' beds may be built
+            Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
+            Err(error) => return Err(error),
+        };
+        if !run.has_bed && !routes.is_empty() {
+            run.info.facts.placement.insert("routes".into(), routes);
+        }
+        run.bed_stands(&bed, &words, common.dut.kind)?;
+        let swept = plan.swept.clone();
+        let is_set = |swept: &Swept| !matches!(swept, Swept::Stream | Swept::Units);
+        let parameter = asked.sweep.as_ref().map_or("", |sweep| &sweep.parameter);
+        let setting = swept
+            .filter(is_set)
+            .map(|swept| Setting::new(parameter, swept));
+        let mut device = Real::new(bed, tester, common, control);
+        device.setting = setting;
+        // what fails from here on is this test case's
+        let limits = match self.limits(&mut device, common, running, run) {
+            Ok(limits) => limits,
+            Err(error) => return Ok((Vec::new(), Some(error))),
+        };
+        if plan.suite().is_some() {
+            verify::keep(asked, &limits, run);
+        }
+        if let Some(configuration) = &common.configuration {
+            let stream = &common.streams[0];
+            let (tester, bed) = device.both();
+            let applied = configure(bed, 0, tester, stream, configuration, control, run);
+            if let Err(error) = applied {
+                if error.is_impossible() {
+                    self.gone = with_configuration(&configuration.name, &error, plan);
+                }
+                return Ok((Vec::new(), Some(error)));
+            }
+        }
+        let course = Course {
+            streams: &common.streams,
+            traffic: &common.traffic,
+            procedure: plan.procedure(),
+            asked,
+            capacities: device.capacities(&limits),
+            held: device.held(),
+            limits,
+            case,
+            work,
+            trials: running.agenda.trials_of(work.turn),
+            gate: running.gate.as_ref(),
+            hooks: &plan.campaign.hooks,
+        };
+        let followed = match course.follow(&mut device, run, measured) {
+            Ok(followed) => followed,
+            Err(error) => return Ok((Vec::new(), Some(error))),
+        };
+        self.forget_limits(common, &followed.outcomes, running);
+        let result = (followed.result)
+            .map_err(|error| with_last_words(device.bed(), error, "during this test case"));
+        let undone = device.undo();
+        Ok((followed.outcomes, result.and(undone).err()))
+    }
+
+    /// What can be offered: measured when a stream comes for the first time.
+    fn limits(
+        &mut self,
+        device: &mut Real<'_>,
+        common: &Parameters,
+        running: &mut Running<'_>,
+        run: &mut Run<'_>,
+    ) -> Result<Vec<Limit>, LabError> {
+        let frames = common.traffic.variants[0].frames();
+        let mut limits = Vec::new();
+        let plan = running.plan;
+        let (bounds, procedure) = (plan.bounds(), &plan.campaign.procedure);
+        for stream in &common.streams {
+            let id = id_of_limit(&frames, stream, common);
+            if let Some(known) = self.limits.get(&id) {
+                limits.push(known.clone());
+                continue;
+            }
+            let size = stream.frame_size_bytes;
+            let mut is_overload = false;
+            let mean = common.traffic.mean().unwrap_or_else(|| size.into());
+            if let Some(before) = running.before.loads.get(&id)
+                && let Some(pps) = before.load_pps
+            {
+                let found = Limit::new(size, mean, bounds.line, pps, before.source.clone());
+                self.limits.insert(id, found.clone());
+                limits.push(found);
+                continue;
+            }
+            let is_suite = plan.suite().is_some();
+            let found = bounds.largest(size, mean, || {
+                if is_suite {
+                    // what can be offered in all of its series
+                    return device.sustained_in_all(stream, run);
+                }
+                let (found, overload) = device.look(run, |device, run| {
+                    device.begin(&frames, run)?;
+                    let overload = match wants_overload(procedure) {
+                        true => device.overload(stream)?,
+                        false => None,
+                    };
+                    let found = match overload {
+                        Some(load) => (load, "overload".into()),
+                        None => device.sustained(stream)?,
+                    };
+                    Ok((found, overload.is_some()))
+                })?;
+                is_overload = overload;
+                Ok(found)
+            })?;
+            running
+                .warnings
+                .extend(bounds.warning(&found).filter(|_| !is_overload));
+            run.tell(EventKind::LoadFound {
+                of: id.clone(),
+                load_pps: Some(found.max_load_pps),
+                source: found.source.clone(),
+                loses_inside: false,
+            })?;
+            self.limits.insert(id, found.clone());
+            limits.push(found);
+        }
+        Ok(limits)
+    }
+
+    /// A load was found while the machine was as it was then. If it turns out that it does not overload the DUT, or that the generator
+    /// does not reach it, the next iteration looks for one again.
+    fn forget_limits(&mut self, common: &Parameters, found: &[Outcome], running: &mut Running<'_>) {
+        let is_good = |one: &Outcome| one.answered && !one.found.is_tester_bound();
+        if !wants_overload(&running.plan.campaign.procedure) || found.iter().all(is_good) {
+            return;
+        }
+        let frames = common.traffic.variants[0].frames();
+        for stream in &common.streams {
+            let id = id_of_limit(&frames, stream, common);
+            self.limits.remove(&id);
+            running.before.loads.remove(&id);
+        }
+    }
+}
+
+/// Test cases with a configuration that the DUT cannot have: they are not tried again in every iteration.
+fn with_configuration(name: &str, error: &LabError, plan: &Plan) -> BTreeMap<usize, Failure> {
+    let why = format!("{error} (found out in an earlier iteration, and not tried again)");
+    let why = Failure::from(&LabError::Impossible(why));
+    let cases = plan.campaign.cases.iter().enumerate();
+    cases
+        .filter(|(_, case)| case.configuration == name)
+        .map(|(at, _)| (at, why.clone()))
+        .collect()
+}
+
+/// By what the largest load of a stream is known: what overloads one kind of DUT says nothing of another.
+fn id_of_limit(frames: &Variant, stream: &Stream, common: &Parameters) -> String {
+    format!("{}@{}", frames.id(stream), common.dut.kind)
+}
