@@ -3,14 +3,14 @@
 //! What every parser promises is checked: every line of a log is counted once, a block has rows, values are finite. Start at
 //! [`netbenches`].
 
-use fwdlab_store::import::netbenches::command::Command;
-use fwdlab_store::import::netbenches::config::Traffic;
-use fwdlab_store::import::netbenches::equilibrium::Equilibrium;
-use fwdlab_store::import::netbenches::info::Info;
-use fwdlab_store::import::netbenches::log::Log;
-use fwdlab_store::import::netbenches::names::{Name, labels};
-use fwdlab_store::import::netbenches::published::{Plotted, Values};
-use fwdlab_store::import::netbenches::{readme, rule};
+use fwdlab_netbenches::command::Command;
+use fwdlab_netbenches::config::Traffic;
+use fwdlab_netbenches::equilibrium::Equilibrium;
+use fwdlab_netbenches::info::Info;
+use fwdlab_netbenches::log::Log;
+use fwdlab_netbenches::names::{Name, labels};
+use fwdlab_netbenches::published::{Plotted, Values};
+use fwdlab_netbenches::{readme, rule};
 
 /// Panics if a parser panics or breaks its promise.
 pub fn netbenches(data: &[u8]) {

@@ -61,6 +61,7 @@ pub mod expect;
 pub mod findings;
 pub mod forwarding_rate;
 pub mod gate;
+pub mod imported;
 pub mod machine;
 pub mod management;
 pub mod maxfwd;

@@ -11,6 +11,21 @@ use serde::{Deserialize, Serialize};
 use crate::result::Validity;
 use crate::trial::IpVersion;
 
+/// The kind of a run that was imported.
+pub const KIND: &str = "import";
+
+/// The archive of netbenches, as records name its format.
+pub const NETBENCHES: &str = "netbenches";
+
+/// The parameter of an imported run that says when its first series began, where the archive says it.
+pub const MEASURED_AT: &str = "measured_at";
+
+/// The parameter that names the directory of the archive.
+pub const ARCHIVE: &str = "archive";
+
+/// The parameter that is the path of the result set in its archive.
+pub const SET: &str = "set";
+
 /// One run of an archive, as one line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedRecord {

@@ -129,7 +129,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// For `map_err`: what was tried, and where.
-    pub(crate) fn system<'a>(
+    pub fn system<'a>(
         what: &'static str,
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> StoreError + 'a {

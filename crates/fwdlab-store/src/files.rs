@@ -289,7 +289,7 @@ pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
 ///
 /// Letters, digits, `.`, `_`, `-` stay; `/` becomes `+`; other bytes become `%` and two hexadecimal digits; what gets
 /// longer than 120 bytes is cut and marked with a hash of the whole.
-pub(crate) fn file_name_of(test_case: &str) -> String {
+pub fn file_name_of(test_case: &str) -> String {
     let mut name = String::with_capacity(test_case.len());
     for (at, byte) in test_case.bytes().enumerate() {
         match byte {

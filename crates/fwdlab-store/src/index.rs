@@ -12,13 +12,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fwdlab_model::import::{KIND, MEASURED_AT};
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use jiff::Timestamp;
 
 use crate::error::StoreError;
 use crate::files::{RUN, TRASH_PREFIX, is_left_over, is_locked, remove_tree};
 use crate::id::RunId;
-use crate::import::netbenches::{KIND, MEASURED_AT};
 use crate::labels::{Labels, labels};
 use crate::read::{Head, head, summary};
 

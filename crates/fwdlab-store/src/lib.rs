@@ -29,9 +29,9 @@ mod files;
 mod follow;
 pub mod hdr;
 mod id;
-pub mod import;
 mod index;
 mod labels;
+pub mod loadtest;
 mod query;
 mod read;
 mod rebuild;
@@ -46,6 +46,7 @@ mod upgrade;
 
 pub use archive::{export, take_in};
 pub use error::StoreError;
+pub use files::file_name_of;
 pub use follow::{Followed, Follower, is_last};
 pub use id::RunId;
 pub use index::{RunEntry, list};

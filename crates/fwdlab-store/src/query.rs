@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fwdlab_model::import::{ARCHIVE, SET};
+
 use crate::error::StoreError;
 use crate::id::RunId;
-use crate::import::netbenches::{ARCHIVE, SET};
 use crate::index::{RunEntry, is_run, list, names};
 use crate::labels::labels;
 

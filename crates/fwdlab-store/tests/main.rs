@@ -1,7 +1,6 @@
-//! The store from outside, and the fuzz target over its corpus.
+//! The store from outside.
 //!
 //! One program for all of them: it is linked once.
 
-mod fuzz;
 mod hdr;
 mod store;

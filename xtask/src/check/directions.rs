@@ -12,15 +12,16 @@ use super::Finding;
 use crate::tree::ours;
 
 /// Our crates, and which of ours each may use.
-const TABLE: [(&str, &[&str]); 13] = [
+const TABLE: [(&str, &[&str]); 14] = [
     ("no-schemas", &[]),
     ("packet", &[]),
     ("stats", &[]),
     ("model", &["no-schemas"]),
     ("measure", &["model", "stats"]),
     ("engine", &["model", "packet"]),
-    ("store", &["model", "stats"]),
+    ("store", &["model"]),
     ("report", &["model", "stats"]),
+    ("netbenches", &["model", "stats", "measure", "store"]),
     ("lab", &["model", "engine", "measure", "store"]),
     (
         "serve",
@@ -32,7 +33,16 @@ const TABLE: [(&str, &[&str]); 13] = [
     (
         "fwdlab",
         &[
-            "model", "packet", "stats", "measure", "engine", "store", "report", "lab", "serve",
+            "model",
+            "packet",
+            "stats",
+            "measure",
+            "engine",
+            "store",
+            "netbenches",
+            "report",
+            "lab",
+            "serve",
             "trex",
         ],
     ),

@@ -6,6 +6,7 @@
 use fwdlab_measure::campaign::{divide, failure_of, summarise};
 use fwdlab_measure::efficiency;
 use fwdlab_measure::exact;
+use fwdlab_measure::imported::cases;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
 use fwdlab_measure::paired::{self, Rebuild, of_rebuild};
@@ -14,6 +15,7 @@ use fwdlab_measure::procedure::Session;
 use fwdlab_measure::telemetry;
 use fwdlab_model::campaign::{Case, PLAIN, Procedure, Until};
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
+use fwdlab_model::import::NETBENCHES;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 use fwdlab_model::outcome::{Found, Outcome, Paired};
@@ -22,7 +24,6 @@ use fwdlab_model::result::{RunState, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 use fwdlab_store::StoredRun;
-use fwdlab_store::import::netbenches::{FORMAT, cases};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -90,14 +91,14 @@ pub fn derive(run: &StoredRun) -> Again {
         again.not_derived.push("there is no result".into());
         return again;
     };
-    if run.info.format < ONE_RULE && summary.procedure != FORMAT {
+    if run.info.format < ONE_RULE && summary.procedure != NETBENCHES {
         let why = "the result: its trials were judged by the rules of an earlier version of fwdlab";
         again.not_derived.push(why.into());
         return again;
     }
     let is_campaign = run.info.kind == "campaign";
     match summary.procedure.as_str() {
-        FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
+        NETBENCHES => again.compare("imported", &summary.imported, &cases(&run.imported)),
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),

@@ -11,7 +11,6 @@ mod damage;
 mod faults;
 mod finding;
 mod following;
-mod importing;
 mod labels;
 mod removing;
 mod round_trip;

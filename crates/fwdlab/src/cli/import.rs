@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, Progress, SetResult};
 use fwdlab_report::html::ShownFacts;
-use fwdlab_store::import::netbenches::{self, Audit, Imported, Options, Progress, SetResult};
 use serde_json::json;
 
 use super::Global;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use fwdlab_model::loadtest::{Channel, FAIL_THRESHOLD, FAIL_THRESHOLDS};
 use fwdlab_report::html::ShownFacts;
-use fwdlab_store::import::loadtest::{File, Options, import};
+use fwdlab_store::loadtest::{File, Options, import};
 use serde_json::json;
 
 use super::Global;

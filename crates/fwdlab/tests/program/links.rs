@@ -65,9 +65,8 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     let at = trials.iter().position(|trial| blamed(trial, port));
     let Some(at) = at else {
         assert!(trials.iter().find(ran).is_none(), "{trials:?}");
-        println!(
-            "SKIPPED: only_one_is_blamed: this host is so busy that no trial ran while the port was down"
-        );
+        let why = "this host is so busy that no trial ran while the port was down";
+        skipped("only_one_is_blamed", why);
         return None;
     };
     let first = &trials[at];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use fwdlab_store::import::netbenches::log::Log;
+use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
 use crate::support::{Ended, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool};

@@ -14,7 +14,7 @@ const THREADS: usize = 8;
 ///
 /// Stops taking items when `stop` is set or `done` says false; what was begun is finished. Results wait in a short queue,
 /// so that memory does not depend on the number of items.
-pub(super) fn each<T: Sync, R: Send>(
+pub(crate) fn each<T: Sync, R: Send>(
     items: &[T],
     stop: &AtomicBool,
     work: impl Fn(&T) -> R + Sync,

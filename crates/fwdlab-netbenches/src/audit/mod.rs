@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::error::StoreError;
-use crate::import::parallel;
+use fwdlab_store::StoreError;
+
+use crate::parallel;
 
 use super::importing::Progress;
 use super::names::Kind;

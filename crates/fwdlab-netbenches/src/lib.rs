@@ -1,7 +1,10 @@
 //! The netbenches archive: logs of netmap's pkt-gen from a FreeBSD forwarding lab, 2015 to today.
 //!
-//! Every file of this folder knows one format or one idea; [`import`] makes stored runs of result sets, [`audit`](audit())
+//! It makes stored runs of other people's measurements, and says whether what they publish follows from them. Parsers are functions of bytes;
+//! what is not understood is counted and named. Every file here knows one format or one idea; [`import`] makes stored runs of result sets, [`audit`](audit())
 //! says whether what the archive publishes follows from its logs. Start with [`import`], then [`reading::Reader::run`].
+
+#![forbid(unsafe_code)]
 
 pub mod audit;
 pub mod command;
@@ -12,19 +15,17 @@ pub mod info;
 pub mod lines;
 pub mod log;
 pub mod names;
+mod parallel;
 pub mod published;
 pub mod reading;
 pub mod readme;
 pub mod rule;
 mod scan;
 pub mod set;
-mod summary;
 pub mod walk;
 
 pub use audit::{Audit, BlockFinding, FileFinding, audit};
-pub(crate) use importing::{ARCHIVE, KIND, MEASURED_AT, SET};
 pub use importing::{Imported, Options, Progress, SetOutcome, SetResult, import};
 pub use names::Kind;
-pub use reading::{FORMAT, Tally};
+pub use reading::Tally;
 pub use set::is_chosen;
-pub use summary::cases;

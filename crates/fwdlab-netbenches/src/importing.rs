@@ -8,34 +8,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fwdlab_measure::imported::cases;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::import::{ARCHIVE, ImportedRecord, KIND, MEASURED_AT, NETBENCHES, SET};
 use fwdlab_model::result::{Noise, RunInfo, RunState, Summary, Validity};
 use fwdlab_model::version::RUN_FORMAT;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::error::StoreError;
-use crate::files::file_name_of;
-use crate::id::RunId;
-use crate::import::parallel;
-use crate::run_dir::{RunWriter, StagedRun, publish};
+use fwdlab_store::{RunId, RunWriter, StagedRun, StoreError, file_name_of, list, publish, remove};
+
+use crate::parallel;
 
 use super::config::Traffic;
 use super::info::{Info, time_of};
 use super::names::{Kind, labels};
 use super::published::{Plotted, Row, Values};
-use super::reading::{FORMAT, Reader, RunFacts, Tally};
+use super::reading::{Reader, RunFacts, Tally};
 use super::set::{Case, ResultSet, sets};
 use super::walk::{Tree, shown_path};
 
-/// The kind of such a run.
-pub(crate) const KIND: &str = "import";
-/// The parameter that says when its first series began, where the archive says it.
-pub(crate) const MEASURED_AT: &str = "measured_at";
-/// The parameters that say where it comes from: the archive's directory and the set's path in it.
-pub(crate) const ARCHIVE: &str = "archive";
-pub(crate) const SET: &str = "set";
 /// Runs that appear together, after one sync.
 const BATCH: usize = 64;
 /// Largest input that is kept.
@@ -202,7 +194,7 @@ fn appear(root: &Path, batch: &mut Vec<(StagedRun, SetOutcome)>) -> Vec<SetOutco
         if let Err(error) = published {
             outcome.result = SetResult::Failed(error.to_string());
         } else if let SetResult::Replaced(_, old) = &outcome.result
-            && let Err(error) = crate::remove::remove(&root.join(old))
+            && let Err(error) = remove(&root.join(old))
         {
             outcome.result = SetResult::Failed(format!("imported, but the old run stays: {error}"));
         }
@@ -223,9 +215,7 @@ fn known(root: &Path) -> Result<Vec<Known>, StoreError> {
         let value = info.parameters.get(key).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     };
-    let infos = crate::index::list(root)?
-        .into_iter()
-        .filter_map(|entry| entry.info);
+    let infos = list(root)?.into_iter().filter_map(|entry| entry.info);
     Ok(infos
         .filter(|info| info.kind == KIND)
         .map(|info| Known {
@@ -426,10 +416,10 @@ impl Work<'_> {
         let summary = Summary {
             format: RUN_FORMAT,
             run: info.id.clone(),
-            procedure: FORMAT.to_owned(),
+            procedure: NETBENCHES.to_owned(),
             test_cases: Vec::new(),
             control: None,
-            imported: super::summary::cases(&content.records),
+            imported: cases(&content.records),
             noise: Noise::default(),
             warnings: doubts,
             imix_estimate_l2_bps: None,
@@ -658,7 +648,7 @@ impl Work<'_> {
                     format!("no log says what the value {text} counts")
                 };
                 content.records.push(ImportedRecord {
-                    imported_from: FORMAT.to_owned(),
+                    imported_from: NETBENCHES.to_owned(),
                     test_case: case.name.clone(),
                     labels: labels.clone(),
                     iteration,

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use fwdlab_store::import::netbenches::{self, Options};
+use fwdlab_netbenches::{self as netbenches, Options};
 
 /// Logs of a result set: four configurations, five runs each.
 const PER_SET: usize = 20;

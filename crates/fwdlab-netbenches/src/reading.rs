@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::import::{ImportedRecord, NETBENCHES};
 use fwdlab_model::result::Validity;
 
 use super::equilibrium::{Equilibrium, Unit};
@@ -16,8 +16,6 @@ use super::rule::{End, Legacy, NoValue, legacy, offered, ours};
 use super::set::{Case, RunFiles};
 use super::walk::shown_path;
 
-/// The archive's format, as records name it.
-pub const FORMAT: &str = "netbenches";
 /// Rules that differ by more than this are worth a word, in percent.
 const RULES_AGREE_PERCENT: f64 = 1.0;
 /// Below this multiple of the forwarding rate the sender is the limit (docs/methodology.md,
@@ -324,7 +322,7 @@ impl Made {
             });
         }
         let record = ImportedRecord {
-            imported_from: FORMAT.to_owned(),
+            imported_from: NETBENCHES.to_owned(),
             test_case: self.case,
             labels: Default::default(),
             iteration: self.iteration,

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::StoreError;
+use fwdlab_store::StoreError;
 
 use super::names::{Kind, Name};
 

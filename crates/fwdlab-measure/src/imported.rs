@@ -1,4 +1,4 @@
-//! Sums up the records of a set per test case.
+//! Sums up imported records per test case.
 //!
 //! A function of the records, so that it can be made again from `trials.jsonl`. Start with [`cases`].
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::import::{ImportedCase, ImportedRecord, ImportedSeries};
 
-use super::rule::median;
+use fwdlab_stats::Sample;
 
 /// Different warnings of a test case that are told; the others are in the records.
 const WARNINGS: usize = 6;
@@ -60,12 +60,11 @@ fn case(runs: &[&ImportedRecord]) -> ImportedCase {
 /// Values with their median, smallest and largest.
 fn series(values: impl Iterator<Item = f64>) -> ImportedSeries {
     let iterations_pps: Vec<f64> = values.collect();
-    let mut sorted = iterations_pps.clone();
-    sorted.sort_by(f64::total_cmp);
+    let sample = Sample::new(iterations_pps.clone()).ok();
     ImportedSeries {
-        median_pps: median(&sorted),
-        min_pps: sorted.first().copied(),
-        max_pps: sorted.last().copied(),
+        median_pps: sample.as_ref().map(Sample::median),
+        min_pps: sample.as_ref().map(Sample::min),
+        max_pps: sample.as_ref().map(Sample::max),
         iterations_pps,
     }
 }
