@@ -64,7 +64,7 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     };
     let at = trials.iter().position(|trial| blamed(trial, port));
     let Some(at) = at else {
-        assert!(trials.iter().find(ran).is_none(), "{trials:?}");
+        assert!(trials.iter().find(ran).is_none(), "{done} {trials:?}");
         let why = "this host is so busy that no trial ran while the port was down";
         skipped("only_one_is_blamed", why);
         return None;
