@@ -28,13 +28,6 @@ use super::reading::{Reader, RunFacts, Tally};
 use super::set::{Case, ResultSet, sets};
 use super::walk::{Tree, shown_path};
 
-/// The kind of an imported run.
-pub(crate) const KIND: &str = "import";
-/// The parameter with the start of its first series, if the archive contains it.
-pub(crate) const MEASURED_AT: &str = "measured_at";
-/// The parameters with its origin: the archive's directory and the set's path in it.
-pub(crate) const ARCHIVE: &str = "archive";
-pub(crate) const SET: &str = "set";
 /// Number of runs that appear together, after one sync.
 const BATCH: usize = 64;
 /// Largest input that is kept, in bytes.

@@ -15,7 +15,7 @@ const THREADS: usize = 8;
 ///
 /// Stops taking items if `stop` is set or `done` returns false; items in progress are finished.
 /// Results wait in a short queue, so memory does not depend on the number of items.
-pub(super) fn each<T: Sync, R: Send>(
+pub(crate) fn each<T: Sync, R: Send>(
     items: &[T],
     stop: &AtomicBool,
     work: impl Fn(&T) -> R + Sync,

@@ -16,8 +16,6 @@ use super::rule::{End, Legacy, NoValue, legacy, offered, ours};
 use super::set::{Case, RunFiles};
 use super::walk::shown_path;
 
-/// The archive's format, as written in records.
-pub const FORMAT: &str = "netbenches";
 /// Difference between the rules, in percent, from which on it is reported.
 const RULES_AGREE_PERCENT: f64 = 1.0;
 /// Below this multiple of the forwarding rate the sender is the limit (docs/methodology.md,

@@ -129,7 +129,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// For `map_err`: adds what was tried, and on which path.
-    pub(crate) fn system<'a>(
+    pub fn system<'a>(
         what: &'static str,
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> StoreError + 'a {

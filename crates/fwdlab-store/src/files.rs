@@ -295,7 +295,7 @@ pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
 ///
 /// Letters, digits, `.`, `_`, `-` are kept; `/` becomes `+`; other bytes become `%` and two
 /// hexadecimal digits; a result longer than 120 bytes is cut and gets a hash of the whole name.
-pub(crate) fn file_name_of(test_case: &str) -> String {
+pub fn file_name_of(test_case: &str) -> String {
     let mut name = String::with_capacity(test_case.len());
     for (at, byte) in test_case.bytes().enumerate() {
         match byte {

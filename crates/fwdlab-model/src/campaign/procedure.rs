@@ -217,7 +217,7 @@ impl Procedure {
     }
 
     /// Returns the kind of measurements.
-    pub fn method(&self) -> Counting {
+    pub fn counting(&self) -> Counting {
         match self {
             Procedure::Maxfwd(_) => Counting::Windows,
             Procedure::Paired(_) => Counting::Slices,
