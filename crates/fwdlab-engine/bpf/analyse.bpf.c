@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The receiver that does more than count: for every frame of a trial, at the driver, what src/analysis/ does in user space
- * (there it is said what each word means), and drops it. A test holds the two together.
+ * The analysing receiver: does at the driver, for every frame of a trial, what src/analysis/ does
+ * in user space (which explains the terms), and drops the frame. A test compares the two.
  *
- * Several CPUs may receive frames of one stream: all that is known of a stream changes under its lock, and frames are in
- * order of arrival as they take the lock. Their times are read before, so two CPUs may differ by the wait for it. Flows are
- * counted atomically, the counters of the port by each CPU for itself. The maps are as large as the plan of the trial.
+ * Several CPUs may receive frames of one stream: the state of a stream changes under its lock, and
+ * the order of arrival is the order in which frames take the lock. Their times are read before, so
+ * two CPUs may differ by the wait for it. Flows are counted atomically; each CPU has its own
+ * counters of the port. The maps are as large as the plan of the trial.
  */
 #include "find.h"
 #include "histogram.h"
@@ -14,24 +15,24 @@
 #define PROTOCOL_TCP 6
 #define PROTOCOL_ICMPV6 58
 
-#define WINDOW 65536            /* frames that are remembered one by one */
+#define WINDOW 65536            /* frames that are remembered individually */
 #define WORD_BITS 64
-#define WORDS (2 * WINDOW / WORD_BITS)  /* twice the window: what is in the window is never overwritten */
+#define WORDS (2 * WINDOW / WORD_BITS)  /* twice the window, so that nothing in the window is overwritten */
 #define PAIRS 256               /* latencies that are remembered */
 #define FLOWS_PER_ENTRY 1024
 
-/* One for each number of a stream up to the highest of the plan. */
+/* One entry for each stream id up to the highest of the plan. */
 struct plan {
-	__u32 stream;           /* its place in the other maps plus one; 0: not in the plan */
+	__u32 stream;           /* its index in the other maps plus one; 0: not in the plan */
 	__u32 flows;            /* 0: not counted */
-	__u32 flow_entry;       /* where its flows begin */
+	__u32 flow_entry;       /* index of its first flow */
 	__u16 shortest;         /* lengths without FCS and tags; */
-	__u16 longest;          /* 0: any is right */
+	__u16 longest;          /* 0: any length is valid */
 };
 
 struct stream {
 	struct bpf_spin_lock lock;
-	__u32 timed;            /* 1: last_latency is one */
+	__u32 timed;            /* 1: last_latency is valid */
 	__u64 received;
 	__u64 bytes;
 	__u64 duplicates;
@@ -64,13 +65,14 @@ struct pair {
 	__u64 latency;
 };
 
-/* What is remembered of single frames; all zero when a trial begins. */
+/* The state of individual frames; all zero when a trial begins. */
 struct window {
 	struct word words[WORDS];
 	struct pair pairs[PAIRS];
 };
 
-/* Which frame in order of arrival a number was, if it ended a gap. Read only where a bit says that it is written. */
+/* For a number that ended a gap, its position in the order of arrival. Valid only if its bit is
+ * set. */
 struct places {
 	__u32 places[WINDOW];
 };
@@ -150,7 +152,8 @@ static __always_inline __u32 fold(__u64 sum)
 	return sum;
 }
 
-/* The Internet sum of some bytes of the frame, in this machine's byte order; -1: there are not so many. */
+/* The Internet sum of some bytes of the frame, in this machine's byte order; -1: the frame is too
+ * short. */
 __noinline int sum(struct xdp_md *ctx, __u32 at, __u32 bytes)
 {
 	void *end = (void *)(long)ctx->data_end, *p = (void *)(long)ctx->data;
@@ -194,7 +197,8 @@ __noinline int sum(struct xdp_md *ctx, __u32 at, __u32 bytes)
 	return fold(sum);
 }
 
-/* Is something wrong with the packet that begins here? The twin of src/analysis/integrity.rs. */
+/* Returns 1 if a check of the packet that begins here fails. The twin of src/analysis/integrity.rs.
+ * Returns 1 if a check of the packet that begins here fails. The twin of src/analysis/integrity.rs. */
 __noinline int is_damaged(struct xdp_md *ctx, __u32 at, __u32 type)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip, *segment;
@@ -305,7 +309,8 @@ static __always_inline __u32 trailing_zeros(__u64 value)
 	return zeros + !(value & 1);
 }
 
-/* How many frames arrived since the first with a higher number: that which ended the gap `number` was missing in. */
+/* Returns how many frames arrived since the first one with a higher number: the one that ended the
+ * gap of `number`. */
 static __always_inline __u32 extent(const struct window *w, const struct places *p, __u32 arrived, __u64 number)
 {
 	__u64 n = number / WORD_BITS, ends = 0;
@@ -324,7 +329,8 @@ static __always_inline __u32 extent(const struct window *w, const struct places 
 	}
 	if (!ends)
 		return 0;
-	/* n, but read: what the verifier knows of n is another thing after each round, and it would follow all of them */
+	/* reload n: the verifier's knowledge of n differs after each round, and it would explore
+	 * every case */
 	n = *(const volatile __u64 *)&word->number;
 	return arrived - p->places[(n * WORD_BITS + trailing_zeros(ends)) % WINDOW];
 }
@@ -356,7 +362,8 @@ static __always_inline void take_time(struct stream *s, struct window *w, struct
 		s->jitter_16ths += difference(latency, s->last_latency) - ((s->jitter_16ths + 8) >> 4);
 	s->timed = 1;
 	s->last_latency = latency;
-	/* frame 0 has none before it: 0 is no number plus one that is looked for, for all are below 2^48 */
+	/* frame 0 has no predecessor; numbers are stored plus one, and all are below 2^48, so 0
+	 * matches none */
 	if (number)
 		compare(w, t, number - 1, latency);
 	compare(w, t, number + 1, latency);
@@ -366,7 +373,7 @@ static __always_inline void take_time(struct stream *s, struct window *w, struct
 	}
 }
 
-/* A frame that is whole, under the stream's lock. Says whether its flow has one more. */
+/* An intact frame, under the stream's lock. Returns whether its flow has one more. */
 static __always_inline int arrive(struct stream *s, struct window *w, struct places *p, struct times *t, __u64 number,
 				  __u64 departure, __u64 now)
 {
@@ -489,11 +496,11 @@ foreign:
 SEC("xdp")
 int analyse(struct xdp_md *ctx)
 {
-	/* first of all: what comes after is not the DUT's time */
+	/* read the clock first: the time after this is not the DUT's */
 	return receive(ctx, bpf_ktime_get_ns());
 }
 
-/* For tests: the time of arrival is in the eight bytes before the frame. */
+/* For tests: the eight bytes before the frame contain the time of arrival. */
 SEC("xdp")
 int analyse_at(struct xdp_md *ctx)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The receiver: counts the frames of one trial at the driver and drops them there. A frame is ours when it carries our
- * signature; of this trial when the nonce agrees, else late. Everything else is foreign and goes on up the stack. There is
- * one program for each place of the signature, and the usual frame meets no test that is not for it.
+ * The counting receiver: counts the frames of one trial at the driver and drops them there. A frame
+ * is ours if it carries our signature; it belongs to this trial if the nonce matches, otherwise it
+ * is late. All other frames are foreign and continue up the stack. There is one program for each
+ * place of the signature, so that the usual frame passes no test that it does not need.
  */
 #include "find.h"
 
@@ -20,7 +21,7 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-/* A frame with this nonce, so long without its tags. */
+/* Counts a frame with this nonce; `bytes` is its length without tags. */
 static __always_inline int ours(struct counters *n, const struct expect *e, __u16 nonce, __u64 bytes)
 {
 	if (nonce != (__u16)e->nonce) {
@@ -59,7 +60,7 @@ int count(struct xdp_md *ctx)
 	void *signature;
 
 	if (type == ETHERTYPE_IPV4) {
-		/* version 4, no options: what we send */
+		/* version 4, no options: our usual frames */
 		if (*(__u8 *)(data + 14) != 0x45)
 			goto unusual;
 		if (*(__u8 *)(data + 23) != PROTOCOL_UDP)
@@ -105,7 +106,7 @@ int count_tail(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* The nonce alone, in the flow label of IPv6. */
+/* Only the nonce, in the flow label of IPv6. */
 SEC("xdp")
 int count_label(struct xdp_md *ctx)
 {
@@ -126,7 +127,8 @@ int count_label(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Makes a DUT's NAPI thread take every frame, those of socket senders too (veth hands those past NAPI otherwise). */
+/* Makes a DUT's NAPI thread handle every frame, including those of socket senders (veth bypasses
+ * NAPI for these otherwise). */
 SEC("xdp")
 int pass(struct xdp_md *ctx)
 {

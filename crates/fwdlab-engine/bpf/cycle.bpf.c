@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The live-frames sender of profiles: frames that user space wrote once leave over and over, in their order. Every page
- * begins as the longest of them. This program copies into it what differs between frames, cuts it to the frame's length,
- * and writes sequence, time and the checksum over them. When is the business of schedule.h.
+ * The live-frames sender of profiles: sends precomputed frames over and over, in their order. Every
+ * page begins as the longest of them. This program copies the differing bytes into it, truncates it
+ * to the frame's length, and writes sequence, time and checksum. schedule.h decides when.
  *
- * A frame is a slot of one or more lines. Behind what is copied, all frames and so all pages have the same bytes.
+ * A frame is a slot of one or more lines. Behind the copied bytes, all frames and so all pages are
+ * equal.
  */
 #include "schedule.h"
 
 #define LINE_BYTES 128
 
-/* Bytes of a frame in the first line of its slot: the headers of all but a few. */
+/* Bytes of a frame in the first line of its slot: the headers of nearly all frames. */
 #define FIRST_BYTES (LINE_BYTES - 16)
 
-/* 4 KiB of head: no page has more. */
+/* 4 KiB of head: the size of a page. */
 #define MAX_LINES 32
 
 #define CHECKSUM_SHIFTED 1      /* the signature begins at an odd byte of what the checksum covers */
-#define CHECKSUM_NEVER_ZERO 2   /* UDP: 0 would say that there is none */
-#define PATH_SHIFT 8            /* above: into which path, counted from the one that is selected */
+#define CHECKSUM_NEVER_ZERO 2   /* UDP, where 0 means "no checksum" */
+#define PATH_SHIFT 8            /* in the upper bits: the path, counted from the selected one */
 
 /* The first line of a slot. */
 struct slot {
 	__u16 bytes;            /* length of the frame without FCS */
-	__u16 signature;        /* where it is; 0 = the frame has none and is sent as it is */
-	__u16 checksum;         /* where the checksum over it is; 0 = there is none */
+	__u16 signature;        /* its offset; 0 = the frame has none and is sent unchanged */
+	__u16 checksum;         /* offset of the checksum over it; 0 = there is none */
 	__u16 sum;              /* sum of what that covers, without itself, sequence and time */
 	__u16 flags;
 	__u16 stream;           /* index into streams */
@@ -49,7 +50,7 @@ struct {
 	__type(value, struct cycle);
 } cycle SEC(".maps");
 
-/* How many there are is said when this is loaded; the same for streams. */
+/* The number of entries is set when this is loaded; the same for streams. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -57,7 +58,7 @@ struct {
 	__type(value, struct line);
 } lines SEC(".maps");
 
-/* Frames sent of each stream, which is the sequence number of its next. */
+/* Frames sent of each stream, which is the sequence number of its next frame. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -77,7 +78,8 @@ static __always_inline __u16 fold(__u32 sum)
 	return sum;
 }
 
-/* Copies so many bytes into the page, `most` at the most. In steps that the compiler does not merge and the verifier follows. */
+/* Copies `bytes` bytes into the page, at most `most`. In steps that the compiler does not merge and
+ * the verifier can follow. */
 static __always_inline void store(struct xdp_md *ctx, __u32 at, void *from, __u64 bytes, const __u32 most)
 {
 	if (bytes > most)
@@ -87,7 +89,7 @@ static __always_inline void store(struct xdp_md *ctx, __u32 at, void *from, __u6
 		bpf_xdp_store_bytes(ctx, at, from, bytes);
 }
 
-/* Copies the slot over the begin of the page. */
+/* Copies the slot over the start of the page. */
 static __always_inline void copy(struct xdp_md *ctx, struct slot *slot, __u32 first, __u32 lines_per_slot)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -99,7 +101,7 @@ static __always_inline void copy(struct xdp_md *ctx, struct slot *slot, __u32 fi
 		return;
 	}
 	if (data + FIRST_BYTES > end) {
-		/* most often the smallest frame, and nothing behind it */
+		/* usually the smallest frame, with nothing behind it */
 #pragma clang loop unroll(full)
 		for (int i = 0; i < 7; i++)
 			to[i] = slot->head[i];
@@ -124,7 +126,8 @@ static __always_inline void copy(struct xdp_md *ctx, struct slot *slot, __u32 fi
 	}
 }
 
-/* Writes sequence, time and checksum. Magic and stream are there. Returns 0 when the slot is wrong, which user space rules out. */
+/* Writes sequence, time and checksum. Magic and stream are already there. Returns 0 if the slot is
+ * invalid, which user space rules out. */
 static __always_inline int sign(struct xdp_md *ctx, const struct slot *slot, __u64 sequence, __u64 stamp)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -142,7 +145,7 @@ static __always_inline int sign(struct xdp_md *ctx, const struct slot *slot, __u
 	if (checksum + 2 > end)
 		return 0;
 	sum = fold((__u16)(sequence >> 32) + words((__u32)sequence) + words(stamp >> 32) + words((__u32)stamp));
-	/* the bytes of a word change places, and so do those of its sum (RFC 1071) */
+	/* swapping the bytes of each word swaps the bytes of their sum (RFC 1071) */
 	if (slot->flags & CHECKSUM_SHIFTED)
 		sum = (sum >> 8) | (sum & 0xff) << 8;
 	check = ~fold(slot->sum + sum);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Why the kernel dropped frames: counts skb:kfree_skb by the kernel's own drop reason, for frames that are ours by
- * their signature. Listens only; changes nothing.
+ * Why the kernel dropped frames: counts skb:kfree_skb by drop reason, for frames with our
+ * signature. Listens only; changes nothing.
  */
 #include "wire.h"
 #include <bpf/bpf_core_read.h>
@@ -43,12 +43,13 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, unsigned int reason
 
 	if (!expected)
 		return 0;
-	/* The MAC header stays where it was, whatever was pulled since. */
+	/* The position of the MAC header is constant, regardless of what was pulled since. */
 	bpf_probe_read_kernel(&magic, sizeof(magic),
 			      skb->head + skb->mac_header + (ipv6 ? SIGNATURE_OFFSET_V6 : SIGNATURE_OFFSET_V4));
 	if ((bpf_ntohs(magic) ^ MAGIC) != (__u16)*expected)
 		return 0;
-	/* Modules number their own reasons from 1 << 16 on: all of them count as 0, which is no reason to drop. */
+	/* Modules number their own reasons from 1 << 16 on: all of them count as 0, which is not a
+	 * reason to drop. */
 	if (reason >= MAX_REASONS)
 		reason = 0;
 

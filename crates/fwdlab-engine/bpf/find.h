@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where the signature is in a frame that came out of a DUT: the twin of src/signature.rs. Included by the programs
- * that receive.
+ * Finds the signature in a frame that came out of a DUT: the twin of src/signature.rs. Included by
+ * the programs that receive.
  */
 #ifndef FWDLAB_FIND_H
 #define FWDLAB_FIND_H
@@ -14,21 +14,21 @@
 #define IPV6_BYTES 40
 #define FLOW_LABEL_MAGIC 0x9
 
-/* Packet pointers may be moved by no more than this, says the verifier. */
+/* The verifier's limit on offsets of packet pointers. */
 #define MAX_FRAME_BYTES 0x3fff
 
 /* Set when a trial begins. */
 struct expect {
 	__u32 nonce;
 	__u32 buffer_bytes;     /* length without FCS and tags; 0 = any */
-	__u32 tail;             /* 1: the signature is in the last bytes, 0: behind UDP. The programs that count know it. */
+	__u32 tail;             /* 1: the signature is in the last bytes, 0: behind UDP. Counting programs do not need it. */
 	__u32 pad;
 };
 
 struct counters {
 	__u64 received;         /* this trial's frames, whatever their length */
-	__u64 wrong_length;     /* of these: not as long as sent */
-	__u64 late;             /* ours, of another trial */
+	__u64 wrong_length;     /* of these: other lengths than sent */
+	__u64 late;             /* ours, of an earlier trial */
 	__u64 foreign;          /* not ours */
 	__u64 pad[4];           /* one cache line per CPU */
 };
@@ -38,7 +38,8 @@ static __always_inline int is_tag(__u16 type)
 	return type == 0x8100 || type == 0x88a8 || type == 0x9100;
 }
 
-/* Where the header behind Ethernet and up to two tags begins, and what it is; 0: the frame ends before. */
+/* Returns the offset of the header behind Ethernet and up to two tags, and its type; 0: the frame
+ * ends before. */
 static __always_inline __u32 network_header(void *data, void *end, __u16 *type)
 {
 	if (data + ETHERNET_BYTES > end)
@@ -57,7 +58,7 @@ static __always_inline __u32 network_header(void *data, void *end, __u16 *type)
 	return ETHERNET_BYTES + 2 * VLAN_TAG_BYTES;
 }
 
-/* The signature at the begin of the payload of UDP, if the frame is long enough for one. */
+/* Returns the signature at the start of the UDP payload, if the frame is long enough for one. */
 static __always_inline void *behind_udp(void *data, void *end, __u32 network, __u16 type)
 {
 	void *ip = data + network, *signature;
@@ -81,13 +82,14 @@ static __always_inline void *behind_udp(void *data, void *end, __u32 network, __
 	return signature + SIGNATURE_BYTES > end ? 0 : signature;
 }
 
-/* The signature in the last bytes, if the frame has them behind Ethernet. */
+/* Returns the signature in the last bytes, if the frame has them behind Ethernet. */
 static __always_inline void *at_the_end(void *data, void *end)
 {
 	__u64 at = end - data - SIGNATURE_BYTES;
 	void *signature;
 
-	/* the compiler must not see that the signature ends at the end: the verifier wants to be told */
+	/* hide from the compiler that the signature ends at the end of the frame: the verifier
+	 * needs the check below */
 	asm volatile("" : "+r"(at));
 	if (at < ETHERNET_BYTES || at > MAX_FRAME_BYTES)
 		return 0;
@@ -95,7 +97,8 @@ static __always_inline void *at_the_end(void *data, void *end)
 	return signature + SIGNATURE_BYTES > end ? 0 : signature;
 }
 
-/* How many trials ago this nonce was used; 0 is now, and more than LATE_TRIALS is never. */
+/* Returns how many trials ago this nonce was used; 0 is the current one, and more than LATE_TRIALS
+ * is never. */
 static __always_inline __u16 age(const struct expect *e, __u16 nonce)
 {
 	return (__u16)e->nonce - nonce;

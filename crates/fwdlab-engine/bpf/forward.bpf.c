@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * A router in the driver, for a DUT: what the kernel's tables know a way for leaves by that port at once, and everything else goes up the
- * stack as ever: fragments, options, a TTL that ends, neighbours that are not known, routes of MPLS. `forward` does it; `pass` hands all
- * frames on, and shows what having a program costs.
+ * A router in the driver, for a DUT: sends a packet directly to the next hop's port if the kernel's
+ * tables have a route for it. All others continue up the stack: fragments, options, an expiring
+ * TTL, unknown neighbours, MPLS routes. `forward` does this; `pass` passes all frames, and shows
+ * the cost of an attached program.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -16,7 +17,7 @@
 #define FRAGMENT 0x3fff         /* more fragments follow, or this is not the first */
 #define FLOW_INFO 0x0fffffff
 
-/* RFC 1624, for a TTL that is one less. */
+/* RFC 1624, for a TTL decremented by one. */
 static __always_inline void one_hop_less(struct iphdr *ip)
 {
 	__u32 check = ip->check + bpf_htons(0x0100);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Groups of frames as TRex marks them, at the driver of the port that receives: src/groups/ says what the words mean.
+ * Groups of frames marked by TRex, at the driver of the receiving port: src/groups/ explains the
+ * terms.
  *
- * A frame of a group has bit 0 of its traffic class set, and the group's number in the identification of IPv4 or the flow label
- * of IPv6. Frames with a latency header have 16 bytes more at their end. What is known of a latency group changes under its
- * lock, for several CPUs may receive its frames.
+ * A frame of a group has bit 0 of its traffic class set, and the group's number in the
+ * identification of IPv4 or the flow label of IPv6. Frames with a latency header have 16 additional
+ * bytes at their end. The state of a latency group changes under its lock, because several CPUs may
+ * receive its frames.
  */
 #include "find.h"
 #include "histogram.h"
@@ -15,16 +17,16 @@
 #define PROTOCOL_ICMP 1
 #define PROTOCOL_ICMPV6 58
 
-#define FIRST 0xfc00            /* of the numbers that are groups */
-#define COUNTED 1023            /* groups that are only counted; the number behind them means: look into the trailer */
+#define FIRST 0xfc00            /* the first number that is a group */
+#define COUNTED 1023            /* groups that are only counted; the next number means: read the trailer */
 #define TIMED 128               /* groups with a latency header */
 #define TRAILER_BYTES 16
 #define TRAILER_MAGIC 0xab
 #define FCS_BYTES 4
 
 struct config {
-	__u32 pass;             /* 1: everything goes on to the system */
-	__u32 window;           /* the number of the window of time that is open */
+	__u32 pass;             /* 1: pass everything to the system */
+	__u32 window;           /* the number of the current window of time */
 };
 
 struct count {
@@ -34,9 +36,9 @@ struct count {
 
 struct timed {
 	struct bpf_spin_lock lock;
-	__u32 generation;       /* 0: nobody has it */
+	__u32 generation;       /* 0: not in use */
 	__u32 expected;         /* the number of the next frame */
-	__u32 is_timed;         /* 1: last is a latency */
+	__u32 is_timed;         /* 1: last is valid */
 	__u64 frames;
 	__u64 bytes;            /* with FCS */
 	__u64 dropped;
@@ -45,13 +47,13 @@ struct timed {
 	__u64 too_high;
 	__u64 too_low;
 	__u64 other_generation;
-	__u64 latencies;        /* how many, and in ns: */
+	__u64 latencies;        /* number of latencies, and in ns: */
 	__u64 sum;
 	__u64 least;
 	__u64 most;
 	__u64 last;
 	__u64 jitter_16ths;
-	__u64 window;           /* the last in which there was a latency, and the most in it and in the one before */
+	__u64 window;           /* the last one with a latency, and the largest in it and in the previous one */
 	__u64 window_most;
 	__u64 before_most;
 };
@@ -72,7 +74,7 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
-/* One for each group, and the last for all frames. */
+/* One for each group, and the last one for all frames. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, COUNTED + 1);
@@ -141,7 +143,7 @@ static __always_inline void take_time(struct timed *t, struct histogram *h, __u3
 	histogram_record(h, latency);
 }
 
-/* A frame that ends with a latency header; 0: it has none that is ours. */
+/* A frame that ends with a latency header; 0: it has none of ours. */
 static __always_inline int receive_timed(void *data, void *end, __u32 window, __u64 now)
 {
 	__u64 at = end - data - TRAILER_BYTES;
@@ -150,7 +152,8 @@ static __always_inline int receive_timed(void *data, void *end, __u32 window, __
 	struct timed *t;
 	__u32 key;
 
-	/* the compiler must not see that it ends at the end: the verifier wants to be told */
+	/* hide from the compiler that it ends at the end of the frame: the verifier needs the check
+	 * below */
 	asm volatile("" : "+r"(at));
 	if (at < ETHERNET_BYTES || at > MAX_FRAME_BYTES)
 		return 0;
@@ -236,11 +239,11 @@ static __always_inline int receive(struct xdp_md *ctx, __u64 now)
 SEC("xdp")
 int groups(struct xdp_md *ctx)
 {
-	/* first of all: what comes after is not the DUT's time */
+	/* read the clock first: the time after this is not the DUT's */
 	return receive(ctx, bpf_ktime_get_ns());
 }
 
-/* For tests: the time of arrival is in the eight bytes before the frame. */
+/* For tests: the eight bytes before the frame contain the time of arrival. */
 SEC("xdp")
 int groups_at(struct xdp_md *ctx)
 {

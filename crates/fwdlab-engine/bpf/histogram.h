@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A histogram of times: the twin of src/histogram.rs, which says what the buckets are. Values below 128 ns have buckets
- * of their own; above, every power of two is cut into 64. A test runs both over the same values.
+ * A histogram of times: the twin of src/histogram.rs, which explains the buckets. Each value below
+ * 128 ns has its own bucket; above, every power of two is divided into 64. A test runs both over
+ * the same values.
  */
 #ifndef FWDLAB_HISTOGRAM_H
 #define FWDLAB_HISTOGRAM_H
@@ -12,12 +13,12 @@
 #define HISTOGRAM_LARGEST_NS ((1ull << 40) - 1)
 #define HISTOGRAM_BUCKETS 2240
 
-/* A value of a map. One writer at a time: a map of its own for each CPU or each thread. */
+/* The value of a map. Only one writer at a time: each CPU or thread has its own map. */
 struct histogram {
 	__u64 counts[HISTOGRAM_BUCKETS];
 };
 
-/* Which bucket a value belongs to; below HISTOGRAM_BUCKETS, and the verifier can tell. */
+/* Returns the index of a value's bucket; below HISTOGRAM_BUCKETS, which the verifier can prove. */
 static __always_inline __u32 histogram_index(__u64 value)
 {
 	__u32 shift = 0, index;
@@ -27,7 +28,8 @@ static __always_inline __u32 histogram_index(__u64 value)
 		return value;
 	if (value > HISTOGRAM_LARGEST_NS)
 		value = HISTOGRAM_LARGEST_NS;
-	/* the position of the highest bit above the seven that stay, by halving; BPF has no instruction for it */
+	/* find the position of the highest bit above the seven that are kept, by halving; BPF has
+	 * no instruction for it */
 	high = value >> (HISTOGRAM_PER_OCTAVE_BITS + 1);
 	if (high >> 32) {
 		high >>= 32;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * For tests/histogram.rs: answers with the bucket of the value in the first eight bytes of the frame, and counts it.
+ * For tests/histogram.rs: returns the bucket of the value in the first eight bytes of the frame,
+ * and counts it.
  */
 #include "histogram.h"
 

@@ -1,97 +1,105 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * When the next frame of a live-frames sender leaves: the schedule that both senders follow, and what user space sees of
- * it. The rule is that of src/pacer.rs, where it is explained; tests/schedule.rs compares the two.
+ * When the next frame of a live-frames sender leaves: the schedule that both senders follow, and
+ * the state that user space sees. Follows the same rule as src/pacer/mod.rs, which explains it;
+ * tests/schedule.rs compares the two.
  *
- * The kernel calls a sender over and over in batches; what it redirects is handed to the port at the end of a batch at the
- * latest. A call in which no frame is due drops its page back into the pool: the sender spins.
+ * The kernel calls a sender repeatedly, in batches; it hands redirected frames to the port at the
+ * end of a batch at the latest. A call in which no frame is due drops its page back into the pool:
+ * the sender spins.
  */
 #ifndef FWDLAB_SCHEDULE_H
 #define FWDLAB_SCHEDULE_H
 
 #include "histogram.h"
 
-/* Times inside are 1/65536 ns after the start. */
+/* Times in this file are 1/65536 ns after the start. */
 #define FRACTION 16
 #define NEVER (~0ull)
 
-/* Gaps between two frames are counted in 1/65536: streams of different rates do not leave evenly. */
+/* Gaps between two frames are counted in 1/65536: with several rates, frames are not evenly spaced.
+ * Gaps between two frames are counted in 1/65536: with several rates, frames are not evenly spaced. */
 #define ONE_GAP 65536
 
-/* Flat out, the clock is read for every 16th frame: reading it is a third of the cost of a small frame. */
+/* At full speed, the clock is read for every 16th frame: reading it is a third of the cost of a
+ * small frame. */
 #define CLOCK_MASK 15
 
-/* Of frames that are made up, no more than a second's load is owed; and they leave at most so long after the end. */
+/* At most a second's load of missed frames is owed; owed frames leave at most this long after the
+ * end. */
 #define MOST_OWED (1000000000ull << FRACTION)
 #define OVERTIME (100000000ull << FRACTION)
 
-/* Hold-ups that are told apart as long as not all frames that were due in them have left, a power of two. */
+/* Maximum number of stalls that are tracked separately until all their frames have left, a power of
+ * two. */
 #define HOLD_UPS 16
 
-/* schedule_test.bpf.c has a clock that a test sets. */
+/* schedule_test.bpf.c has a clock that the test sets. */
 #ifndef NOW
 #define NOW() bpf_ktime_get_ns()
 #endif
 
 /* Changed while traffic flows; every field is read once per call. */
 struct control {
-	__u64 start_ns;         /* nothing leaves before; when it changes, the schedule begins anew */
-	__u64 end_ns;           /* nothing leaves long after: a load is bounded even if user space has died */
-	__u64 gap;              /* mean time between frames in 1/65536 ns; 0 = flat out, from start to end */
-	__u64 frames;           /* send so many and no more; 0 = no limit */
+	__u64 start_ns;         /* nothing leaves before; a change restarts the schedule */
+	__u64 end_ns;           /* nothing leaves long after: bounds the load even if user space has died */
+	__u64 gap;              /* mean time between frames in 1/65536 ns; 0 = full speed, from start to end */
+	__u64 frames;           /* maximum number of frames; 0 = no limit */
 	__u32 path;             /* index into ports */
-	__u32 catch_up_us;      /* a sender that was held up longer than this has missed frames */
-	__u32 batch_mask;       /* calls in a batch, a power of two, less one */
-	__u32 relief;           /* missed frames are made up: gaps are so many 65536ths shorter; 0 = they are forgiven */
+	__u32 catch_up_us;      /* a sender that stalls for longer than this has missed frames */
+	__u32 batch_mask;       /* calls in a batch, a power of two, minus one */
+	__u32 relief;           /* missed frames are made up: gaps are this many 65536ths shorter; 0 = they are dropped */
 	__u64 end_position;     /* a load over time: frames from this position on are planned for the end or later */
-	__u64 pieces;           /* how many pieces it has; read when the schedule begins */
+	__u64 pieces;           /* its number of pieces; read when the schedule begins */
 };
 
 /*
- * A load over time comes in pieces, in each of which frames are evenly spaced. User space makes so many that no frame is planned for
- * another time than it should be by more than what the batches of the kernel differ anyway, and the first of each exactly.
+ * A load over time consists of pieces in each of which frames are evenly spaced. User space uses
+ * enough pieces that the error of a frame's planned time is smaller than the jitter of the kernel's
+ * batches; the first frame of each is exact.
  */
 struct piece {
 	__u64 at;               /* when its first frame is planned, 1/65536 ns after the start */
 	__u64 gap;
-	__u64 from;             /* position of that frame: how many are planned before it, in 1/65536; NEVER behind the last piece */
+	__u64 from;             /* position of that frame: number of frames planned before it, in 1/65536; NEVER behind the last piece */
 };
 
-/* Frames planned from one time to another were due while the sender was held up, and waited until a third. */
+/* The wait of one stall: frames planned between `from` and `to` were due in it, and waited until
+ * `until`. */
 struct waited {
 	__u64 from;
 	__u64 to;
 	__u64 until;
 };
 
-/* Written by the sender alone. */
+/* Written only by the sender. */
 struct progress {
 	__u64 sent[MAX_PATHS];  /* frames handed to the driver of each path's port */
-	__u64 not_sent;         /* frames that were due and will never leave: we were too slow */
-	__u64 made_up;          /* frames that were missed and have left since, in 1/65536: of four in the time of three, one */
-	__u64 calls;            /* of the program; in all but `sequence` no frame was due */
-	__u64 next;             /* when the next frame is planned, 1/65536 ns after start; NEVER when flat out */
-	__u64 lag;              /* by how much later it leaves */
-	__u64 until;            /* frames that depart earlier are known to be due, the same unit; flat out: the time in ns, 0 = look */
-	__u64 gap;              /* the gap that `next` came from */
+	__u64 not_sent;         /* frames that were due and will never leave: the sender was too slow */
+	__u64 made_up;          /* frames that were missed and have left since, in 1/65536: one of four in the time of three */
+	__u64 calls;            /* calls of the program; no frame was due in all but `sequence` of them */
+	__u64 next;             /* when the next frame is planned, 1/65536 ns after start; NEVER at full speed */
+	__u64 lag;              /* how much later it leaves */
+	__u64 until;            /* frames that depart earlier are due, same unit; at full speed: the time in ns, 0 = read the clock */
+	__u64 gap;              /* the gap before `next` */
 	__u64 start_ns;         /* the start that `next` and `until` count from */
 	__u64 oldest;           /* departure of the first frame of this batch plus 1; 0 = there is none yet */
-	__u64 sequence;         /* frames sent on all paths, and what a port that is gone refused */
+	__u64 sequence;         /* frames sent on all paths, including those refused by a port that is gone */
 	__u32 steps;            /* gaps between the last frame and `next`, in 1/65536 */
-	__u32 spare;            /* flat out: so many more frames leave before the clock is read again */
-	__u32 slot;             /* cached frames: which is next */
-	__u32 left;             /* test frames: flows left in the row that stream.row is about */
-	__u32 destination;      /* the next of them */
-	__u32 source;           /* and where the counter of rows stands */
+	__u32 spare;            /* at full speed: number of frames until the clock is read again */
+	__u32 slot;             /* cached frames: index of the next one */
+	__u32 left;             /* test frames: flows left in the row of stream.row */
+	__u32 destination;      /* the next destination */
+	__u32 source;           /* and the counter of rows */
 	__u32 source_port;
 	__u32 destination_port;
-	__u32 first;            /* hold-ups whose frames have not all left: the oldest, and how many there are */
+	__u32 first;            /* stalls whose frames have not all left: index of the oldest, and their number */
 	__u32 kept;
 	struct waited hold_ups[HOLD_UPS];
 	__u64 position;         /* a load over time: position of the next frame */
-	__u64 piece_end;        /* and where its piece ends */
-	__u32 piece;            /* which one that is */
-	__u32 pieces;           /* of so many */
+	__u64 piece_end;        /* and the end of its piece */
+	__u32 piece;            /* index of that piece */
+	__u32 pieces;           /* number of pieces */
 };
 
 struct {
@@ -139,7 +147,7 @@ static __always_inline __u64 interval(__u64 gap, __u32 steps)
 	return (gap >> 16) * steps + (((gap & 0xffff) * steps) >> 16);
 }
 
-/* So many frames from the next on will never leave; the rest leaves no later for it. */
+/* Drops the next `frames` frames; the others are not delayed by them. */
 static __always_inline void forgive(struct progress *p, __u64 frames)
 {
 	__u64 time = frames * p->gap;
@@ -149,7 +157,8 @@ static __always_inline void forgive(struct progress *p, __u64 frames)
 	p->lag -= time < p->lag ? time : p->lag;
 }
 
-/* The sender was held up: what should have left at the first of these times leaves at the second, and the rest after it. */
+/* Records a stall: the frame that should have left at `from` leaves at `to`, and the others after
+ * it. */
 static __always_inline void held_up(struct progress *p, __u64 from, __u64 to)
 {
 	struct waited *newest;
@@ -166,8 +175,9 @@ static __always_inline void held_up(struct progress *p, __u64 from, __u64 to)
 }
 
 /*
- * How long the next frame, which is due, waited for the end of the hold-up in which it was due. A function of its own, as the next
- * one is: the verifier looks at such a function once, and not once for every way to it, which takes half a minute.
+ * Returns how long the next frame, which is due, waited for the end of the stall in which it was
+ * due. A separate function, like the next one: the verifier checks it once, and not once for every
+ * path to it, which takes half a minute.
  */
 __attribute__((noinline)) __u64 hold_up_wait(struct progress *p)
 {
@@ -186,7 +196,8 @@ __attribute__((noinline)) __u64 hold_up_wait(struct progress *p)
 	return 0;
 }
 
-/* The next frame is planned for another time than before. The longest wait stays as long: all that is owed was due in one hold-up. */
+/* Adjusts the waits after the planned time of the next frame has changed. The longest wait is kept:
+ * all owed frames count as due in one stall. */
 __attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 {
 	__u64 longest = 0;
@@ -208,7 +219,7 @@ __attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 	return 0;
 }
 
-/* How long so many steps of a gap are, however many. */
+/* Returns the duration of `steps` steps of a gap, for any number. */
 static __always_inline __u64 span(__u64 gap, __u64 steps)
 {
 	__u64 part = gap & 0xffff;
@@ -216,7 +227,8 @@ static __always_inline __u64 span(__u64 gap, __u64 steps)
 	return (gap >> 16) * steps + part * (steps >> 16) + ((part * (steps & 0xffff)) >> 16);
 }
 
-/* The last piece from the current one on that begins at or before a position, or a time. */
+/* Returns the last piece, from the current one on, that begins at or before a position or a time.
+ * Returns the last piece, from the current one on, that begins at or before a position or a time. */
 static __always_inline __u32 search_piece(const struct progress *p, __u64 until, const int by_time)
 {
 	__u32 low = p->piece, high = p->pieces;
@@ -238,7 +250,8 @@ static __always_inline __u32 search_piece(const struct progress *p, __u64 until,
 	return low;
 }
 
-/* The next frame has another position: which piece that is in, from the current one on, and when it is planned. */
+/* Updates the piece and the planned time after the position of the next frame has changed; searches
+ * from the current piece on. */
 __attribute__((noinline)) int find_piece(struct progress *p)
 {
 	const struct piece *piece, *next;
@@ -259,7 +272,8 @@ __attribute__((noinline)) int find_piece(struct progress *p)
 	return 0;
 }
 
-/* Which position is planned for a time, which is not before the next frame: how many frames are planned until then, in 1/65536. */
+/* Returns the position that is planned for a time, which is not before the next frame: the number
+ * of frames planned until then, in 1/65536. */
 __attribute__((noinline)) __u64 position_at(const struct progress *p, __u64 time)
 {
 	const struct piece *piece, *next;
@@ -283,14 +297,14 @@ __attribute__((noinline)) __u64 position_at(const struct progress *p, __u64 time
 	return position > p->position ? position : p->position;
 }
 
-/* On by so many frames. */
+/* Skips `frames` frames. */
 static __always_inline void skip_over_time(struct progress *p, __u64 frames)
 {
 	p->position += frames << 16;
 	find_piece(p);
 }
 
-/* As forgive(), of a load over time. */
+/* Like forgive(), for a load over time. */
 static __always_inline void forgive_over_time(struct progress *p, __u64 frames)
 {
 	__u64 before = p->next, time;
@@ -301,7 +315,8 @@ static __always_inline void forgive_over_time(struct progress *p, __u64 frames)
 	p->lag -= time < p->lag ? time : p->lag;
 }
 
-/* As miss(), of a load over time: all frames that are planned until now but the newest were missed. */
+/* Like miss(), for a load over time: handles missed frames, all those planned until now but the
+ * newest. */
 __attribute__((noinline)) int miss_over_time(struct progress *p, __u64 now, __u32 relief)
 {
 	__u64 before, position, frames, slot;
@@ -319,7 +334,7 @@ __attribute__((noinline)) int miss_over_time(struct progress *p, __u64 now, __u3
 	piece = p->piece;
 	slot = before + p->lag;
 	skip_over_time(p, frames);
-	/* behind the end nothing is planned, and the next leaves at once */
+	/* nothing is planned behind the end, and the next frame leaves at once */
 	if (p->piece_end == NEVER)
 		p->lag += now - before;
 	else if (p->next > before)
@@ -328,7 +343,7 @@ __attribute__((noinline)) int miss_over_time(struct progress *p, __u64 now, __u3
 	p->piece = piece;
 	find_piece(p);
 	held_up(p, slot, p->next + p->lag);
-	/* more is not owed */
+	/* limit what is owed */
 	if (p->lag > MOST_OWED) {
 		position = position_at(p, p->next + p->lag - MOST_OWED);
 		forgive_over_time(p, (position - p->position + 0xffff) >> 16);
@@ -336,7 +351,7 @@ __attribute__((noinline)) int miss_over_time(struct progress *p, __u64 now, __u3
 	return 0;
 }
 
-/* What was planned for before the end of a load over time never leaves. */
+/* Drops frames that were planned before the end of a load over time. */
 __attribute__((noinline)) int end_over_time(struct progress *p, __u64 end_position)
 {
 	if (p)
@@ -344,7 +359,7 @@ __attribute__((noinline)) int end_over_time(struct progress *p, __u64 end_positi
 	return 0;
 }
 
-/* All frames that are due but the newest were missed. */
+/* Handles missed frames: all due frames but the newest. */
 static __always_inline void miss(const volatile struct control *c, struct progress *p, __u64 behind)
 {
 	__u64 frames = behind / p->gap, slot = p->next + p->lag;
@@ -355,17 +370,19 @@ static __always_inline void miss(const volatile struct control *c, struct progre
 	}
 	p->lag += frames * p->gap;
 	held_up(p, slot, p->next + p->lag);
-	/* more is not owed */
+	/* limit what is owed */
 	if (p->lag > MOST_OWED)
 		forgive(p, (p->lag - MOST_OWED + p->gap - 1) / p->gap);
 }
 
-/* As many frames are owed when the gap changes, unless they are more than a second's; and the next leaves when it would. */
+/* Changes the gap: the number of owed frames stays the same, up to a second's load, and the next
+ * frame leaves at the same time as before. */
 static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 gap)
 {
 	__u64 slot = p->next + p->lag, before = p->next, most = MOST_OWED, frames, rest;
 
-	/* the gap under way becomes as long as the others, but does not end in the past: nothing is owed for it */
+	/* the current gap becomes as long as the others, but does not end in the past: nothing is
+	 * owed for it */
 	if (slot > elapsed) {
 		slot = slot - interval(p->gap, p->steps) + interval(gap, p->steps);
 		if (slot < elapsed)
@@ -381,7 +398,7 @@ static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 
 			frames = most / gap;
 			rest = 0;
 		}
-		/* 2^46 are a second, and longer gaps owe nothing */
+		/* 2^46 is a second, and nothing is owed with longer gaps */
 		p->lag = frames * gap + ((rest >> 16) * (gap >> 16) / ((p->gap >> 16) + 1) << 16);
 		if (p->lag > most)
 			p->lag = frames * gap;
@@ -392,12 +409,13 @@ static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 
 		hold_up_replan(p, before);
 }
 
-/* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
+/* Reads the clock. Returns it if a frame is due, else 0. `flushed`: the port has all frames of
+ * earlier calls. */
 static __always_inline __u64 look(const volatile struct control *c, struct progress *p, int flushed, int finished,
 				  const int over_time)
 {
 	__u64 now = NOW();
-	__u64 start = c->start_ns, end = c->end_ns, gap = c->gap;       /* once: they may change between two readings */
+	__u64 start = c->start_ns, end = c->end_ns, gap = c->gap;       /* read only once: they may change between two reads */
 	__u64 elapsed, behind, left;
 
 	if (p->start_ns != start) {
@@ -430,7 +448,7 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		return 0;
 	if (now >= end) {
 		p->until = 0;
-		/* a sender that is stopped early has no end of its own */
+		/* a sender that is stopped early does not reach its end */
 		elapsed = end > start ? (end - start) << FRACTION : 0;
 		if (over_time ? !elapsed || p->position >= c->end_position : p->next >= elapsed) {
 			if (elapsed)
@@ -455,14 +473,14 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 	elapsed = (now - start) << FRACTION;
 	if (!over_time && p->gap != gap)
 		change_gap(p, elapsed, gap);
-	/* after the end, what is planned for later must not leave: look every time */
+	/* after the end, frames planned for later must not leave: read the clock every time */
 	if (now < end)
 		p->until = elapsed + 1;
 	if (p->next + p->lag > elapsed)
 		return 0;
 	behind = elapsed - p->next - p->lag;
 	if (behind > ((__u64)c->catch_up_us * 1000) << FRACTION) {
-		/* the hold-up itself is part of how late frames were */
+		/* the stall itself is part of the lateness */
 		if (!p->oldest)
 			p->oldest = p->next + p->lag + 1;
 		if (over_time)
@@ -474,9 +492,10 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 }
 
 /*
- * The intended departure of the frame that is due now, in ns of CLOCK_MONOTONIC: when it is to leave, less what it waited
- * because the sender was held up; flat out, that is now or at most 15 frames ago. 0: none is due. Keeps the mean rate exact:
- * the plan advances by the gap, not by the time of sending.
+ * Returns the intended departure of the frame that is due now, in ns of CLOCK_MONOTONIC: its
+ * departure minus its wait because the sender stalled; at full speed, that is now or at most 15
+ * frames ago. 0: none is due. Keeps the mean rate exact: the plan advances by the gap, not by the
+ * time of sending.
  */
 static __always_inline __u64 due(const volatile struct control *c, struct progress *p, const int over_time)
 {
@@ -513,7 +532,8 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 	return p->start_ns + (departure >> FRACTION);
 }
 
-/* A frame is about to leave; the next is planned so many steps later, and what is owed makes it leave earlier than that. */
+/* Advances before a frame leaves; the next one is planned `steps` later, and leaves earlier than
+ * that if frames are owed. */
 static __always_inline void advance(const volatile struct control *c, struct progress *p, __u32 steps, const int over_time)
 {
 	__u64 step, relief;
@@ -535,7 +555,7 @@ static __always_inline void advance(const volatile struct control *c, struct pro
 		p->next += step;
 	}
 	p->steps = steps;
-	/* after the end, when the clock is read for every frame, each is one that was missed */
+	/* after the end, when the clock is read for every frame, each of them was missed */
 	if (!p->until)
 		p->made_up += ONE_GAP;
 	else if (p->lag)
@@ -546,7 +566,8 @@ static __always_inline void advance(const volatile struct control *c, struct pro
 	}
 }
 
-/* Counts the frame and sends it into the path that is selected now, or one behind it; the next is due so many steps later. */
+/* Counts the frame and sends it into the selected path, or one behind it; the next one is due
+ * `steps` later. */
 static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 behind, __u32 steps,
 				 const int over_time)
 {

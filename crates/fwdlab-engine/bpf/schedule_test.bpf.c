@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * For tests/schedule.rs: the schedule of the live-frames senders by a clock that the test sets, without frames. The first eight
- * bytes of the frame are the time; when a frame is due, they become its intended departure, and the next eight the time at which
- * it leaves, in 1/65536 ns after the start.
+ * For tests/schedule.rs: runs the schedule of the live-frames senders with a clock that the test
+ * sets, without frames. The first eight bytes of the frame are the time; if a frame is due, they
+ * become its intended departure, and the next eight the time at which it leaves, in 1/65536 ns
+ * after the start.
  */
 static unsigned long long set_clock;
 #define NOW() set_clock

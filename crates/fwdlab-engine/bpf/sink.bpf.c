@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * The sink: counts every frame of a port, whatever it is, and drops it.
- */
+/* The sink: counts and drops every frame of a port. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The live-frames sender of test frames. The kernel runs this program once for every frame of a BPF_PROG_TEST_RUN in live
- * mode; the program writes the whole head of the frame (the page is recycled, and the DUT has changed it), and redirects it
- * to the port of the current path. When is the business of schedule.h.
+ * The live-frames sender of test frames. The kernel runs this program once for every frame of a
+ * BPF_PROG_TEST_RUN in live mode; the program writes the whole head of the frame (the page is
+ * recycled, and the DUT has changed it), and redirects it to the port of the current path.
+ * schedule.h decides when.
  *
- * A row of flows differs in the destination address alone: the rest of its head and of its sums is kept from frame to frame.
+ * The flows of a row differ only in the destination address: the rest of the head and of the sums
+ * is kept from frame to frame.
  */
 #include "schedule.h"
 
-/* Constant while a stream is armed, but for the row. */
+/* Constant while a stream is armed, except for the row. */
 struct stream {
 	__u64 head[10];         /* headers and signature of this row, checksums zero */
 	__u32 source_base;      /* low 32 bits of the first source address, host order */
@@ -34,22 +36,23 @@ struct {
 } stream SEC(".maps");
 
 /*
- * Sums are of numbers in host order, of any width: 2^16 = 1 modulo 0xffff, so what is a word further up counts the same
- * (RFC 1071 section 2 (B), (C)).
+ * Sums are of numbers in host order, of any width: 2^16 = 1 modulo 0xffff, so the position of a
+ * word does not matter (RFC 1071 section 2 (B), (C)).
  */
 static __always_inline __u64 fold(__u64 sum)
 {
 	return (sum >> 16) + (sum & 0xffff);
 }
 
-/* The checksum of a sum of at most 2^32 + 2^16 - 2. */
+/* Returns the checksum of a sum of at most 2^32 + 2^16 - 2. */
 static __always_inline __u16 checksum(__u64 sum)
 {
 	sum = fold(sum);
 	return ~(sum + (sum >> 16));
 }
 
-/* The next row: a mixed-radix counter as in packet::FlowSet, so that every flow is sent equally often. */
+/* Starts the next row: a mixed-radix counter as in packet::FlowSet, so that every flow is sent
+ * equally often. */
 static __always_inline void begin_row(struct stream *s, struct progress *p, const int source, const int udp)
 {
 	__u32 from = s->source_base + p->source;
@@ -105,7 +108,7 @@ static __always_inline int transmit(struct xdp_md *ctx, const int ip4, const int
 	for (int i = 0; i < (signature + 2) / 8; i++)
 		words[i] = s->head[i];
 	if (ip4) {
-		/* half a word is left, UDP checksum and magic */
+		/* the remaining half words: UDP checksum and magic */
 		*(__u32 *)(data + 40) = *(__u32 *)((void *)s->head + 40);
 		*(__u16 *)(data + 24) = bpf_htons(checksum((__u64)s->row_ip_sum + to));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What both programs must agree on with the Rust side: offsets in the frame and the layout of the maps. The Rust
- * twins are the structs of xdp_live/sys.rs and the constants of packet::signature.
+ * What all programs must agree on with the Rust side: offsets in the frame and the layout of the
+ * maps. The Rust twins are the structs of xdp_live/sys.rs and the constants of packet::signature.
  */
 #ifndef FWDLAB_WIRE_H
 #define FWDLAB_WIRE_H
@@ -21,13 +21,15 @@
 #define SIGNATURE_OFFSET_V6 62
 #define SIGNATURE_BYTES 18
 
-/* Headers and signature: all that is written for every frame. IPv4 60 bytes, IPv6 80 bytes, both a multiple of 4. */
+/* Headers and signature: the part that is written for every frame. IPv4 60 bytes, IPv6 80 bytes,
+ * both a multiple of 4. */
 #define HEAD_BYTES_V4 (SIGNATURE_OFFSET_V4 + SIGNATURE_BYTES)
 #define HEAD_BYTES_V6 (SIGNATURE_OFFSET_V6 + SIGNATURE_BYTES)
 
 #define MAX_PATHS 16
 
-/* The signature's first two bytes: this constant XOR the trial's nonce. Trials count their nonce up by one. */
+/* The first two bytes of the signature: this constant XOR the trial's nonce, which increases by one
+ * per trial. */
 #define MAGIC 0xb39d
 #define LATE_TRIALS 255
 

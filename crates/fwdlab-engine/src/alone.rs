@@ -1,7 +1,8 @@
 //! A sender or a receiver on its own: one port, no path through a DUT, no proof.
 //!
-//! Which engine it is is settled when its frames are known: the fastest that can send them is taken, and why faster ones were
-//! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
+//! The engine is chosen once the frames are known: the fastest that can send them. The reasons for
+//! rejecting faster ones are kept. For paths with a DUT use [`Tester`](crate::Tester). Start with
+//! [`LoneSender::open`].
 
 use crate::analysis::Expected;
 use crate::error::EngineError;
@@ -17,7 +18,7 @@ pub struct LoneSender {
     path: PathSpec,
     cpus: Vec<usize>,
     forced: bool,
-    /// Engines that have not been tried yet, fastest first.
+    /// Engines not tried yet, fastest first.
     left: Vec<Mode>,
     sender: Option<Box<dyn Sender>>,
     stamps: Kind,
@@ -25,10 +26,10 @@ pub struct LoneSender {
 }
 
 impl LoneSender {
-    /// Opens the engine asked for, or the fastest that opens on this port.
+    /// Opens the requested engine, or the fastest that opens on this port.
     ///
     /// # Errors
-    /// The engine asked for does not open, or none does.
+    /// If the requested engine does not open, or none does.
     pub fn open(
         port: &PortSpec,
         mode: Option<Mode>,
@@ -44,7 +45,7 @@ impl LoneSender {
     /// Opens the first of these engines that opens on this port.
     ///
     /// # Errors
-    /// None does.
+    /// If none opens.
     pub fn open_among(
         port: &PortSpec,
         modes: &[Mode],
@@ -66,10 +67,10 @@ impl LoneSender {
         Ok(lone)
     }
 
-    /// Takes such departures, with the next engine when this one cannot.
+    /// Records such departures, with the next engine if this one cannot.
     ///
     /// # Errors
-    /// The engine asked for cannot, or none can.
+    /// If the requested engine cannot, or none can.
     pub fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         self.stamps = kind;
         match self.sender()?.stamp(kind) {
@@ -78,10 +79,10 @@ impl LoneSender {
         }
     }
 
-    /// Prepares frames, with the next engine when this one cannot send them.
+    /// Prepares frames, with the next engine if this one cannot send them.
     ///
     /// # Errors
-    /// The engine asked for cannot send such frames, or none can; [`EngineError::TooLong`].
+    /// If the requested engine cannot send such frames, or none can; [`EngineError::TooLong`].
     pub fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
         mtu::check(&self.path.tx, frames.most())?;
         loop {
@@ -95,16 +96,16 @@ impl LoneSender {
     /// Prepares frames with the next engine, because this one does not work here.
     ///
     /// # Errors
-    /// As [`LoneSender::arm`]; `reason` itself when the engine was asked for.
+    /// As [`LoneSender::arm`]; `reason` itself if the engine was requested.
     pub fn reject(&mut self, reason: EngineError, frames: &Frames) -> Result<(), EngineError> {
         self.take_next(reason)?;
         self.arm(frames)
     }
 
-    /// The engine.
+    /// Returns the engine.
     ///
     /// # Errors
-    /// There is none, after a failed [`LoneSender::arm`].
+    /// If there is none, after a failed [`LoneSender::arm`].
     pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
         match &mut self.sender {
             Some(sender) => Ok(sender.as_mut()),
@@ -112,7 +113,7 @@ impl LoneSender {
         }
     }
 
-    /// Engines that were tried and not taken.
+    /// Returns the engines that were tried and rejected.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }
@@ -128,7 +129,7 @@ impl LoneSender {
             engine: sender.capabilities().mode.name(),
             reason,
         });
-        // rings and programs of one engine may be in the way of the next
+        // the rings and programs of this engine may block the next one
         drop(sender);
         self.open_next()
     }
@@ -165,10 +166,10 @@ pub struct LoneReceiver {
 }
 
 impl LoneReceiver {
-    /// Opens the receiver asked for, or the one of lowest cost that opens on this port.
+    /// Opens the requested receiver, or the cheapest that opens on this port.
     ///
     /// # Errors
-    /// The receiver asked for does not open, or none does.
+    /// If the requested receiver does not open, or none does.
     pub fn open(port: &PortSpec, counting: Option<Counting>) -> Result<LoneReceiver, EngineError> {
         let mut lone = LoneReceiver {
             port: port.clone(),
@@ -182,10 +183,10 @@ impl LoneReceiver {
         Ok(lone)
     }
 
-    /// Takes such arrivals, with the next receiver when this one cannot.
+    /// Records such arrivals, with the next receiver if this one cannot.
     ///
     /// # Errors
-    /// The receiver asked for cannot, or none can.
+    /// If the requested receiver cannot, or none can.
     pub fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         self.stamps = kind;
         match self.receiver()?.stamp(kind) {
@@ -194,10 +195,11 @@ impl LoneReceiver {
         }
     }
 
-    /// Expects frames from now on, with the next receiver when this one cannot find them or not make the analysis.
+    /// Sets the frames to expect from now on, with the next receiver if this one cannot find them
+    /// or make the analysis.
     ///
     /// # Errors
-    /// The receiver asked for cannot, or none can.
+    /// If the requested receiver cannot, or none can.
     pub fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
         loop {
             match self.receiver()?.expect(expected) {
@@ -207,10 +209,10 @@ impl LoneReceiver {
         }
     }
 
-    /// The receiver.
+    /// Returns the receiver.
     ///
     /// # Errors
-    /// There is none, after a failed [`LoneReceiver::expect`].
+    /// If there is none, after a failed [`LoneReceiver::expect`].
     pub fn receiver(&mut self) -> Result<&mut dyn Receiver, EngineError> {
         match &mut self.receiver {
             Some(receiver) => Ok(receiver.as_mut()),
@@ -218,7 +220,7 @@ impl LoneReceiver {
         }
     }
 
-    /// Receivers that were tried and not taken.
+    /// Returns the receivers that were tried and rejected.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }

@@ -1,22 +1,23 @@
-//! What the running kernel says of its types and functions: BTF (`Documentation/bpf/btf.rst`), as bytes.
+//! Reads types and functions of the running kernel from its BTF (`Documentation/bpf/btf.rst`).
 //!
-//! No more of it is read than is needed to go from type to type. Start with [`read`].
+//! Parses only as much as it needs to step from type to type. Start with [`read`].
 
 use std::{fs, io};
 
-/// Where it is.
+/// The BTF of the running kernel.
 pub(crate) const FILE: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const ENUM: u32 = 6;
 const FUNCTION: u32 = 12;
 
-/// That of the running kernel.
+/// Reads the BTF of the running kernel.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     fs::read(FILE)
 }
 
-/// The number of the function of this name; `None` when there is none, or the bytes are no BTF of this machine.
+/// Returns the type id of the function with this name; `None` if there is none, or the bytes are
+/// not BTF of this machine.
 pub(crate) fn function(btf: &[u8], name: &str) -> Option<u32> {
     let parts = Parts::of(btf)?;
     let found = parts
@@ -25,7 +26,7 @@ pub(crate) fn function(btf: &[u8], name: &str) -> Option<u32> {
     found.map(|of| of.number)
 }
 
-/// Values and names of an enum; `None` if it is not there or no BTF.
+/// Returns values and names of an enum; `None` if there is none, or the bytes are not BTF.
 pub(crate) fn enum_values<'a>(btf: &'a [u8], name: &str) -> Option<Vec<(u32, &'a str)>> {
     let parts = Parts::of(btf)?;
     let found = parts
@@ -36,7 +37,7 @@ pub(crate) fn enum_values<'a>(btf: &'a [u8], name: &str) -> Option<Vec<(u32, &'a
         .collect()
 }
 
-/// Types, and their names.
+/// The type section and the string section.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     types: &'a [u8],
@@ -48,7 +49,7 @@ struct Type<'a> {
     number: u32,
     label: u32,
     kind: u32,
-    /// What follows the twelve bytes that all have.
+    /// The bytes behind the twelve common ones.
     rest: &'a [u8],
 }
 
@@ -93,7 +94,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What follows a type's 12 bytes.
+/// Returns the number of bytes behind the 12 common ones.
 fn trailing_bytes(kind: u32, members: usize) -> usize {
     match kind {
         // int, variable, declaration tag

@@ -1,8 +1,8 @@
-//! What can go wrong between a frame and a device: what was tried, on what, and what the system said.
+//! Errors of the engines: what was tried, on what, and the system's answer.
 
 use std::io;
 
-/// Why an engine could not do what was asked.
+/// Why an engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A system call failed.
@@ -10,7 +10,7 @@ pub enum EngineError {
     System {
         /// What was tried and on what: `attach the counter to rx0`.
         what: String,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// The kernel refused a BPF object.
@@ -18,13 +18,13 @@ pub enum EngineError {
     Bpf {
         /// What was tried and on what.
         what: String,
-        /// The loader's words, the system's answer included.
+        /// The loader's message, with the system's answer.
         reason: String,
     },
     /// The stream cannot be sent.
     #[error("cannot build the frames: {0}")]
     Frames(String),
-    /// A port does not take such frames. Nothing was sent.
+    /// A frame exceeds the MTU of a port. Nothing was sent.
     #[error(
         "{port} has an MTU of {mtu} bytes and cannot send frames of {bytes} bytes without FCS; use shorter frames, or raise \
          the MTU at both ends: ip link set {port} mtu {needed}"
@@ -39,10 +39,10 @@ pub enum EngineError {
         /// The MTU that it needs.
         needed: usize,
     },
-    /// A recording could not be sent to its end.
+    /// A recording could not be replayed to its end.
     #[error("the recording broke off; the frames before that were sent: {0}")]
     Recording(String),
-    /// Not with this engine; another may.
+    /// This engine cannot do it; another one may.
     #[error("{engine} cannot {what}")]
     Unsupported {
         /// Its name in results.
@@ -50,42 +50,42 @@ pub enum EngineError {
         /// What it cannot do.
         what: String,
     },
-    /// Timestamps that two ports do not have in common. Nothing was changed.
+    /// The two ports do not both support these timestamps. Nothing was changed.
     #[error("no {kind} timestamps: {reason}. Nothing was changed. Use {instead}")]
     NoStamps {
-        /// Which kind was asked for.
+        /// The requested kind of timestamps.
         kind: &'static str,
-        /// What was tried on which port, and what the system said.
+        /// What was tried on which port, and the system's answer.
         reason: String,
-        /// What to use.
+        /// The alternative.
         instead: &'static str,
     },
-    /// The path was tried with a few frames and did not carry them.
+    /// The path did not carry the frames of a proof.
     #[error("{sender} sent {sent} of {due} frames into {tx} and {received} arrived at {rx}")]
     PathNotProven {
-        /// Which engine tried.
+        /// The engine that tried.
         sender: &'static str,
-        /// Where the frames went in.
+        /// The port that the frames were sent into.
         tx: String,
-        /// Where they should have come out.
+        /// The port where they should have arrived.
         rx: String,
-        /// Frames that were to be sent.
+        /// Frames to send.
         due: u64,
         /// Frames sent.
         sent: u64,
         /// Frames that came back.
         received: u64,
     },
-    /// Every engine was tried.
+    /// Every engine was tried and none works.
     #[error("no engine works here: {0}")]
     NoneWorks(String),
-    /// A part of the tester that is on another machine failed, or was lost.
+    /// A remote part of the tester failed, or the connection to it was lost.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
-    /// Receivers can count here, and find out nothing else: why. Nothing was sent.
+    /// Receivers can only count here; contains the reason. Nothing was sent.
     #[error("frames can only be counted here, and not timed or put in order: {0}")]
     OnlyCounts(String),
-    /// A thread of the engine ended in a way it should not.
+    /// A thread of the engine ended unexpectedly.
     #[error("the sender thread failed: {0}")]
     Thread(String),
 }

@@ -1,8 +1,10 @@
-//! The doors of the crate: a [`Sender`] puts frames on ports, a [`Receiver`] counts what comes back.
+//! The interface of the crate: a [`Sender`] sends frames into ports, a [`Receiver`] counts what
+//! comes back.
 //!
-//! Both know frames, ports and time, and nothing of test beds, searches or printing. What they send is in
-//! [`crate::traffic`], what they look for and find in [`crate::analysis`]. Every engine is one implementation;
-//! [`crate::Tester`] puts a sender and its receivers together and chooses between engines.
+//! Both know frames, ports and time, and nothing of test beds, searches or printing.
+//! [`crate::traffic`] defines what they send, [`crate::analysis`] what they look for and report.
+//! Every engine is one implementation; [`crate::Tester`] combines a sender with its receivers and
+//! chooses between engines.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
 
-/// Which engine, by the name that appears in every result.
+/// A sending engine, by the name that appears in every result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// XDP live frames: a BPF program sends from inside the kernel's test run.
@@ -27,20 +29,20 @@ pub enum Mode {
     AfXdp,
     /// AF_PACKET socket, `sendmmsg` past the queueing discipline.
     AfPacket,
-    /// Frames are written and go nowhere: how fast that is. Only when asked for.
+    /// Writes frames to memory without sending them, to measure how fast that is. Only on request.
     Memory,
 }
 
 impl Mode {
-    /// All senders that reach a port, fastest first: the order in which they are tried.
+    /// All senders that use a port, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
 
-    /// The sender of that name; `None`: there is none, or it is to be chosen (`auto`).
+    /// Returns the sender with this name; `None` if there is none, or for `auto`.
     pub fn named(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// The name in results and on the command line.
+    /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Mode::XdpLive => "xdp-live",
@@ -51,7 +53,7 @@ impl Mode {
     }
 }
 
-/// Which receiver, by the name that appears in every result.
+/// A receiver, by the name that appears in every result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// An XDP program at the driver.
@@ -61,10 +63,10 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// All, the one of lowest cost first.
+    /// All receivers, the cheapest first.
     pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
 
-    /// The name in results and on the command line.
+    /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Counting::Xdp => "xdp",
@@ -73,7 +75,7 @@ impl Counting {
     }
 }
 
-/// What an engine is and can do here, for results and for the choice between engines.
+/// The properties of an engine on this host, for results and for the choice between engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// The engine.
@@ -82,57 +84,59 @@ pub struct Capabilities {
     pub summary: &'static str,
     /// Needs CAP_BPF and CAP_NET_ADMIN outside of any user namespace.
     pub needs_privileges: bool,
-    /// Who copies a frame on its way to the device.
+    /// How a frame is copied on its way to the device.
     pub copies: Copies,
-    /// Queues of each port that it sends into.
+    /// Number of queues used on each port.
     pub queues: u16,
-    /// The kernel says when it wants to be told about new frames; otherwise it is told about every batch.
+    /// The kernel requests wake-ups (need-wakeup); otherwise the sender wakes it for every batch.
     pub need_wakeup: bool,
-    /// The driver is polled by the sender, not by interrupts.
+    /// The sender polls the driver, instead of interrupts.
     pub busy_poll: bool,
-    /// Sends what a profile says, any frames at any times; otherwise only test frames of one size.
+    /// Supports profiles: any frames at any times; otherwise only test frames of one size.
     pub profiles: bool,
-    /// The load can be changed while it sends.
+    /// The load can be changed during a trial.
     pub hot_load: bool,
-    /// Who says when a frame left.
+    /// The source of departure times.
     pub timestamps: Timestamps,
-    /// What the first port's device offers beside frames; [`Capabilities::metadata`] says what is used of it.
+    /// Metadata support of the first port's device; [`Capabilities::metadata`] shows what is used
+    /// of it.
     pub metadata: Offers,
-    /// A frame counted as sent has been given to the device driver.
+    /// True if a frame counted as sent has reached the device driver.
     pub counts_at_driver: bool,
 }
 
-/// Who copies a frame on its way to the device.
+/// How a frame is copied on its way to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
-    /// The kernel, each.
+    /// The kernel copies every frame.
     ByKernel,
-    /// Nobody: the device reads it where it was written.
+    /// No copy: the device reads the frame where it was written.
     ZeroCopy,
-    /// Nobody: it is written into the kernel's own memory.
+    /// No copy: the frame is written into the kernel's own memory.
     InKernel,
-    /// Nobody, for it goes nowhere.
+    /// No copy: the frame is not sent.
     Nowhere,
 }
 
-/// Where the departure times come from that frames carry or senders report.
+/// The source of the departure times that frames carry or senders report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timestamps {
     /// Frames carry no time.
     None,
-    /// The intended departure, or flat out the time of writing, CLOCK_MONOTONIC.
+    /// The intended departure, or at full speed the time of writing; CLOCK_MONOTONIC.
     Software,
-    /// That, and the device can say when a frame really left.
+    /// As `Software`, and the device can report when a frame really left.
     SoftwareAndDevice,
 }
 
 impl Capabilities {
-    /// A sender that runs somewhere else, with what it says of itself there.
+    /// Returns the properties of a remote sender, from its own summary.
     pub const fn of(mode: Mode, summary: &'static str) -> Capabilities {
         Capabilities::plain(mode, summary)
     }
 
-    /// An engine that can do little: test frames through one queue, copied by the kernel. Others say where they differ.
+    /// Returns the properties of a minimal engine: test frames through one queue, copied by the
+    /// kernel. Others override what differs.
     pub(crate) const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
         Capabilities {
             mode,
@@ -155,7 +159,8 @@ impl Capabilities {
         }
     }
 
-    /// What can be had of the device beside sending, and whether it is used: name, offered, and what for or why not.
+    /// Returns the device's metadata features: name, whether offered, and what the feature is used
+    /// for or why it is not used.
     pub fn metadata(&self) -> [(&'static str, bool, &'static str); 4] {
         let offers = self.metadata;
         let departures = match (offers.tx_timestamp, self.copies) {
@@ -183,7 +188,7 @@ impl Capabilities {
         ]
     }
 
-    /// The mode that was reached, for results: `af-xdp copy, 2 queues, need-wakeup`.
+    /// Returns the mode in use, for results: `af-xdp copy, 2 queues, need-wakeup`.
     pub fn reached(&self) -> String {
         let mut words = self.mode.name().to_owned();
         match self.copies {
@@ -207,91 +212,97 @@ impl Capabilities {
     }
 }
 
-/// When frames leave.
+/// The schedule of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     /// The intended load over time.
     pub load: LoadPlan,
-    /// Send so many frames and no more.
+    /// Send at most this number of frames.
     pub frames: Option<u64>,
     /// No frame is planned for later than this after the start.
     pub at_most: Duration,
-    /// What becomes of frames that are missed because the sender is held up. None leaves more than 100 ms after the end.
+    /// How to treat frames that are missed because the sender stalls. No frame leaves more than 100
+    /// ms after the end.
     pub hold_ups: HoldUps,
     /// Index of the path that gets the first frames.
     pub path: usize,
 }
 
 impl Schedule {
-    /// A frame that leaves no later than this after it was due was not missed. Who has so many frames sent in a time lets the schedule
-    /// last so much longer, or the last ones of a short burst are cut off.
+    /// A frame that leaves no later than this after its due time was not missed. A caller that
+    /// sends a fixed number of frames in a given time extends the schedule by this much; otherwise
+    /// the last frames of a short burst are cut off.
     pub const CATCH_UP: Duration = Duration::from_micros(CATCH_UP_US as u64);
 }
 
-/// What a sender has done since [`Sender::start`].
+/// The counts of a sender since [`Sender::start`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendCounts {
     /// Frames given to the port of each path.
     pub sent: Vec<u64>,
-    /// Frames that were due but could not be sent: the sender was held up or refused.
+    /// Frames that were due but were not sent, because the sender stalled or the port refused them.
     pub not_sent: u64,
-    /// Frames that were missed because the sender was held up, and sent later: part of `sent`.
+    /// Frames that were missed because the sender stalled, and were sent later: part of `sent`.
     pub made_up: u64,
     /// Frames sent of each stream of the traffic, in its order; empty for [`Frames::Test`].
     pub streams: Vec<u64>,
-    /// How often frames were due and the ring or the queue had no room for one.
+    /// How often frames were due and the ring or the queue was full.
     pub ring_full: u64,
-    /// System calls that told the kernel to send.
+    /// System calls that woke the kernel to send.
     pub wakeups: u64,
-    /// Bytes of the frames sent, without FCS, where nobody knows before which these are.
+    /// Bytes of the frames sent, without FCS, for frames of unknown sizes.
     pub bytes: Option<u64>,
-    /// For how long its threads were ready to run and something else had their CPUs, in nanoseconds, as far as the kernel says.
+    /// Time during which its threads were runnable but their CPUs were busy with other tasks, in
+    /// nanoseconds, as far as the kernel reports it.
     pub waited_ns: u64,
 }
 
 impl SendCounts {
-    /// Frames sent on all paths.
+    /// Returns the frames sent on all paths.
     pub fn total(&self) -> u64 {
         self.sent.iter().sum()
     }
 }
 
-/// When a sender sent, CLOCK_MONOTONIC in nanoseconds.
+/// Start and end of sending, CLOCK_MONOTONIC in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Course {
-    /// Its schedule began.
+    /// When the schedule began.
     pub begun_ns: u64,
-    /// It had sent all that it was to send; `None`: it has not, was stopped, or its time was over before.
+    /// When the last frame was sent; `None` if not all frames were sent, because it is still
+    /// running, was stopped, or ran out of time.
     pub ended_ns: Option<u64>,
-    /// From the first frame to the last by times that only the sender knows, those of a recording.
+    /// From the first frame to the last by times that only the sender knows: those of a recording.
     pub planned_ns: Option<u64>,
 }
 
-/// Puts frames on ports, from a thread of its own.
+/// Sends frames into ports, from its own thread.
 pub trait Sender: Send {
-    /// What this engine is and can.
+    /// Returns the properties of this engine.
     fn capabilities(&self) -> Capabilities;
 
-    /// Prepares the frames of the next trial. Nothing is sent.
+    /// Prepares the frames of the next trial. Sends nothing.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: this engine cannot send such frames, another may. Other errors: none can.
+    /// [`EngineError::Unsupported`]: this engine cannot send such frames, another may. Other
+    /// errors: none can.
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError>;
 
-    /// Starts to send and returns at once.
+    /// Starts sending and returns immediately.
     ///
     /// # Errors
-    /// The sender is not armed, still running, or the system refuses.
+    /// If the sender is not armed or still running, or the system refuses.
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError>;
 
-    /// From the next [`start`](Self::start) on it leaves its CPU to others while nothing is due for long: for senders that share one. Frames leave
-    /// some microseconds less exactly.
+    /// From the next [`start`](Self::start) on, yields the CPU while no frame is due for some time:
+    /// for senders that share a CPU. Departures get some microseconds less precise.
     fn share_cpu(&mut self) {}
 
-    /// As [`Sender::start`], and the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC: for senders that begin together.
+    /// Like [`Sender::start`], but the schedule's clock starts at `begin_ns` of CLOCK_MONOTONIC:
+    /// for senders that begin together.
     ///
     /// # Errors
-    /// As [`Sender::start`]; [`EngineError::Unsupported`]: not this engine.
+    /// As [`Sender::start`]; [`EngineError::Unsupported`] if this engine cannot.
     fn start_at(&mut self, _schedule: Schedule, _begin_ns: u64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.capabilities().mode.name(),
@@ -299,34 +310,38 @@ pub trait Sender: Send {
         })
     }
 
-    /// Sends from now on into another path; takes effect within a batch.
+    /// Sends into another path from now on; takes effect within a batch.
     ///
     /// # Errors
-    /// There is no such path, or the system refuses.
+    /// If there is no such path, or the system refuses.
     fn select(&mut self, path: usize) -> Result<(), EngineError>;
 
-    /// Pauses for the returned time and goes on with memory newly taken from the system, where the sender takes memory
-    /// from it; the frames of the pause are not due. Where frames lie in memory decides how often the caches of the CPUs
-    /// collide, and so by some 2 % how fast the DUT is: one trial should see more than one arrangement.
+    /// Pauses for the returned time, then continues with newly allocated memory, if the sender
+    /// allocates memory from the system; no frames are due during the pause. The location of frames
+    /// in memory determines how often CPU caches collide, and changes the speed of the DUT by some
+    /// 2 %: one trial should cover more than one location.
     ///
     /// # Errors
-    /// The sender does not run, or the system refuses.
+    /// If the sender is not running, or the system refuses.
     fn renew(&mut self) -> Result<Duration, EngineError> {
         Ok(Duration::ZERO)
     }
 
-    /// Sends with another intended load from now on, in frames per second, without a gap. Of what was missed before becomes what
-    /// [`HoldUps`] says. For somebody who watches and decides; a load that is known before is a [`LoadPlan`].
+    /// Changes the intended load, in frames per second, without a gap. Frames missed before are
+    /// treated as [`HoldUps`] defines. For interactive control; a load that is known in advance is
+    /// a [`LoadPlan`].
     ///
     /// # Errors
-    /// The sender does not run, was started flat out or with stretches, or cannot.
+    /// If the sender is not running, was started at full speed or with stretches, or cannot.
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
 
-    /// Sends each stream of the traffic, in its order, at another rate from now on, in frames per second at most; 0 holds it until
-    /// it gets another. For somebody who steers streams one by one; [`set_load`](Self::set_load) scales all of them alike.
+    /// Changes the rate of each stream of the traffic, in its order, in frames per second at most;
+    /// 0 pauses a stream until its rate changes again. For control of single streams;
+    /// [`set_load`](Self::set_load) scales all of them alike.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: not this engine, or not with such frames. The sender does not run at one load.
+    /// [`EngineError::Unsupported`] if this engine cannot, or not with such frames. Fails if the
+    /// sender is not running at one load.
     fn set_rates(&mut self, _rates: &[f64]) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.capabilities().mode.name(),
@@ -334,25 +349,26 @@ pub trait Sender: Send {
         })
     }
 
-    /// By how much frames left later than intended since the start: one value for each look at the clock that found frames
-    /// due, that of the oldest. `None` when flat out.
+    /// Returns how much later than intended frames have left since the start: for each look at the
+    /// clock that found due frames, the lateness of the oldest. `None` at full speed.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     fn lateness(&self) -> Result<Option<Histogram>, EngineError>;
 
-    /// When it began and ended; `None`: it does not say. Known until it is stopped.
+    /// Returns when it began and ended; `None` if unknown. Valid until it is stopped.
     fn course(&self) -> Option<Course> {
         None
     }
 
-    /// Counts since the start; cheap, at any time.
+    /// Returns the counts since the start; cheap, at any time.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     fn counts(&self) -> Result<SendCounts, EngineError>;
 
-    /// The same, and when that was by the clock of the machine that sends, CLOCK_MONOTONIC in nanoseconds.
+    /// Like [`Sender::counts`], with the time of the reading on the sending machine,
+    /// CLOCK_MONOTONIC in nanoseconds.
     ///
     /// # Errors
     /// As [`Sender::counts`].
@@ -361,13 +377,13 @@ pub trait Sender: Send {
         Ok((counts, monotonic_ns()))
     }
 
-    /// Ends sending, waits for the thread, and returns the final counts.
+    /// Stops sending, waits for the thread, and returns the final counts.
     ///
     /// # Errors
-    /// The thread failed.
+    /// If the thread failed.
     fn stop(&mut self) -> Result<SendCounts, EngineError>;
 
-    /// The same, and when that was by the clock of the machine that sends.
+    /// Like [`Sender::stop`], with the time of the reading on the sending machine.
     ///
     /// # Errors
     /// As [`Sender::stop`].
@@ -376,13 +392,14 @@ pub trait Sender: Send {
         Ok((counts, monotonic_ns()))
     }
 
-    /// Has everything been sent, or the time run out?
+    /// Returns true if everything was sent or the time is over.
     fn is_done(&self) -> bool;
 
-    /// Takes such departures of all frames in the trials to come, for [`departures`](Self::departures).
+    /// Records such departures of all frames in the following trials, for
+    /// [`departures`](Self::departures).
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: not this engine, or not on these ports.
+    /// [`EngineError::Unsupported`]: not with this engine, or not on these ports.
     fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         match kind {
             Kind::User => Ok(()),
@@ -390,7 +407,8 @@ pub trait Sender: Send {
         }
     }
 
-    /// The departures of the last trial, once it was stopped; `None` where none were asked for.
+    /// Returns the departures of the last trial, after it was stopped; `None` if they were not
+    /// requested.
     fn departures(&mut self) -> Option<Log> {
         None
     }
@@ -398,23 +416,24 @@ pub trait Sender: Send {
 
 /// Counts the frames that come back on one port.
 pub trait Receiver: Send {
-    /// The name in results.
+    /// Returns the name in results.
     fn name(&self) -> &'static str;
 
-    /// Such frames are expected from now on; counts start at zero.
+    /// Sets the frames to expect from now on; counts restart at zero.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: this receiver cannot find such signatures or make this analysis. Other errors: the
-    /// system refuses.
+    /// [`EngineError::Unsupported`]: this receiver cannot find such signatures or make this
+    /// analysis. Other errors: the system refuses.
     fn expect(&mut self, expected: &Expected) -> Result<(), EngineError>;
 
-    /// Counts since [`Receiver::expect`]; cheap, at any time.
+    /// Returns the counts since [`Receiver::expect`]; cheap, at any time.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     fn counts(&mut self) -> Result<ReceiveCounts, EngineError>;
 
-    /// The same, and when that was by the clock of the machine that receives, CLOCK_MONOTONIC in nanoseconds.
+    /// Like [`Receiver::counts`], with the time of the reading on the receiving machine,
+    /// CLOCK_MONOTONIC in nanoseconds.
     ///
     /// # Errors
     /// As [`Receiver::counts`].
@@ -423,21 +442,23 @@ pub trait Receiver: Send {
         Ok((self.counts()?, at_ns))
     }
 
-    /// Will it never say anything again, as one on a machine that was lost? Nobody should send to it any longer.
+    /// Returns true if it will never answer again, for example because the connection to its
+    /// machine was lost. Stop sending to it then.
     fn is_lost(&self) -> bool {
         false
     }
 
-    /// What the analysis found since [`Receiver::expect`]; `None` when none was asked for.
+    /// Returns the analysis since [`Receiver::expect`]; `None` if none was requested.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     fn analysis(&mut self) -> Result<Option<Analysis>, EngineError>;
 
-    /// Takes such arrivals of all frames that are analysed in the trials to come, for [`arrivals`](Self::arrivals).
+    /// Records such arrivals of all analysed frames in the following trials, for
+    /// [`arrivals`](Self::arrivals).
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: not this receiver, or not on this port.
+    /// [`EngineError::Unsupported`]: not with this receiver, or not on this port.
     fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         match kind {
             Kind::User => Ok(()),
@@ -445,7 +466,8 @@ pub trait Receiver: Send {
         }
     }
 
-    /// The arrivals since [`Receiver::expect`], after [`Receiver::analysis`]; `None` where none were asked for.
+    /// Returns the arrivals since [`Receiver::expect`], after [`Receiver::analysis`]; `None` if
+    /// they were not requested.
     fn arrivals(&mut self) -> Option<Log> {
         None
     }

@@ -1,7 +1,8 @@
-//! A histogram of times with a bounded relative error, laid out so that a BPF program can fill one.
+//! A histogram of times with a bounded relative error, with a layout that a BPF program can fill.
 //!
-//! Values below 128 ns have buckets of their own; above, every power of two is cut into 64 buckets, so that a value is known to
-//! 0.8 % either way. For output it becomes an HDR histogram. The BPF twin is `bpf/histogram.h`. Start with [`Histogram`].
+//! Each value below 128 ns has its own bucket; above, every power of two is divided into 64
+//! buckets, so that a value is known to ±0.8 %. For output it becomes an HDR histogram. The BPF
+//! twin is `bpf/histogram.h`. Start with [`Histogram`].
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 const PER_OCTAVE: u64 = 64;
 const PER_OCTAVE_BITS: u32 = 6;
 
-/// The largest value that is told from larger ones: 2^40 ns, some 18 minutes.
+/// The largest value that is distinguished from larger ones: 2^40 ns, some 18 minutes.
 pub const LARGEST_NS: u64 = (1 << 40) - 1;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub const BUCKETS: usize = index(LARGEST_NS) + 1;
 
-/// Which bucket a value belongs to.
+/// Returns the index of the bucket for a value.
 #[inline]
 pub const fn index(value_ns: u64) -> usize {
     let value = if value_ns > LARGEST_NS {
@@ -30,7 +31,7 @@ pub const fn index(value_ns: u64) -> usize {
     (((shift as u64) << PER_OCTAVE_BITS) + (value >> shift)) as usize
 }
 
-/// The smallest and the largest value of a bucket.
+/// Returns the smallest and the largest value of a bucket.
 pub const fn bounds(index: usize) -> (u64, u64) {
     let index = index as u64;
     if index < 2 * PER_OCTAVE {
@@ -56,7 +57,7 @@ impl Default for Histogram {
     }
 }
 
-/// For the journey: the counts of all buckets as far as there are any.
+/// For serialization: the counts up to the last bucket in use.
 impl From<Histogram> for Vec<u64> {
     fn from(of: Histogram) -> Vec<u64> {
         let used = of.counts.iter().rposition(|count| *count > 0);
@@ -79,36 +80,36 @@ impl TryFrom<Vec<u64>> for Histogram {
 }
 
 impl Histogram {
-    /// One more value. Values above [`LARGEST_NS`] count as that.
+    /// Adds one value. Values above [`LARGEST_NS`] count as that.
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
         self.counts[index(value_ns)] += 1;
     }
 
-    /// So many more values of one bucket: what a BPF program has counted.
+    /// Adds `count` values to a bucket: the counts of a BPF program.
     pub fn add(&mut self, index: usize, count: u64) {
         self.counts[index] += count;
     }
 
-    /// All values of another histogram too.
+    /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Are there none?
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|&count| count == 0)
     }
 
-    /// The value that a share of all values does not exceed (nearest rank), in nanoseconds: the upper bound of its bucket,
-    /// as in HDR histograms. `None` when there are no values.
+    /// Returns the value that a share of all values does not exceed (nearest rank), in nanoseconds:
+    /// the upper bound of its bucket, as in HDR histograms. `None` if there are no values.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.len() as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -118,7 +119,8 @@ impl Histogram {
         })
     }
 
-    /// The mean, each value taken as the middle of its bucket, in nanoseconds. `None` when there are no values.
+    /// Returns the mean in nanoseconds, with each value in the middle of its bucket. `None` if
+    /// there are no values.
     pub fn mean(&self) -> Option<f64> {
         let sum: f64 = self
             .buckets()
@@ -127,7 +129,8 @@ impl Histogram {
         (!self.is_empty()).then(|| sum / self.len() as f64)
     }
 
-    /// Lower bound, upper bound and count of every bucket that has values, in ascending order.
+    /// Iterates over lower bound, upper bound and count of every bucket that has values, in
+    /// ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.counts
             .iter()

@@ -1,7 +1,9 @@
-//! Senders that act as one: on several ports, of several hosts, each into a path of its own or all into the same.
+//! Senders that act as one: on several ports, of several hosts, each into its own path or all into
+//! the same one.
 //!
-//! It knows nothing of hosts: a sender is a sender, wherever it runs. Each part gets the frames of its path, and its share of the load; all
-//! start and stop one after the other, so that parts far away begin some milliseconds apart. Start with [`JoinedSender::new`].
+//! It does not know where a sender runs. Each part gets the frames of its path and its share of the
+//! load; all start and stop in turn, so remote parts begin some milliseconds apart. Start with
+//! [`JoinedSender::new`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +18,19 @@ use crate::load::LoadPlan;
 use crate::traffic::player::own_load_pps;
 use crate::traffic::{Frames, Stream, TestFrames, Traffic, TrafficFrames};
 
-/// One of them.
+/// One of the senders.
 pub struct Part {
-    /// What sends; it has one path.
+    /// The sender; it has one path.
     pub sender: Box<dyn Sender>,
-    /// Into which path of the whole.
+    /// Index of its path in the whole.
     pub path: usize,
-    /// The source address of the first port, and the one of its own that stands in its frames instead: a switch that saw one address at two
-    /// of its ports would move it from one to the other all the time.
+    /// The source address of the first port, and the one that replaces it in this part's frames: a
+    /// switch that sees one address at two of its ports keeps moving it between them.
     pub source: Option<([u8; 6], [u8; 6])>,
 }
 
 impl Part {
-    /// The frames as they leave here.
+    /// Returns the frames with this part's source address.
     fn own(&self, frames: &Frames) -> Frames {
         let Some((from, to)) = self.source else {
             return frames.clone();
@@ -48,7 +50,7 @@ impl Part {
                     .iter_mut()
                     .flat_map(|stream| &mut stream.kinds);
                 for template in kinds.map(|kind| &mut kind.template) {
-                    // others were given by somebody
+                    // other addresses were set explicitly
                     if let Some(source) = template.get_mut(6..12).filter(|source| *source == from) {
                         source.copy_from_slice(&to);
                     }
@@ -67,27 +69,28 @@ pub struct JoinedSender {
     parts: Vec<Part>,
     paths: usize,
     armed: Armed,
-    /// Those that send in this trial.
+    /// Parts that send in this trial.
     active: Vec<usize>,
 }
 
-/// What of traffic a part sends: as traffic of its own, which streams of the whole these are, and its share of the load.
+/// One part's traffic, the indices of its streams in the whole, and its share of the load.
 type Own = (Traffic, Vec<usize>, f64);
 
-/// What was armed last.
+/// The frames armed last.
 enum Armed {
     Nothing,
-    /// Frames of one size, for whichever path is selected.
+    /// Frames of one size, for the selected path.
     Test,
-    /// Of each part: which streams of the whole it sends, and its share of the load. So many streams in all.
+    /// For each part: the indices of its streams in the whole, and its share of the load; then the
+    /// total number of streams.
     Traffic(Vec<(Vec<usize>, f64)>, usize),
 }
 
 impl JoinedSender {
-    /// Puts them together; at least one for every path from 0 on.
+    /// Combines senders; every path from 0 on needs at least one.
     ///
     /// # Panics
-    /// There is no part.
+    /// If there is no part.
     pub fn new(parts: Vec<Part>) -> JoinedSender {
         let paths = parts.iter().map(|part| part.path + 1).max();
         JoinedSender {
@@ -98,12 +101,12 @@ impl JoinedSender {
         }
     }
 
-    /// How many send into this path.
+    /// Returns the number of parts that send into this path.
     fn sending_into(&self, path: usize) -> usize {
         self.parts.iter().filter(|part| part.path == path).count()
     }
 
-    /// What of the traffic each part sends, as traffic of its own; `None`: nothing.
+    /// Returns the traffic of each part; `None` for a part that sends nothing.
     fn split(&self, traffic: &Traffic) -> Result<Vec<Option<Own>>, EngineError> {
         let whole = own_load_pps(traffic);
         let parts = self.parts.iter().map(|part| {
@@ -143,7 +146,7 @@ impl JoinedSender {
         parts.collect()
     }
 
-    /// Of these so many, those of each active part.
+    /// Returns the active parts of this path and their shares.
     fn shares(&self, path: usize) -> Vec<(usize, f64)> {
         match &self.armed {
             Armed::Nothing => Vec::new(),
@@ -196,7 +199,7 @@ impl JoinedSender {
     }
 }
 
-/// A share of a load.
+/// Returns a share of a load.
 fn part_of(load: &LoadPlan, share: f64) -> LoadPlan {
     match load {
         LoadPlan::FlatOut => LoadPlan::FlatOut,
@@ -212,7 +215,7 @@ fn part_of(load: &LoadPlan, share: f64) -> LoadPlan {
     }
 }
 
-/// Shares of a number of frames that add up to it.
+/// Splits a number of frames by shares; the parts add up to it.
 fn frames_of(frames: u64, shares: &[(usize, f64)]) -> Vec<u64> {
     let mut end = 0.0;
     let mut before = 0;
@@ -284,7 +287,7 @@ impl Sender for JoinedSender {
             if own.frames == Some(0) {
                 continue;
             }
-            // before it starts: one of which nobody knows whether it did is stopped, too
+            // before it starts: a part whose start may have failed half-way must be stopped, too
             self.active.push(number);
             self.parts[number].sender.start(own)?;
         }
@@ -332,7 +335,7 @@ impl Sender for JoinedSender {
         Ok(self.counts_at()?.0)
     }
 
-    /// By the clock of the first: what takes time is measured on one clock.
+    /// Reads the clock of the first part: durations must come from one clock.
     fn counts_at(&self) -> Result<(SendCounts, u64), EngineError> {
         let mut first = None;
         let mut of_parts = Vec::new();
@@ -349,7 +352,7 @@ impl Sender for JoinedSender {
         Ok(self.stop_at()?.0)
     }
 
-    /// All are stopped, whatever happens to one of them; by the clock of the first.
+    /// Stops all parts even if one fails; returns the time by the clock of the first.
     fn stop_at(&mut self) -> Result<(SendCounts, u64), EngineError> {
         let mut of_parts = Vec::new();
         let (mut failed, mut first) = (None, None);
@@ -387,7 +390,7 @@ mod tests {
     use fwdlab_model::trial::{IpVersion, Stream as TestStream};
     use fwdlab_model::units::FrameSize;
 
-    /// Hears nothing.
+    /// A receiver that receives nothing.
     struct Deaf;
 
     impl Receiver for Deaf {
@@ -408,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Senders into the memory of this process, for these paths.
+    /// Opens senders into the memory of this process, for these paths.
     struct Memories(Vec<usize>);
 
     impl Opener for Memories {
@@ -479,7 +482,7 @@ mod tests {
         let mut tester = tester(&[0, 0]);
         tester.arm(&stream).unwrap();
         assert_eq!(sent(&mut tester, 1001), [1001]);
-        // both number their frames from 0: who looks at numbers would see each twice
+        // both number their frames from 0: an analysis of numbers would see each number twice
         let plan = Some(AnalysisPlan::default());
         let error = tester.arm_with(&stream, plan).unwrap_err();
         assert!(
@@ -521,7 +524,7 @@ mod tests {
         tester.arm_traffic(&traffic, None).unwrap();
         // two of three streams go forward
         assert_eq!(sent(&mut tester, 3000), [2000, 1000]);
-        // what one host sends cannot wait for what another one does
+        // a stream of one host cannot wait for a stream of another
         let mut chained = traffic.as_ref().clone();
         chained.streams[0].timing.next = Some(1);
         let error = tester.arm_traffic(&Arc::new(chained), None).unwrap_err();

@@ -1,8 +1,9 @@
-//! Engines: they put frames on ports and count what comes back.
+//! Engines: they send frames into ports and count the frames that come back.
 //!
-//! The frame path knows nothing of test beds, searches or printing. A [`Sender`] and one [`Receiver`] per path are
-//! behind small traits; [`Tester`] opens them, proves every path with a few frames, and falls back from the fastest
-//! engine to the next. Start with [`generator`] (the traits), then [`tester`]. A simulated DUT needs no ports:
+//! The frame path knows nothing of test beds, searches or printing. A [`Sender`] and one
+//! [`Receiver`] per path are behind small traits; [`Tester`] opens them, proves every path with a
+//! few frames, and falls back from the fastest engine to the next. Start with [`generator`] (the
+//! traits), then [`tester`]. A simulated DUT needs no ports:
 //!
 //! ```
 //! use fwdlab_engine::sim::{Dut, Simulation, Trial};

@@ -1,6 +1,6 @@
-//! The intended load over time: what a schedule says of how fast frames leave.
+//! The intended load over time: how fast the frames of a schedule leave.
 //!
-//! It says nothing of how a sender keeps it: that is the business of [`crate::pacer`]. Start with [`LoadPlan`].
+//! [`crate::pacer`] turns it into due times. Start with [`LoadPlan`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::pacer::{Curve, FRACTION, MOST_PPS, Plan};
 pub enum LoadPlan {
     /// As fast as the engine can.
     FlatOut,
-    /// One load from begin to end, unless [`Sender::set_load`](crate::Sender::set_load) changes it.
+    /// One load from start to end, unless [`Sender::set_load`](crate::Sender::set_load) changes it.
     Constant(f64),
-    /// One stretch after the other; the load at the end of the last one goes on until the schedule ends. Frame n leaves when the
-    /// integral of the load has reached n.
+    /// Consecutive stretches; the final load of the last one continues until the schedule ends.
+    /// Frame n leaves when the integral of the load has reached n.
     Stretches(Arc<[Stretch]>),
 }
 
 impl LoadPlan {
-    /// These stretches; where all have one load, that load.
+    /// Returns a plan of these stretches; if all have the same load, that constant load.
     pub fn over(stretches: Vec<Stretch>) -> LoadPlan {
         let first = stretches.first().map_or(0.0, |first| first.from_pps);
         let is_first = |stretch: &Stretch| stretch.from_pps == first && stretch.to_pps == first;
@@ -33,7 +33,7 @@ impl LoadPlan {
         }
     }
 
-    /// The load at a time after the begin; `None`: flat out.
+    /// Returns the load at a time after the start; `None`: full speed.
     pub fn at(&self, elapsed: Duration) -> Option<f64> {
         let stretches = match self {
             LoadPlan::FlatOut => return None,
@@ -50,7 +50,7 @@ impl LoadPlan {
         Some(stretches.last().map_or(0.0, |last| last.to_pps))
     }
 
-    /// The largest load; `None`: flat out.
+    /// Returns the largest load; `None`: full speed.
     pub fn peak_pps(&self) -> Option<f64> {
         match self {
             LoadPlan::FlatOut => None,
@@ -62,7 +62,8 @@ impl LoadPlan {
         }
     }
 
-    /// When so many frames are due, after the begin; `None`: flat out, or never.
+    /// Returns the time after the start when this number of frames is due; `None`: full speed, or
+    /// never.
     pub fn due_after(&self, frames: u64) -> Option<Duration> {
         match self {
             LoadPlan::FlatOut => None,
@@ -76,12 +77,12 @@ impl LoadPlan {
         }
     }
 
-    /// Do frames leave as fast as the engine can?
+    /// Returns true if frames leave as fast as the engine can.
     pub fn is_flat_out(&self) -> bool {
         *self == LoadPlan::FlatOut
     }
 
-    /// Can it be kept?
+    /// Checks that senders can follow the plan.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let LoadPlan::Stretches(stretches) = self else {
             return Ok(());
@@ -100,7 +101,7 @@ impl LoadPlan {
         }
     }
 
-    /// Why an engine refuses to change this load.
+    /// Returns the error of an engine that cannot change this load.
     pub(crate) fn unchangeable(&self) -> EngineError {
         EngineError::Frames(match self {
             LoadPlan::FlatOut => {
@@ -112,7 +113,7 @@ impl LoadPlan {
 }
 
 impl From<Option<f64>> for LoadPlan {
-    /// This load, or flat out.
+    /// This load, or full speed for `None`.
     fn from(load_pps: Option<f64>) -> LoadPlan {
         load_pps.map_or(LoadPlan::FlatOut, LoadPlan::Constant)
     }

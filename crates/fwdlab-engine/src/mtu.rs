@@ -1,7 +1,8 @@
-//! Which frames a port takes: one rule for all engines, applied before any of them sends.
+//! Which frames a port accepts: one rule for all engines, checked before any of them sends.
 //!
-//! What the kernel does with longer frames differs: packet sockets refuse them (EMSGSIZE), XDP lets them vanish, AF_XDP sends them.
-//! What is at the other end is not looked at. Start with [`check`].
+//! The kernel's treatment of longer frames differs: packet sockets refuse them (EMSGSIZE), XDP
+//! drops them silently, AF_XDP sends them. The MTU of the other end is not checked. Start with
+//! [`check`].
 
 use fwdlab_packet::header::{ethernet, vlan};
 
@@ -9,7 +10,8 @@ use crate::error::EngineError;
 use crate::port::{Interfaces, PortSpec, within};
 use crate::traffic::Frames;
 
-/// The MTU that a frame needs: the bytes behind its Ethernet header, and behind one 802.1Q tag, which ports take beside the MTU.
+/// Returns the MTU that a frame needs: the bytes behind its Ethernet header and behind one 802.1Q
+/// tag, which ports accept in addition to the MTU.
 pub fn needed(frame: &[u8]) -> usize {
     let tag = match frame.get(12..14) {
         Some(ethertype) if ethertype == vlan::ETHERTYPE.to_be_bytes() => vlan::HEADER_LEN,
@@ -18,14 +20,15 @@ pub fn needed(frame: &[u8]) -> usize {
     frame.len().saturating_sub(ethernet::HEADER_LEN + tag)
 }
 
-/// Of all these frames the one that needs most: the MTU, and its length without FCS.
+/// Returns the largest MTU that any of these frames needs, and the length of that frame without
+/// FCS.
 pub fn most<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> (usize, usize) {
     let all = frames.into_iter().map(|frame| (needed(frame), frame.len()));
     all.max().unwrap_or_default()
 }
 
 impl Frames {
-    /// The MTU that the longest of these frames needs, and its length without FCS.
+    /// Returns the MTU that the longest of these frames needs, and its length without FCS.
     pub fn most(&self) -> (usize, usize) {
         match self {
             // never tagged
@@ -41,7 +44,8 @@ impl Frames {
     }
 }
 
-/// Does this port take frames that need such an MTU, the longest of so many bytes without FCS?
+/// Checks that this port accepts frames that need `most`: an MTU, and the length of the longest
+/// frame without FCS.
 ///
 /// # Errors
 /// [`EngineError::TooLong`]; or its MTU cannot be read.
@@ -49,7 +53,7 @@ pub fn check(port: &PortSpec, most: (usize, usize)) -> Result<(), EngineError> {
     judge(&port.interface, of(port)?, most)
 }
 
-/// The MTU of a port.
+/// Returns the MTU of a port.
 pub(crate) fn of(port: &PortSpec) -> Result<u32, EngineError> {
     let name = &port.interface;
     within(&port.netns, || {
@@ -59,7 +63,7 @@ pub(crate) fn of(port: &PortSpec) -> Result<u32, EngineError> {
     })
 }
 
-/// The same of a port whose MTU is known.
+/// Like `check`, for a port whose MTU is known.
 pub(crate) fn judge(
     port: &str,
     mtu: u32,
@@ -90,7 +94,7 @@ mod tests {
         for (ethertype, bytes, mtu) in [
             (0x0800, 1514, 1500),
             (0x8100, 1518, 1500),
-            // the outer tag of two is part of what the kernel counts
+            // the kernel counts the outer tag of two
             (0x88a8, 1522, 1508),
             (0x86dd, 14, 0),
         ] {

@@ -1,7 +1,7 @@
-//! Who has this address: the MAC address of a next hop, asked with ARP (RFC 826) or neighbour solicitation (RFC 4861).
+//! Resolves the MAC address of a next hop with ARP (RFC 826) or neighbour solicitation (RFC 4861).
 //!
-//! And the other side: [`reply`] answers such questions. Asked and answered with frames of our own and not through the kernel's tables, so that nothing of the host's changes and a port needs no
-//! address. Start with [`resolve`].
+//! [`reply`] answers such requests. Both use frames of our own instead of the kernel's tables, so
+//! nothing on the host changes and a port needs no address. Start with [`resolve`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::capture::{Capture, Options};
 use crate::error::EngineError;
 use crate::port::PortSpec;
 
-/// Questions, and the time for each answer.
+/// Number of requests, and the time to wait for each answer.
 const TRIES: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Asks on a port who has an address, as the owner of `source`, and returns the MAC address that answers; `None` when nobody
-/// does. Both addresses are of one version.
+/// Asks on a port for the owner of an address, as the owner of `source`, and returns the MAC
+/// address of the answer; `None` if no host answers. Both addresses must have the same IP version.
 ///
 /// # Errors
-/// The port cannot be used, or the versions differ.
+/// If the port cannot be used, or the versions differ.
 pub fn resolve(
     port: &PortSpec,
     ours: [u8; 6],
@@ -29,7 +29,8 @@ pub fn resolve(
     target: IpAddr,
 ) -> Result<Option<[u8; 6]>, EngineError> {
     let questions = match (source, target) {
-        // a host that would not answer this source may answer one that has no address yet (RFC 5227 section 1.1)
+        // a host that does not answer this source may answer one that has no address yet (RFC 5227
+        // section 1.1)
         (IpAddr::V4(source), IpAddr::V4(target)) => {
             [source, Ipv4Addr::UNSPECIFIED].map(|source| arp_request(ours, source, target))
         }
@@ -129,7 +130,7 @@ fn solicitation(ours: [u8; 6], source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
     frame
 }
 
-/// The MAC address in an answer for this target; `None` for all other frames.
+/// Returns the MAC address in an answer for this target; `None` for all other frames.
 fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
     let ethernet = ethernet::Frame::new(frame).ok()?;
     match target {
@@ -148,7 +149,8 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
             if !is_answer {
                 return None;
             }
-            // the option with the address; a host may leave it out when asked alone, then the frame's source is its own
+            // the option with the address; a host may omit it in a unicast exchange, and then the
+            // frame's source is its address
             match message.get(24..32) {
                 Some([2, 1, mac @ ..]) => mac.try_into().ok(),
                 _ => Some(ethernet.source().0),
@@ -158,8 +160,9 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
     }
 }
 
-/// The answer to an ARP request or a neighbour solicitation for one of our addresses; `None` for all other frames, for announcements
-/// and for a host that only looks whether an address is free (RFC 5227, RFC 4862).
+/// Returns the answer to an ARP request or a neighbour solicitation for one of our addresses;
+/// `None` for all other frames, for announcements, and for a host that probes whether an address is
+/// free (RFC 5227, RFC 4862).
 pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
     let asked = ethernet::Frame::new(frame).ok()?;
     let header = |destination, ethertype| ethernet::Repr {

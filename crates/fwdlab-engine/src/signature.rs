@@ -1,9 +1,8 @@
-//! Where the signature of a frame is, also in frames from a DUT, which may have added or removed a
-//! VLAN tag.
+//! Finds the signature of a frame, also behind a DUT, which may have added or removed a VLAN tag.
 //!
-//! Looks at no more than is needed to find a signature. Headers are not verified here, see
-//! [`integrity`](crate::analysis::integrity); the fields of a signature are in [`fwdlab_packet::Signature`].
-//! The twin in the kernel is `bpf/find.h`. Start with [`SignaturePlace`] and [`find`].
+//! Parses no more than needed to find a signature. [`integrity`](crate::analysis::integrity)
+//! verifies headers; the fields of a signature are in [`fwdlab_packet::Signature`]. The twin in the
+//! kernel is `bpf/find.h`. Start with [`SignaturePlace`] and [`find`].
 
 use fwdlab_packet::header::{ipv4, ipv6, udp, vlan};
 use fwdlab_packet::signature::LEN;
@@ -12,28 +11,29 @@ use serde::{Deserialize, Serialize};
 /// Length of an Ethernet header without tags.
 const ETHERNET: usize = 14;
 
-/// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
+/// Position of the signature in a frame that comes out of the DUT, which may have added or removed
+/// a tag or a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SignaturePlace {
-    /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
+    /// At the start of the payload of UDP over IPv4 without options or IPv6 without extensions.
     UdpPayload,
-    /// In the last bytes of the frame, whatever is before them.
+    /// In the last bytes of the frame, regardless of what precedes them.
     Tail,
-    /// The trial's nonce alone, in the flow label of IPv6 behind Ethernet and any VLAN tags: see [`flow_label`]. For
-    /// frames without room for more.
+    /// Only the trial's nonce, in the flow label of IPv6 behind Ethernet and any VLAN tags: see
+    /// [`flow_label`]. For frames without room for more.
     FlowLabel,
 }
 
-/// What a flow label of 20 bits begins with when it is a signature; the trial's nonce follows.
+/// The first bits of a 20-bit flow label that is a signature; the trial's nonce follows.
 pub const FLOW_LABEL_MAGIC: u8 = 0x9;
 
-/// The flow label of a trial's frames.
+/// Returns the flow label of a trial's frames.
 pub fn flow_label(nonce: u16) -> u32 {
     u32::from(FLOW_LABEL_MAGIC) << 16 | u32::from(nonce)
 }
 
-/// Where the flow label of an IPv6 frame begins, in the low half of this byte: behind Ethernet and any VLAN tags. `None`
-/// for other frames.
+/// Returns the byte whose low half is the start of an IPv6 frame's flow label: behind Ethernet and
+/// any VLAN tags. `None` for other frames.
 pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
     let mut at = 12;
     loop {
@@ -48,24 +48,24 @@ pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
     (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
 }
 
-/// Where the header after Ethernet begins.
+/// Position of the header after Ethernet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     /// Its first byte.
     pub at: usize,
-    /// What it is.
+    /// Its EtherType.
     pub ethertype: u16,
 }
 
 impl Network {
-    /// Bytes of VLAN tags before it.
+    /// Returns the bytes of VLAN tags before it.
     pub fn tag_bytes(self) -> usize {
         self.at - ETHERNET
     }
 }
 
-/// The header behind Ethernet and up to two tags; what is behind a third has the EtherType of a tag. `None`: the frame ends
-/// before.
+/// Returns the header behind Ethernet and up to two tags; behind a third tag, the EtherType is that
+/// of a tag. `None` if the frame ends before.
 #[inline]
 pub fn network(frame: &[u8]) -> Option<Network> {
     let mut at = ETHERNET;
@@ -79,7 +79,7 @@ pub fn network(frame: &[u8]) -> Option<Network> {
     None
 }
 
-/// The 18 bytes where a frame has its signature, if it has one there: whether it is ours, they say. For
+/// Returns the 18 bytes where a frame's signature would be; the bytes show whether it is ours. For
 /// [`SignaturePlace::FlowLabel`] see [`nonce_in_label`].
 #[inline]
 pub fn find(frame: &[u8], network: Network, place: SignaturePlace) -> Option<&[u8]> {
@@ -113,7 +113,7 @@ pub fn find(frame: &[u8], network: Network, place: SignaturePlace) -> Option<&[u
     frame.get(at..at + LEN)
 }
 
-/// The nonce in the flow label of an IPv6 frame, if the label begins like one of ours.
+/// Returns the nonce in the flow label of an IPv6 frame, if the label begins like one of ours.
 #[inline]
 pub fn nonce_in_label(frame: &[u8], network: Network) -> Option<u16> {
     if network.ethertype != ipv6::ETHERTYPE || frame.len() < network.at + ipv6::HEADER_LEN {

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// The signal that ends a blocking system call of a sender thread. Its handler does nothing: the call returns EINTR.
+/// The signal that interrupts a blocking system call of a sender thread. Its handler does nothing:
+/// the call returns EINTR.
 fn interrupt_signal() -> libc::c_int {
     static INSTALL: Once = Once::new();
     let signal = libc::SIGRTMIN() + 3;
@@ -23,12 +24,12 @@ fn interrupt_signal() -> libc::c_int {
     signal
 }
 
-/// Makes sure that an interrupt finds its handler; call before the thread starts that may get one.
+/// Installs the handler of [`interrupt`]; call it before starting a thread that may be interrupted.
 pub(crate) fn prepare_interrupts() {
     interrupt_signal();
 }
 
-/// Ends the system call a thread is blocked in.
+/// Interrupts the system call that a thread is blocked in.
 pub(crate) fn interrupt<T>(thread: &JoinHandle<T>) {
     // SAFETY: the handle is not joined yet, so the thread id is still valid.
     unsafe {
@@ -41,7 +42,8 @@ pub(crate) fn interrupt<T>(thread: &JoinHandle<T>) {
 /// # Errors
 /// EPERM without CAP_SYS_NICE.
 pub fn become_real_time() -> io::Result<()> {
-    // The kernel's `struct sched_param`, and its own call: musl's function only says that it does nothing.
+    // The kernel's `struct sched_param` and the raw system call: musl's function only returns an
+    // error.
     let priority: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: 0 is the calling thread; the parameter outlives the call.
@@ -53,13 +55,15 @@ pub fn become_real_time() -> io::Result<()> {
     }
 }
 
-/// Puts the calling thread ahead of ordinary ones (niceness -20), so that others' work does not hold up a schedule.
+/// Gives the calling thread priority over ordinary ones (niceness -20), so that other work does not
+/// delay a schedule.
 ///
-/// Where the kernel groups tasks by session (`sched_autogroup`) that counts only within ours; frames that are held up
-/// are counted as not sent. Without CAP_SYS_NICE nothing changes.
+/// If the kernel groups tasks by session (`sched_autogroup`) this only affects threads of our
+/// session; frames that are delayed are counted as not sent. Without CAP_SYS_NICE nothing changes.
 ///
-/// Note: real-time priority was tried and held the schedule to 99.7 % beside two compilers, where this holds it in one
-/// window of six. It also starved the soft interrupts of that CPU, and on a machine with one CPU everything, for ever.
+/// Note: with real-time priority, the schedule was kept to 99.7 % during two compilations, where
+/// niceness keeps it in one window of six. But it also starved the soft interrupts of that CPU, and
+/// on a machine with one CPU everything, for ever.
 pub fn become_preferred() {
     // SAFETY: no memory is involved; 0 is the calling thread.
     unsafe {
@@ -67,7 +71,7 @@ pub fn become_preferred() {
     }
 }
 
-/// Which thread of this process it is that asks, to be looked up by others; 0 is none.
+/// Returns the id of the calling thread, for lookups by other threads; 0 is none.
 pub(crate) fn own_thread() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()
@@ -75,11 +79,11 @@ pub(crate) fn own_thread() -> u32 {
         .unsigned_abs()
 }
 
-/// For how long a thread of this process was ready to run and something else had its CPU, in nanoseconds; 0 where the kernel does not say,
-/// and of a thread that has ended.
+/// Returns how long a thread of this process was runnable while its CPU was busy with other tasks,
+/// in nanoseconds; 0 if the kernel does not report it or the thread has ended.
 pub(crate) fn waited_ns(thread: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-    // time on a CPU, time of waiting for one, how often it ran
+    // time on a CPU, time waiting for a CPU, number of time slices
     let waited = text
         .ok()
         .and_then(|text| text.split(' ').nth(1)?.parse().ok());

@@ -1,7 +1,8 @@
 //! The tester: one sender and one receiver per path, chosen, proven, and read together.
 //!
-//! It takes the fastest engine that works here and carries frames over every path, and says why faster ones were left
-//! out. It knows one trial at a time and nothing of searches or of what the counts mean. Start with [`Tester::open`].
+//! It chooses the fastest engine that works on this host and carries frames over every path, and
+//! reports why it rejected faster ones. It handles one trial at a time, and knows nothing of
+//! searches or of the meaning of the counts. Start with [`Tester::open`].
 
 use std::sync::Arc;
 use std::thread;
@@ -23,24 +24,26 @@ use crate::traffic::beside::Beside;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
 use crate::{af_packet, af_xdp, memory, mtu, xdp_count, xdp_live};
 
-/// How many frames prove a path when a tester opens: fewer than the shortest queue on the way holds (a veth: 256), or a busy host that lets
-/// the DUT wait would prove that no engine works.
+/// The number of frames that prove a path when a tester opens: fewer than the shortest queue on the
+/// path holds (a veth: 256). With more, a busy host that delays the DUT would make every engine
+/// fail.
 const PROOF_FRAMES: u64 = 200;
-/// Others may send through a queue, too; an engine that does not work here loses frames every time.
+/// Other processes may send through a queue, too; an engine that does not work loses frames every
+/// time.
 const PROOF_TRIES: u32 = 3;
-/// Modest: every engine and every DUT can do it.
+/// Low enough for every engine and every DUT.
 const PROOF_LOAD_PPS: f64 = 50_000.0;
-/// A path that carries nothing for so long will not carry the rest.
+/// After this time without any frame, the rest will not arrive either.
 const PROOF_PATIENCE: Duration = Duration::from_millis(200);
 
-/// After the last frame was sent, frames may still be in the DUT: wait until nothing has arrived for so long. A slow DUT
-/// (10 kpps) with 256 frames in its queue lets some arrive every 0.1 ms.
+/// After the last frame was sent, frames may still be in the DUT: wait until none has arrived for
+/// this time. A slow DUT (10 kpps) with 256 frames in its queue delivers one every 0.1 ms.
 const DRAIN_QUIET: Duration = Duration::from_millis(20);
-/// But no longer than this: some other host's frames may never end.
+/// The limit of that wait: frames of another host may never end.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(1);
 
-/// The tester.
+/// A sender and its receivers.
 pub struct Tester {
     paths: Vec<PathSpec>,
     /// Sending ports of this machine.
@@ -49,37 +52,40 @@ pub struct Tester {
     sender: Box<dyn Sender>,
     receivers: Vec<Box<dyn Receiver>>,
     nonce: u16,
-    /// The second path is the way back through the DUT of the first, with these addresses.
+    /// Set if the second path is the way back through the DUT of the first, with these addresses.
     way_back: Option<Addresses>,
-    /// Which of the frames armed last a router does not forward.
+    /// The frames armed last that a router does not forward.
     beside: Beside,
-    /// Why receivers can find out nothing beyond counts, where they cannot.
+    /// Why receivers can only count, if they can.
     only_counts: Option<String>,
 }
 
-/// Opens the parts of a tester, wherever they are.
+/// Opens the parts of a tester, local or remote.
 pub trait Opener {
-    /// A sender of this engine on the sending ports of all paths.
+    /// Opens a sender of this engine on the sending ports of all paths.
     ///
     /// # Errors
-    /// It cannot be opened there.
+    /// If it cannot be opened there.
     fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError>;
 
-    /// Receivers on all paths, of one kind: what they count must be comparable. Those that were tried before are kept in `rejected`.
+    /// Opens receivers on all paths, all of one kind: their counts must be comparable. Adds the
+    /// rejected ones to `rejected`.
     ///
     /// # Errors
-    /// None can be opened.
+    /// If none can be opened.
     fn receivers(
         &mut self,
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError>;
 
-    /// Sending ports of this machine, whose MTU is looked at before frames are armed; those elsewhere are looked at there.
+    /// Returns the sending ports of this machine: their MTU is checked before frames are armed. A
+    /// remote host checks its own.
     fn ports(&self) -> Vec<PortSpec> {
         Vec::new()
     }
 
-    /// Why receivers can find out nothing beyond counts, where they cannot: frames leave and arrive by two clocks, for one.
+    /// Returns why receivers can only count, if they can: for example because departures and
+    /// arrivals use two clocks.
     fn only_counts(&self) -> Option<String> {
         None
     }
@@ -114,10 +120,10 @@ impl Opener for Here<'_> {
     }
 }
 
-/// The receivers of lowest cost that open on all paths, by what opens those of a kind.
+/// Returns the cheapest receivers that open on all paths; `open` opens one kind.
 ///
 /// # Errors
-/// None do.
+/// If none opens.
 pub fn of_one_kind<T>(
     rejected: &mut Vec<Rejected>,
     mut open: impl FnMut(Counting) -> Result<T, EngineError>,
@@ -132,55 +138,57 @@ pub fn of_one_kind<T>(
     open(Counting::AfPacket)
 }
 
-/// What is wanted of the engines.
+/// The requirements for the engines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// This sender and no other; `None` is the fastest that works.
+    /// Use this sender and no other; `None` chooses the fastest that works.
     pub mode: Option<Mode>,
-    /// CPUs of the sender's thread; empty is any.
+    /// CPUs of the sender's thread; empty: any.
     pub cpus: Vec<usize>,
-    /// Prove every path with this stream, which the DUT is known to forward; `None` takes an engine unproven.
+    /// Prove every path with this stream, which the DUT is known to forward; `None` skips the
+    /// proof.
     pub prove: Option<Stream>,
-    /// The second of two paths is the way back through the DUT of the first: addresses there.
+    /// The second of two paths is the way back through the DUT of the first: its addresses.
     pub way_back: Option<Addresses>,
-    /// What will be sent besides test frames: an engine that cannot is not taken.
+    /// Traffic to send besides test frames: an engine that cannot send it is rejected.
     pub traffic: Vec<Arc<Traffic>>,
 }
 
-/// An engine that was tried and not taken.
+/// An engine that was tried and rejected.
 #[derive(Debug)]
 pub struct Rejected {
-    /// Its name in results: of a sender or of a receiver.
+    /// Name of the sender or receiver in results.
     pub engine: &'static str,
-    /// Why.
+    /// Why it was rejected.
     pub reason: EngineError,
 }
 
 /// All counts of a trial at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// When the frames that were sent were counted, CLOCK_MONOTONIC of who sends.
+    /// When the sent frames were counted, CLOCK_MONOTONIC of the sending machine.
     pub at_ns: u64,
     /// Frames sent into each path that a router forwards.
     pub sent: Vec<u64>,
-    /// Frames sent beside these that a router does not forward: broadcasts and the like.
+    /// Frames also sent into each path that a router does not forward: broadcasts and the like.
     pub beside: Vec<u64>,
     /// Frames that were due and not sent.
     pub not_sent: u64,
-    /// How often frames were due and there was no room for one.
+    /// How often frames were due and the ring was full.
     pub ring_full: u64,
-    /// System calls that told the kernel to send.
+    /// System calls that woke the kernel to send.
     pub wakeups: u64,
-    /// For how long the sender's threads waited for a CPU, in nanoseconds, as far as the kernel says.
+    /// How long the sender's threads waited for a CPU, in nanoseconds, as far as the kernel reports
+    /// it.
     pub sender_waited_ns: u64,
     /// Frames that came back from each path.
     pub received: Vec<u64>,
-    /// When those of the first path were counted, by the clock of who receives, which may be another machine's: of two readings the
-    /// difference says how long frames were counted, and nothing else can be said of it.
+    /// When the frames of the first path were counted, by the clock of the receiver, which may be
+    /// on another machine: only differences between two readings are meaningful.
     pub received_at_ns: u64,
 }
 
-/// What a path did with a few frames.
+/// The result of a proof: what a path did with a few frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Frames sent.
@@ -190,14 +198,15 @@ pub struct Proof {
 }
 
 impl Tester {
-    /// Opens the receivers that cost least and the fastest sender that works, in the order of [`Mode::ALL`], and says
-    /// which were tried before and why they were not taken.
+    /// Opens the cheapest receivers and the fastest sender that work, in the order of
+    /// [`Mode::ALL`], and returns the rejected ones with the reasons.
     ///
-    /// With [`Choice::prove`], a sender works when every frame of a proof comes back on every path, at the third try at the latest. The DUT must be known
-    /// to forward the proof's stream, for a DUT that does not makes every engine fail.
+    /// With [`Choice::prove`], a sender works if every frame of a proof comes back on every path,
+    /// within three tries. The DUT must be known to forward the proof's stream; otherwise every
+    /// engine fails.
     ///
     /// # Errors
-    /// No receiver can be opened, the sender asked for does not work, or none does.
+    /// If no receiver can be opened, the requested sender does not work, or none does.
     pub fn open(
         paths: &[PathSpec],
         addresses: &Addresses,
@@ -210,7 +219,8 @@ impl Tester {
         Tester::open_by(&mut here, paths, addresses, choice)
     }
 
-    /// The same with parts that `opener` opens, some of them perhaps on other machines. `paths` is what they are called.
+    /// Like [`Tester::open`], with parts that `opener` opens, possibly on other machines. `paths`
+    /// supplies their names.
     ///
     /// # Errors
     /// As [`Tester::open`].
@@ -222,7 +232,8 @@ impl Tester {
     ) -> Result<(Tester, Vec<Rejected>), EngineError> {
         let mut rejected = vec![];
         let mut receivers = opener.receivers(&mut rejected)?;
-        // somewhere else in each session, so that frames of the one before are not taken for ours
+        // start with a different nonce in each session, so that frames of the previous one are not
+        // mistaken for ours
         let mut nonce = (monotonic_ns() >> 10) as u16;
         let all = Mode::ALL;
         let modes = choice.mode.as_ref().map_or(&all[..], std::slice::from_ref);
@@ -266,7 +277,7 @@ impl Tester {
         Err(EngineError::NoneWorks(reasons.join("; ")))
     }
 
-    /// Can it send all of this?
+    /// Checks that the sender can send all of this.
     fn try_all(&mut self, traffic: &[Arc<Traffic>]) -> Result<(), EngineError> {
         traffic.iter().try_for_each(|traffic| {
             let frames = Frames::Traffic(TrafficFrames {
@@ -275,7 +286,7 @@ impl Tester {
             });
             match self.sender.arm(&frames) {
                 Err(reason @ EngineError::Unsupported { .. }) => Err(reason),
-                // what is wrong with the frames themselves is said when they are armed for a trial
+                // errors in the frames themselves are reported when they are armed for a trial
                 _ => Ok(()),
             }
         })
@@ -308,31 +319,31 @@ impl Tester {
         Ok(())
     }
 
-    /// The sender that was taken.
+    /// Returns the chosen sender.
     pub fn mode(&self) -> Mode {
         self.capabilities().mode
     }
 
-    /// What the sender is and can.
+    /// Returns the properties of the sender.
     pub fn capabilities(&self) -> Capabilities {
         self.sender.capabilities()
     }
 
-    /// The name of the receivers, all of one kind.
+    /// Returns the name of the receivers, which are all of one kind.
     pub fn receiver_name(&self) -> &'static str {
         self.receivers.first().map_or("none", |first| first.name())
     }
 
-    /// The nonce of the trial that was armed last.
+    /// Returns the nonce of the trial that was armed last.
     pub fn nonce(&self) -> u16 {
         self.nonce
     }
 
-    /// Sends a few frames of a stream into one path at a modest load, waits until all are back or none has come for
-    /// 200 ms, and says how many were sent and came back. What that proves is for the caller to judge.
+    /// Sends a few frames of a stream into one path at a low load, waits until all are back or none
+    /// has come for 200 ms, and returns the numbers sent and received. The caller judges them.
     ///
     /// # Errors
-    /// The engines cannot do it.
+    /// If the engines cannot do it.
     pub fn prove(
         &mut self,
         path: usize,
@@ -365,18 +376,18 @@ impl Tester {
         })
     }
 
-    /// Prepares the next trial: a new nonce, one more than the last; counts start at zero. Nothing is sent.
+    /// Prepares the next trial: the nonce increases by one, counts restart at zero. Sends nothing.
     ///
     /// # Errors
-    /// There is no such set of flows, or the engines refuse.
+    /// If there is no such set of flows, or the engines refuse.
     pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
         self.arm_with(stream, None)
     }
 
-    /// The same, and the receivers find out more than counts: [`Tester::analysis`].
+    /// Like [`Tester::arm`], with an analysis by the receivers: [`Tester::analysis`].
     ///
     /// # Errors
-    /// As [`Tester::arm`]; [`EngineError::Unsupported`] where a receiver only counts.
+    /// As [`Tester::arm`]; [`EngineError::Unsupported`] if a receiver only counts.
     pub fn arm_with(
         &mut self,
         stream: &Stream,
@@ -385,7 +396,7 @@ impl Tester {
         self.arm_path(0, stream, analysis)
     }
 
-    /// The same with the addresses of a path: on the way back the flows are reversed.
+    /// Like `arm_with`, with the addresses of a path: on the way back the flows are reversed.
     fn arm_path(
         &mut self,
         path: usize,
@@ -409,7 +420,8 @@ impl Tester {
         )
     }
 
-    /// Prepares the next trial with other frames than those of a stream: of a profile, both ways, with broadcasts among them.
+    /// Prepares the next trial with frames other than those of a stream: from a profile, in both
+    /// directions, with broadcasts.
     ///
     /// # Errors
     /// As [`Tester::arm_with`].
@@ -451,76 +463,77 @@ impl Tester {
         Ok(())
     }
 
-    /// What the receiver of one path found out; `None` when the trial was armed without a plan.
+    /// Returns the analysis of one path's receiver; `None` if the trial was armed without a plan.
     ///
     /// # Errors
-    /// There is no such path, or the counters cannot be read.
+    /// If there is no such path, or the counters cannot be read.
     pub fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, EngineError> {
         self.check(path)?;
         self.receivers[path].analysis()
     }
 
-    /// How late the frames of this trial left ([`Sender::lateness`]).
+    /// Returns how late the frames of this trial left ([`Sender::lateness`]).
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
         self.sender.lateness()
     }
 
-    /// Sends with another intended load from now on ([`Sender::set_load`]).
+    /// Changes the intended load ([`Sender::set_load`]).
     ///
     /// # Errors
-    /// The sender does not run, was started flat out or with stretches, or cannot.
+    /// If the sender is not running, was started at full speed or with stretches, or cannot.
     pub fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
         self.sender.set_load(load_pps)
     }
 
-    /// Starts to send and returns at once.
+    /// Starts sending and returns immediately.
     ///
     /// # Errors
-    /// Not armed, still running, no such path, or the system refuses.
+    /// If it is not armed or still running, there is no such path, or the system refuses.
     pub fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
         self.check(schedule.path)?;
         self.sender.start(schedule)
     }
 
-    /// Sends from now on into another path; takes effect within a batch.
+    /// Sends into another path from now on; takes effect within a batch.
     ///
     /// # Errors
-    /// There is no such path, or the system refuses.
+    /// If there is no such path, or the system refuses.
     pub fn select(&mut self, path: usize) -> Result<(), EngineError> {
         self.check(path)?;
         self.sender.select(path)
     }
 
-    /// Pauses for the returned time and goes on from other memory ([`Sender::renew`]).
+    /// Pauses for the returned time and continues with other memory ([`Sender::renew`]).
     ///
     /// # Errors
-    /// The sender does not run, or the system refuses.
+    /// If the sender is not running, or the system refuses.
     pub fn renew(&mut self) -> Result<Duration, EngineError> {
         self.sender.renew()
     }
 
-    /// Has everything been sent, or the time run out, or is somebody lost who counts? The one who is told then by [`Tester::stop`].
+    /// Returns true if everything was sent, the time is over, or a receiver is lost;
+    /// [`Tester::stop`] then reports which one.
     pub fn is_done(&self) -> bool {
         self.sender.is_done() || self.receivers.iter().any(|receiver| receiver.is_lost())
     }
 
-    /// The counts since the start. They are read one after the other within some microseconds, `sent` first, so that
-    /// frames may be counted as received a moment before they are counted as sent, at high loads.
+    /// Returns the counts since the start. They are read in turn within some microseconds, `sent`
+    /// first, so at high loads a frame may be counted as received before it is counted as sent.
     ///
     /// # Errors
-    /// A counter cannot be read.
+    /// If a counter cannot be read.
     pub fn read(&mut self) -> Result<Reading, EngineError> {
         let (sent, at_ns) = self.sender.counts_at()?;
         self.reading(sent, at_ns)
     }
 
-    /// Ends sending, waits until no more frames arrive, and returns the final counts.
+    /// Stops sending, waits until no more frames arrive, and returns the final counts.
     ///
     /// # Errors
-    /// The sender failed, or a counter cannot be read.
+    /// If the sender failed, or a counter cannot be read.
     pub fn stop(&mut self) -> Result<Reading, EngineError> {
         let (sent, at_ns) = self.sender.stop_at()?;
         let begin = Instant::now();
@@ -540,10 +553,10 @@ impl Tester {
         Ok(reading)
     }
 
-    /// Everything the receiver of one path has counted in this trial.
+    /// Returns all counts of one path's receiver in this trial.
     ///
     /// # Errors
-    /// There is no such path, or the counters cannot be read.
+    /// If there is no such path, or the counters cannot be read.
     pub fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, EngineError> {
         self.check(path)?;
         self.receivers[path].counts()
@@ -572,7 +585,7 @@ impl Tester {
         }
         let beside = self.beside.count(&streams, sent.len());
         for (sent, beside) in sent.iter_mut().zip(&beside) {
-            // streams are counted a moment later
+            // streams are counted slightly later
             *sent = sent.saturating_sub(*beside);
         }
         Ok(Reading {
@@ -600,7 +613,7 @@ impl Tester {
 /// Opens the sender of one mode on the sending ports of all paths.
 ///
 /// # Errors
-/// It cannot be opened there.
+/// If it cannot be opened there.
 pub fn open_sender(
     mode: Mode,
     paths: &[PathSpec],
@@ -617,7 +630,7 @@ pub fn open_sender(
 /// Opens a receiver of this kind on a port.
 ///
 /// # Errors
-/// It cannot be opened there.
+/// If it cannot be opened there.
 pub fn open_receiver(
     counting: Counting,
     port: &PortSpec,

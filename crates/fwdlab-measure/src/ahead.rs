@@ -1,7 +1,8 @@
-//! How long a procedure still takes: it is asked on, and an ideal DUT answers, whose capacity is the one that was seen so far.
+//! Estimates how long a procedure will take: runs it against an ideal DUT with the capacity seen so
+//! far.
 //!
-//! It says nothing of trials that will be invalid; who makes them knows how much longer they take than they should. Start with
-//! [`ahead`] and [`Capacities`].
+//! Does not include invalid trials; the caller knows by how much real trials exceed their plan.
+//! Start with [`ahead`] and [`Capacities`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,26 +12,26 @@ use fwdlab_model::units::FrameSize;
 
 use crate::procedure::Procedure;
 
-/// What is still to do.
+/// The remaining work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// Trials.
+    /// Number of trials.
     pub trials: u32,
-    /// What they take, without what it costs to begin and to end one.
+    /// Their duration, without the overhead of starting and ending one.
     pub ns: u64,
 }
 
-/// What a DUT forwards.
+/// The capacity of a DUT.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Capacity {
     /// The largest load without loss.
     pub lossless_pps: f64,
-    /// What comes out of any load above this one.
+    /// The forwarding rate at any load above this one.
     pub overload_pps: f64,
 }
 
 impl From<f64> for Capacity {
-    /// Of an ideal DUT, which loses nothing until it is overloaded.
+    /// An ideal DUT, which loses nothing until it is overloaded.
     fn from(pps: f64) -> Capacity {
         Capacity {
             lossless_pps: pps,
@@ -39,26 +40,26 @@ impl From<f64> for Capacity {
     }
 }
 
-/// What DUTs forward, as far as that has been seen.
+/// The capacities of DUTs, as far as they have been seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacities {
     guess: Capacity,
     seen: BTreeMap<FrameSize, Seen>,
 }
 
-/// Of one frame size.
+/// Observations with one frame size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Seen {
     /// The largest load without loss.
     lossless_pps: f64,
-    /// The least load with loss.
+    /// The smallest load with loss.
     lossy_pps: f64,
-    /// The most that came out of a load with loss.
+    /// The highest forwarding rate at a load with loss.
     overload_pps: f64,
 }
 
 impl Capacities {
-    /// Nothing was seen yet.
+    /// Returns an initial guess without observations.
     pub fn guess(capacity: impl Into<Capacity>) -> Capacities {
         Capacities {
             guess: capacity.into(),
@@ -66,7 +67,7 @@ impl Capacities {
         }
     }
 
-    /// Sees a trial of one load.
+    /// Records a trial at one load.
     pub fn see(&mut self, question: &Question, answer: &Answer) {
         if !question.is_constant() || question.bursts.is_some() || answer.frames_sent == 0 {
             return;
@@ -75,7 +76,7 @@ impl Capacities {
         self.saw(question.frame_size_bytes, question.peak_pps(), share);
     }
 
-    /// Sees what share of a load of such frames came out, in a trial or before any.
+    /// Records the share of a load of such frames that came out, in a trial or otherwise.
     pub fn saw(&mut self, size: FrameSize, load_pps: f64, share: f64) {
         let nothing = Seen {
             lossless_pps: 0.0,
@@ -91,8 +92,8 @@ impl Capacities {
         }
     }
 
-    /// The capacity for frames of this size. What is known of another size is nearer to the truth than a guess: frames cost more than
-    /// bytes do.
+    /// Returns the capacity for frames of this size. Observations with another size are closer to
+    /// the truth than a guess, because frames cost more than bytes.
     pub fn of(&self, size: FrameSize) -> Capacity {
         let distance = |of: &FrameSize| of.bytes().abs_diff(size.bytes());
         let nearest = self.seen.iter().min_by_key(|(of, _)| distance(of));
@@ -104,7 +105,8 @@ impl Capacities {
             0.0 => self.guess.overload_pps.max(seen.lossless_pps),
             pps => pps.max(seen.lossless_pps),
         };
-        // so far below the capacity as is guessed, and in the middle at most where less lost frames, too
+        // below the capacity by the guessed share, and at most in the middle if smaller loads lost
+        // frames, too
         let guessed = share * overload_pps;
         let below = match seen.lossy_pps < overload_pps {
             true => guessed.min((seen.lossless_pps + seen.lossy_pps) / 2.0),
@@ -116,13 +118,13 @@ impl Capacities {
         }
     }
 
-    /// Has any DUT been seen to lose frames?
+    /// Returns true if any DUT has been seen to lose frames.
     pub fn is_known(&self) -> bool {
         self.seen.values().any(|seen| seen.lossy_pps.is_finite())
     }
 }
 
-/// What a procedure still asks for, when an ideal DUT answers.
+/// Returns the trials that a procedure still requests if an ideal DUT answers.
 pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
     let mut ahead = Ahead::default();
     while let Some(question) = procedure.next_trial() {
@@ -134,18 +136,19 @@ pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
     ahead
 }
 
-/// Turns that were made, as they were planned and as they were.
+/// The planned and the real duration of finished turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// What they were to take.
+    /// Their planned duration.
     pub planned: Duration,
-    /// What they took with everything around them: beds, looks for a load, waiting, and trials that were repeated.
+    /// Their real duration with all overhead: beds, load searches, waits, and repeated trials.
     pub took: Duration,
 }
 
 impl Turns {
-    /// The time of what is left, of which so much was planned: as much longer, or shorter, as those that were made. `one` is what one turn was
-    /// planned to take; before the first has ended, and a little after it, the plan is all that is known.
+    /// Scales the planned duration of the remaining turns by the ratio of finished ones. `one` is
+    /// the planned duration of one turn, which is used as prior: before the first turn has ended,
+    /// and shortly after it, the plan dominates.
     pub fn left(self, planned: Duration, one: Duration) -> Duration {
         let known = (self.planned + one).as_secs_f64();
         match known > 0.0 {
@@ -154,26 +157,29 @@ impl Turns {
         }
     }
 
-    /// One more.
+    /// Adds a finished turn.
     pub fn made(&mut self, planned: Duration, took: Duration) {
         self.planned += planned;
         self.took += took;
     }
 }
 
-/// So often a tester changes a load, and looks whether frames are lost.
+/// How often a tester changes a load, and checks for lost frames.
 pub const TICK: Duration = Duration::from_millis(20);
 
-/// So many frames may be on their way when it looks, in rings of veth and of an engine, beside those of one tick: they are not lost yet.
+/// Number of frames that may be in flight at such a check, in rings of veth and of an engine, in
+/// addition to those of one tick: they are not lost yet.
 pub const ON_THEIR_WAY: u64 = 4096;
 
-/// It begins to look so late.
+/// Time of the first check.
 const FIRST_NS: f64 = 30e6;
 
-/// A load between the largest without loss and the capacity loses this share: a disturbance now and then, and not an overload.
+/// Share that is lost at a load between the largest one without loss and the capacity: occasional
+/// disturbances, not an overload.
 const DISTURBED: f64 = 0.002;
 
-/// When a tester notices that of such a load more frames than these are lost; `None`: never, for they could be on their way.
+/// Returns when a tester notices that more than `frames` frames of such a load are lost; `None`:
+/// never, because they could be in flight.
 fn noticed_ns(load_pps: f64, overload_pps: f64, frames: u64) -> Option<u64> {
     let tick = TICK.as_secs_f64();
     let missing = (frames + ON_THEIR_WAY) as f64 + load_pps * tick;
@@ -182,7 +188,8 @@ fn noticed_ns(load_pps: f64, overload_pps: f64, frames: u64) -> Option<u64> {
     (lost_pps > 0.0).then_some((FIRST_NS + ticks * tick * 1e9) as u64)
 }
 
-/// How a DUT answers that forwards its capacity, loses a few frames of less, and needs ten seconds after a reset.
+/// Returns the answer of a DUT that forwards its capacity, loses a few frames at smaller loads, and
+/// needs ten seconds after a reset.
 pub(crate) fn ideal(question: &Question, capacity: impl Into<Capacity>) -> Answer {
     const DOWN_NS: u64 = 10_000_000_000;
     let capacity = capacity.into();
@@ -277,7 +284,8 @@ mod tests {
         Question::constant(size(bytes), load_pps, 1_000_000_000, Purpose::Search, "")
     }
 
-    /// A guess until something was seen; then what came out under too large a load, and no less than was forwarded without loss.
+    /// Uses a guess until something was seen; then the rate under an excessive load, and at least
+    /// what was forwarded without loss.
     #[test]
     fn capacities_are_learned_from_trials() {
         let mut capacities = Capacities::guess(5e6);
@@ -286,18 +294,18 @@ mod tests {
             capacities.see(&question, &ideal(&question, capacity));
             [64, 512, 1518].map(|bytes| (capacities.of(size(bytes)).lossless_pps / 1e3).round())
         };
-        // no loss says that it is no less
+        // no loss shows that it is at least this much
         assert_eq!(see(64, 6e6, 7e6), [6000.0; 3]);
         assert_eq!(see(64, 9e6, 7e6), [7000.0; 3]);
-        // noise: frames were lost of a load that passed before
+        // noise: a load that passed before lost frames
         assert_eq!(see(64, 5e6, 4.9e6), [6000.0; 3]);
-        // of another size, and what is nearer to that one
+        // from another size, and the nearest one counts
         assert_eq!(see(1518, 2e6, 1e6), [6000.0, 6000.0, 1000.0]);
         assert!(capacities.is_known());
     }
 
-    /// A DUT that loses frames far below its capacity: guessed so, then found between what lost none and what did; its trials there last
-    /// to their end.
+    /// A DUT that loses frames far below its capacity: first guessed, then between the loads with
+    /// and without loss; its trials there are not cut short.
     #[test]
     fn a_dut_may_lose_frames_below_its_capacity() {
         let dut = Capacity {
@@ -326,7 +334,8 @@ mod tests {
         assert_eq!(see(2.9e5), (1000, [290.0, 1000.0]));
     }
 
-    /// A run whose turns take twice as long as planned takes twice as long to its end, once a few were made.
+    /// If turns take twice as long as planned, the rest of the run takes twice as long, once a few
+    /// turns are finished.
     #[test]
     fn what_is_left_takes_as_long_as_what_was_made() {
         let seconds = Duration::from_secs;
@@ -340,7 +349,7 @@ mod tests {
             assert!((0.74..=1.0).contains(&share), "{made}: {share}");
             assert!(made < 4 || share > 0.89, "{made}: {share}");
         }
-        // and one that is faster, faster; nothing planned is nothing left
+        // and if they are faster, less; nothing planned is nothing left
         let mut fast = Turns::default();
         fast.made(seconds(10), seconds(1));
         assert!(fast.left(seconds(10), seconds(1)) < seconds(2));
@@ -369,7 +378,7 @@ mod tests {
         session.record(&ideal(&question, 1e6));
         assert_eq!(left(&session), Ahead::default());
 
-        // given up is told as well
+        // aborted trials are recorded, too
         let mut session = Session::new(single());
         for _ in 0..crate::procedure::MAX_INVALID {
             let (question, _) = session.next_trial().unwrap();

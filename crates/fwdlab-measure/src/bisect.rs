@@ -1,36 +1,40 @@
-//! Bisection: which of many candidates in a row is the first whose figure is no longer that of the first one.
+//! Bisection: finds the first of many consecutive candidates whose figure differs from that of the
+//! first one.
 //!
-//! It takes verdicts and says what to test next, as git bisect does; a candidate that cannot be tested is left out. Whether the two ends
-//! differ at all is shown first, by their uncertainty. Start with [`next`] and [`Ends::new`].
+//! Takes verdicts and returns what to test next, like git bisect; a candidate that cannot be tested
+//! is skipped. The uncertainty of the two ends decides first whether they differ at all. Start with
+//! [`next`] and [`Ends::new`].
 
 use fwdlab_model::bisect::{Figure, Verdict};
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Test these; in any order, or together.
+    /// Test these, in any order or together.
     Test(Vec<usize>),
-    /// It is found, as well as that can be.
+    /// The change is found, as precisely as possible.
     Found(Found),
-    /// An end cannot be tested: there is nothing to compare the others with.
+    /// An end cannot be tested, so the others cannot be compared with it.
     NoEnd(usize),
 }
 
-/// Where the change is.
+/// The position of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The last that is known to be as the first candidate.
+    /// The last candidate known to equal the first one.
     pub last_good: usize,
-    /// The first that is known not to be.
+    /// The first candidate known to differ.
     pub first_bad: usize,
-    /// Those between them, which could not be tested: each of them may be the first.
+    /// Candidates between them that could not be tested: each may be the first that differs.
     pub skipped_between: Vec<usize>,
 }
 
-/// What to test next when these verdicts are known, of candidates whose first is good and whose last is bad; at most `together` of them.
+/// Returns what to test next with these verdicts, if the first candidate is good and the last is
+/// bad; at most `together` of them.
 ///
-/// The ends come first, always. Of those that are still in question and can be tested the one in the middle is taken: each test leaves at
-/// most half of them, or takes away one that must be skipped. Several at a time divide them evenly.
+/// The ends always come first. Of the testable candidates still in question the middle one is
+/// chosen: each test leaves at most half of them, or removes one that must be skipped. Several at a
+/// time divide them evenly.
 pub fn next(verdicts: &[Option<Verdict>], together: usize) -> Next {
     let last = verdicts.len().saturating_sub(1);
     let ends = [0, last];
@@ -66,7 +70,8 @@ pub fn next(verdicts: &[Option<Verdict>], together: usize) -> Next {
     Next::Test(test.collect())
 }
 
-/// At most so many more rounds are needed for so many candidates between the ends, none being skipped.
+/// Returns the maximum number of further rounds for this many candidates between the ends, if none
+/// is skipped.
 pub fn rounds(between: usize, together: usize) -> u32 {
     let mut left = between;
     let mut rounds = 0;
@@ -85,11 +90,11 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Ends that differ by more than the sum of their half intervals, by more than the same thing booted twice did, and by at least
-    /// `threshold_percent` of the good one.
+    /// Returns ends that differ by more than the sum of their half intervals, by more than the same
+    /// image booted twice, and by at least `threshold_percent` of the good one.
     ///
     /// # Errors
-    /// They do not, in words.
+    /// A message if they do not.
     pub fn new(
         good: Figure,
         bad: Figure,
@@ -100,7 +105,7 @@ impl Ends {
         let noise = (good.half() + bad.half()).max(again.map_or(0.0, f64::abs));
         let percent = 100.0 * more / good.instructions_per_frame;
         let told = format!("{more:+.1} ± {noise:.1} instructions per frame ({percent:+.2} %)");
-        // not a number is no difference either
+        // NaN is not a difference either
         if !matches!(
             more.abs().partial_cmp(&noise),
             Some(std::cmp::Ordering::Greater)
@@ -115,12 +120,13 @@ impl Ends {
         Ok(Ends { good, bad })
     }
 
-    /// How many instructions more the bad one takes.
+    /// Returns how many instructions more the bad end takes.
     pub fn difference(&self) -> f64 {
         self.bad.instructions_per_frame - self.good.instructions_per_frame
     }
 
-    /// What a candidate is: as that end to which its figure is nearer; and what makes this doubtful.
+    /// Returns the verdict on a candidate, which is that of the end with the closer figure, and
+    /// what makes it doubtful.
     pub fn judge(&self, figure: Figure) -> (Verdict, Option<String>) {
         let [good, bad] = [self.good, self.bad].map(|end| end.instructions_per_frame);
         let [from_good, from_bad] =
@@ -160,7 +166,8 @@ mod tests {
         }
     }
 
-    /// Searches with a truth; what was found, the tests between the ends, the skipped among them, and the rounds.
+    /// Searches with a known truth; returns the result, the tests between the ends, the skipped
+    /// ones among them, and the rounds.
     fn search(
         n: usize,
         first_bad: usize,
@@ -203,7 +210,7 @@ mod tests {
         ) {
             let first_bad = 1 + at.index(n - 1);
             let (found, tests, skips, rounds) = search(n, first_bad, &skip, together);
-            // nothing that is known is wrong, and all in between had to be skipped
+            // no verdict is wrong, and all candidates in between had to be skipped
             prop_assert!(found.last_good < first_bad && first_bad <= found.first_bad);
             let between: Vec<usize> = (found.last_good + 1..found.first_bad).collect();
             prop_assert_eq!(&found.skipped_between, &between);
@@ -242,7 +249,7 @@ mod tests {
             prop_assert_eq!(next(&verdicts, 1), Next::Found(found));
         }
 
-        /// More or fewer, the verdict is that of the nearer end.
+        /// For more or fewer instructions, the verdict is that of the closer end.
         #[test]
         fn the_nearer_end_decides(good in 100.0..1e5, more in 5.0f64..1e4, fewer in any::<bool>(), share in 0.0..1.0) {
             let more = if fewer { -more } else { more };
@@ -275,7 +282,7 @@ mod tests {
             .collect();
         assert_eq!(next(&of_ten, 1), Next::Test(vec![4]));
         assert_eq!(next(&of_ten, 2), Next::Test(vec![3, 6]));
-        // beside one that was skipped
+        // next to one that was skipped
         let mut skipped = of_ten.clone();
         skipped[4] = Some(Verdict::Skipped);
         assert_eq!(next(&skipped, 1), Next::Test(vec![5]));

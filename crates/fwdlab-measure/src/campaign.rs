@@ -1,7 +1,8 @@
-//! The order in which a campaign measures its test cases, and what their iterations say together.
+//! The order in which a campaign measures its test cases, and the summary of their iterations.
 //!
-//! Interleaved, a drift of the machine falls on all test cases alike; every order comes from a recorded seed. A figure's median is
-//! taken over iterations, and its interval is that of their mean. Start with [`sequence`] and [`summarise`].
+//! If they are interleaved, a drift of the machine affects all test cases alike; every order comes
+//! from a recorded seed. A figure's median is over iterations, and its interval is that of their
+//! mean. Start with [`sequence`] and [`summarise`].
 
 use fwdlab_model::campaign::{Case, Order};
 use fwdlab_model::instructions::Exact;
@@ -17,16 +18,16 @@ use crate::order::{Random, blocks};
 use crate::paired;
 use crate::trust;
 
-/// Which test case is measured next, and for which time, from 1.
+/// One iteration of one test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Index of the test case.
     pub case: usize,
-    /// Which iteration, from 1.
+    /// Number of the iteration, from 1.
     pub iteration: u32,
 }
 
-/// All turns of so many test cases, in order.
+/// Returns all turns of `cases` test cases, in order.
 pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<Turn> {
     match order {
         Order::Interleaved => blocks(cases, iterations as usize, seed)
@@ -41,17 +42,18 @@ pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<T
     }
 }
 
-/// The seed of one turn: iterations shall differ, and one campaign seed decides them all.
+/// Returns the seed of one turn: iterations must differ, and one campaign seed determines them all.
 pub fn seed_of(turn: Turn, seed: u64) -> u64 {
-    // seeds that people type lie beside each other, and so do turns: mixed before they meet, or 1 and 2 would share their noise
+    // seeds that people choose are often consecutive, and so are turns: mix them first, or seeds 1
+    // and 2 would share their noise
     let base = Random::new(seed).next_u64();
     let mut random =
         Random::new(base ^ (turn.case as u64).rotate_left(32) ^ u64::from(turn.iteration));
-    // 53 bits, as all seeds: a JSON reader that knows only doubles gets the same number
+    // 53 bits, like all seeds: JSON readers that only support doubles get the same number
     random.next_u64() >> 11
 }
 
-/// Why an iteration has no result: the first of its outcomes that has none.
+/// Returns why an iteration has no result: the failure of its first outcome without one.
 pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
     let unanswered = outcomes.iter().find(|outcome| outcome.fails());
     match (unanswered, outcomes.is_empty()) {
@@ -61,10 +63,10 @@ pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
     }
 }
 
-/// What the iterations of a test case of this name say together.
+/// Summarises the iterations of a test case with this name.
 pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestCase {
     let mut figures: Vec<CaseFigure> = Vec::new();
-    // of a suite, what was found stands, although another of its tests has no answer
+    // the results of a suite are kept even if another of its tests has none
     let outcomes = iterations.iter().flat_map(|one| &one.outcomes);
     let found = outcomes.flat_map(|outcome| {
         let is_bound = outcome.found.is_tester_bound();
@@ -113,7 +115,8 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         Some(outcome) => vec![outcome],
         None => together(&iterations),
     };
-    // all iterations together may show that there is no cost of one, where each of them alone did not
+    // all iterations together may show that there is no constant cost per unit, even if none of
+    // them did
     figures.retain(|figure| {
         let mut pooled = outcomes.iter().flat_map(Outcome::figures);
         figure.unit != Unit::Cost || pooled.any(|own| own.name == figure.name)
@@ -131,15 +134,15 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
     };
     summary.doubt = match (summary.windows(), summary.slices()) {
         (Some(found), _) => trust::of_windows(found, &summary),
-        // rates of different rebuilds are not compared: only their differences count
+        // rates of different rebuilds are not comparable, only their differences are
         (_, Some(_)) => summary.comparisons().find_map(|one| one.doubt.clone()),
         _ => summary.figures.iter().find_map(doubt),
     };
     summary
 }
 
-/// Why a rate over iterations is not to be relied on. Fewer than are needed for an interval are what the procedure says of itself; and
-/// delays and times have tails that are the DUT's own.
+/// Returns why a rate over iterations is unreliable. Too few values for an interval are reported by
+/// the procedure itself; delays and times have tails that are properties of the DUT.
 fn doubt(figure: &CaseFigure) -> Option<String> {
     let enough = figure.values.len() >= trust::FEWEST_VALUES;
     let judged = enough && figure.unit == Unit::FramesPerSecond;
@@ -147,8 +150,8 @@ fn doubt(figure: &CaseFigure) -> Option<String> {
     Some(format!("{}: {}", figure.name, why.flatten()?))
 }
 
-/// What one run of a procedure found, divided into its test cases by size and series. What is of none, such as a sweep over sizes, is the
-/// first one's.
+/// Divides the results of one run of a procedure into test cases, by size and series. Outcomes that
+/// belong to none, such as a sweep over sizes, go to the first one.
 pub fn divide(
     cases: Vec<(String, Case)>,
     outcomes: Vec<Outcome>,
@@ -186,7 +189,8 @@ pub fn divide(
     .collect()
 }
 
-/// Sweeps of all good iterations as one; of everything else the iteration in the middle. The only one says what it found in any case.
+/// Combines sweeps of all good iterations into one; for all other procedures returns the median
+/// iteration. A single iteration is returned in any case.
 fn together(iterations: &[Iteration]) -> Vec<Outcome> {
     if let [only] = iterations
         && only.failure.is_some()
@@ -215,7 +219,7 @@ fn together(iterations: &[Iteration]) -> Vec<Outcome> {
     outcomes
 }
 
-/// Puts the runs of several sweeps together, and fits the cost again.
+/// Merges the runs of several sweeps, and fits the cost again.
 fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
     if let Found::Paired(_) = outcome.found {
         return pool_pairs(outcome, all);
@@ -265,7 +269,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
     }
 }
 
-/// Puts differences together, and says them in words.
+/// Combines differences, and describes them.
 fn pool_pairs<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
     let found: Vec<&Paired> = all
         .filter_map(|other| match &other.found {
@@ -340,7 +344,8 @@ mod tests {
         }
     }
 
-    /// An iteration whose load did not overload the DUT has a lower bound, and the figure counts it.
+    /// An iteration whose load did not overload the DUT has a lower bound, and the figure counts
+    /// these.
     #[test]
     fn lower_bounds_are_counted() {
         let case = Case {

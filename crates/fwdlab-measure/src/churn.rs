@@ -1,8 +1,9 @@
-//! Churn: what an event under load costs. Tables are rewritten, a session is cleared, rules are loaded anew while frames flow (terms of
-//! RFC 6412; events as in RFC 7747 and RFC 4098).
+//! Churn: the cost of an event under load. Tables are rewritten, a session is cleared, rules are
+//! reloaded while frames flow (terms of RFC 6412; events as in RFC 7747 and RFC 4098).
 //!
-//! The forwarding rate before the event is the measure of what follows: when it was first lower, how deep it fell, when it was back for
-//! good, and how much of it was missing in all. That deficit holds in overload, too, where lost frames say nothing. Start with [`Churn`].
+//! The forwarding rate before the event is the reference for what follows: when the rate first
+//! dropped, how far, when it was back for good, and how many frames were missing in total. That
+//! deficit is meaningful in overload, too, where lost frames are not. Start with [`Churn`].
 
 use fwdlab_model::outcome::{Compliance, Dip, Found, Outcome};
 use fwdlab_model::procedure::{
@@ -13,49 +14,49 @@ use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Course, Procedure, check_load, spread, time};
 
-/// Intervals are no shorter: counters are not looked at more often.
+/// Shortest interval: counters are not read more often.
 const SHORTEST_NS: u64 = 10_000_000;
 
-/// The rate before the event is a median of so many intervals at least.
+/// Minimum number of intervals for the median rate before the event.
 const FEWEST: u64 = 10;
 
-/// More than this share of frames lost before the event, and lost frames do not tell the event's.
+/// If more than this share of frames is lost before the event, lost frames do not show its effect.
 const LOSSY: f64 = 0.001;
 
-/// A graph shows so much before the event, and after the rate was regained.
+/// Time shown in a graph before the event, and after the rate has recovered.
 const AROUND_NS: u64 = 5_000_000_000;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// What is done to the DUT: a text for `sh`.
+    /// The change to the DUT: a script for `sh`.
     pub event: String,
     /// The load.
     pub load_pps: f64,
-    /// Traffic before the event.
+    /// Duration of traffic before the event.
     pub before_ns: u64,
-    /// The rate must be that of before for so long.
+    /// Time for which the rate must stay recovered.
     pub after_ns: u64,
-    /// It is waited so long for that.
+    /// Maximum wait for that.
     pub longest_ns: u64,
     /// Length of an interval.
     pub sample_ns: u64,
-    /// A rate below this share of that before is a dip.
+    /// A rate below this share of the rate before is a dip.
     pub share: f64,
-    /// Trials.
+    /// Number of trials.
     pub repetitions: u32,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Churn {
     parameters: Parameters,
     dips: Vec<Dip>,
-    /// The first of them over time, around the event, and when that was.
+    /// The first trial over time, around the event, and the time of the event.
     curve: Option<(Vec<Interval>, f64)>,
-    /// Trials in which nothing came out before the event.
+    /// Number of trials in which nothing came out before the event.
     mute: u32,
     course: Course,
 }
@@ -98,7 +99,8 @@ impl Churn {
         })
     }
 
-    /// What an event at this moment did, by the counts over time. `None` when nothing was forwarded before it.
+    /// Returns the effect of an event at this time, from the counts over time. `None` if nothing
+    /// was forwarded before it.
     fn dip(&self, answer: &Answer, event_ns: u64) -> Option<Dip> {
         let p = &self.parameters;
         let samples: Vec<Interval> = answer
@@ -108,15 +110,15 @@ impl Churn {
             .filter(|sample| sample.length_ns > 0)
             .collect();
         let base = base_pps(&samples, event_ns)?;
-        // what was not sent is not missing
+        // frames that were not sent are not missing
         let due = |sample: &Interval| due_frames(base, sample.frames_sent, sample.length_ns);
         let is_low = |sample: &&Interval| {
-            // a frame more or less is the moment of the reading
+            // one frame more or less depends on the time of the reading
             (sample.frames_received as f64) < p.share * due(sample) - 1.0
         };
         let is_before = |sample: &&Interval| sample.at_ns + sample.length_ns <= event_ns;
         let before = || samples.iter().filter(is_before);
-        // the last frames of a trial are not all of an interval
+        // the last frames of a trial do not fill an interval
         let sends = |sample: &&Interval| sample.frames_sent > 0;
         let after: Vec<&Interval> = samples
             .iter()
@@ -144,7 +146,7 @@ impl Churn {
         let (sent, received) = before().fold((0, 0), |(sent, received), sample| {
             (sent + sample.frames_sent, received + sample.frames_received)
         });
-        // an empty sum of numbers is -0
+        // an empty sum of floats is -0
         let total = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, |sum, s| sum + s);
         let offered_before = before().map(Interval::offered_load_pps).collect::<Vec<_>>();
         let offered_before = spread(&offered_before).map_or(0.0, |load| load.median);
@@ -198,7 +200,7 @@ impl Procedure for Churn {
                 share: p.share,
                 for_ns: p.after_ns,
             }),
-            // overload is a load as well
+            // an overload without the full load is still an overload
             needs_load: false,
             ..Question::constant(
                 p.frame_size,
@@ -326,7 +328,8 @@ mod tests {
         }
     }
 
-    /// A trial whose rate is this share of the base in every interval of 100 ms; the event is at 2 s.
+    /// A trial whose rate is this share of the base in every interval of 100 ms; the event is at 2
+    /// s.
     fn answer(offered_pps: f64, base_pps: f64, share: impl Fn(u64) -> f64) -> Answer {
         let frames = |pps: f64| (pps / 10.0).round() as u64;
         let samples: Vec<Interval> = (0..120)
@@ -365,7 +368,7 @@ mod tests {
         (left - right).abs() < 1e-6
     }
 
-    /// Nothing for 1.5 s from 0.3 s after the event, then half for a second.
+    /// No frames for 1.5 s from 0.3 s after the event, then half of them for a second.
     fn planted(at_ms: u64) -> f64 {
         match at_ms {
             2300..3800 => 0.0,
@@ -386,7 +389,7 @@ mod tests {
             assert!(is(dip.depth, 1.0) && is(dip.blackout_s, 1.5), "{dip:?}");
             assert!(is(dip.deficit_s, 2.0), "{dip:?}");
             assert_eq!(dip.deficit_frames, Some(2.0 * base));
-            // in overload, lost frames are not those of the event
+            // in overload, lost frames are not an effect of the event
             assert_eq!(
                 dip.by_loss_s.map(|s| is(s, 2.0)),
                 (offered == base).then_some(true)
@@ -412,7 +415,8 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_is_not_missing() {
-        // the tester is held up by the event: half is sent for a second, and all of it comes out
+        // the event stalls the tester: half of the frames are sent for a second, and all of them
+        // come out
         let mut answer = answer(1e6, 1e6, |_| 1.0);
         for sample in &mut answer.samples[23..33] {
             sample.frames_sent /= 2;
@@ -426,7 +430,7 @@ mod tests {
             "{dip:?}"
         );
         assert!(outcome.warnings[0].starts_with("the tester itself sent less in 10.0 %"));
-        // and the half of what was sent then is missing where it does not: a quarter of a second
+        // if half of the frames sent then do not come out, a quarter of a second is missing
         for sample in &mut answer.samples[28..33] {
             sample.frames_received = 0;
         }
@@ -451,7 +455,8 @@ mod tests {
 
     #[test]
     fn nothing_is_regained_before_the_event_is_over() {
-        // it goes on for 4.4 s, with a dip at its begin and one at its end, further apart than what is waited for
+        // it continues for 4.4 s, with a dip at its start and one at its end, farther apart than
+        // the wait
         let mut answer = answer(1e6, 1e6, |at| match at {
             2000..2500 | 6000..6500 => 0.0,
             _ => 1.0,

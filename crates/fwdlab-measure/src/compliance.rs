@@ -1,8 +1,8 @@
-//! In which points a measurement differs from the standard whose name it would like to carry
+//! Lists the points in which a measurement differs from the standard whose name it claims
 //! (docs/methodology.md, "Compliance labels").
 //!
-//! Fails closed: a standard's name stands alone only when every condition is known to have been met. Start with
-//! [`Conditions`].
+//! Fails closed: the name of a standard is used without a qualification only if every condition is
+//! known to be met. Start with [`Conditions`].
 
 use fwdlab_model::link::Line;
 use fwdlab_model::outcome::Compliance;
@@ -13,39 +13,40 @@ use crate::procedure::time;
 /// Frame sizes of RFC 2544 §9.1 for Ethernet, in bytes with FCS.
 pub const FRAME_SIZES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 
-/// A report needs so many sizes at least (RFC 2544 §9).
+/// Minimum number of sizes in a report (RFC 2544 §9).
 const FEWEST_SIZES: usize = 5;
 
 /// Shortest trial that may be a result (RFC 2544 §24).
 pub const FINAL_NS: u64 = 60_000_000_000;
 
-/// Under which conditions a series was made.
+/// The conditions of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conditions {
     /// Waits of every trial.
     pub waits: Waits,
     /// Frame sizes of the series, in bytes.
     pub frame_sizes: Vec<u16>,
-    /// The same load was offered both ways (RFC 2544 §14).
+    /// The same load was offered in both directions (RFC 2544 §14).
     pub both_directions: bool,
     /// Measured with one address pair and with 256 random destination networks (RFC 2544 §12).
     pub single_and_random: bool,
     /// The largest load is the rate of the full line.
     pub reaches_line_rate: bool,
-    /// The line, where there is one.
+    /// The line, if there is one.
     pub line: Option<Line>,
     /// No device was measured.
     pub simulated: bool,
 }
 
-/// What keeps a line from being the medium that standards speak of: an emulated one has neither clock nor gaps of its own.
+/// Returns why a line is not the medium that standards refer to: an emulated one has neither a
+/// clock nor gaps of its own.
 pub fn no_medium(line: Option<Line>) -> Option<String> {
     line.filter(|line| !line.simulated)
         .map(|line| format!("{line}, not a medium"))
 }
 
 impl Conditions {
-    /// Everything that RFC 2544 asks for.
+    /// Returns conditions that meet RFC 2544 completely.
     pub fn met() -> Conditions {
         Conditions {
             waits: Waits::RFC2544,
@@ -58,8 +59,8 @@ impl Conditions {
         }
     }
 
-    /// The label of a procedure of this standard whose results come from trials of `final_ns`, with further points in which it
-    /// was shortened.
+    /// Returns the label of a procedure of this standard whose results are from trials of
+    /// `final_ns`, with further points in which it was shortened.
     pub fn label(&self, standard: &str, final_ns: u64, further: Vec<String>) -> Compliance {
         let mut shortened = Vec::new();
         if final_ns < FINAL_NS {

@@ -1,20 +1,22 @@
-//! Conservation of frames: from the meters of every stage to a ledger in which each frame has a fate.
+//! Conservation of frames: turns the meters of every stage into a ledger in which each frame has a
+//! fate.
 //!
-//! Between each two meters that are exact, frames are either lost by a counter that says so, lost in the device that lies there, or
-//! unexplained; where meters between them are not exact, they are lost between the two. Generator and receiver count themselves and
-//! are always believed. It reads no counters; it is given their differences between two standstills. Start with [`balance`].
+//! Between two exact meters, a frame is either lost according to a counter, lost in the device
+//! between them, or unexplained; if meters between them are not exact, it is lost between the two.
+//! Generator and receiver count themselves and are always trusted. Reads no counters; gets their
+//! differences between two times at rest. Start with [`balance`].
 
 use fwdlab_model::loss::{Chain, Counters, Ledger, Loss, NotExact, Place, Reason, Stage};
 
 /// The kernel's reason for a frame that was freed without one.
 const UNSPECIFIED: &str = "not specified";
 
-/// A generator that sends a smaller share of what was intended is the bottleneck of the trial.
+/// A generator that sends a smaller share of the intended frames is the bottleneck of the trial.
 const ENOUGH: f64 = 0.995;
 
 /// Fills the ledger of one trial.
 ///
-/// `intended` is the number of frames that the load and duration ask for; `None` when flat out.
+/// `intended` is the number of frames from load and duration; `None` at full speed.
 pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
     let c = counters;
     let Fates {
@@ -37,12 +39,12 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
     }
 }
 
-/// Do all meters that should be exact agree? While frames are still on their way some do not.
+/// Returns true if all exact meters agree. Some do not while frames are still in flight.
 pub fn is_settled(counters: &Counters) -> bool {
     walk(&Step::all(counters, &counters.chain), counters).unexplained == 0
 }
 
-/// What became of the frames of one trial.
+/// What happened to the frames of one trial.
 #[derive(Debug, Default)]
 struct Fates {
     losses: Vec<Loss>,
@@ -50,8 +52,8 @@ struct Fates {
     not_exact: Vec<NotExact>,
 }
 
-/// Walks along the chain. Where it does not hold, meters that counted others' frames, too, are left out of it, provided that the rest
-/// then holds to the frame.
+/// Walks along the chain. If it does not balance, meters that also counted foreign frames are
+/// excluded, provided that the rest then balances exactly.
 fn fates(counters: &Counters) -> Fates {
     let mut chain = counters.chain.clone();
     let not_exact = |chain: &Chain| chain.meters.iter().filter_map(|m| m.not_exact()).collect();
@@ -74,29 +76,29 @@ fn fates(counters: &Counters) -> Fates {
     fates
 }
 
-/// The way from one exact meter to the next.
+/// The section from one exact meter to the next.
 #[derive(Debug)]
 struct Step<'a> {
     from: Stage,
     from_counter: &'a str,
-    /// Frames that went on from there.
+    /// Frames that left at its start.
     left: u64,
     to: Stage,
-    /// The number of the meter there; `None` is the receiver itself.
+    /// The number of the meter at its end; `None` is the receiver itself.
     meter: Option<usize>,
-    /// Frames that came as far as that, those included that it dropped.
+    /// Frames that arrived at its end, including those dropped there.
     came: u64,
     dropped: &'a [Loss],
-    /// Where frames end that do not arrive; `None` is a wire, on which none does.
+    /// The device in which missing frames ended; `None` is a wire, which loses none.
     device: Option<Place>,
-    /// There are meters on the way that are not exact.
+    /// True if there are inexact meters in between.
     skips: bool,
-    /// The DUT lies on it.
+    /// True if it contains the DUT.
     holds_dut: bool,
 }
 
 impl Step<'_> {
-    /// All of them, from the generator to the receiver.
+    /// Returns all of them, from the generator to the receiver.
     fn all<'a>(counters: &'a Counters, chain: &'a Chain) -> Vec<Step<'a>> {
         let c = counters;
         let mut steps = Vec::new();
@@ -153,12 +155,12 @@ impl Step<'_> {
         }
     }
 
-    /// Frames that came and did not leave.
+    /// Returns how many more frames arrived than left.
     fn excess(&self) -> u64 {
         self.came.saturating_sub(self.left)
     }
 
-    /// What says how many frames were lost on it.
+    /// Names the counter that shows how many frames were lost on it.
     fn counter(&self) -> String {
         let came = match (&self.from, &self.to) {
             (Stage::DutInput, Stage::DutOutput) => "frames offered to its output".into(),
@@ -173,8 +175,9 @@ impl Step<'_> {
     }
 }
 
-/// Frames that are not of the trial and reached the receiver: how many of them joined the others on each step. On a wire those that
-/// came and did not leave; the rest in the DUT, for routers talk (neighbour discovery, multicast reports).
+/// Returns how many foreign frames, of those that reached the receiver, joined on each step. On a
+/// wire those that arrived and did not leave; the rest in the DUT, because routers send frames of
+/// their own (neighbour discovery, multicast reports).
 fn joined(steps: &[Step<'_>], counters: &Counters) -> Vec<u64> {
     let mut rest = counters.receiver_foreign + counters.receiver_late;
     let mut joined = vec![0; steps.len()];
@@ -191,7 +194,8 @@ fn joined(steps: &[Step<'_>], counters: &Counters) -> Vec<u64> {
     joined
 }
 
-/// The first meter that counted more frames than came, and why that makes it approximate.
+/// Returns the first meter that counted more frames than arrived, and why that makes it
+/// approximate.
 fn excess(steps: &[Step<'_>], counters: &Counters) -> Option<(usize, String)> {
     let joined = joined(steps, counters);
     steps.iter().zip(joined).find_map(|(step, joined)| {
@@ -208,14 +212,15 @@ fn excess(steps: &[Step<'_>], counters: &Counters) -> Option<(usize, String)> {
 
 fn walk(steps: &[Step<'_>], counters: &Counters) -> Fates {
     let mut fates = Fates::default();
-    // frames that a router does not forward end in a device, or in a full queue before it, where they look like all others
+    // frames that a router does not forward end in a device, or in a full queue before it, where
+    // they look like all others
     let mut beside = counters.generator_beside;
     for (step, joined) in steps.iter().zip(joined(steps, counters)) {
         let left = step.left + joined;
         match &step.device {
             None => fates.unexplained += left.abs_diff(step.came),
             Some(place) => {
-                // more than went in: copies that nobody sent
+                // more than went in: duplicates from an unknown source
                 fates.unexplained += step.came.saturating_sub(left);
                 let mut missing = left.saturating_sub(step.came);
                 take(&mut missing, &mut beside);
@@ -240,17 +245,18 @@ fn walk(steps: &[Step<'_>], counters: &Counters) -> Fates {
     fates
 }
 
-/// Takes as many as there are of both.
+/// Subtracts the smaller of the two numbers from both.
 fn take(from: &mut u64, frames: &mut u64) {
     let both = (*from).min(*frames);
     *from -= both;
     *frames -= both;
 }
 
-/// The kernel's reasons for frames lost in the DUT, the telling ones first.
+/// Returns the kernel's reasons for frames lost in the DUT, the informative ones first.
 ///
-/// Frames that end at a port are freed without a reason of their own: a full ring of veth, and XDP dropping a frame that
-/// the receiver has counted. They hide in `not specified`, of which only the rest can have been lost in the DUT.
+/// Frames that end at a port are freed without a specific reason: a full ring of veth, and XDP
+/// dropping a frame that the receiver has counted. They are part of `not specified`, of which only
+/// the rest can have been lost in the DUT.
 fn kernel_reasons(steps: &[Step<'_>], counters: &Counters, in_dut: u64) -> Vec<Reason> {
     let dropped = steps.iter().flat_map(|step| step.dropped);
     let last = steps.last().map_or(0, |last| match last.skips {
@@ -272,7 +278,8 @@ fn kernel_reasons(steps: &[Step<'_>], counters: &Counters, in_dut: u64) -> Vec<R
     all
 }
 
-/// Why the conditions of a trial make it invalid; empty when it may be used. Never looks at the forwarding rate.
+/// Returns why the conditions of a trial make it invalid; empty if it may be used. Independent of
+/// the forwarding rate.
 pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     let mut reasons = Vec::new();
     if ledger.frames_sent == 0 {
@@ -307,12 +314,12 @@ pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     reasons
 }
 
-/// Objects to a generator that says it sent or owed more frames than the load made due: its own counters are wrong then, and
-/// with them the offered load. `elapsed_s` is how long it ran at most.
+/// Objects to a generator that reports more frames sent or owed than the load made due: then its
+/// own counters are wrong, and so is the offered load. `elapsed_s` is its maximum running time.
 pub fn overcount(sent: u64, not_sent: u64, load_pps: f64, elapsed_s: f64) -> Option<String> {
     let counted = sent as f64 + not_sent as f64;
     let due = load_pps * elapsed_s;
-    // one frame at time zero, one of rounding
+    // one frame at time zero, one for rounding
     (counted > due * 1.001 + 2.0).then(|| {
         format!(
             "the generator counted {sent} frames sent and {not_sent} not sent, but no more than {} were due: its counters are \
@@ -354,7 +361,7 @@ mod tests {
         of_ports(sent, &ports(sent, input, dut, output), receiver)
     }
 
-    /// The same, of a bed with these meters not exact.
+    /// Like `counters`, of a test bed in which these meters are not exact.
     fn with(mut counters: Counters, what: &[(Stage, bool)]) -> Counters {
         for (stage, is_read) in what {
             let of = |meter: &&mut Meter| meter.stage == *stage;
@@ -398,7 +405,8 @@ mod tests {
             prop_assert_eq!(at(&ledger, &Place::Receiver), receiver);
         }
 
-        /// Broadcasts are sent, end in the DUT or in its full input ring, and are no loss wherever they end.
+        /// Broadcasts are sent, end in the DUT or in its full input ring, and are not a loss
+        /// wherever they end.
         #[test]
         fn frames_beside_are_never_lost(
             parts in prop::array::uniform5(0u64..1_000_000), beside in 0u64..1_000_000, share in 0.0..=1.0f64,
@@ -413,7 +421,7 @@ mod tests {
             seen.generator_port_tx_dropped += beside - arrived;
             seen.dut_in_rx_dropped += beside - arrived;
             let c = Counters { generator_beside: beside, chain: seen.chain(), ..counters(sent, input, dut, output, receiver) };
-            // whichever meters are read
+            // with any meters unread
             let unread = STAGES.iter().zip(unread).filter(|(_, unread)| *unread);
             let unread: Vec<_> = unread.map(|(stage, _)| (stage.clone(), false)).collect();
             let ledger = balance(&with(c, &unread), None);
@@ -424,8 +432,9 @@ mod tests {
             prop_assert_eq!(ledger.frames_beside, beside);
         }
 
-        /// A counter that is off by some frames, anywhere, in any direction, never goes unnoticed: the trial is invalid, or the meter is
-        /// said to be wrong and every frame between the others has its fate.
+        /// A counter that is off by some frames, anywhere and in either direction, is always
+        /// noticed: the trial is invalid, or the meter is reported as wrong and every frame between
+        /// the others has its fate.
         #[test]
         fn a_residue_is_never_hidden(parts in prop::array::uniform5(100u64..1_000_000), which in 0..5, off in 1u64..100, up: bool) {
             let [received, input, dut, output, receiver] = parts;
@@ -450,7 +459,8 @@ mod tests {
                 prop_assert!(!ledger.not_exact.is_empty());
                 prop_assert_eq!(ledger.frames_sent, ledger.frames_received + named(&ledger));
             }
-            // fewer than came before can only be frames that are gone; only what the DUT does not send on is a loss of its own
+            // fewer than arrived before can only be missing frames; only those that the DUT does
+            // not send are its own loss
             if !up && ![0, 3].contains(&which) {
                 prop_assert!(ledger.frames_unexplained > 0);
             }
@@ -520,7 +530,8 @@ mod tests {
         );
     }
 
-    /// Two LLDP frames of a switch before the DUT end in it; three behind it reach the receiver, which knows them.
+    /// Two LLDP frames of a switch before the DUT end in it; three behind it reach the receiver,
+    /// which recognises them.
     #[test]
     fn frames_of_others_are_told_and_no_reason_to_throw_a_trial_away() {
         let mut seen = ports(1000, 0, 30, 0);
@@ -546,7 +557,7 @@ mod tests {
         );
     }
 
-    /// Nobody else is said to count too much where frames are missing besides.
+    /// No other meter is reported as counting too much if frames are also missing.
     #[test]
     fn a_meter_that_is_short_is_not_the_fault_of_those_behind_it() {
         let mut seen = ports(1000, 0, 0, 0);
@@ -628,7 +639,7 @@ mod tests {
         assert_eq!(overcount(1, 0, 10.0, 0.0), None);
         let words = overcount(900_000, 3_000_000_000_000, 1e6, 1.0).unwrap();
         assert!(words.contains("no more than 1000000 were due"), "{words}");
-        // what a wrapped counter looks like
+        // as from a wrapped counter
         assert!(overcount(u64::MAX, u64::MAX, 1e6, 1.0).is_some());
     }
 

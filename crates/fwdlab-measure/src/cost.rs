@@ -1,30 +1,36 @@
-//! What a parameter costs: the shape of the time per frame over its values, and its size with an interval.
+//! The cost of a parameter: the shape of the time per frame over its values, and its size with an
+//! interval.
 //!
-//! Time per frame is the reciprocal of the rate: what every rule costs alike is a line there, and a hyperbola in frames per second.
-//! Noise is taken as relative to the time, so that slow points do not outweigh the others. Of four shapes the one with the smallest
-//! Bayesian information criterion is taken, if it goes through the points: otherwise each stretch of values has its own slope. Start with [`fit`].
+//! Time per frame is the reciprocal of the rate: a constant cost per rule is a line in it, and a
+//! hyperbola in frames per second. Noise is assumed to be relative to the time, so that slow points
+//! do not outweigh the others. Of four shapes, the one with the smallest Bayesian information
+//! criterion is chosen, if it fits the points: otherwise each stretch of values has its own slope.
+//! Start with [`fit`].
 
 use fwdlab_model::outcome::{Cost, Stretch, Sweep};
 use fwdlab_stats::{Confidence, student};
 
-/// Rates are not known better than this, relatively: shapes that fit better are equal, and the simplest is taken.
+/// The relative precision of rates: shapes that fit better than this are equal, and the simplest is
+/// chosen.
 const RESOLUTION: f64 = 1e-6;
 
-/// A cost is told only when its criterion is better by this than that of no cost: positive evidence (Kass and Raftery 1995).
+/// A cost is reported only if its criterion is better by this than that of no cost: positive
+/// evidence (Kass and Raftery 1995).
 const EVIDENCE: f64 = 2.0;
 
 /// A run: value of the parameter and frames per second.
 pub type Run = (u64, f64);
 
-/// A shape fails visibly when it misses a point by more than this share of its time, and by more than the point's own interval: the
-/// resolution of searches for a rate is as large.
+/// A shape fails visibly if it misses a point by more than this share of its time, and by more than
+/// the point's own interval: the resolution of rate searches is as large.
 const VISIBLE: f64 = 0.01;
 
-/// Probability with which a shape that is right is taken to miss one of the points.
+/// Probability of rejecting a correct shape because it misses one of the points.
 const FALSE_ALARM: f64 = 0.01;
 
-/// What a unit of this parameter costs: the shape that explains the runs best. `None` with fewer than three values or runs without a rate,
-/// and for a parameter of which more is meant to forward more.
+/// Returns the cost of a unit of this parameter: the shape that explains the runs best. `None` with
+/// fewer than three values or runs without a rate, and for a parameter that is meant to increase
+/// the rate.
 pub fn of_parameter(parameter: &str, runs: &[Run]) -> Option<Cost> {
     match Sweep::is_of_resources(parameter) {
         true => None,
@@ -32,7 +38,8 @@ pub fn of_parameter(parameter: &str, runs: &[Run]) -> Option<Cost> {
     }
 }
 
-/// The shape that explains the runs best; `None` with fewer than three values or runs without a rate.
+/// Returns the shape that explains the runs best; `None` with fewer than three values or runs
+/// without a rate.
 pub fn fit(runs: &[Run]) -> Option<Cost> {
     let mut values: Vec<u64> = runs.iter().map(|(value, _)| *value).collect();
     values.sort_unstable();
@@ -79,7 +86,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
             doubling_ns_interval: line.interval(),
         }),
     );
-    // where a cliff is was chosen, too: among so many places
+    // the position of a cliff is a choice among several, which counts as a parameter
     let chosen = 2.0 * (values.len() as f64 - 1.0).ln();
     for pair in values.windows(2) {
         let part = |beyond: bool| {
@@ -114,7 +121,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
     })
 }
 
-/// Time per frame that a shape says, in nanoseconds.
+/// Returns the time per frame of a shape, in nanoseconds.
 fn time_at(cost: &Cost, value: u64) -> f64 {
     match *cost {
         Cost::Constant { frame_ns } | Cost::Stretches { frame_ns, .. } => frame_ns,
@@ -146,10 +153,10 @@ struct Point {
     runs: f64,
 }
 
-/// What repeated runs say, whatever the shape.
+/// The result of repeated runs, independent of the shape.
 struct Repeated {
     points: Vec<Point>,
-    /// Standard deviation of a run, as a share of its time; absent where no value was measured twice.
+    /// Standard deviation of a run, as a share of its time; `None` if no value was measured twice.
     deviation: Option<f64>,
     freedom: f64,
 }
@@ -178,7 +185,7 @@ impl Repeated {
         }
     }
 
-    /// Does a shape visibly miss one of the points, by more than chance has it?
+    /// Returns true if a shape visibly misses one of the points, by more than chance explains.
     fn misses(&self, shape: impl Fn(u64) -> f64) -> bool {
         self.miss(&self.points, shape)
     }
@@ -204,7 +211,7 @@ impl Repeated {
         )
     }
 
-    /// The longest stretches that a line goes through, from the smallest value on.
+    /// Returns the longest stretches that a line fits, from the smallest value on.
     fn stretches(&self) -> Vec<Stretch> {
         let mut stretches = Vec::new();
         let mut first = 0;
@@ -242,7 +249,8 @@ struct Line {
     /// Standard error of the slope, and its degrees of freedom.
     error: f64,
     freedom: f64,
-    /// Root of the weighted squares of x around their mean: an error of one is this many times as small in the slope.
+    /// Root of the weighted sum of squared deviations of x: an error in y changes the slope by that
+    /// error divided by this.
     spread: f64,
 }
 
@@ -276,7 +284,7 @@ impl Line {
         self.slope > 0.0
     }
 
-    /// The slope with 95 % confidence.
+    /// Returns the slope's 95 % interval.
     fn interval(&self) -> (f64, f64) {
         let confidence = Confidence::new(0.95).expect("0.95 is a confidence");
         let half = student::critical(confidence, self.freedom) * self.error;
@@ -317,7 +325,7 @@ mod tests {
         close(line.at_zero, 3.0001);
         close(line.slope, 0.5001);
         close(line.error, 0.1179);
-        // t of 9 degrees of freedom: 2.262
+        // t with 9 degrees of freedom: 2.262
         assert!((line.interval().1 - (0.50009 + 2.262 * 0.11791)).abs() < 1e-4);
     }
 
@@ -361,7 +369,7 @@ mod tests {
         }
     }
 
-    /// The case of the issue: 20 ns a rule, and a cliff. A line through both is neither.
+    /// The case of the issue: 20 ns a rule, and a cliff. A line through both fits neither.
     #[test]
     fn a_line_that_misses_its_points_is_no_cost_of_one() {
         let truth = |rules: u64| {

@@ -1,7 +1,8 @@
-//! What forwarding took of the DUT in a test case: which of its trials say that, and what they say together.
+//! The DUT's cost of forwarding in a test case: selects the trials that show it, and combines them.
 //!
-//! A search makes trials of many loads, and what a frame takes depends on the load: the busiest trial of each iteration counts. What is
-//! counted in a trial is in [`fwdlab_model::efficiency`]. Start with [`keep`].
+//! A search makes trials of many loads, and the cost of a frame depends on the load: the busiest
+//! trial of each iteration counts. [`fwdlab_model::efficiency`] defines what is counted in a trial.
+//! Start with [`keep`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use fwdlab_model::efficiency::Work;
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::TestCase;
 
-/// Keeps with every test case what its trials say.
+/// Stores the combined cost of its trials with every test case.
 pub fn keep(cases: &mut [TestCase], trials: &[TrialRecord]) {
     let trials: BTreeMap<u32, &TrialRecord> = trials.iter().map(|t| (t.trial, t)).collect();
     for case in cases {
@@ -27,7 +28,7 @@ pub fn keep(cases: &mut [TestCase], trials: &[TrialRecord]) {
     }
 }
 
-/// Frames per second that came back.
+/// Returns the frames per second that came back.
 fn rate_pps(work: &Work) -> f64 {
     work.frames as f64 / work.duration_s.max(f64::MIN_POSITIVE)
 }
@@ -94,7 +95,7 @@ mod tests {
         let work = cases[0].work.as_ref().unwrap();
         assert_eq!((work.frames, work.cpu_ns), (35, Some(3500)));
         assert_eq!(work.duration_s, 2.0);
-        // where nobody counted, nothing is said
+        // without counts there is no result
         let silent = trials.map(|trial| TrialRecord {
             work: None,
             ..trial

@@ -1,8 +1,9 @@
-//! Energy: what the DUT takes when it idles, at shares of what it forwards, and in overload; what a frame costs of it.
+//! Energy: the DUT's power when idle, at shares of its capacity, and in overload; and the energy
+//! per frame.
 //!
-//! Arithmetic of docs/methodology.md, "Energy and cycles": power over forwarding rate, what the
-//! load adds to idling, how far power follows load. How power is read is not here: an answer says
-//! it, meter by meter. Start with [`Energy`].
+//! Implements docs/methodology.md, "Energy and cycles": power over forwarding rate, what the load
+//! adds to the idle power, how closely power follows the load. The answers contain the power, meter
+//! by meter; reading it is up to the caller. Start with [`Energy`].
 
 use std::collections::BTreeMap;
 
@@ -14,29 +15,29 @@ use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Course, Procedure, check_load};
 
-/// The load of a DUT that idles: a frame a second keeps what it knows of its neighbours.
+/// The load of an idle DUT: a frame per second keeps its neighbour entries alive.
 const IDLE_PPS: f64 = 1.0;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// A load that is more than the DUT forwards.
+    /// A load above the DUT's capacity.
     pub max_load_pps: f64,
-    /// Loads, as shares of what it forwards then.
+    /// Loads, as shares of the forwarding rate at that load.
     pub shares: Vec<f64>,
-    /// How long power is read at each.
+    /// Time of reading power at each load.
     pub trial_ns: u64,
-    /// The load is offered for so long before.
+    /// Time of load before that.
     pub settle_ns: u64,
 }
 
-/// The machine: idle, then overload, whose forwarding rate says what the other loads are.
+/// The state machine: idle, then overload, whose forwarding rate determines the other loads.
 #[derive(Debug, Clone)]
 pub struct Energy {
     parameters: Parameters,
-    /// What is still to be measured, the next one last; `None` is overload.
+    /// The remaining loads, the next one last; `None` is overload.
     ahead: Vec<Option<f64>>,
     points: Vec<EnergyPoint>,
     forwarded_pps: f64,
@@ -47,7 +48,7 @@ impl Energy {
     /// Prepares the trials.
     ///
     /// # Errors
-    /// An impossible load, or times in which no power could be read.
+    /// An impossible load, or times too short to read power.
     pub fn new(parameters: Parameters) -> Result<Energy, String> {
         let p = &parameters;
         check_load("the largest load", p.max_load_pps)?;
@@ -64,7 +65,7 @@ impl Energy {
         if p.trial_ns < 1_000_000_000 {
             return Err("for: power is read for a second at least".into());
         }
-        // from small to large, and overload after idle: it says how large the others are
+        // from small to large, with overload right after idle, because it determines the others
         let mut shares = p.shares.clone();
         shares.sort_by(f64::total_cmp);
         shares.dedup();
@@ -83,7 +84,7 @@ impl Energy {
         })
     }
 
-    /// What the meters say together.
+    /// Summarises the meters.
     fn meters(&self) -> Vec<Meter> {
         let idle = self.points.iter().find(|point| point.share == Some(0.0));
         let full = self
@@ -199,7 +200,8 @@ impl Procedure for Energy {
     }
 }
 
-/// Mean power between two moments, by readings of it at moments in between: each counts for the time around it.
+/// Returns the mean power between two times, from readings between them: each is weighted by the
+/// time around it.
 pub fn mean_watts(readings: &[(f64, f64)]) -> Option<f64> {
     let (first, last) = (readings.first()?, readings.last()?);
     if readings.len() == 1 {
@@ -213,7 +215,8 @@ pub fn mean_watts(readings: &[(f64, f64)]) -> Option<f64> {
     (seconds > 0.0).then(|| joules / seconds)
 }
 
-/// Power by meter, of readings that were made while frames flowed: of counters of energy the difference, of meters of power the mean.
+/// Returns the power of each meter, from readings while frames flowed: the difference of energy
+/// counters, the mean of power meters.
 pub fn power_of(readings: &[fwdlab_model::telemetry::Reading]) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {

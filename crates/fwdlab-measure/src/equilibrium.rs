@@ -1,7 +1,9 @@
-//! Equilibrium: the load at which what goes in is what comes out, as labs of the BSD Router Project measure it.
+//! Equilibrium: the load at which input equals output, as measured by labs of the BSD Router
+//! Project.
 //!
-//! Method of Tisovsky and Baronak (IJCNIS 4, 2012): offer half of the link, go up while it comes out, down when not, and halve the
-//! step from the first turn on. The published runs of such labs are its tests. Start with [`Equilibrium`].
+//! Method of Tisovsky and Baronak (IJCNIS 4, 2012): start at half of the link rate, go up while all
+//! of it comes out, down if not, and halve the step after the first turn. Published runs of such
+//! labs are its tests. Start with [`Equilibrium`].
 
 use fwdlab_model::outcome::{Compliance, EquilibriumStep, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
@@ -11,17 +13,17 @@ use fwdlab_stats::Sample;
 
 use crate::procedure::{Course, Procedure, REACHED_SHARE, check_load, sent_pps};
 
-/// It ends after so many trials.
+/// Maximum number of trials.
 const MOST_TRIALS: usize = 16;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
     /// Rate of the link, or the largest load.
     pub max_load_pps: f64,
-    /// Relative difference that counts as none; 0.01 is 1 %.
+    /// Relative difference that counts as equal; 0.01 is 1 %.
     pub tolerance: f64,
     /// Duration of a trial.
     pub trial_ns: u64,
@@ -39,13 +41,13 @@ impl Parameters {
     }
 }
 
-/// The machine. All rates are whole numbers, as in the shell script of those labs.
+/// The state machine. All rates are integers, as in the shell script of those labs.
 #[derive(Debug, Clone)]
 pub struct Equilibrium {
     parameters: Parameters,
     load: u64,
     step: u64,
-    /// It went up last; `None` before the first turn could be.
+    /// The last direction; `None` before the first turn is possible.
     went_up: Option<bool>,
     has_turned: bool,
     steps: Vec<EquilibriumStep>,
@@ -85,7 +87,7 @@ impl Equilibrium {
         })
     }
 
-    /// What a share of a load is, rounded down.
+    /// Returns a share of a load, rounded down.
     fn share(&self, share: f64) -> u64 {
         (self.load as f64 * share) as u64
     }
@@ -123,7 +125,7 @@ impl Procedure for Equilibrium {
             .filter(|sample| sample.frames_received > 0);
         let rates: Vec<f64> = samples.map(Interval::forwarding_rate_pps).collect();
         let median = Sample::new(rates).map_or(0.0, |sample| sample.median());
-        // a frame that straddles two samples is no loss
+        // a frame that straddles two samples is not a loss
         let rate = ((median + 0.5) as u64).min(self.load);
         self.steps.push(EquilibriumStep {
             load_pps: self.load as f64,
@@ -163,7 +165,7 @@ impl Procedure for Equilibrium {
         self.course.failure = Some(reason.into());
     }
 
-    /// The largest load is lowered to what the generator sent.
+    /// Lowers the largest load to what the generator sent.
     fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let reached = REACHED_SHARE * sent_pps(answer);
         if reached * self.parameters.tolerance < 1.0 {
@@ -213,7 +215,7 @@ impl Procedure for Equilibrium {
 mod tests {
     use super::*;
 
-    /// Replays a published run: its rates are the answers, its loads and steps what is expected.
+    /// Replays a published run: its rates are the answers, its loads and steps are expected.
     fn replay(link: f64, run: &[(u64, u64, u64)], estimated: f64, max_seen: f64) {
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, link)).unwrap();
         for (n, &(load, step, rate)) in run.iter().enumerate() {
@@ -227,7 +229,7 @@ mod tests {
                     length_ns: 1_000_000_000,
                     intended_load_pps: load as f64,
                     frames_sent: load,
-                    // what it has before and after the load is no rate
+                    // samples before and after the load have no rate
                     frames_received: if k == 0 { 0 } else { rate },
                 })
                 .collect();
@@ -275,7 +277,7 @@ mod tests {
         ];
         let rest = [(344, 31, 344), (359, 15, 351), (352, 7, 350)];
         replay(1000.0, &[&run[..], &rest].concat(), 350.0, 359.0);
-        // the first rate was too low: go on from there
+        // the first rate was too low: continue from there
         let run = [
             (5000, 2500, 1598),
             (1598, 799, 1597),

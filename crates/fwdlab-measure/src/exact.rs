@@ -1,7 +1,9 @@
-//! Instructions per frame: how many bursts are enough, which count, and what boots say together.
+//! Instructions per frame: decides how many bursts are enough and which of them count, and combines
+//! boots.
 //!
-//! A burst is repeated until the median is known well enough; what the first ones take more or less, while caches of the kernel warm up,
-//! is left out. Nothing is random but timers of the guest's kernel, so medians are taken, never means. Start with [`next`] and [`judge`].
+//! Bursts are repeated until the median is known precisely enough; the deviations of the first
+//! ones, while caches of the kernel warm up, are excluded. The only randomness is that of timers in
+//! the guest's kernel, so medians are used, never means. Start with [`next`] and [`judge`].
 
 use fwdlab_model::campaign;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way};
@@ -14,30 +16,30 @@ use fwdlab_model::variant::Variant;
 /// Id of the procedure.
 pub const ID: &str = "exact";
 
-/// Fewer bursts say nothing of how far they are apart.
+/// With fewer bursts their spread is unknown.
 pub const FEWEST: usize = 5;
 
 /// More bursts do not help: something else is wrong.
 pub const MOST: usize = 25;
 
-/// A burst farther from the median of those behind it is still of the warm-up. Bursts of a warm kernel are 0.02 % apart; first ones
-/// were 0.5 to 4 % below.
+/// A burst farther than this from the median of those after it belongs to the warm-up. Bursts of a
+/// warm kernel are 0.02 % apart; first ones were 0.5 to 4 % below.
 const WARM: f64 = 0.002;
 
-/// Medians of two boots are so far apart by themselves, as a share of the instructions of the whole way: 16 boots of Linux 6.1 and 6.12
-/// on a busy host lay within ±0.008 %.
+/// The inherent difference between the medians of two boots, as a share of the instructions of the
+/// whole path: 16 boots of Linux 6.1 and 6.12 on a busy host were within ±0.008 %.
 const BETWEEN_BOOTS: f64 = 0.000_15;
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Another burst.
+    /// Run another burst.
     Burst(Way),
-    /// There are enough.
+    /// There are enough bursts.
     Done,
 }
 
-/// Which burst is next, after these.
+/// Returns the next step after these bursts.
 pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
     for way in [Way::Through, Way::Past] {
         let values = per_frame(bursts, way);
@@ -48,7 +50,7 @@ pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
     Next::Done
 }
 
-/// Nothing comes back at all: more of it says nothing.
+/// Returns true if no frame comes back: more bursts are useless.
 pub fn is_dead(bursts: &[BurstRecord]) -> bool {
     !bursts.is_empty() && bursts.iter().all(|burst| burst.received == 0)
 }
@@ -62,14 +64,14 @@ fn is_enough(values: &[f64], p: &campaign::Exact) -> bool {
     }
 }
 
-/// Instructions per frame of the bursts of a way, in order.
+/// Returns the instructions per frame of the bursts of one way, in order.
 fn per_frame(bursts: &[BurstRecord], way: Way) -> Vec<f64> {
     let own = bursts.iter().filter(|burst| burst.way == way);
     own.map(|burst| burst.instructions as f64 / burst.sent.max(1) as f64)
         .collect()
 }
 
-/// How many of the first values are left out: the first in any case.
+/// Returns the number of first values to exclude, at least one.
 fn warm_up(values: &[f64]) -> usize {
     let is_warm = |at: &usize| {
         let median = median(&values[*at..]).median;
@@ -90,8 +92,8 @@ struct Median {
     high: f64,
 }
 
-/// The median, and order statistics about it with a coverage of at least 93 % whatever the distribution: all of five values, without the
-/// outermost from nine on.
+/// Returns the median, with order statistics around it that have a coverage of at least 93 % for
+/// any distribution: all of five values, without the outermost ones from nine on.
 fn median(values: &[f64]) -> Median {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -111,7 +113,8 @@ fn median(values: &[f64]) -> Median {
     }
 }
 
-/// The largest rank from below, counted from 0, that the true median lies beneath with a chance of at most 3.5 %: binomial tails.
+/// Returns the largest rank from below, counted from 0, below which the true median lies with a
+/// probability of at most 3.5 %: binomial tails.
 fn outermost(n: usize) -> usize {
     const TAIL: f64 = 0.035;
     let mut chance = 0.5f64.powi(n as i32);
@@ -128,8 +131,8 @@ fn outermost(n: usize) -> usize {
     rank
 }
 
-/// The bursts through the DUT and past it that stand in the middle of those that count, by their places among all: of their profiles
-/// the parts belong together, other than medians of parts.
+/// Returns the median bursts through and past the DUT among those that count, as indices among all:
+/// the parts of one burst's profile belong together, unlike medians of parts.
 pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
     let of = |way| {
         let own: Vec<usize> = (0..bursts.len())
@@ -145,10 +148,10 @@ pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
     Some([of(Way::Through)?, of(Way::Past)?])
 }
 
-/// What a boot says.
+/// Returns the result of a boot.
 ///
 /// # Errors
-/// Nothing, and why.
+/// Why there is none.
 pub fn judge(record: &BootRecord) -> Result<Exact, String> {
     if !record.validity.is_valid() {
         return Err(record.validity.reasons.join("; "));
@@ -191,7 +194,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
     })
 }
 
-/// The outcome of a boot.
+/// Returns the outcome of a boot.
 pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
     let (found, verdict, answered) = match judge(record) {
         Ok(found) => {
@@ -236,7 +239,8 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
     }
 }
 
-/// Boots of one test case as one result: the median of what they say, and no narrower than they differ.
+/// Combines boots of one test case: the median of their results, with an interval no narrower than
+/// their differences.
 pub fn together(found: &[&Exact]) -> Option<Exact> {
     let first = *found.first()?;
     let of = |value: fn(&Exact) -> f64| median(&found.iter().map(|f| value(f)).collect::<Vec<_>>());
@@ -263,7 +267,7 @@ pub fn together(found: &[&Exact]) -> Option<Exact> {
     })
 }
 
-/// How much more this costs than the reference.
+/// Returns how much more this costs than the reference.
 pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
     let half = |of: &Exact| (of.interval[1] - of.interval[0]) / 2.0;
     let more = this.instructions_per_frame - reference.instructions_per_frame;
@@ -278,9 +282,9 @@ pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
     }
 }
 
-/// Functions that take more or less, the largest differences first.
+/// Returns the functions that take more or less, the largest differences first.
 fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
-    /// What is a tenth of an instruction may be a timer's.
+    /// A tenth of an instruction may be a timer's.
     const LEAST: f64 = 0.5;
     const MOST: usize = 12;
     if reference.functions.is_empty() || this.functions.is_empty() {
@@ -300,8 +304,9 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
         .collect()
 }
 
-/// Holds test cases against the reference configuration: with the same traffic on the same image, and the reference itself against that on
-/// the first image. The first reference of all is held against its control, whose iterations these are.
+/// Compares test cases with the reference configuration: with the same traffic on the same image,
+/// and the reference itself with that on the first image. The very first reference is compared with
+/// its control, whose iterations these are.
 pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
     let control = together(&controls);
@@ -331,7 +336,7 @@ pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
             }
         }
     }
-    // who differs from himself cannot be held against others
+    // a reference that differs from itself cannot be compared with others
     let itself = first_of_all.and_then(|at| exact_of(&cases[at])?.difference.clone());
     if let Some(itself) = itself.filter(|itself| itself.proven) {
         for case in cases.iter_mut() {
@@ -349,7 +354,7 @@ pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     }
 }
 
-/// A result in words.
+/// Describes a result.
 pub fn words(found: &Exact) -> String {
     let [low, high] = found.interval;
     let mut words = format!(
@@ -373,7 +378,7 @@ pub fn words(found: &Exact) -> String {
     words
 }
 
-/// What was found, where it was this.
+/// Returns the result if the outcome is of this procedure.
 pub(crate) fn found_of(outcome: &Outcome) -> Option<&Exact> {
     match &outcome.found {
         Found::Exact(found) if outcome.answered => Some(found),
@@ -385,7 +390,7 @@ fn found(iteration: &Iteration) -> Option<&Exact> {
     iteration.outcomes.iter().find_map(found_of)
 }
 
-/// What a test case says.
+/// Returns the result of a test case.
 pub fn exact_of(case: &TestCase) -> Option<&Exact> {
     case.outcomes.iter().find_map(found_of)
 }
@@ -447,11 +452,11 @@ mod tests {
         let of = |way| made.iter().filter(|burst| burst.way == way).count();
         assert_eq!((of(Way::Through), of(Way::Past)), (6, 6));
 
-        // a timer's work in one of five: more of them
+        // a timer's work in one of five: more bursts
         let mut disturbed = bursts(Way::Through, &PLAIN);
         disturbed[3].instructions += 8_000_000;
         assert_eq!(next(&disturbed, &p), Next::Burst(Way::Through));
-        // and it ends, whatever comes
+        // and it ends for any values
         let noise: Vec<f64> = (0..100)
             .map(|n| 5000.0 + 500.0 * f64::from(n % 7))
             .collect();
@@ -478,8 +483,8 @@ mod tests {
         assert!(!none.proven && none.interval[0] < 0.0);
     }
 
-    /// Order statistics: with n values the median lies between the k-th smallest and the k-th largest with the chance
-    /// 1 - 2 P(Bin(n, 1/2) < k).
+    /// Order statistics: with n values the median lies between the k-th smallest and the k-th
+    /// largest with a probability of 1 - 2 P(Bin(n, 1/2) < k).
     #[test]
     fn the_interval_of_a_median() {
         for (n, rank) in [(5, 0), (8, 0), (9, 1), (11, 2), (15, 3), (25, 7)] {
@@ -508,7 +513,7 @@ mod tests {
         assert_eq!(judge(&invalid).unwrap_err(), "it is 3 o'clock");
     }
 
-    /// Who differs from itself in another boot says nothing of others.
+    /// A reference that differs from itself in another boot cannot be compared with others.
     #[test]
     fn a_reference_that_differs_from_itself_casts_doubt_on_all() {
         let iteration = |more: f64| {
@@ -542,7 +547,7 @@ mod tests {
         }
     }
 
-    /// The interval is no narrower than boots differ.
+    /// The interval is no narrower than the differences between boots.
     #[test]
     fn boots_together() {
         let boots = [0.0, 20.0, 4.0].map(|more| {

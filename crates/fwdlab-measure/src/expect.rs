@@ -1,46 +1,50 @@
-//! What a campaign can be expected to show before it is made: the smallest difference between two of its test cases, or from the reference.
+//! What a campaign can be expected to show before it runs: the smallest difference between two of
+//! its test cases, or from the reference.
 //!
-//! That follows from the number of iterations and from how much figures of the same procedure on the same test bed varied in earlier runs;
-//! where there are none, from an assumption that is named. The formula is `fwdlab_stats::planned_precision`, that of comparisons.
-//! Start with [`expected`].
+//! That follows from the number of iterations and the variation of figures from the same procedure
+//! on the same test bed in earlier runs; without those, from a stated assumption. The formula is
+//! `fwdlab_stats::planned_precision`, the same as for comparisons. Start with [`expected`].
 
 use fwdlab_model::campaign::{Campaign, Counting};
 use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::Summary;
 use fwdlab_stats::{Confidence, Sample, planned_precision, planned_precision_of_pairs};
 
-/// How much rates of one test case vary from bed to bed, in percent, where nothing is known of it: on machines of metal 0.8 %
-/// (docs/methodology.md, "How many iterations"), on virtual ones a few percent.
+/// Assumed variation of a test case's rate from bed to bed, in percent: on bare metal 0.8 %
+/// (docs/methodology.md, "How many iterations"), on virtual machines a few percent.
 const VARIATION_PERCENT: f64 = 3.0;
 
-/// How much differences from a DUT beside it vary from rebuild to rebuild, in points.
+/// Assumed variation of the difference from a DUT measured in turns, from rebuild to rebuild, in
+/// points.
 const OF_DIFFERENCES_PERCENT: f64 = 0.8;
 
-/// Fewer values of a figure say nothing of how they vary.
+/// The variation of fewer values of a figure is unknown.
 const FEWEST: usize = 3;
 
-/// What can be expected.
+/// The expectation for a campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
     /// Differences from this size on are shown in 80 of 100 campaigns, in percent.
     pub detectable_percent: f64,
-    /// The same where every test case is measured as seldom as may be.
+    /// The same if every test case is measured the minimum number of times.
     pub detectable_at_least_percent: Option<f64>,
     /// Half of the 95 % interval of such a difference, in percent.
     pub half_width_percent: f64,
-    /// Differences are from a reference that is measured in turns with it.
+    /// True if differences are from a reference that is measured in turns.
     pub paired: bool,
-    /// How much figures vary: coefficient of variation, of differences standard deviation, in percent.
+    /// Variation of the figures: coefficient of variation, or standard deviation of differences, in
+    /// percent.
     pub variation_percent: f64,
-    /// From so many figures of so many earlier runs; zero: it is assumed.
+    /// Number of earlier figures and of the runs they are from; zero: assumed.
     pub known_from: (usize, usize),
 }
 
-/// What a campaign can be expected to show, `earlier` being what runs of the same procedure on the same test bed found; `None` for what
-/// does not vary by chance, and for a single iteration.
+/// Returns what a campaign can be expected to show, given the results of earlier runs of the same
+/// procedure on the same test bed; `None` for procedures without random variation, and for a single
+/// iteration.
 pub fn expected(campaign: &Campaign, earlier: &[Summary]) -> Option<Expected> {
     let paired = match campaign.procedure.counting() {
-        // a simulated DUT varies as its text says
+        // the variation of a simulated DUT is in its specification
         _ if campaign.is_simulated() => return None,
         Counting::Slices => true,
         Counting::Trials | Counting::Windows => false,
@@ -75,7 +79,7 @@ pub fn expected(campaign: &Campaign, earlier: &[Summary]) -> Option<Expected> {
 }
 
 impl Expected {
-    /// In words.
+    /// Describes the expectation.
     pub fn words(&self, iterations: &str) -> String {
         let Expected {
             detectable_percent,
@@ -119,7 +123,7 @@ fn several(n: usize, what: &str) -> String {
     format!("{n} {what}{plural}")
 }
 
-/// How much the first figure of each test case varied.
+/// Returns the variation of the first figure of each test case.
 fn of_summary(summary: &Summary, paired: bool) -> Vec<f64> {
     let enough = |values: &[f64]| values.len() >= FEWEST;
     let first = summary.test_cases.iter().filter_map(|case| {
@@ -148,7 +152,8 @@ mod tests {
         expected(&campaign(more), &[])
     }
 
-    /// (t.975 + t.80) of 8 degrees of freedom times √(2/5) is 2.02; of pairs, with 4 of them and √(1/5), 1.66.
+    /// (t.975 + t.80) with 8 degrees of freedom times √(2/5) is 2.02; for pairs, with 4 of them and
+    /// √(1/5), 1.66.
     #[test]
     fn what_is_shown_follows_from_iterations_and_variation() {
         let found = of("[procedure]\nid = 'mrr'").unwrap();

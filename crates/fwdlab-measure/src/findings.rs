@@ -1,7 +1,8 @@
-//! What telemetry explains: causes, each with the numbers behind it and the setting to look at.
+//! What telemetry explains: causes, each with its numbers and the setting to check.
 //!
-//! A finding is a function of a trial and what its DUT's host counted. Every threshold stands in [`limits`] with its reason; what is
-//! below it is not told, for whoever reads ten findings heeds none. Start with [`of_trial`].
+//! A finding is a function of a trial and of the counters of its DUT's host. Every threshold is in
+//! [`limits`] with its reason; nothing below it is reported, because ten findings at once are
+//! ignored. Start with [`of_trial`].
 
 use std::collections::BTreeMap;
 
@@ -14,39 +15,48 @@ use fwdlab_model::telemetry::{
 
 use crate::telemetry::is_room;
 
-/// From where on something is told.
+/// Thresholds for reporting.
 pub mod limits {
-    /// A queue is hot from this share of the port's packets on, and from [`HOT_FAIR`] times its fair share on. Flows that are hashed fall
-    /// unevenly: of 2000 flows on four queues the fullest has 27 %, of 20 flows 45 %.
+    /// A queue is hot if it has at least this share of the port's packets, and [`HOT_FAIR`] times
+    /// its fair share. Hashed flows are uneven: of 2000 flows on four queues the fullest has 27 %,
+    /// of 20 flows 45 %.
     pub const HOT_SHARE: f64 = 0.5;
-    /// Two queues: three quarters. Below that the other one still takes a third of the load off it.
+    /// With two queues: three quarters. Below that the other one still takes a third of the load
+    /// off it.
     pub const HOT_FAIR: f64 = 1.5;
-    /// Shares of fewer packets than this say nothing: a few are those of the DUT's own.
+    /// Minimum number of packets for shares: a few are the DUT's own.
     pub const PACKETS: u64 = 1000;
-    /// A CPU is at its limit when it worked for this share of the load's time. The rest is what 10 ms of its ticks and the beginning of a
-    /// trial leave.
+    /// A CPU is at its limit if it was busy for this share of the load's time. The rest covers its
+    /// ticks of 10 ms and the start of a trial.
     pub const CPU_LIMIT: f64 = 0.9;
-    /// A CPU is idle that worked for no more than this share of it: a second one like it would not be needed either.
+    /// A CPU is idle if it was busy for at most this share: another one like it would not be needed
+    /// either.
     pub const CPU_IDLE: f64 = 0.25;
-    /// A CPU takes part in forwarding from this share of software interrupts on: less is timers.
+    /// A CPU takes part in forwarding if at least this share is software interrupts: less is
+    /// timers.
     pub const CPU_FORWARDS: f64 = 0.1;
-    /// A counter of drops is told when it has this share of the frames that were lost: what explains less is not to be looked at first.
+    /// A counter of drops is reported if it has at least this share of the lost frames: smaller
+    /// causes should not be checked first.
     pub const DROPS: f64 = 0.1;
-    /// A CPU ran out of time for frames so often per second of the load, while frames were lost: the kernel's own unit is 2 ms of work.
+    /// How often per second of load a CPU ran out of time for frames while frames were lost; the
+    /// kernel's own unit is 2 ms of work.
     pub const SQUEEZED_PER_S: f64 = 10.0;
-    /// Programs did not run for this many times the time between two samples. A busy host makes them late once, not for two more.
+    /// Programs did not run for this many times the interval of two samples. A busy host delays one
+    /// sample, not two more.
     pub const GAP: f64 = 3.0;
-    /// A table or memory is at its limit with this share in use: hash tables of the kernel evict before they are full.
+    /// A table or memory is at its limit if this share is in use: hash tables of the kernel evict
+    /// before they are full.
     pub const FULL: f64 = 0.95;
-    /// The sender is the limit when it left this share of the frames out that were due: less is a moment in which it was held up.
+    /// The sender is the limit if it omitted at least this share of the due frames: less is a short
+    /// stall.
     pub const NOT_SENT: f64 = 0.01;
-    /// A ratio of two counters is one that has a name when it differs from it by no more than this.
+    /// Tolerance for a ratio of two counters to match a known factor.
     pub const RATIO: f64 = 1e-4;
-    /// So many trials must have the same ratio: chance does not lose the same share again and again.
+    /// Number of trials that must have the same ratio: random loss never repeats the same share.
     pub const RATIO_TRIALS: usize = 3;
 }
 
-/// Factors by which counters are wrong, and what each comes from.
+/// Factors by which counters are wrong, and their causes.
 const FACTORS: [(f64, &str); 6] = [
     (1.024, "a thousand that is 1024"),
     (1.0 / 1.024, "a thousand that is 1024"),
@@ -56,14 +66,14 @@ const FACTORS: [(f64, &str); 6] = [
     (0.5, "every second frame counted"),
 ];
 
-/// What bytes per frame differ by, and what that is.
+/// Differences of bytes per frame, and their causes.
 const BYTES: [(f64, &str); 3] = [
     (4.0, "the FCS, which one of them counts"),
     (20.0, "preamble and gap, which one of them counts"),
     (24.0, "FCS, preamble and gap, which one of them counts"),
 ];
 
-/// Words in names of counters of rings that were full.
+/// Words in names of counters of full rings.
 const RINGS: [&str; 10] = [
     "missed",
     "fifo",
@@ -77,7 +87,7 @@ const RINGS: [&str; 10] = [
     "noskb_drops",
 ];
 
-/// What drops frames besides, by words in the name of its counter: a sentence's end, and what to look at.
+/// Other causes of drops, by words in the counter's name: the end of a sentence, and what to check.
 const REASONS: [(&str, &str, &str); 19] = [
     (
         "nft ",
@@ -168,10 +178,11 @@ const REASONS: [(&str, &str, &str); 19] = [
     ),
 ];
 
-/// Procedures that fill the DUT's rings on purpose: that they are full is what is wanted there.
+/// Procedures that fill the DUT's rings on purpose: full rings are expected.
 const OVERLOADS: [&str; 2] = ["maxfwd", "forwarding-rate"];
 
-/// What is found in trials of one test case: of every cause that with most behind it, and in how many trials it was seen.
+/// Returns the findings in trials of one test case: for every cause the strongest one, and in how
+/// many trials it was seen.
 pub fn of_trials(trials: &[&TrialRecord]) -> Vec<Finding> {
     let read: Vec<&&TrialRecord> = (trials.iter())
         .filter(|trial| trial.validity.is_valid() && trial.telemetry.is_some())
@@ -202,7 +213,7 @@ pub fn of_trials(trials: &[&TrialRecord]) -> Vec<Finding> {
     found
 }
 
-/// What is found in one trial. Without telemetry: nothing.
+/// Returns the findings in one trial; none without telemetry.
 pub fn of_trial(trial: &TrialRecord) -> Vec<Finding> {
     let Some(told) = trial.telemetry.as_deref() else {
         return Vec::new();
@@ -252,7 +263,7 @@ fn finding(
     }
 }
 
-/// The same with the commands that change it on the DUT.
+/// Adds the commands that fix it on the DUT.
 fn remedied(found: Finding, commands: impl IntoIterator<Item = String>) -> Finding {
     Finding {
         remedy: commands.into_iter().collect(),
@@ -260,7 +271,7 @@ fn remedied(found: Finding, commands: impl IntoIterator<Item = String>) -> Findi
     }
 }
 
-/// The words for what runs on the DUT: people of FreeBSD have other tools.
+/// Chooses the text for the DUT's system: FreeBSD has other tools.
 fn for_system(told: &Telemetry, linux: impl Into<String>, freebsd: impl Into<String>) -> String {
     match told.system {
         System::Linux => linux.into(),
@@ -268,13 +279,13 @@ fn for_system(told: &Telemetry, linux: impl Into<String>, freebsd: impl Into<Str
     }
 }
 
-/// A port of FreeBSD as the tree of its driver's settings calls it: `dev.ix.0`.
+/// Returns the name of a FreeBSD port in the tree of its driver's settings: `dev.ix.0`.
 fn tree(port: &str) -> String {
     let driver = port.trim_end_matches(|c: char| c.is_ascii_digit());
     format!("dev.{driver}.{}", &port[driver.len()..])
 }
 
-/// CPUs as files of the kernel take them, 32 in a group: `1,00000003`.
+/// Formats CPUs as in files of the kernel, 32 in a group: `1,00000003`.
 fn mask(cpus: impl Iterator<Item = u32>) -> String {
     let mut groups: Vec<u32> = vec![0];
     for cpu in cpus {
@@ -309,7 +320,7 @@ fn thousands(number: u64) -> String {
     text
 }
 
-/// How much CPUs worked, of the time of the load.
+/// The busy share of CPUs during the load.
 struct Cpus<'a> {
     /// Those that may forward, each with its share.
     own: Vec<(&'a CpuShare, f64)>,
@@ -320,7 +331,8 @@ impl Cpus<'_> {
         let own = told.cpus.iter().filter(|cpu| cpu.forwards);
         let worked = |cpu: &CpuShare| {
             let ticks = cpu.busy_ratio() * cpu.ticks as f64;
-            // the load is shorter than the time between the readings, and a tick of 10 ms may be of it or not
+            // the load is shorter than the time between the readings, and a tick of 10 ms may or
+            // may not belong to it
             (ticks / 100.0 / load_s.max(0.01)).min(1.0)
         };
         Cpus {
@@ -358,7 +370,7 @@ fn generator_limited(trial: &TrialRecord) -> Option<Finding> {
     ))
 }
 
-/// Receive queues by port.
+/// Returns receive queues by port.
 fn by_port(told: &Telemetry) -> BTreeMap<&str, Vec<&QueueShare>> {
     let mut ports: BTreeMap<&str, Vec<&QueueShare>> = BTreeMap::new();
     for queue in told.queues.iter().filter(|queue| queue.way == Way::Rx) {
@@ -440,7 +452,8 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
             ),
         );
         let one = finding(Cause::FewQueues, sentence, &evidence, setting);
-        // a veth pair gets no more queues than it was made with; a card says itself how many it can have; FreeBSD must be restarted for it
+        // a veth pair cannot get more queues than it was created with; a card reports its own
+        // maximum; FreeBSD needs a reboot for it
         let command = match (told.system, count.driver.as_deref()) {
             (System::Linux, Some("veth")) => {
                 let cpus = mask(cpus.own.iter().map(|(cpu, _)| cpu.cpu));
@@ -449,7 +462,7 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
                     .collect()
             }
             (System::Linux, Some(_)) => vec![format!("ethtool -L {port} combined {own}")],
-            // or nobody said what drives it
+            // or the driver is unknown
             _ => Vec::new(),
         };
         found.push(remedied(one, command));
@@ -609,7 +622,8 @@ fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
     ))
 }
 
-/// Bytes per packet where the same frames come and go: a router does not make them longer.
+/// Compares bytes per packet if the same frames arrive and leave: a router does not make them
+/// longer.
 fn different_bytes(told: &Telemetry) -> Option<Finding> {
     let each = |packets: u64, bytes: u64| {
         (packets >= limits::PACKETS).then(|| bytes as f64 / packets as f64)
@@ -620,7 +634,7 @@ fn different_bytes(told: &Telemetry) -> Option<Finding> {
         came.extend(each(count.rx_packets, count.rx_bytes).map(|bytes| (port.as_str(), bytes)));
         went.extend(each(count.tx_packets, count.tx_bytes).map(|bytes| (port.as_str(), bytes)));
     }
-    // of traffic both ways nobody could say which came back where
+    // with traffic in both directions it is unknown which frames came back where
     let ([(input, rx)], [(output, tx)]) = (&came[..], &went[..]) else {
         return None;
     };
@@ -712,7 +726,7 @@ fn at_limit(told: &Telemetry) -> Vec<Finding> {
     found
 }
 
-/// Is it a counter of rings that were full? Of a veth pair the drops of its input are.
+/// Returns true for a counter of full rings. On a veth pair, input drops are such a counter.
 fn is_ring(told: &Telemetry, counter: &str) -> bool {
     let Some((port, name)) = counter.split_once(' ') else {
         return false;
@@ -747,7 +761,7 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
             let setting = "net.core.netdev_max_backlog; flows on more CPUs (rps_cpus)";
             found.push(finding(Cause::SoftnetFull, sentence, &evidence, setting));
         } else if is_ring(told, counter) {
-            // the same frames have several names on most cards: the largest is told
+            // most cards count the same frames under several names: report the largest
             if rings.is_none_or(|(_, most)| frames > most) {
                 rings = Some((counter, frames));
             }
@@ -756,7 +770,7 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
         {
             let sentence = format!("{words}: {why}");
             let one = finding(Cause::Dropped, sentence, &evidence, *setting);
-            // the stricter one of all and the port's own counts
+            // the stricter one of `all` and the port's own setting applies
             let ports = told.ports.keys().map(String::as_str);
             let filters = std::iter::once("all").chain(ports);
             let filters = filters.map(|port| format!("sysctl -w net.ipv4.conf.{port}.rp_filter=0"));
@@ -812,19 +826,19 @@ fn squeezed(told: &Telemetry, lost: u64, load_s: f64) -> Option<Finding> {
     Some(finding(Cause::SoftnetFull, sentence, &evidence, setting))
 }
 
-/// The name of a ratio between two counters that should agree.
+/// Returns the name of a ratio between two counters that should agree.
 pub fn named(ratio: f64) -> Option<&'static str> {
     let near = |(factor, _): &&(f64, &str)| (ratio / factor - 1.0).abs() <= limits::RATIO;
     FACTORS.iter().find(near).map(|(_, name)| *name)
 }
 
-/// Meters that differ from their neighbours by a factor that has a name, in all trials that can tell. They need no telemetry, and the
-/// trials that they make invalid count.
+/// Finds meters that differ from their neighbours by a known factor, in all trials that can show
+/// it. Needs no telemetry, and includes trials that these meters made invalid.
 fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
     let mut seen: BTreeMap<Stage, Vec<(u64, u64)>> = BTreeMap::new();
     for trial in trials {
         for (stage, reads, passed) in beside(&trial.counters) {
-            // of fewer frames than this a frame more or less is a larger share than the limit
+            // with fewer frames, one frame is a larger share than the limit
             if passed as f64 * limits::RATIO >= 2.0 {
                 seen.entry(stage).or_default().push((reads, passed));
             }
@@ -865,8 +879,9 @@ fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
     found
 }
 
-/// What each meter read, beside what passed it by the nearest count towards the end of the chain that is believed: the ends are, and who
-/// agrees with one that is.
+/// Returns each meter's reading, and the frames that passed it according to the nearest trusted
+/// meter towards the end of the chain: the ends are trusted, and meters that agree with a trusted
+/// one.
 fn beside(counters: &Counters) -> Vec<(Stage, u64, u64)> {
     let meters = &counters.chain.meters;
     let dut = meters
@@ -911,7 +926,7 @@ mod tests {
     use super::*;
     use crate::conservation::balance;
 
-    /// A trial of a second: so many frames sent and received, all by exact meters.
+    /// A trial of a second with these frames sent and received, all by exact meters.
     fn trial(sent: u64, received: u64, told: Telemetry) -> TrialRecord {
         let counters = Counters {
             generator_sent: sent,
@@ -960,7 +975,7 @@ mod tests {
         }
     }
 
-    /// What is found with telemetry, in a trial that lost 20,000 of 100,000 frames.
+    /// Findings with telemetry, in a trial that lost 20,000 of 100,000 frames.
     fn found(told: Telemetry) -> Vec<Cause> {
         let found = of_trial(&trial(100_000, 80_000, told));
         for one in &found {
@@ -987,7 +1002,7 @@ mod tests {
         }
     }
 
-    /// CPUs that worked these shares of 1.25 seconds, of which frames flowed for one.
+    /// CPUs that were busy for these shares of 1.25 seconds; frames flowed for one second.
     fn cpus(worked: &[f64]) -> Telemetry {
         let of = |(cpu, worked): (u32, &f64)| CpuShare {
             cpu,
@@ -1023,7 +1038,7 @@ mod tests {
             found(queues(&[75, 25].map(|n| n * 1000))),
             [Cause::HotQueue]
         );
-        // one queue has all there is
+        // a single queue gets everything
         assert_eq!(found(queues(&[100_000])), []);
         // a few frames of the DUT's own
         assert_eq!(found(queues(&[999, 0])), []);
@@ -1032,7 +1047,7 @@ mod tests {
 
     #[test]
     fn cores_idle_beside_one_at_its_limit() {
-        // 0.72 of 1.25 s are 0.9 of the second of the load
+        // 0.72 of 1.25 s are 0.9 of the second of load
         assert_eq!(found(cpus(&[0.72, 0.2])), [Cause::IdleCores]);
         assert_eq!(found(cpus(&[0.71, 0.2])), []);
         assert_eq!(found(cpus(&[1.0, 0.21])), []);
@@ -1136,7 +1151,7 @@ mod tests {
             let nothing_lost = of_trial(&trial(10, 10, dropped(name, 2000)));
             assert_eq!(nothing_lost, [], "{name}");
         }
-        // of a card it is the kernel's, for frames that nobody wants; of a veth it is the ring
+        // on a card the kernel counts frames that it does not need; on a veth it is the ring
         assert_eq!(found(dropped("eth0 rx_dropped", 20_000)), []);
         let mut veth = dropped("eth0 rx_dropped", 20_000);
         veth.ports.get_mut("eth0").unwrap().driver = Some("veth".into());
@@ -1167,7 +1182,7 @@ mod tests {
         );
         assert_eq!(found(size("conntrack entries", 94, Some(100))), []);
         assert_eq!(found(size("nft rules", 1 << 40, None)), []);
-        // what is left of memory is the less the worse
+        // for free memory, less is worse
         assert_eq!(
             found(size("memory bytes available", 5, Some(100))),
             [Cause::AtLimit]
@@ -1194,7 +1209,7 @@ mod tests {
         assert_eq!(with(1, 2000), []);
     }
 
-    /// A meter that lies by a factor, in trials of different loads.
+    /// A meter that is wrong by a factor, in trials with different loads.
     fn lying(factor: f64, trials: u64) -> Vec<Finding> {
         let all: Vec<TrialRecord> = (1..=trials)
             .map(|n| {
@@ -1240,7 +1255,8 @@ mod tests {
         );
     }
 
-    /// Half of the load is lost at the input, to the frame, in every trial: a ratio of one half that is no meter's fault.
+    /// Exactly half of the load is lost at the input in every trial: a ratio of one half that is
+    /// not a meter's fault.
     #[test]
     fn a_dut_at_half_of_the_load_is_no_lying_meter() {
         let all: Vec<TrialRecord> = (1..=4)
@@ -1343,11 +1359,12 @@ mod tests {
             "sysctl -w net.ipv4.conf.eth0.rp_filter=0",
         ];
         assert_eq!(remedy(filtered), off);
-        // more flows are no command
+        // more flows are not a command
         assert!(remedy(queues(&[0, 100_000, 0, 0])).is_empty());
     }
 
-    /// Every finding that can be one of FreeBSD: none names what only Linux has, and each of those that Linux has a tool for names another.
+    /// Every finding that is possible on FreeBSD: none mentions what only Linux has, and each that
+    /// mentions a Linux tool has another text there.
     #[test]
     fn words_for_freebsd_name_its_own_tools() {
         let port = |count: PortCount| Telemetry {

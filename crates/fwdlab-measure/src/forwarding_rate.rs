@@ -1,9 +1,10 @@
-//! Maximum forwarding rate in overload from one long trial: median of its samples, without those at its ends (RFC 2285 §3.6.2,
-//! docs/methodology.md, "Maximum forwarding rate").
+//! Maximum forwarding rate in overload from one long trial: the median of its samples, without
+//! those at its ends (RFC 2285 §3.6.2, docs/methodology.md, "Maximum forwarding rate").
 //!
-//! For any device, also one whose CPU cannot be probed; `fwdlab quick` measures the same by short windows of which it knows that the
-//! machine was quiet ([`crate::maxfwd`]). A second, short trial a little above the result says whether the DUT forwards less in
-//! overload than it could. Start with [`ForwardingRate`].
+//! For any device, including those whose CPU cannot be probed; `fwdlab quick` measures the same in
+//! short windows in which the machine is known to be quiet ([`crate::maxfwd`]). A second, short
+//! trial slightly above the result shows whether the DUT forwards less in overload than it could.
+//! Start with [`ForwardingRate`].
 
 use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
@@ -14,33 +15,34 @@ use fwdlab_stats::Sample;
 use crate::procedure::{Course, Procedure, check_duration, check_load, sent_pps, spread, time};
 use crate::validity::{OVERLOAD_SHARE, SATURATION, is_lower_bound};
 
-/// At the lower load so much more comes out than in overload that it is no noise: a livelock.
+/// If the lower load has at least this multiple of the rate in overload, it is not noise but a
+/// livelock.
 const LIVELOCK: f64 = 1.05;
 
-/// The trial at the lower load takes no longer than this.
+/// Maximum duration of the trial at the lower load.
 const LOWER_NS: u64 = 5_000_000_000;
 
-/// Fewest samples that have a median worth its name.
+/// Minimum number of samples for a meaningful median.
 const FEWEST: u64 = 3;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// Load: line rate, or the most that can be offered.
+    /// Load: line rate, or the maximum that can be offered.
     pub load_pps: f64,
-    /// How long.
+    /// Duration.
     pub duration_ns: u64,
     /// Length of a sample.
     pub sample_ns: u64,
-    /// Samples that begin earlier than this after the first frame came back are not used.
+    /// Samples that begin earlier than this after the first frame came back are ignored.
     pub trim_start_ns: u64,
-    /// Samples that end later than this before the last frame was sent are not used.
+    /// Samples that end later than this before the last frame was sent are ignored.
     pub trim_end_ns: u64,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct ForwardingRate {
     parameters: Parameters,
@@ -53,7 +55,7 @@ impl ForwardingRate {
     /// Prepares the trials.
     ///
     /// # Errors
-    /// An impossible load, or fewer than three samples that would be used.
+    /// An impossible load, or fewer than three usable samples.
     pub fn new(parameters: Parameters) -> Result<ForwardingRate, String> {
         let p = &parameters;
         check_load("the load", p.load_pps)?;
@@ -76,7 +78,7 @@ impl ForwardingRate {
         })
     }
 
-    /// The samples that count: neither at the ends nor without a frame.
+    /// Returns the samples that count: not at the ends, and with frames.
     fn used(&self) -> Vec<Interval> {
         let p = &self.parameters;
         let Some(answer) = &self.made else {
@@ -91,7 +93,7 @@ impl ForwardingRate {
         let from_ns = first.at_ns + p.trim_start_ns;
         let until_ns = (last.at_ns + last.length_ns).saturating_sub(p.trim_end_ns);
         let counts = |sample: &&Interval| {
-            // a sample on a busy machine is a little longer than it should be
+            // a sample on a busy machine is slightly longer than planned
             sample.at_ns >= from_ns
                 && sample.at_ns + sample.length_ns <= until_ns + p.sample_ns / 2
                 && sample.frames_received > 0
@@ -103,7 +105,7 @@ impl ForwardingRate {
         inside.into_iter().filter(is_steady).collect()
     }
 
-    /// The result, once it is measured.
+    /// Returns the result, once it is measured.
     fn rate_pps(&self) -> Option<f64> {
         median(self.used().iter().map(came_out))
     }
@@ -113,7 +115,8 @@ impl ForwardingRate {
     }
 }
 
-/// What came out of a sample, at most what was offered in it: the rest had waited since the one before.
+/// Returns the forwarding rate of a sample, at most the offered load: the rest had waited since the
+/// previous one.
 fn came_out(sample: &Interval) -> f64 {
     sample.forwarding_rate_pps().min(sample.offered_load_pps())
 }
@@ -132,7 +135,7 @@ impl Procedure for ForwardingRate {
         if self.made.is_none() {
             return Some(Question {
                 sample_ns: Some(p.sample_ns),
-                // what is offered is told, whatever it is
+                // the offered load is part of the result, whatever it is
                 needs_load: false,
                 ..Question::constant(
                     p.frame_size,
@@ -176,7 +179,7 @@ impl Procedure for ForwardingRate {
 
     fn give_up(&mut self, reason: &str) {
         match self.made {
-            // the result stands without the trial beside it
+            // the result is valid without the additional trial
             Some(_) => self.lower = Some((0.0, 0.0)),
             None => self.course.failure = Some(reason.into()),
         }
@@ -280,14 +283,14 @@ mod tests {
         }
     }
 
-    /// The samples used by docs/methodology.md, "Maximum forwarding rate": from the first frame
-    /// that came back 5 s are dropped, before the last that was sent 2 s, samples of 0 everywhere;
-    /// of an even number the mean of the two in the middle.
+    /// The samples used by docs/methodology.md, "Maximum forwarding rate": skip 5 s from the first
+    /// frame that came back, skip the last 2 s before the last sent frame, and ignore samples of 0;
+    /// an even number has the mean of the middle two.
     #[test]
     fn ends_and_empty_samples_do_not_count() {
         let mut machine = machine();
         let question = machine.next_trial().unwrap();
-        // one second without, five of start, then 500 0 510 490 505 530, then two of end
+        // one empty second, five of start, then 500 0 510 490 505 530, then two of end
         machine.record(
             &question,
             &answer(&[0, 1, 2, 3, 4, 5, 500, 0, 510, 490, 505, 530, 990, 990, 990]),
@@ -295,7 +298,7 @@ mod tests {
         let used: Vec<u64> = machine.used().iter().map(|s| s.frames_received).collect();
         assert_eq!(used, [500, 510, 490, 505, 530, 990]);
         assert_eq!(machine.rate_pps(), Some(507.5));
-        // a little above what came out, and that comes out as well
+        // slightly above the forwarding rate, and all of it comes out
         let lower = machine.next_trial().unwrap();
         assert_eq!(lower.peak_pps(), 1.1 * 507.5);
         machine.record(

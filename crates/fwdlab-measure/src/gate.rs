@@ -1,74 +1,80 @@
-//! The contention gate: which windows were measured in one state of the machine, and in which.
+//! The contention gate: sorts windows by the state that the machine was in.
 //!
-//! Shared virtual CPUs change their speed by 40 % within seconds, and a hypervisor moves them: onto one core, onto one cache, onto
-//! two. Probes read both beside every window: the speed of the DUT's CPU, and the distance between the CPUs. Readings fall into
-//! states; figures are of one of them, and a window is of it when the readings on both of its sides are. The choice looks at the probes
-//! alone and never at the result, so it cannot flatter anybody. Start with [`Gate::calibrate`].
+//! Shared virtual CPUs change their speed by 40 % within seconds, and a hypervisor moves them: onto
+//! one core, onto one cache, onto two. Probes measure both around every window: the speed of the
+//! DUT's CPU, and the distance between the CPUs. Readings form states; figures refer to one of
+//! them, and a window belongs to it if the readings on both of its sides do. The choice depends
+//! only on the probes and never on the result, so it cannot favour any result. Start with
+//! [`Gate::calibrate`].
 
 use fwdlab_model::probe::{ApartStratum, MachineState, Reading};
 use fwdlab_model::result::{Stratum, TrialRecord};
 use fwdlab_stats::{Cluster, Sample, clusters};
 
-/// Full speed is what one reading in twenty reaches: neighbours may leave a CPU alone that seldom, and no reading is too fast.
+/// Full speed is the speed that one reading in twenty reaches: neighbours may be idle that rarely,
+/// and no reading is too fast.
 const FULL_QUANTILE: f64 = 0.95;
 
-/// A reading of full speed is at least this share of it. On the machines measured so far, undisturbed readings scatter by 3 % and
-/// disturbed ones lie 10 to 55 % below.
+/// A reading is at full speed if it is at least this share of it. On the machines measured so far,
+/// undisturbed readings scatter by 3 % and disturbed ones are 10 to 55 % lower.
 const FULL_SHARE: f64 = 0.93;
 
-/// Figures are of full speed where at least this share of the readings have it. Where fewer do, most trials would wait in vain for
-/// windows at full speed, and the commonest state tells more: it is the one that the machine is in.
+/// Figures refer to full speed if at least this share of the readings has it. If fewer do, most
+/// trials would wait in vain for windows at full speed, and the most common state is more
+/// informative.
 const COMMON_SHARE: f64 = 1.0 / 3.0;
 
-/// Fewest readings from which speeds and distances are told apart.
+/// Fewest readings in which speeds and distances can be distinguished.
 pub const MIN_READINGS: usize = 20;
 
-/// So many readings beside the trials of a run speak for themselves; fewer are judged together with those from before it.
+/// This many readings around the trials of a run are enough on their own; fewer are combined with
+/// those from before the run.
 const ENOUGH_READINGS: usize = 60;
 
-/// What tells the states of the machine apart.
+/// The criteria that distinguish the states of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// What it was found from.
+    /// The readings it was derived from.
     readings: Vec<Reading>,
     threshold: f64,
     words: String,
-    /// Speeds of a slowed CPU, where figures may be of it.
+    /// Speeds of a slowed CPU, if figures may refer to it.
     slow: Option<Cluster>,
-    /// Levels of distance, of each pair of CPUs.
+    /// Levels of distance, for each pair of CPUs.
     levels: Vec<Vec<Cluster>>,
-    /// The commonest first; empty where figures are of full speed and no distance was read.
+    /// The most common first; empty if figures refer to full speed and no distance was read.
     states: Vec<State>,
 }
 
-/// One state that the hypervisor and other work on the same cores put the machine into.
+/// A state of the machine, caused by the hypervisor and by other work on the same cores.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     key: Key,
     told: MachineState,
 }
 
-/// Is the CPU slowed, and which level is each pair at?
+/// Whether the CPU is slowed, and the level of each pair.
 type Key = (bool, Vec<usize>);
 
-/// What the probes say of a window, or of a trial that counts as a whole.
+/// The condition of a window, or of a trial that counts as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// In the state that figures are of.
+    /// In the state that the figures refer to.
     Quiet,
     /// Slower than in any state, before or after.
     Contended,
-    /// In another state all the time: its place in [`Gate::states`].
+    /// In another state all the time: its index in [`Gate::states`].
     Apart(usize),
-    /// The state changed, or was none that is common.
+    /// The state changed, or was not a common one.
     Moved,
 }
 
 impl Gate {
-    /// Finds states from readings of the probes, and from nothing else.
+    /// Derives states from readings of the probes, and from nothing else.
     ///
-    /// Distances fall into as many levels as there are groups of readings ([`clusters`]). Where full speed is rare, the largest group of
-    /// slower speeds is a level as well. `None` with fewer than [`MIN_READINGS`], or when a speed makes no sense.
+    /// Distances have as many levels as there are groups of readings ([`clusters`]). If full speed
+    /// is rare, the largest group of slower speeds is a level as well. `None` with fewer than
+    /// [`MIN_READINGS`], or if a speed is implausible.
     pub fn calibrate(readings: &[Reading]) -> Option<Gate> {
         let speeds: Vec<f64> = readings.iter().map(|r| r.additions_per_ns).collect();
         let sample = Sample::new(speeds).ok()?;
@@ -114,7 +120,7 @@ impl Gate {
         Some(gate)
     }
 
-    /// The states that readings are in, the commonest first.
+    /// Returns the states of the readings, the most common first.
     fn states_of(&self, readings: &[&Reading]) -> Vec<State> {
         let mut of: Vec<(Key, Vec<f64>)> = Vec::new();
         for reading in readings {
@@ -142,14 +148,16 @@ impl Gate {
                 Some(State { key, told })
             })
             .collect();
-        // of two as common the faster one, and the nearer one: levels count from the nearest
+        // of two equally common states the faster and nearer one first: levels count from the
+        // nearest
         states.sort_by(|a, b| {
             (b.told.readings.cmp(&a.told.readings)).then_with(|| a.key.cmp(&b.key))
         });
         states
     }
 
-    /// Judges all trials of a run anew, now that all readings are known, and returns the gate that did it.
+    /// Judges all trials of a run again, now that all readings are available, and returns the gate
+    /// that did it.
     pub fn judge_run(&self, trials: &mut [TrialRecord]) -> Gate {
         let beside: Vec<Reading> = trials.iter().flat_map(|t| t.probes.clone()).collect();
         let gate = of_run(&self.readings, &beside).unwrap_or_else(|| self.clone());
@@ -159,12 +167,12 @@ impl Gate {
         gate
     }
 
-    /// Additions per nanosecond from which on a reading is of full speed.
+    /// Returns the additions per nanosecond from which on a reading is at full speed.
     pub fn threshold(&self) -> f64 {
         self.threshold
     }
 
-    /// How threshold and states were found, for people.
+    /// Describes how threshold and states were derived.
     pub fn words(&self) -> String {
         let Some((first, rest)) = self.states.split_first() else {
             return self.words.clone();
@@ -178,12 +186,13 @@ impl Gate {
         format!("{}; CPUs {}{others}", self.words, share(first))
     }
 
-    /// The states, the one that figures are of first. Empty where that is full speed, and no distance could be read.
+    /// Returns the states, first the one that the figures refer to. Empty if that is full speed,
+    /// and no distance could be read.
     pub fn states(&self) -> Vec<MachineState> {
         self.states.iter().map(|state| state.told.clone()).collect()
     }
 
-    /// What the readings on both sides of a window say of it.
+    /// Returns the condition of a window from the readings on both sides.
     pub fn condition(&self, before: &Reading, after: &Reading) -> Condition {
         if self.is_slowed(before).is_none() || self.is_slowed(after).is_none() {
             return Condition::Contended;
@@ -198,7 +207,8 @@ impl Gate {
         }
     }
 
-    /// Is the CPU slowed, or has it its full speed? `None` where it is slower than figures may be of.
+    /// Returns whether the CPU is slowed or at full speed; `None` if it is slower than figures may
+    /// be.
     fn is_slowed(&self, reading: &Reading) -> Option<bool> {
         let speed = reading.additions_per_ns;
         match &self.slow {
@@ -211,7 +221,7 @@ impl Gate {
     fn key(&self, reading: &Reading) -> Option<Key> {
         let slowed = self.is_slowed(reading)?;
         if self.levels.is_empty() {
-            // figures are of full speed, then, and there is nothing to tell apart
+            // then figures refer to full speed, and nothing has to be distinguished
             return self.slow.is_some().then(|| (slowed, Vec::new()));
         }
         if reading.distances_ns.len() != self.levels.len() {
@@ -230,8 +240,9 @@ impl Gate {
     }
 }
 
-/// The gate of a run: from the readings beside its trials, where they are enough, else with those that were taken before the first one.
-/// A moment before the run must not decide which state was the commonest in it.
+/// Returns the gate of a run: from the readings around its trials, if there are enough, else
+/// combined with those from before the first one. A moment before the run must not decide which
+/// state was the most common in it.
 pub fn of_run(before: &[Reading], beside: &[Reading]) -> Option<Gate> {
     match beside.len() {
         n if n >= ENOUGH_READINGS => Gate::calibrate(beside),
@@ -239,7 +250,7 @@ pub fn of_run(before: &[Reading], beside: &[Reading]) -> Option<Gate> {
     }
 }
 
-/// Sorts a trial that counts as a whole into one stratum, as the one window that it is, by its probes.
+/// Sorts a trial that counts as a whole into one stratum, as a single window, by its probes.
 pub fn judge_trial(record: &mut TrialRecord, gate: Option<&Gate>) {
     let condition = match (gate, &record.probes[..]) {
         (Some(gate), [before, .., after]) => Some(gate.condition(before, after)),
@@ -260,7 +271,7 @@ pub fn judge_trial(record: &mut TrialRecord, gate: Option<&Gate>) {
     };
 }
 
-/// The levels of one pair of CPUs.
+/// Returns the levels of one pair of CPUs.
 fn levels(readings: &[&Reading], pair: usize) -> Vec<Cluster> {
     let distances: Vec<f64> = readings
         .iter()
@@ -269,7 +280,7 @@ fn levels(readings: &[&Reading], pair: usize) -> Vec<Cluster> {
     Sample::new(distances).map_or_else(|_| Vec::new(), |sample| clusters(&sample))
 }
 
-/// The group that most of these speeds are in.
+/// Returns the group that contains most of these speeds.
 fn largest(speeds: &[f64]) -> Option<Cluster> {
     let groups = clusters(&Sample::new(speeds.to_vec()).ok()?);
     groups
@@ -288,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Readings of a speed, and of distances where there are any.
+    /// Readings with a speed, and optionally distances.
     fn reading(speed: f64, distances: &[f64]) -> Reading {
         Reading {
             additions_per_ns: speed,
@@ -296,7 +307,7 @@ mod tests {
         }
     }
 
-    /// About so much: within 2 %, differently for each.
+    /// A value within 2 % of `centre`, different for each `i`.
     fn about(centre: f64, i: usize) -> f64 {
         centre * (1.0 + 0.02 * ((i * 7 % 11) as f64 / 5.0 - 1.0))
     }
@@ -308,7 +319,7 @@ mod tests {
             .collect()
     }
 
-    /// Readings at full speed, so many at each of these distances.
+    /// Readings at full speed, with a number of them at each of these distances.
     fn apart(levels: &[(&[f64], usize)]) -> Vec<Reading> {
         levels
             .iter()
@@ -320,7 +331,7 @@ mod tests {
             .collect()
     }
 
-    /// Full speed is what the figures are of while it is not rare.
+    /// Figures refer to full speed as long as it is not rare.
     #[test]
     fn two_speeds_are_told_apart() {
         let gate = Gate::calibrate(&readings(40, 60)).unwrap();
@@ -334,8 +345,9 @@ mod tests {
         assert_eq!(of(9.0, 17.5), Condition::Contended);
     }
 
-    /// The host of the 22nd of November: 14.15 additions/ns in one reading of six, else anything between 7 and 12.5, and two distances.
-    /// Figures are of what is commonest then; full speed is another state, and what is slower than all the rest is contended.
+    /// The host of the 22nd of November: 14.15 additions/ns in one reading of six, else anything
+    /// between 7 and 12.5, and two distances. Figures then refer to the most common state; full
+    /// speed is another state, and everything slower is contended.
     #[test]
     fn where_full_speed_is_rare_figures_are_of_the_commonest_state() {
         let slow = |i: usize| 7.5 + 5.0 * (i * 7 % 100) as f64 / 100.0;
@@ -363,13 +375,14 @@ mod tests {
         assert_eq!(at(14.1, 14.1), Condition::Apart(2));
         assert_eq!(at(8.0, 14.1), Condition::Moved);
         assert_eq!(at(8.0, 2.0), Condition::Contended);
-        // with full speed in every second reading it is what figures are of, and what is slower counts no more
+        // with full speed in every second reading figures refer to it, and slower readings no
+        // longer count
         all.extend((0..700).map(|i| reading(14.15, &[about(98.0, i)])));
         let gate = Gate::calibrate(&all).unwrap();
         assert_eq!(gate.states().len(), 1);
         let slow = reading(9.0, &[98.0]);
         assert_eq!(gate.condition(&slow, &slow), Condition::Contended);
-        // and so it is without a distance
+        // the same without a distance
         let plain: Vec<Reading> = (all[..840].iter())
             .map(|r| reading(r.additions_per_ns, &[]))
             .collect();
@@ -401,7 +414,8 @@ mod tests {
         assert_eq!(all_of(f64::NAN), None);
     }
 
-    /// The levels of an EPYC host, whose hypervisor moves the CPUs between one core, one cache and two.
+    /// The levels of an EPYC host, whose hypervisor moves the CPUs between one core, one cache and
+    /// two.
     #[test]
     fn states_are_the_commonest_first_and_a_window_is_of_one() {
         let all = apart(&[(&[45.0], 20), (&[118.0], 150), (&[475.0], 60)]);
@@ -423,10 +437,10 @@ mod tests {
         assert_eq!(of(45.0, 45.0), Condition::Apart(2));
         assert_eq!(of(118.0, 475.0), Condition::Moved);
         assert_eq!(of(250.0, 250.0), Condition::Moved);
-        // slow is slow, wherever the CPUs are
+        // slow is slow at any distance
         let slow = reading(9.0, &[118.0]);
         assert_eq!(gate.condition(&slow, &slow), Condition::Contended);
-        // a distance that was not read is not known
+        // a distance that was not read is unknown
         assert_eq!(
             gate.condition(&reading(17.5, &[]), &reading(17.5, &[118.0])),
             Condition::Moved
@@ -449,7 +463,7 @@ mod tests {
         }
     }
 
-    /// A generator and a DUT with two CPUs: two pairs that frames cross.
+    /// A generator and a DUT with two CPUs: frames cross two pairs.
     #[test]
     fn every_pair_of_cpus_has_a_distance() {
         let all = apart(&[(&[118.0, 45.0], 60), (&[118.0, 475.0], 40)]);
@@ -462,7 +476,7 @@ mod tests {
         assert_eq!(gate.condition(&all[0], &far), Condition::Moved);
     }
 
-    /// A trial that counts as a whole, with what the probes read before and after it.
+    /// A trial that counts as a whole, with the probes' readings before and after it.
     fn trial(before: Reading, after: Reading) -> TrialRecord {
         TrialRecord {
             test_case: "64B".into(),
@@ -510,7 +524,8 @@ mod tests {
         )
     }
 
-    /// At the start of the run the CPUs were 475 ns apart, in nearly all of its trials 118 ns: that is its class.
+    /// At the start of the run the CPUs were 475 ns apart, in nearly all of its trials 118 ns: that
+    /// is its class.
     #[test]
     fn trials_are_judged_by_the_readings_of_the_whole_run() {
         let start = Gate::calibrate(&apart(&[(&[475.0], 120)])).unwrap();
@@ -529,17 +544,17 @@ mod tests {
         assert_eq!(strata(&trials[33]), (0, 0, vec![(vec![475.0], 1)]));
         assert_eq!(strata(&trials[36]), (0, 0, vec![(vec![], 1)]));
         assert_eq!(strata(&trials[37]), (0, 1, vec![]));
-        // few readings beside few trials are judged with those from before
+        // few readings around few trials are combined with those from before
         let mut few = vec![trial(at(118.0), at(118.0))];
         assert_eq!(start.judge_run(&mut few).states()[0].round_trip_ns, [475.0]);
-        // without probes, as when the DUT is simulated, nothing is judged
+        // without probes, as with a simulated DUT, nothing is judged
         let mut plain = trial(at(118.0), at(118.0));
         plain.probes.clear();
         judge_trial(&mut plain, Some(&start));
         assert_eq!(strata(&plain), (0, 0, vec![]));
     }
 
-    /// Only a search has chosen among its trials.
+    /// Only a search selects among its trials.
     #[test]
     fn what_is_no_search_is_not_told_to_be_one() {
         let at = |purpose| {

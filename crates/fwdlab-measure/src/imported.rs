@@ -1,6 +1,7 @@
-//! Sums up imported records per test case.
+//! Summarises the records of a set per test case.
 //!
-//! A function of the records, so that it can be made again from `trials.jsonl`. Start with [`cases`].
+//! A function of the records, so that it can be recomputed from `trials.jsonl`. Start with
+//! [`cases`].
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use fwdlab_model::import::{ImportedCase, ImportedRecord, ImportedSeries};
 
 use fwdlab_stats::Sample;
 
-/// Different warnings of a test case that are told; the others are in the records.
+/// Maximum number of different warnings reported for a test case; all are in the records.
 const WARNINGS: usize = 6;
 
-/// One summary per test case, in the order in which they first appear.
+/// Returns one summary per test case, in the order of their first records.
 pub fn cases(records: &[ImportedRecord]) -> Vec<ImportedCase> {
     let mut order: Vec<&str> = Vec::new();
     let mut groups: BTreeMap<&str, Vec<&ImportedRecord>> = BTreeMap::new();
@@ -28,7 +29,7 @@ pub fn cases(records: &[ImportedRecord]) -> Vec<ImportedCase> {
 fn case(runs: &[&ImportedRecord]) -> ImportedCase {
     let valid = || runs.iter().filter(|run| run.validity.is_valid());
     let ours = series(valid().filter_map(|run| run.forwarding_rate_pps));
-    // The archive's own rule knows no validity.
+    // The archive's own rule has no validity.
     let legacy = series(runs.iter().filter_map(|run| run.forwarding_rate_legacy_pps));
     let rule_difference_percent = ours
         .median_pps
@@ -57,7 +58,7 @@ fn case(runs: &[&ImportedRecord]) -> ImportedCase {
     }
 }
 
-/// Values with their median, smallest and largest.
+/// Returns values with their median, smallest and largest.
 fn series(values: impl Iterator<Item = f64>) -> ImportedSeries {
     let iterations_pps: Vec<f64> = values.collect();
     let sample = Sample::new(iterations_pps.clone()).ok();
@@ -73,7 +74,7 @@ fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     series(values).median_pps
 }
 
-/// What all runs that say anything agree on.
+/// Returns the value that all runs with a value agree on.
 fn agreed<T: PartialEq>(
     runs: &[&ImportedRecord],
     of: fn(&ImportedRecord) -> Option<T>,
@@ -83,7 +84,7 @@ fn agreed<T: PartialEq>(
     said.all(|other| other == first).then_some(first)
 }
 
-/// Reasons and warnings of the runs, equal ones together.
+/// Returns reasons and warnings of the runs, with duplicates merged.
 fn warnings(runs: &[&ImportedRecord]) -> Vec<String> {
     let mut told: Vec<(&str, Vec<u32>)> = Vec::new();
     for run in runs {

@@ -1,13 +1,17 @@
-//! Procedures: which trial comes next, and what the trials say in the end.
+//! Procedures: they choose the next trial, and derive results from the trials.
 //!
-//! Everything here is a function of values: no traffic, no clock, no thread, and randomness only from a seed that is
-//! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
-//! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
-//! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`churn`], [`energy`], [`management`], [`sweep`];
-//! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, [`campaign`] orders and sums up their iterations, and [`efficiency`] what they took of the DUT. How far any of them can be
-//! trusted is decided in [`trust`].
+//! Everything here is a function of values: no traffic, no clock, no thread, and randomness only
+//! from a recorded seed. The same code judges a simulated DUT, namespaces and real hardware. Start
+//! with [`maxfwd`] (the maximum forwarding rate) or [`paired`] (comparing configurations); both are
+//! based on [`gate`] and [`conservation`]. The others implement the trait of [`procedure`]:
+//! [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`],
+//! [`churn`], [`energy`], [`management`], [`sweep`]; [`machine`] creates them from requests,
+//! [`ahead`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
+//! [`campaign`] orders and summarises their iterations, and [`efficiency`] their cost on the DUT.
+//! [`trust`] decides how far their results can be trusted.
 //!
-//! A procedure asks for one trial after another. The caller makes the trial and passes the answer back:
+//! A procedure requests one trial after another. The caller runs the trial and passes the answer
+//! back:
 //!
 //! ```
 //! use fwdlab_measure::compliance::Conditions;

@@ -1,7 +1,9 @@
-//! From what people ask for to the machine that measures it: defaults filled in, contradictions told, before any traffic.
+//! Creates the procedure for a request: fills in defaults and reports contradictions, before any
+//! traffic.
 //!
-//! Commands and campaigns build the same [`campaign::Procedure`]; when the loads that can be offered are known, [`make`] makes the
-//! machine, alone or once for every value of a sweep. It is the one place that knows all procedures.
+//! Commands and campaigns build the same [`campaign::Procedure`]; once the possible loads are
+//! known, [`make`] creates the procedure, alone or once for every value of a sweep. This is the
+//! only place that knows all procedures.
 
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Sweep, Test};
@@ -18,23 +20,24 @@ use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
 use crate::{churn, energy, equilibrium, forwarding_rate, management, mrr, plr, ramp, soak, sweep};
 
-/// What can be offered in frames of one size.
+/// The load limit for frames of one size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
-    /// The size; of a profile its mean, rounded.
+    /// The size; for a profile its mean, rounded.
     pub frame_size: FrameSize,
     /// The mean size.
     pub mean: MeanSize,
-    /// The line; `None` where there is none, as between namespaces.
+    /// The line; `None` if there is none, as between namespaces.
     pub line: Option<Line>,
-    /// What is offered at most.
+    /// The largest load to offer.
     pub max_load_pps: f64,
-    /// Where that comes from, in words.
+    /// The origin of that limit, as text.
     pub source: String,
 }
 
 impl Limit {
-    /// The largest load that was asked for, or that the tester holds, and no more than the line carries.
+    /// Returns a limit of the requested largest load, or of the tester's, but no more than the line
+    /// carries.
     pub fn new(
         frame_size: FrameSize,
         mean: MeanSize,
@@ -52,17 +55,17 @@ impl Limit {
         }
     }
 
-    /// Frames per second of the full line.
+    /// Returns the frames per second of the full line.
     pub fn line_rate_pps(&self) -> Option<f64> {
         self.line.map(|line| line.rate_pps(self.mean))
     }
 
-    /// Is the line there, and can it be filled?
+    /// Returns true if there is a line and it can be filled.
     pub fn reaches_line_rate(&self) -> bool {
         (self.line_rate_pps()).is_some_and(|line| self.max_load_pps >= line)
     }
 
-    /// A load as it was typed, on this line; `None` is the largest.
+    /// Converts a load that the user typed, on this line; `None` is the largest.
     fn pps(&self, what: &str, typed: Option<Rate>) -> Result<Option<f64>, String> {
         typed.map_or(Ok(None), |Rate(load)| {
             load.on_line(what, self.mean, self.line)
@@ -75,39 +78,41 @@ impl Limit {
     }
 }
 
-/// What is asked for: a procedure, and what a sweep varies.
+/// A request: a procedure, and what a sweep varies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// The procedure.
     pub procedure: campaign::Procedure,
-    /// It is carried out at every value of a parameter.
+    /// The parameter for whose values the procedure is repeated.
     pub sweep: Option<Sweep>,
-    /// No device is measured.
+    /// True if no device is measured.
     pub simulated: bool,
     /// Seed of every random choice.
     pub seed: u64,
-    /// In which series.
+    /// The series it belongs to.
     pub series: Series,
 }
 
-/// What the conditions of a standard have to know of the frames. By default a plain series: one size, one way, one set of flows.
+/// Properties of the frames that the conditions of a standard depend on. By default a plain series:
+/// one size, one direction, one set of flows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Series {
-    /// Frames are those of a profile, not of one size.
+    /// Frames are from a profile, not of one size.
     pub of_profile: bool,
-    /// The same load is offered both ways.
+    /// The same load is offered in both directions.
     pub both_directions: bool,
     /// There is a series with one address pair, and one with random destinations.
     pub single_and_random: bool,
 }
 
-/// A tagged frame now and then: enough for the 99.9th percentile.
+/// Number of tagged frames in a trial: enough for the 99.9th percentile.
 const TAGGED: u32 = 10_000;
 
-/// Makes the machine. `limits`: one per frame size; only suites of RFC 2544 and sweeps over the frame size have several.
+/// Creates the procedure. `limits`: one per frame size; only suites of RFC 2544 and sweeps over the
+/// frame size have several.
 ///
 /// # Errors
-/// What contradicts itself, or makes no sense with these loads.
+/// If the request contradicts itself, or makes no sense with these loads.
 pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
     let counts = (asked.sweep.as_ref()).map_or(Ok(()), Sweep::check_counts);
     let counts = asked.procedure.check_counts().and(counts);
@@ -142,8 +147,8 @@ pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Strin
     })?))
 }
 
-/// Does it measure what comes out in overload? Then the largest load need not be one that a tester can hold to the frame, and must be
-/// more than the DUT forwards.
+/// Returns true if it measures the forwarding rate in overload. Then the tester does not have to
+/// offer the largest load exactly, and that load must exceed the DUT's capacity.
 pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
     use campaign::Procedure as Of;
     matches!(
@@ -152,7 +157,7 @@ pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
     )
 }
 
-/// Does it ask the DUT over a port for its management that the test bed has to have?
+/// Returns true if it queries the DUT over a management port, which the test bed must have.
 pub fn needs_management(procedure: &campaign::Procedure) -> bool {
     let is_remote = |typed: &String| Request::parse(typed).is_ok_and(|one| one.is_remote());
     match procedure {
@@ -309,7 +314,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
     })
 }
 
-/// Tests of RFC 2544: the one that is named, or those that are listed.
+/// Creates tests of RFC 2544: only the given one, or those in the request.
 fn suite(
     asked: &Asked,
     p: &campaign::Rfc2544,
@@ -361,7 +366,8 @@ fn suite(
     Ok(Box::new(Suite::new(setups.collect(), plan)?))
 }
 
-/// The plan of tests of RFC 2544, or of the one that is named: what is asked for, and the rest as in full or shortened.
+/// Returns the plan of tests of RFC 2544, or of one test: what was requested, and otherwise the
+/// full or shortened defaults.
 pub fn suite_plan(p: &campaign::Rfc2544, only: Option<Test>) -> Plan {
     let standard = match p.full {
         true => Plan::standard(),
@@ -398,7 +404,7 @@ pub fn suite_plan(p: &campaign::Rfc2544, only: Option<Test>) -> Plan {
     }
 }
 
-/// Do some of its frames leave in bursts? Not every engine can do that.
+/// Returns true if some of its frames leave in bursts, which not every engine supports.
 pub fn sends_bursts(procedure: &campaign::Procedure) -> bool {
     use campaign::Procedure as Of;
     match procedure {
@@ -408,7 +414,7 @@ pub fn sends_bursts(procedure: &campaign::Procedure) -> bool {
     }
 }
 
-/// The waits of tests of RFC 2544: its own in full, none else.
+/// Returns the waits of tests of RFC 2544: those of the RFC in full tests, none otherwise.
 pub fn waits(p: &campaign::Rfc2544) -> Waits {
     match p.full {
         true => Waits::RFC2544,
@@ -416,7 +422,7 @@ pub fn waits(p: &campaign::Rfc2544) -> Waits {
     }
 }
 
-/// The first limit: of a procedure that measures one size.
+/// Returns the first limit, for a procedure that measures one size.
 fn only(limits: &[Limit]) -> Result<&Limit, String> {
     let first = limits.first();
     first.ok_or_else(|| {
@@ -521,7 +527,7 @@ mod tests {
             let asked = peak(keys, &filled);
             assert!((asked / pps - 1.0).abs() < 1e-12, "{keys}: {asked}");
         }
-        // a tester that holds less offers less, and what is in percent stays of the line
+        // a tester with a lower limit offers less, and percentages still refer to the line
         assert_eq!(peak("id = 'mrr'", &short), 1e5);
         assert_eq!(peak("id = 'trial'\nload = '50%'", &short), full / 2.0);
         for (keys, limit, words) in [
@@ -551,7 +557,8 @@ mod tests {
                 .unwrap_or_default();
             assert!(error.contains(words), "{keys}: {error}");
         }
-        // an emulated link is no medium: the name of the standard does not stand alone
+        // an emulated link is not a medium: the result must not carry the name of the standard
+        // alone
         for (line, says) in [(emulated, true), (simulated, false), (None, false)] {
             let limits = [of(line, 2e6)];
             let mut machine = make(&asked("id = 'throughput'\nfull = true"), &limits).unwrap();

@@ -1,9 +1,10 @@
-//! Management under load: what a DUT answers at rest, at loads that it carries and in a flood, and how soon after the flood it answers as
-//! before (docs/methodology.md, "Livelock and management").
+//! Management under load: how a DUT answers at rest, at loads within its capacity and in a flood,
+//! and how soon after the flood it is back to normal (docs/methodology.md, "Livelock and
+//! management").
 //!
-//! A first trial finds what the DUT forwards in the flood, which is 100 % of the loads between; then all loads follow each other in one
-//! trial, and the same requests go on through all of it. Who sends them, and over which port, is not known here. Start with
-//! [`Responsive`].
+//! A first trial measures what the DUT forwards in the flood, which is 100 % for the loads between;
+//! then all loads follow each other in one trial, and the same requests continue throughout. The
+//! caller sends them over a port of its choice. Start with [`Responsive`].
 
 use fwdlab_model::management::{
     Asked, AtLoad, Fate, LoadStep, Management, Request, Requests, Responsiveness, Sent,
@@ -16,47 +17,49 @@ use fwdlab_model::variant::Variant;
 use crate::procedure::{Course, Procedure, check_load, percent, spread, time};
 use crate::validity::is_lower_bound;
 
-/// For so long the flood is offered to see what the DUT forwards of it.
+/// Duration of the flood that measures the DUT's forwarding rate in it.
 const FIRST_NS: u64 = 2_000_000_000;
 
 /// Length of the intervals in which frames are counted.
 const SAMPLE_NS: u64 = 100_000_000;
 
-/// Frames so near to a change of the load are left out of its rates: where it lies among the looks at counters is known no better.
+/// Frames this close to a change of the load are excluded from its rates, because the time of the
+/// change relative to the readings is not known more precisely.
 const GUARD_NS: u64 = 200_000_000;
 
-/// A step in which fewer requests of a kind can be sent says nothing.
+/// A step with fewer requests of a kind has no result.
 const FEWEST: u64 = 10;
 
-/// So many good answers in a row, the least where the time ends before more, none slower than this times the slowest at rest, and the DUT answers as before.
+/// The DUT is back to normal after this many consecutive good answers (fewer if the time ends
+/// before), none slower than this multiple of the slowest at rest.
 const IN_A_ROW: usize = 5;
 const LEAST_IN_A_ROW: usize = 2;
 const SLOWER: u64 = 2;
 
-/// The tester may be so much later than planned with a request, as a share of the time between two, before that is told.
+/// Lateness of a request, as a share of the time between two, from which on it is reported.
 const LATE: f64 = 0.5;
 
-/// Requests have no longer names.
+/// Maximum length of a request's name.
 const LETTERS: usize = 40;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// What is asked, and how often.
+    /// The requests and their rate.
     pub requests: Requests,
     /// The flood.
     pub flood_pps: f64,
     /// Loads between rest and flood, in percent of what the DUT forwards in the flood.
     pub at_percent: Vec<f64>,
-    /// How long it rests, and each load lasts.
+    /// Duration of the rest, and of each load.
     pub each_ns: u64,
-    /// How long it rests after the flood.
+    /// Duration of the rest after the flood.
     pub after_ns: u64,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Responsive {
     parameters: Parameters,
@@ -69,7 +72,7 @@ impl Responsive {
     /// Prepares the trials.
     ///
     /// # Errors
-    /// Nothing to ask, or not in words that are known; an impossible load; times too short for requests to be counted.
+    /// No requests, or unknown ones; an impossible load; times too short to count requests.
     pub fn new(parameters: Parameters) -> Result<Responsive, String> {
         let p = &parameters;
         check_load("the flood", p.flood_pps)?;
@@ -108,7 +111,8 @@ impl Responsive {
         })
     }
 
-    /// The loads in the order of time, with their names; the rest after the flood is not among them.
+    /// Returns the loads in chronological order, with their names, without the rest after the
+    /// flood.
     fn loads(&self) -> Vec<(String, f64)> {
         let p = &self.parameters;
         let carries = self.carries_pps.unwrap_or(0.0);
@@ -203,7 +207,7 @@ impl Responsive {
     }
 }
 
-/// Requests that were sent from one moment to another.
+/// Summarises requests that were sent between two times.
 fn at_load(requests: &[Sent], from_ns: u64, until_ns: u64) -> AtLoad {
     let own: Vec<&Sent> = requests
         .iter()
@@ -212,7 +216,7 @@ fn at_load(requests: &[Sent], from_ns: u64, until_ns: u64) -> AtLoad {
     let count = |fate: Fate| own.iter().filter(|one| one.fate == fate).count() as u64;
     let good = || own.iter().filter(|one| one.fate == Fate::Answered);
     let times: Vec<f64> = good().map(|one| one.took_ns as f64 / 1e9).collect();
-    // from answer to answer; what was sent before this load is not its own
+    // from answer to answer; requests sent before this load do not count
     let (mut last_ns, mut silent_ns) = (own.first().map_or(from_ns, |one| one.at_ns), 0);
     for one in good() {
         let came_ns = one.at_ns + one.took_ns;
@@ -231,14 +235,14 @@ fn at_load(requests: &[Sent], from_ns: u64, until_ns: u64) -> AtLoad {
     }
 }
 
-/// How long after `end_ns` the first answer of several in a row came, all of which are good and not much slower than those at rest, which
-/// were asked for before `rest_ns`.
+/// Returns how long after `end_ns` the first of several consecutive answers came, all of which are
+/// good and not much slower than those at rest, which were requested before `rest_ns`.
 fn recovery(requests: &[Sent], rest_ns: u64, end_ns: u64) -> Option<u64> {
     let at_rest = requests
         .iter()
         .filter(|one| one.at_ns < rest_ns && one.fate == Fate::Answered);
     let slowest = at_rest.map(|one| one.took_ns).max()?;
-    // what is still to be answered at the end of the flood is a part of what comes after it
+    // requests without an answer at the end of the flood count for the time after it
     let after: Vec<&Sent> = requests
         .iter()
         .filter(|one| one.at_ns + one.took_ns > end_ns)
@@ -254,7 +258,7 @@ fn recovery(requests: &[Sent], rest_ns: u64, end_ns: u64) -> Option<u64> {
     }
 }
 
-/// A request in a line of a table: a script in one line, and the begin of a long one.
+/// Shortens a request for a table: puts a script on one line, and cuts a long one.
 fn short(typed: &str) -> String {
     let line = typed.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.chars().count() {
@@ -267,7 +271,7 @@ fn short(typed: &str) -> String {
     }
 }
 
-/// In microseconds below a millisecond, in milliseconds above.
+/// Formats a time: in microseconds below a millisecond, in milliseconds above.
 fn rounded(s: f64) -> String {
     let unit = if s < 1e-3 { 1e3 } else { 1e6 };
     time(((1e9 * s / unit).round() * unit) as u64)
@@ -278,7 +282,7 @@ fn missing(at: &AtLoad) -> String {
     format!("{} of {}", at.wrong + at.lost, at.asked)
 }
 
-/// The sentence that answers.
+/// Returns the verdict as a sentence.
 fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
     let flood = |one: &Responsiveness| one.at.last().cloned().unwrap_or_default();
     let silent: Vec<String> = found
@@ -333,7 +337,7 @@ impl Procedure for Responsive {
         if self.carries_pps.is_none() {
             let reason = "what the DUT forwards in the flood, which is 100 %";
             return Some(Question {
-                // overload is a load as well
+                // an overload without the full load is still an overload
                 needs_load: false,
                 ..Question::constant(p.frame_size, p.flood_pps, FIRST_NS, Purpose::Search, reason)
             });
@@ -388,7 +392,7 @@ impl Procedure for Responsive {
             .answer
             .as_ref()
             .map_or(Vec::new(), |answer| self.steps(answer));
-        // what does not even answer at rest says nothing of a flood
+        // a request without an answer even at rest is no evidence about a flood
         let mute: Vec<String> = found
             .iter()
             .filter(|one| one.at.first().is_some_and(|rest| rest.answered == 0))
@@ -449,7 +453,8 @@ mod tests {
         }
     }
 
-    /// A DUT that forwards a million frames, and a request every 100 ms, of which each is what `said` says of its moment in seconds.
+    /// A DUT that forwards a million frames, and a request every 100 ms; `said` returns its result
+    /// for a time in seconds.
     fn measured(said: impl Fn(f64) -> (u64, Fate)) -> Outcome {
         let mut machine = Responsive::new(parameters()).unwrap();
         let first = machine.next_trial().unwrap();
@@ -532,7 +537,8 @@ mod tests {
 
     #[test]
     fn what_was_planted_has_its_size() {
-        // in the flood every fourth is lost and the others take 30 ms; from 40 s on it goes on for 2.05 s
+        // in the flood every fourth is lost and the others take 30 ms; after 40 s this continues
+        // for 2.05 s
         let outcome = measured(|s| match (s * 10.0).round() as u64 {
             k if (300..420).contains(&k) && k % 4 == 0 => (1000 * MS, Fate::Lost),
             k if (300..=420).contains(&k) => (30 * MS, Fate::Answered),

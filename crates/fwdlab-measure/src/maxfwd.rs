@@ -1,8 +1,10 @@
-//! Maximum forwarding rate in overload (`maxfwd`; RFC 2285 §3.6.2, forwarding rate at maximum offered load).
+//! Maximum forwarding rate in overload (`maxfwd`; RFC 2285 §3.6.2, forwarding rate at maximum
+//! offered load).
 //!
-//! More is offered than the DUT can forward, drops are ignored, and the value is what comes out: the median of short
-//! windows in which the machine was quiet. Test cases are interleaved in randomised blocks, and the first one is
-//! measured twice in every block as an A/A control. Not a throughput in the sense of RFC 2544. Start with [`judge`] and [`iterations`].
+//! The load exceeds the DUT's capacity, drops are ignored, and the result is the rate that comes
+//! out: the median of short windows in which the machine was quiet. Test cases are interleaved in
+//! randomised blocks, and the first one is measured twice in every block as an A/A control. Not a
+//! throughput in the sense of RFC 2544. Start with [`judge`] and [`iterations`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Ledger;
@@ -20,55 +22,58 @@ use crate::validity::{OVERLOAD_SHARE, is_lower_bound};
 /// Id of the procedure in records.
 pub const ID: &str = "maxfwd";
 
-/// Fewest windows from which a stratum's rate is drawn.
+/// Minimum number of windows for a stratum's rate.
 pub const MIN_WINDOWS: usize = 10;
 
-/// A window is contended when the DUT's thread waited for its CPU for more than this share of it; one for which the sender did was not
-/// offered, flat out.
+/// A window is contended if the DUT's thread waited for its CPU for more than this share of it. If
+/// the sender did, at full speed, the load was not offered.
 pub const WAITED_SHARE: f64 = 0.02;
 
 const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times the output was offered, so the DUT may forward more";
 
-/// Counts over some 20 ms, and the probes' readings on both sides.
+/// Counts over some 20 ms, and the probes' readings before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// When it began, in seconds since the trial began.
+    /// Start of the window, in seconds since the trial began.
     pub start_s: f64,
-    /// How long it was, by the clock that read the counters of the sender.
+    /// Length of the window, by the clock of the sender's counters.
     pub duration_s: f64,
-    /// How long frames were received in it, by the clock of the receiver: that may be another machine's, and is read at other moments.
+    /// Time during which received frames were counted, by the clock of the receiver, which may be
+    /// on another machine and is read at other times.
     pub received_s: f64,
     /// Frames sent in it.
     pub sent: u64,
     /// Frames received in it.
     pub received: u64,
-    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    /// Seconds in which the DUT's thread was runnable while its CPU was busy with other tasks.
     pub dut_waited_s: f64,
-    /// Seconds in which the sender was ready to run and something else had its CPU.
+    /// Seconds in which the sender was runnable while its CPU was busy with other tasks.
     pub sender_waited_s: f64,
-    /// What the probes read just before.
+    /// The probes' readings just before.
     pub before: Reading,
-    /// And just after.
+    /// The probes' readings just after.
     pub after: Reading,
 }
 
 impl Window {
-    /// Frames per second received.
+    /// Returns the frames per second received.
     pub fn forwarding_rate_pps(&self) -> f64 {
         self.received as f64 / self.received_s
     }
 
-    /// Frames per second sent.
+    /// Returns the frames per second sent.
     pub fn offered_load_pps(&self) -> f64 {
         self.sent as f64 / self.duration_s
     }
 
-    /// Was the DUT's thread left alone on its CPU, as far as the scheduler of this machine knows?
+    /// Returns true if the DUT's thread had its CPU to itself, as far as this machine's scheduler
+    /// knows.
     pub fn had_the_cpu(&self) -> bool {
         self.dut_waited_s <= WAITED_SHARE * self.duration_s
     }
 
-    /// Was the intended load really offered? Flat out: did the sender have its CPU, and send?
+    /// Returns true if the intended load was really offered. At full speed: if the sender had its
+    /// CPU, and sent.
     pub fn was_offered(&self, intended_pps: Option<f64>) -> bool {
         match intended_pps {
             Some(pps) => self.offered_load_pps() >= OVERLOAD_SHARE * pps,
@@ -80,30 +85,32 @@ impl Window {
 /// The windows of one trial, judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Strata {
-    /// Offered, and the machine in the state that figures are of.
+    /// Offered, with the machine in the state that the figures refer to.
     pub quiet: Stratum,
-    /// Offered, but the machine was in another state, or changed it.
+    /// Offered, with the machine in another state or changing state.
     pub apart: Vec<ApartStratum>,
-    /// Offered, the DUT's CPU contended.
+    /// Offered, with the DUT's CPU contended.
     pub contended: Stratum,
-    /// The generator was held up.
+    /// The generator stalled.
     pub not_offered: u32,
-    /// Median forwarding rate of all windows that were offered, whatever else happened in them.
+    /// Median forwarding rate of all offered windows, regardless of other conditions.
     pub ungated_pps: Option<f64>,
-    /// Median offered load of the quiet windows, of all that were offered when the quiet ones give no rate, and of all when none was.
+    /// Median offered load of the quiet windows; of all offered ones if the quiet ones give no
+    /// rate; of all if none was offered.
     pub offered_pps: f64,
 }
 
 impl Strata {
-    /// Was the DUT not overloaded, so that the generator is the limit?
+    /// Returns true if the DUT was not overloaded, so that the generator is the limit.
     pub fn is_not_saturated(&self) -> bool {
         let forwarded = self.quiet.forwarding_rate_pps.or(self.ungated_pps);
         forwarded.is_some_and(|pps| is_lower_bound(self.offered_pps, pps))
     }
 }
 
-/// Sorts windows into strata. The forwarding rate has no say in it. No stratum forwards more than was offered in it: frames
-/// that came out of a window and had waited since the one before are of that one's load.
+/// Sorts windows into strata. The forwarding rate does not influence the choice. No stratum
+/// forwards more than was offered in it: frames that waited since the previous window belong to
+/// that window's load.
 pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
     let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
@@ -148,7 +155,8 @@ fn stratum(windows: &[&Window]) -> Stratum {
     }
 }
 
-/// The same of a state in which the DUT may be faster than in the one that the load was chosen in: no rate where the load was the limit.
+/// Like `stratum`, for a state in which the DUT may be faster than in the one for which the load
+/// was chosen: no rate if the load was the limit.
 fn saturated(windows: &[&Window]) -> Stratum {
     let all = stratum(windows);
     let offered = median(windows.iter().map(|w| w.offered_load_pps())).unwrap_or(0.0);
@@ -158,7 +166,7 @@ fn saturated(windows: &[&Window]) -> Stratum {
     }
 }
 
-/// Median forwarding rate of windows, at most what was offered in the same ones.
+/// Returns the median forwarding rate of windows, at most what was offered in the same ones.
 fn forwarded(windows: &[&Window]) -> Option<f64> {
     let offered = median(windows.iter().map(|w| w.offered_load_pps()))?;
     let rate = median(windows.iter().map(|w| w.forwarding_rate_pps()))?;
@@ -171,7 +179,8 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         .map(|s| s.median())
 }
 
-/// What each iteration of a test case found, from its trials in their order: of the last one, for those before it were invalid.
+/// Returns the result of each iteration of a test case from its trials in order: that of the last
+/// one, because the earlier ones were invalid.
 pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iteration> {
     let mut all: Vec<Iteration> = Vec::new();
     for trial in trials {
@@ -199,7 +208,7 @@ pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iter
     all
 }
 
-/// What one trial says.
+/// Returns the outcome of one trial.
 fn outcome(trial: &TrialRecord) -> Outcome {
     let found = Maxfwd {
         forwarding_rate_pps: trial.forwarding_rate_pps,
@@ -233,10 +242,10 @@ fn outcome(trial: &TrialRecord) -> Outcome {
     }
 }
 
-/// What the iterations of a test case say together; `None` where they are not of windows.
+/// Combines the iterations of a test case; `None` if they do not consist of windows.
 ///
-/// Every figure is from those that gave a forwarding rate, or from all valid ones where none did. Only the windows are counted over all
-/// valid ones.
+/// Every figure is from the iterations with a forwarding rate, or from all valid ones if none has
+/// one. Only windows are counted over all valid ones.
 pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
     let mut outcomes = iterations.iter().flat_map(|one| &one.outcomes);
     let valid: Vec<&Maxfwd> = (outcomes.clone())
@@ -266,7 +275,7 @@ pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
         windows: valid.iter().map(|one| of(one).windows).sum(),
         forwarding_rate_pps: median(valid.iter().filter_map(|one| of(one).forwarding_rate_pps)),
     };
-    // of a rate at or below the median nothing is known but that the DUT may forward more
+    // a rate at or below the median only shows that the DUT may forward more
     let median_pps = rates.as_ref().or(ungated.as_ref()).map(Sample::median);
     let is_at_most = |pps: Option<f64>| {
         pps.zip(median_pps)
@@ -309,7 +318,7 @@ fn loss_ratio(ledger: &Ledger) -> Option<f64> {
     (ledger.frames_sent > 0).then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64)
 }
 
-/// The strata of other states over all trials, in the order in which they are met.
+/// The strata of other states over all trials, in the order in which they appear.
 fn apart(trials: &[&Maxfwd]) -> Vec<ApartStratum> {
     let all = || trials.iter().flat_map(|r| &r.apart);
     let mut strata: Vec<ApartStratum> = Vec::new();
@@ -336,7 +345,7 @@ fn warnings_of(sample: &Sample) -> Vec<String> {
         .collect()
 }
 
-/// The A/A control: the first test case against itself, one ratio per block.
+/// Returns the A/A control: the first test case compared with itself, one ratio per block.
 pub fn control(test_case: &str, records: &[TrialRecord]) -> Option<Comparison> {
     let again = control_of(test_case);
     let rate = |iteration: u32, name: &str| {
@@ -345,7 +354,7 @@ pub fn control(test_case: &str, records: &[TrialRecord]) -> Option<Comparison> {
             .filter(|r| r.validity.is_valid() && r.test_case == name)
             .find(|r| r.iteration == iteration)
             .and_then(|r| r.forwarding_rate_pps)
-            // a logarithm is taken of it
+            // its logarithm must exist
             .filter(|&pps| pps > 0.0)
     };
     let last = records.iter().map(|r| r.iteration).max()?;
@@ -364,12 +373,13 @@ pub fn control(test_case: &str, records: &[TrialRecord]) -> Option<Comparison> {
     })
 }
 
-/// The name of a test case where it is measured again as A/A control.
+/// Returns the name of a test case for its repetition as A/A control.
 pub fn control_of(test_case: &str) -> String {
     format!("{test_case}/control")
 }
 
-/// A comparison from logarithms of ratios, one per repetition; differences within the allowance are not claimed.
+/// Returns a comparison from logarithms of ratios, one per repetition; differences within the
+/// allowance are not claimed.
 pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -> Comparison {
     let mut comparison = Comparison {
         configuration: configuration.into(),
@@ -456,7 +466,7 @@ pub(crate) mod tests {
         );
         assert_eq!(strata.quiet.forwarding_rate_pps, Some(800e3));
         assert_eq!(strata.contended.forwarding_rate_pps, Some(500e3));
-        // the same windows with other results fall into the same strata
+        // the same windows with other results are in the same strata
         let doubled: Vec<Window> = windows
             .iter()
             .map(|w| Window {
@@ -469,7 +479,8 @@ pub(crate) mod tests {
         assert_eq!(again.quiet.forwarding_rate_pps, Some(1600e3));
     }
 
-    /// Flat out, too, a window for which the sender had no CPU says nothing of the DUT: neither what it forwards nor that it forwards nothing.
+    /// Also at full speed, a window in which the sender had no CPU is no evidence about the DUT:
+    /// neither of its rate nor of forwarding nothing.
     #[test]
     fn a_sender_that_was_held_up_is_no_rate_of_the_dut() {
         let mut windows = vec![window(800e3, 5e6, 17.5); 12];
@@ -490,7 +501,7 @@ pub(crate) mod tests {
         assert_eq!(strata.ungated_pps, None);
     }
 
-    /// A trial of one test case with what its windows say.
+    /// A trial of one test case with these windows.
     pub(crate) fn trial(iteration: u32, windows: &[Window]) -> TrialRecord {
         let strata = judge(windows, Some(&gate()), None);
         let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum();
@@ -546,7 +557,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What was seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
+    /// Seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
     #[test]
     fn every_column_is_of_the_trials_that_gave_the_rate() {
         let mut records = vec![trial(1, &vec![window(668e3, 1.1e6, 17.5); 12])];
@@ -563,14 +574,15 @@ pub(crate) mod tests {
         assert_eq!(case.ledger.frames_sent, 12 * 22_000);
         assert!((case.frame_loss_ratio.unwrap() - (1.0 - 668.0 / 1100.0)).abs() < 1e-12);
         assert_eq!((case.quiet.windows, case.contended.windows), (12, 48));
-        // without any rate all trials are told of
+        // without any rate all trials are reported
         let case = found(&super::iterations(records[1..].iter()));
         assert_eq!(case.forwarding_rate_pps, None);
         assert_eq!(case.offered_load_pps, Some(526e3));
         assert_eq!(case.ledger.frames_sent, 4 * 12 * 10_520);
     }
 
-    /// Random windows, in which a buffer gives back later what came before; no row forwards more than was offered in it.
+    /// Random windows, with a buffer that releases frames later; no row forwards more than was
+    /// offered in it.
     #[test]
     fn no_row_forwards_more_than_was_offered() {
         for seed in 0..200 {
@@ -601,7 +613,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// The commonest class of distance gives the rate, the others are strata of their own; what came out has no say in it.
+    /// The most common class of distance gives the rate, the others are separate strata; the
+    /// forwarding rate does not matter.
     #[test]
     fn windows_of_other_distances_are_strata_of_their_own() {
         let of = |distance: f64, rate| Window {
@@ -635,7 +648,8 @@ pub(crate) mod tests {
             (strata.apart[0].moved, strata.apart[1].moved),
             (false, true)
         );
-        // where the load was no overload in the other state, what came out of it is no rate
+        // if the load was no overload in the other state, the rate that came out of it is not
+        // reported
         let faster: Vec<Window> = windows
             .iter()
             .map(|w| match w.before == at(17.5, &[475.0]) {
@@ -646,7 +660,7 @@ pub(crate) mod tests {
         let apart = judge(&faster, Some(&gate), Some(1.8e6)).apart;
         assert_eq!(apart[0].stratum.windows, 20);
         assert_eq!(apart[0].stratum.forwarding_rate_pps, None);
-        // with the results the other way round the same windows are chosen, though it is the lower rate now
+        // with the results swapped the same windows are chosen, although their rate is now lower
         let swapped: Vec<Window> = windows
             .iter()
             .map(|w| Window {
@@ -671,7 +685,7 @@ pub(crate) mod tests {
         assert!(strata.ungated_pps.is_some());
     }
 
-    /// The last trial of an iteration counts, whatever went wrong before it.
+    /// The last trial of an iteration counts, whatever failed before it.
     #[test]
     fn an_iteration_is_what_its_last_trial_says() {
         let good = vec![window(668e3, 1.1e6, 17.5); 12];

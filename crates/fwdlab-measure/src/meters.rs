@@ -1,38 +1,43 @@
-//! Meters that are off by a factor: found over the trials of a run, named, and from then on only approximate.
+//! Meters that are off by a factor: detected over the trials of a run, reported, and from then on
+//! only approximate.
 //!
-//! A device may report 977 frames for every 1000 that passed it (its thousands are 1024), in every trial alike. One trial cannot tell that
-//! from frames lost on a wire; several of different loads can, for chance does not lose the same share to the frame. It looks at wires
-//! alone, from both ends of the chain towards the DUT. Start with [`Meters`].
+//! A device may report 977 frames for every 1000 that passed it (because its thousands are 1024),
+//! in every trial alike. A single trial cannot distinguish that from frames lost on a wire; several
+//! trials with different loads can, because random loss never has exactly the same share. Only
+//! meters on wires are compared, from both ends of the chain towards the DUT. Start with
+//! [`Meters`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::loss::{Counters, Ledger, Meter, Place, Stage};
 use fwdlab_model::result::TrialRecord;
 
-/// So many trials must agree on a factor. Three: an invalid trial is made three times, so that the third one counts.
+/// Number of trials that must agree on a factor. Three: an invalid trial is attempted three times,
+/// so the third attempt counts.
 const TRIALS: usize = 3;
 
-/// The factor is the same when a trial differs from it by no more frames than this: counters are rounded to whole ones, and are read a
-/// moment before or after one.
+/// A trial agrees with a factor if it differs by at most this many frames: counters are rounded to
+/// integers, and are read slightly before or after one another.
 const ROUNDED: f64 = 2.0;
 
-/// Beside that, relative to the factor: what a factor of a few digits leaves.
+/// Additional tolerance relative to the factor: the rounding of a factor with few digits.
 const SAME: f64 = 1e-5;
 
-/// A factor nearer to 1 than this is none.
+/// A factor closer to 1 than this is ignored.
 const FACTOR: f64 = 1e-3;
 
-/// A meter's readings of the last trials, each beside the frames that passed it.
+/// A meter's readings of the last trials, each with the frames that passed it.
 type Readings = Vec<(u64, u64)>;
 
-/// What is known of the meters of a bed over a run.
+/// The state of a test bed's meters over a run.
 #[derive(Debug, Clone, Default)]
 pub struct Meters {
     seen: BTreeMap<(usize, Stage), Readings>,
 }
 
 impl Meters {
-    /// Learns from the counters of a trial, one per way, and marks the meters in them that are known to be off by a factor.
+    /// Takes the counters of a trial, one per direction, and marks the meters in them that are
+    /// known to be off by a factor.
     pub fn judge(&mut self, ways: &mut [Counters]) {
         for (way, counters) in ways.iter_mut().enumerate() {
             self.see(way, counters);
@@ -45,7 +50,8 @@ impl Meters {
         }
     }
 
-    /// Compares every meter with the one beside it that is believed: the ends are, and so is who agrees with one that is.
+    /// Compares every meter with a trusted neighbour: the ends are trusted, and so is every meter
+    /// that agrees with a trusted one.
     fn see(&mut self, way: usize, counters: &Counters) {
         let c = counters;
         let meters = &c.chain.meters;
@@ -80,14 +86,15 @@ impl Meters {
     }
 }
 
-/// What readers must know of the meters behind these trials: which were not read, which are only approximate, and why.
+/// Returns remarks on the meters behind these trials: which were not read, which are only
+/// approximate, and why.
 pub fn remarks(trials: &[TrialRecord]) -> Vec<String> {
     let valid = trials.iter().filter(|trial| trial.validity.is_valid());
     let all = Ledger::total(valid.map(|trial| &trial.ledger));
     all.not_exact.iter().map(ToString::to_string).collect()
 }
 
-/// The factor that all of the last readings have in common.
+/// Returns the factor that all of the last readings have in common.
 fn factor(seen: &Readings) -> Option<f64> {
     let last = seen.get(seen.len().checked_sub(TRIALS)?..)?;
     let reads: u64 = last.iter().map(|(reads, _)| reads).sum();
@@ -97,7 +104,7 @@ fn factor(seen: &Readings) -> Option<f64> {
         let expected = factor * *passed as f64;
         (*reads as f64 - expected).abs() <= ROUNDED + SAME * expected
     };
-    // a few frames would fit any factor
+    // a few frames would agree with any factor
     let tells = |(_, passed): &(u64, u64)| *passed as f64 * FACTOR > 2.0 * ROUNDED;
     ((factor - 1.0).abs() > FACTOR && last.iter().all(fits) && last.iter().all(tells))
         .then_some(factor)
@@ -116,7 +123,7 @@ mod tests {
     use super::*;
     use crate::conservation::{balance, objections};
 
-    /// A trial in which the DUT's ports count `factor` frames for each one.
+    /// A trial in which the DUT's ports report `factor` frames for each one.
     fn trial(sent: u64, forwarded: u64, factor: f64) -> Counters {
         let counted = |frames: u64| (frames as f64 * factor).round() as u64;
         let ports = VethCounts {

@@ -1,7 +1,8 @@
-//! Maximum receive rate: what comes back at the largest load, some trials one after the other (FD.io CSIT).
+//! Maximum receive rate: the frames that come back at the largest load, in several consecutive
+//! trials (FD.io CSIT).
 //!
-//! A cheap alarm for regressions; it shares the weakness of [`crate::maxfwd`] where a DUT forwards less in overload. Start with
-//! [`Mrr`].
+//! A cheap alarm for regressions; like [`crate::maxfwd`], it is misleading if a DUT forwards less
+//! in overload. Start with [`Mrr`].
 
 use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
@@ -13,23 +14,23 @@ use crate::procedure::{
 };
 use crate::validity::is_lower_bound;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
     /// The largest load.
     pub max_load_pps: f64,
     /// Duration of a trial.
     pub trial_ns: u64,
-    /// Trials.
+    /// Number of trials.
     pub trials: u32,
-    /// Duration of a first trial that does not count; 0: there is none.
+    /// Duration of a first trial that does not count; 0 for none.
     pub warm_up_ns: u64,
 }
 
 impl Parameters {
-    /// Ten trials of a second: CSIT's preset for trends.
+    /// Returns ten trials of a second: CSIT's preset for trends.
     pub fn standard(frame_size: FrameSize, max_load_pps: f64) -> Parameters {
         Parameters {
             frame_size,
@@ -41,7 +42,7 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Mrr {
     parameters: Parameters,
@@ -56,7 +57,7 @@ impl Mrr {
     /// Prepares the trials.
     ///
     /// # Errors
-    /// No trials, an impossible load, trials without a frame.
+    /// If there are no trials, the load is impossible, or a trial has no frame.
     pub fn new(parameters: Parameters) -> Result<Mrr, String> {
         check_load("the load", parameters.max_load_pps)?;
         check_duration("a trial", parameters.trial_ns, parameters.max_load_pps)?;
@@ -85,7 +86,7 @@ impl Procedure for Mrr {
         let p = &self.parameters;
         if !self.is_warm && self.course.failure.is_none() {
             return Some(Question {
-                // what is not used need not be repeated where the tester sends less
+                // the warm-up is not used, so it need not be repeated if the tester sends less
                 needs_load: false,
                 ..Question::constant(
                     p.frame_size,
@@ -180,13 +181,13 @@ mod tests {
             let is_warm_up = question.purpose == Purpose::WarmUp;
             let seconds = question.duration_ns() / 1_000_000_000;
             session.record(&Answer {
-                // while a table is filled less comes out
+                // the rate is lower while a table is filled
                 frames_received: match question.purpose {
                     Purpose::WarmUp => 10 * seconds,
                     _ => 500 * seconds,
                 },
                 frames_intended: 1_000_000 * seconds,
-                // and a tester that falls short fills it all the same
+                // a tester that falls short fills it, too
                 frames_sent: if is_warm_up { 500_000 } else { 1_000_000 } * seconds,
                 duration_ns: question.duration_ns(),
                 objections: match is_first_look {
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(found.trials_pps, [500.0, 500.0]);
     }
 
-    /// What never gets warm has no figure.
+    /// If no warm-up is valid there is no figure.
     #[test]
     fn without_a_valid_warm_up_nothing_is_measured() {
         let parameters = Parameters {

@@ -1,6 +1,7 @@
-//! In which order things are measured, so that a drift of the machine falls on all of them alike.
+//! The order of measurements, chosen so that a drift of the machine affects all of them alike.
 //!
-//! Every order comes from a seed that is recorded with the run. It knows nothing of what is being ordered.
+//! Every order comes from a seed that is recorded with the run. It knows nothing about what it
+//! orders.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -10,17 +11,18 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// A generator whose whole future is this seed.
+    /// Returns a generator that depends only on this seed.
     pub fn new(seed: u64) -> Self {
         Random(SplitMix64::seed_from_u64(seed))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A permutation of `0..n` (Fisher and Yates; the bias of the modulo is below n / 2^64).
+    /// Returns a permutation of `0..n` (Fisher and Yates; the bias of the modulo is below n /
+    /// 2^64).
     pub fn permutation(&mut self, n: usize) -> Vec<usize> {
         let mut items: Vec<usize> = (0..n).collect();
         for last in (1..n).rev() {
@@ -30,15 +32,18 @@ impl Random {
     }
 }
 
-/// Randomised complete blocks: every block holds each of `0..items` once, in an order of its own. One is made when it is asked for.
+/// Returns randomised complete blocks: every block holds each of `0..items` once, in its own order.
+/// Blocks are created lazily.
 pub fn blocks(items: usize, blocks: usize, seed: u64) -> impl Iterator<Item = Vec<usize>> {
     let mut random = Random::new(seed);
     (0..blocks).map(move |_| random.permutation(items))
 }
 
-/// One balanced block of slices: a permutation and its mirror (A B B A, or C A B B A C).
+/// Returns one balanced block of slices: a permutation and its mirror image (A B B A, or C A B B A
+/// C).
 ///
-/// Every item's two slices lie symmetrically around the block's middle, so that a linear drift cancels exactly.
+/// Every item's two slices are symmetric around the block's middle, so a linear drift cancels
+/// exactly.
 pub fn mirrored(items: usize, random: &mut Random) -> Vec<usize> {
     let forward = random.permutation(items);
     forward
@@ -57,14 +62,14 @@ mod tests {
         let plan: Vec<_> = blocks(7, 100, 42).collect();
         assert!(plan.iter().cloned().eq(blocks(7, 100, 42)));
         assert!(!plan.iter().cloned().eq(blocks(7, 100, 43)));
-        // however many they are, only those that are asked for are there
+        // blocks are only created on demand, however many there are
         assert_eq!(blocks(7, usize::MAX, 42).next(), Some(plan[0].clone()));
         for block in &plan {
             let mut sorted = block.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, (0..7).collect::<Vec<_>>());
         }
-        // each item comes first about equally often: 100/7, binomial spread 3.5
+        // each item is first about equally often: 100/7, binomial spread 3.5
         for item in 0..7 {
             let first = plan.iter().filter(|block| block[0] == item).count();
             assert!((4..=28).contains(&first), "{item}: {first}");

@@ -1,8 +1,11 @@
-//! Comparing configurations by paired slices: DUTs side by side, the generator switching between them.
+//! Compares configurations by paired slices: DUTs next to each other, with the generator switching
+//! between them.
 //!
-//! Slices of 20 ms, or of 5 or 2 ms on a busy machine, follow each other in mirrored blocks (A B B A), so that drift cancels within a block; a rebuild
-//! of the whole arrangement has a spread of its own, so the interval is taken over rebuilds and never over slices. The
-//! plain DUT has index 0, the others follow; one of them may be a second plain DUT, the A/A control. Start with [`rebuild`].
+//! Slices of 20 ms, or of 5 or 2 ms on a busy machine, follow each other in mirrored blocks (A B B
+//! A), so that drift cancels within a block; a rebuild of the whole test bed has a spread of its
+//! own, so the interval is taken over rebuilds and never over slices. The plain DUT has index 0,
+//! the others follow; one of them may be a second plain DUT, the A/A control. Start with
+//! [`rebuild`].
 
 use std::time::Duration;
 
@@ -16,26 +19,29 @@ use crate::trust;
 /// Id of the procedure in records.
 pub const ID: &str = "paired";
 
-/// A slice counts when at least this share of the intended load was offered in it.
+/// A slice counts if at least this share of the intended load was offered in it.
 const OFFERED_SHARE: f64 = 0.99;
 
-/// Frames of one batch, which may belong to the slice before or after: a DUT's ring holds more.
+/// Frames of one batch, which may belong to the previous or the next slice: a DUT's ring holds
+/// more.
 const BATCH_FRAMES: f64 = 64.0;
 
-/// A DUT may always wait for its CPU this long: reading the counters takes 20 to 50 us of every slice.
+/// A DUT may always wait for its CPU this long: reading the counters takes 20 to 50 us of every
+/// slice.
 const READING_S: f64 = 1e-4;
 
-/// Length of a slice: short against the seconds in which the host changes its mind, long against the milliseconds of a scheduler.
+/// Length of a slice: short compared with the seconds in which the host changes, long compared with
+/// the milliseconds of a scheduler.
 pub const SLICE: Duration = Duration::from_millis(20);
 
-/// Lengths of slices where others take the sender's CPU again and again: there is room for them in between. The scheduler gives a CPU to
-/// somebody else with its tick, every 4 ms on many kernels.
+/// Lengths of slices if other processes often take the sender's CPU: they fit in between. The
+/// scheduler switches tasks on its tick, every 4 ms on many kernels.
 const SHORT_SLICES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(2)];
 
-/// Before a short slice the load must have been offered for this long: the first frames after a stall take a while to pass.
+/// Time of load before a short slice: the first frames after a stall take a while to pass.
 const LEAD: Duration = Duration::from_micros(500);
 
-/// For how long the load must have been offered before a slice of this length.
+/// Returns how long the load must have been offered before a slice of this length.
 pub fn lead(slice: Duration) -> Duration {
     match slice < SLICE {
         true => LEAD,
@@ -43,54 +49,57 @@ pub fn lead(slice: Duration) -> Duration {
     }
 }
 
-/// Share of blocks cut off at each end of a rebuild: a block in which the host took a CPU away for milliseconds would
-/// otherwise weigh more than fifty others. 20 % keeps 90 % of the efficiency of the mean on normal data.
+/// Share of blocks trimmed at each end of a rebuild: a block in which the host took a CPU away for
+/// milliseconds would otherwise outweigh fifty others. 20 % keeps 90 % of the efficiency of the
+/// mean on normal data.
 const TRIM: f64 = 0.2;
 
 pub use fwdlab_stats::ALLOWANCE;
 
-/// Fewest blocks from which a rebuild's difference is drawn.
+/// Minimum number of blocks for a rebuild's difference.
 pub const MIN_BLOCKS: usize = 5;
 
 /// Frames counted while one configuration had the load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slice {
-    /// Which configuration.
+    /// Index of the configuration.
     pub configuration: usize,
-    /// Seconds by the clock that read the counters.
+    /// Seconds by the clock of the counters.
     pub duration_s: f64,
     /// Frames sent.
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    /// Seconds in which the DUT's thread was runnable while its CPU was busy with other tasks.
     pub dut_waited_s: f64,
-    /// The load was offered before it, too, where that is asked for ([`lead`]).
+    /// True if the load was also offered before it, if required ([`lead`]).
     pub is_led: bool,
 }
 
 impl Slice {
-    /// Was the load offered, and the DUT left alone on its CPU? A slice that was not is repeated at once, a block with
-    /// one that could not be had is left out. The frames received have no say in it.
+    /// Returns true if the load was offered, and the DUT had its CPU to itself. A slice that is
+    /// disturbed is repeated at once; a block with a slice that stays disturbed is ignored. Does
+    /// not depend on the frames received.
     pub fn is_undisturbed(&self, intended_pps: f64) -> bool {
         let may_wait_s = f64::max(WAITED_SHARE * self.duration_s, READING_S);
         self.is_led && self.is_offered(intended_pps) && self.dut_waited_s <= may_wait_s
     }
 
-    /// Was the load offered?
+    /// Returns true if the load was offered.
     pub fn is_offered(&self, intended_pps: f64) -> bool {
         let due = intended_pps * self.duration_s;
         due - self.sent as f64 <= f64::max((1.0 - OFFERED_SHARE) * due, BATCH_FRAMES)
     }
 }
 
-/// Is every slice of a block undisturbed?
+/// Returns true if every slice of a block is undisturbed.
 pub fn is_usable(block: &[Slice], intended_pps: f64) -> bool {
     block.iter().all(|slice| slice.is_undisturbed(intended_pps))
 }
 
-/// Length of the slices of the next rebuild, after one with slices of this length. It is chosen by whether the load was offered, not by
-/// what came back, and is the same for all configurations of a rebuild.
+/// Returns the length of the slices of the next rebuild, after one with slices of this length. It
+/// depends on whether the load was offered, not on what came back, and is the same for all
+/// configurations of a rebuild.
 pub fn next_slice(length: Duration, rebuild: &Rebuild) -> Duration {
     let mut shorter = SHORT_SLICES.into_iter().filter(|short| *short < length);
     match rebuild.blocks < MIN_BLOCKS && rebuild.not_offered > 0 {
@@ -99,12 +108,13 @@ pub fn next_slice(length: Duration, rebuild: &Rebuild) -> Duration {
     }
 }
 
-/// What one rebuild says.
+/// The result of one rebuild.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebuild {
-    /// Blocks used.
+    /// Number of blocks used.
     pub blocks: usize,
-    /// Blocks left out because the generator was held up, or the DUT's CPU taken, in one of their slices.
+    /// Number of blocks ignored because the generator stalled, or the DUT's CPU was taken, in one
+    /// of their slices.
     pub not_offered: usize,
     /// Median forwarding rate per configuration. Empty without a block.
     pub rates_pps: Vec<f64>,
@@ -112,14 +122,15 @@ pub struct Rebuild {
     pub ln_ratios: Vec<f64>,
 }
 
-/// Which configuration stands in which place: places change with every rebuild, each configuration visits all of them.
+/// Returns the configuration of each place: they change places with every rebuild, and each visits
+/// all of them.
 pub fn places(configurations: usize, rebuild: usize) -> Vec<usize> {
     (0..configurations)
         .map(|place| (place + rebuild) % configurations)
         .collect()
 }
 
-/// Evaluates one rebuild. `intended_pps` decides which blocks count; their result has no say.
+/// Evaluates one rebuild. `intended_pps` decides which blocks count; their result does not matter.
 pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) -> Rebuild {
     let used: Vec<&Vec<Slice>> = blocks
         .iter()
@@ -161,9 +172,10 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
     }
 }
 
-/// What one rebuild says of a test case of a campaign: of the DUTs with these numbers, one for each value of what is swept.
+/// Returns the result of one rebuild for a test case of a campaign: for the DUTs with these
+/// numbers, one for each swept value.
 ///
-/// `None` when the rebuild says nothing of one of them.
+/// `None` if the rebuild has no result for one of them.
 pub fn of_rebuild(
     rebuild: &Rebuild,
     reference: &str,
@@ -190,7 +202,8 @@ pub fn of_rebuild(
     Some(found)
 }
 
-/// What the iterations of a test case say together: differences with intervals over rebuilds, costs, and the slope over what was swept.
+/// Combines the iterations of a test case: differences with intervals over rebuilds, costs, and the
+/// slope over the swept values.
 pub fn pool(iterations: &[&Paired]) -> Option<Paired> {
     let mut pooled = (*iterations.first()?).clone();
     let frame_ns = frame_ns(iterations);
@@ -219,7 +232,7 @@ pub fn pool(iterations: &[&Paired]) -> Option<Paired> {
     Some(pooled)
 }
 
-/// Time per frame of the reference DUT.
+/// Returns the time per frame of the reference DUT.
 fn frame_ns(iterations: &[&Paired]) -> Option<f64> {
     let rates = iterations.iter().filter_map(|one| {
         let first = one.points.first()?;
@@ -234,8 +247,8 @@ fn ln_ratios(comparison: &Comparison) -> impl Iterator<Item = f64> {
     values.map(|percent| (percent / 100.0).ln_1p())
 }
 
-/// A line through time per frame over the value, in each iteration: the machine's speed cancels in each, and how far iterations differ
-/// is how well the slope is known.
+/// Fits a line through time per frame over the value, in each iteration: the machine's speed
+/// cancels in each, and the differences between iterations show the precision of the slope.
 fn slope(iterations: &[&Paired], frame_ns: f64) -> Option<Slope> {
     let lines: Vec<(f64, f64)> = iterations.iter().filter_map(|one| line(one)).collect();
     let (slopes, fixed): (Vec<f64>, Vec<f64>) = lines.into_iter().unzip();
@@ -251,9 +264,11 @@ fn slope(iterations: &[&Paired], frame_ns: f64) -> Option<Slope> {
     })
 }
 
-/// Slope and fixed part of one iteration, as shares of the reference's time per frame; `None` with fewer than two values.
+/// Returns slope and fixed part of one iteration, as shares of the reference's time per frame;
+/// `None` with fewer than two values.
 ///
-/// Weighted by the square of the share: slices vary by a share of the time that a frame takes.
+/// Weighted by the square of the share: the noise of a slice is proportional to the time that a
+/// frame takes.
 fn line(one: &Paired) -> Option<(f64, f64)> {
     let points: Vec<(f64, f64)> = one
         .points
@@ -276,7 +291,7 @@ fn line(one: &Paired) -> Option<(f64, f64)> {
     };
     let xx = sum(&|x, _| x * x);
     let slope = sum(&|x, y| x * y) / xx;
-    // the reference itself takes 1
+    // the reference itself is 1
     let fixed = mean_y - slope * mean_x - 1.0;
     slope.is_finite().then_some((slope, fixed))
 }
@@ -287,7 +302,7 @@ fn trimmed_mean(sample: &Sample) -> f64 {
     kept.iter().sum::<f64>() / kept.len() as f64
 }
 
-/// The outcome of a configuration over all rebuilds.
+/// Returns the outcome of a configuration over all rebuilds.
 pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Comparison {
     let good: Vec<&Rebuild> = rebuilds
         .iter()
@@ -322,7 +337,7 @@ mod tests {
     use super::*;
     use crate::order::{Random, mirrored};
 
-    /// A machine whose speed wanders: the rate at time t, and what configuration 1 costs.
+    /// A machine whose speed drifts: the rate at time t, and the cost of configuration 1.
     fn simulate(effect: f64, spread: f64, seed: u64) -> Vec<Rebuild> {
         let mut random = Random::new(seed);
         let mut uniform = {
@@ -339,7 +354,8 @@ mod tests {
                             .into_iter()
                             .map(|configuration| {
                                 time += 0.026;
-                                // a wander of ±20 % with a period of seconds, and 2 % of noise per slice
+                                // a drift of ±20 % with a period of seconds, and 2 % of noise per
+                                // slice
                                 let speed =
                                     8e5 * (1.0 + 0.2 * f64::sin(time)) * (1.0 + 0.04 * uniform());
                                 let cost = 1.0
@@ -405,7 +421,8 @@ mod tests {
         assert!(low > 0.0 && high - low > 0.4, "{low} {high}");
     }
 
-    /// A batch more or less is no stall, however short the slice; and a rebuild without enough blocks is followed by one of short slices.
+    /// A batch more or less is not a stall, however short the slice; a rebuild without enough
+    /// blocks is followed by one with short slices.
     #[test]
     fn slices_are_short_where_long_ones_find_no_undisturbed_moment() {
         let slice = |ms: f64, missing: u64| Slice {
@@ -461,7 +478,8 @@ mod tests {
         assert_eq!(outcome("x", 1, &[result]).verdict, Verdict::CannotTell);
     }
 
-    /// A rule costs 12 ns of a frame of 1000, the first of them 60 more; the machine is up to 40 % slower in some rebuilds.
+    /// A rule costs 12 ns of a frame's 1000, the first of them 60 more; the machine is up to 40 %
+    /// slower in some rebuilds.
     #[test]
     fn a_slope_is_known_however_fast_the_machine_is() {
         let mut random = Random::new(3);
@@ -493,7 +511,7 @@ mod tests {
                 assert_eq!(point.comparison.values_percent.len(), 10);
             }
             let slope = pooled.slope.unwrap();
-            // in shares of the reference's time, whatever the machine's speed
+            // as shares of the reference's time, independent of the machine's speed
             let share = |ns: f64| 1000.0 * ns / slope.frame_ns;
             assert!((share(slope.unit_ns) - 12.0).abs() < 0.4, "{slope:?}");
             assert!((share(slope.fixed_ns) - 60.0).abs() < 12.0, "{slope:?}");

@@ -1,10 +1,12 @@
-//! When a test case has been measured often enough: the interval of its figure is narrow enough, or it may not be measured oftener.
+//! Decides when a test case has been measured often enough: the interval of its figure is narrow
+//! enough, or the maximum is reached.
 //!
-//! The figure is the first one of the test case, and its interval Student's 95 % of the mean over its good iterations. Who looks after every
-//! iteration and ends as soon as the interval is narrow ends too early where it was narrow by chance, and too few of such intervals hold the
-//! mean: of 95 % intervals 93 % where there are ten values at least, and 92 % with five (the tests here count them). Intervals of
-//! figures in percent, such as differences from a reference, are in points: a share of a difference near zero says nothing.
-//! Start with [`look`].
+//! The figure is the first one of the test case, and its interval Student's 95 % interval of the
+//! mean over its good iterations. Checking after every iteration and stopping at the first narrow
+//! interval stops too early when it is narrow by chance, and such intervals contain the mean less
+//! often: of 95 % intervals 93 % with at least ten values, and 92 % with five (the tests here count
+//! them). Intervals of figures in percent, such as differences from a reference, are in points: a
+//! share of a difference near zero is meaningless. Start with [`look`].
 
 use fwdlab_model::campaign::{Order, Until};
 use fwdlab_model::outcome::{Figure, Outcome, Unit};
@@ -13,18 +15,19 @@ use fwdlab_stats::{Confidence, Sample};
 
 use crate::trust;
 
-/// How a test case stands.
+/// The precision of a test case so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
     /// Its figure: the first of its first good iteration.
     pub figure: Option<Figure>,
-    /// Half of the interval, in percent of the mean, or in points; `None` where there is none, or nothing that it could be a share of.
+    /// Half of the interval, in percent of the mean, or in points; `None` if there is no interval,
+    /// or the mean is zero.
     pub half_width_percent: Option<f64>,
-    /// Is that narrow enough, of as many values as there must be?
+    /// True if that is narrow enough, with the minimum number of values.
     pub is_narrow: bool,
 }
 
-/// Looks at the iterations of a test case that were made so far.
+/// Evaluates the iterations of a test case so far.
 pub fn look(iterations: &[Iteration], until: &Until) -> Look {
     let good = || iterations.iter().filter(|one| one.failure.is_none());
     let figures = |one: &Iteration| -> Vec<Figure> {
@@ -53,9 +56,10 @@ pub fn look(iterations: &[Iteration], until: &Until) -> Look {
     }
 }
 
-/// Is a turn of windows left out, because enough is known? `known` says of each test case whether it is known well enough, and how often it
-/// was measured. The first one and its control are a pair, and tell how quiet the machine was for all: interleaved, they are measured as
-/// long as any other is; grouped, the control as often as its test case was.
+/// Returns true if a turn of windows is skipped because the precision is sufficient. `known`: for
+/// each test case whether it is known precisely enough, and how often it was measured. The first
+/// one and its control are a pair, and show how quiet the machine was for all: interleaved, they
+/// are measured as long as any other is; grouped, the control as often as its test case.
 pub fn leaves_out(
     (case, is_control): (usize, bool),
     iteration: u32,
@@ -69,7 +73,8 @@ pub fn leaves_out(
     }
 }
 
-/// Why a test case was measured so often. `is_judged_again`: in the end, by readings that were not known when it ended.
+/// Returns why a test case was measured this often. `is_judged_again`: at the end, with readings
+/// that were not available when it stopped.
 pub fn stopped(
     iterations: &[Iteration],
     until: &Until,
@@ -156,7 +161,8 @@ pub(crate) mod tests {
         numbered.map(|(pps, n)| iteration(n, *pps)).collect()
     }
 
-    /// 99, 100, 101, 99, 101: mean 100, standard deviation 1, so ±1.2416 (t of 4 degrees of freedom 2.7764).
+    /// 99, 100, 101, 99, 101: mean 100, standard deviation 1, so ±1.2416 (t with 4 degrees of
+    /// freedom 2.7764).
     #[test]
     fn a_test_case_is_known_when_its_interval_is_narrow() {
         let values = [99.0, 100.0, 101.0, 99.0, 101.0].map(Some);
@@ -165,9 +171,9 @@ pub(crate) mod tests {
         assert!((half - 1.2416).abs() < 1e-3, "{half}");
         assert!(found.is_narrow);
         assert!(!look(&made(&values), &until(1.2, 5)).is_narrow);
-        // too few values, however narrow
+        // too few values, even if the interval is narrow
         assert!(!look(&made(&values[..4]), &until(50.0, 5)).is_narrow);
-        // an iteration without a result is no value
+        // an iteration without a result has no value
         let mut failed = values.to_vec();
         failed[2] = None;
         assert!(!look(&made(&failed), &until(50.0, 5)).is_narrow);
@@ -190,7 +196,8 @@ pub(crate) mod tests {
         assert!(!look(&around_zero, &until(50.0, 5)).is_narrow);
     }
 
-    /// Of a figure in percent the interval is in points: a difference of about 0 % is known to half a percent of the reference.
+    /// For a figure in percent the interval is in points: a difference of about 0 % is known to
+    /// half a percent of the reference.
     #[test]
     fn differences_are_known_in_points() {
         let differences = [0.1, -0.1, 0.2, -0.2, 0.0];
@@ -212,7 +219,7 @@ pub(crate) mod tests {
         }
         assert!(of(1, false, &[unknown, known], interleaved));
         assert!(!of(1, false, &[known, unknown], interleaved));
-        // grouped, nothing is known of the others when the first one is measured
+        // grouped, nothing is known about the others when the first one is measured
         assert!(of(0, false, &[known, (false, 0)], Order::Grouped));
         assert!(of(0, true, &[(false, 11), unknown], Order::Grouped));
         assert!(!of(0, true, &[(true, 12), unknown], Order::Grouped));
@@ -234,7 +241,8 @@ pub(crate) mod tests {
         assert!(told.half_width_percent.unwrap() > 9.0);
     }
 
-    /// How many of so many campaigns, of 100, have an interval that holds the mean when they end, and after how many iterations they do.
+    /// Returns the percentage of campaigns whose final interval contains the mean, and after how
+    /// many iterations they end.
     fn coverage(variation_percent: f64, min: u32, most: usize, campaigns: usize) -> (f64, f64) {
         let until = until(1.0, min);
         let mut random = Random::new(20_261_123);
@@ -261,8 +269,9 @@ pub(crate) mod tests {
         (100.0 * share(hold), share(all))
     }
 
-    /// What docs/campaigns.md says: what intervals of 95 % really hold when they were looked at after every iteration, where that matters
-    /// most, which is where some 10 to 35 iterations are needed. The table there is of 6000 campaigns each.
+    /// Checks docs/campaigns.md: the real coverage of 95 % intervals that are checked after every
+    /// iteration, in the worst case, which is where some 10 to 35 iterations are needed. The table
+    /// there is from 6000 campaigns each.
     #[test]
     fn intervals_that_were_waited_for_hold_what_is_said_of_them() {
         let mean = |min| {
@@ -275,7 +284,7 @@ pub(crate) mod tests {
             let found = mean(min);
             assert!((found - right).abs() < 0.9, "{min}: {found}, not {right}");
         }
-        // and it takes no more iterations than it needs: (1.96 * 2 / 1)² are 15, and some for t
+        // and it takes no more iterations than necessary: (1.96 * 2 / 1)² are 15, and some for t
         let (_, made) = coverage(2.0, 10, 50, 200);
         assert!((14.0..=20.0).contains(&made), "{made}");
     }

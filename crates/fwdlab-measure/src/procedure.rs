@@ -1,7 +1,8 @@
-//! What all procedures have in common: they ask for a trial, take its answer, and in the end say what they found.
+//! The common interface of all procedures: they request a trial, take its answer, and finally
+//! return outcomes.
 //!
-//! A [`Procedure`] is a machine without traffic, clock or thread; a [`Session`] stands between it and whoever makes the trials,
-//! and keeps from it what is invalid.
+//! A [`Procedure`] is a state machine without traffic, clock or thread; a [`Session`] sits between
+//! it and the caller that runs the trials, and filters invalid answers.
 
 use fwdlab_model::latency::HeldUp;
 use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome, Spread};
@@ -12,41 +13,43 @@ use fwdlab_stats::Sample;
 
 use crate::validity;
 
-/// An invalid trial is made so many times in all (docs/methodology.md, "Validity").
+/// Maximum number of attempts at a trial that is invalid (docs/methodology.md, "Validity").
 pub const MAX_INVALID: u32 = 3;
 
-/// A question-and-answer machine.
+/// A state machine that requests trials and takes their answers.
 pub trait Procedure {
-    /// The next trial, or `None` when it has ended. Ask once, then [`Procedure::record`].
+    /// Returns the next trial, or `None` at the end. Call it once, then [`Procedure::record`].
     fn next_trial(&mut self) -> Option<Question>;
 
-    /// Takes the answer to the question asked last, and says in words what it makes of it.
+    /// Takes the answer to the last request, and returns a description of what follows from it.
     fn record(&mut self, question: &Question, answer: &Answer) -> String;
 
-    /// The trial asked for last cannot be made: ends what depends on it.
+    /// Called if the last requested trial cannot be run: ends everything that depends on it.
     fn give_up(&mut self, reason: &str);
 
-    /// The generator did not offer the load asked for last in any of [`MAX_INVALID`] trials. `answer` is that of the trial in which it
-    /// sent most: it shows what the tester can offer, and nothing about the DUT. A search continues below; everything else has no value.
+    /// Called if the generator did not offer the last requested load in any of [`MAX_INVALID`]
+    /// trials. `answer` is that of the trial in which it sent most: it shows what the tester can
+    /// offer, and nothing about the DUT. A search continues below that load; for all others it has
+    /// no value.
     fn out_of_reach(&mut self, _question: &Question, _answer: &Answer, reason: &str) {
         self.give_up(reason);
     }
 
-    /// What was found so far, one per procedure and frame size.
+    /// Returns the results so far, one per procedure and frame size.
     fn outcomes(&self) -> Vec<Outcome>;
 }
 
-/// How far a procedure has come.
+/// The progress of a procedure.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Course {
-    /// Valid trials.
+    /// Number of valid trials.
     pub trials: u32,
-    /// Why it ended before its time.
+    /// Why it ended early.
     pub failure: Option<String>,
 }
 
 impl Course {
-    /// The verdict: why it failed, or what is said.
+    /// Returns the verdict: the failure, or `said`.
     pub fn verdict(&self, said: impl Into<String>) -> String {
         match &self.failure {
             Some(why) => format!("no result: {why}"),
@@ -55,40 +58,42 @@ impl Course {
     }
 }
 
-/// What a session made of an answer.
+/// How a session treated an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// May it be used?
+    /// Whether it may be used.
     pub validity: Validity,
-    /// What it says; empty when it may not.
+    /// The procedure's description; empty for an invalid answer.
     pub says: String,
 }
 
-/// Repeats invalid trials of a procedure, and keeps from it what is invalid.
+/// Repeats invalid trials of a procedure, and hides invalid answers from it.
 pub struct Session {
     procedure: Box<dyn Procedure>,
     pending: Option<Question>,
     attempts: u32,
-    /// Of the attempts at the pending question that only fell short of its load: the one that sent most.
+    /// Of the attempts at the pending request that only fell short of its load: the one that sent
+    /// most.
     short: Option<Answer>,
     invalid: u32,
     stalls: Stalls,
     history: Vec<Step>,
 }
 
-/// Tells a generator at its limit from one that stalls: only the latter falls short of loads far below what it has sent before.
+/// Distinguishes a generator at its limit from one that stalls: only the latter falls short of
+/// loads far below what it has sent before.
 #[derive(Debug, Clone, Default)]
 struct Stalls {
-    /// The largest rate at which it has sent.
+    /// The largest rate it has sent so far.
     most_pps: f64,
-    /// Loads in a row at which it stalled in every attempt.
+    /// Number of consecutive loads at which it stalled in every attempt.
     loads: u32,
 }
 
-/// A generator that stalls at this many loads in a row will stall at all of them.
+/// A generator that stalls at this many consecutive loads will stall at all of them.
 const STALLED_LOADS: u32 = 3;
 
-/// Of loads below this share of what it has sent before, a generator falls short only because it stalls.
+/// At loads below this share of its largest rate, a generator falls short only because it stalls.
 const FAR_BELOW: f64 = 0.75;
 
 impl Stalls {
@@ -102,7 +107,7 @@ impl Stalls {
     }
 }
 
-/// A step of a procedure: what it got for a question.
+/// A step of a procedure: what it got for a request.
 #[derive(Debug, Clone)]
 enum Step {
     Answer(Box<Answer>),
@@ -122,7 +127,7 @@ impl Step {
 }
 
 impl Session {
-    /// At its begin.
+    /// Starts a session.
     pub fn new(procedure: Box<dyn Procedure>) -> Session {
         Session {
             procedure,
@@ -135,7 +140,7 @@ impl Session {
         }
     }
 
-    /// The next trial and which attempt at it this is, from 1; `None` when all is done.
+    /// Returns the next trial and the number of the attempt, from 1; `None` at the end.
     pub fn next_trial(&mut self) -> Option<(Question, u32)> {
         if self.pending.is_none() {
             self.pending = self.procedure.next_trial();
@@ -144,8 +149,8 @@ impl Session {
         Some((self.pending.clone()?, self.attempts + 1))
     }
 
-    /// Takes the answer to the trial asked for last. An invalid trial is repeated, [`MAX_INVALID`] are made in all; none of them is ever
-    /// used as a value of the DUT.
+    /// Takes the answer to the last requested trial. An invalid trial is repeated, up to
+    /// [`MAX_INVALID`] attempts; invalid answers are never used as values of the DUT.
     pub fn record(&mut self, answer: &Answer) -> Recorded {
         let Some(question) = self.pending.take() else {
             return Recorded {
@@ -196,12 +201,12 @@ impl Session {
         }
     }
 
-    /// What becomes of a question of which all trials were invalid.
+    /// Handles a request whose trials were all invalid.
     fn last_resort(&mut self, question: &Question, reason: String) -> Step {
         let Some(short) = self.short.take() else {
             return Step::GivenUp(reason);
         };
-        // what measures loss or a rate at one load after another has a figure of each
+        // procedures that measure loss or a rate at each load need a figure for each of them
         let is_search = matches!(question.purpose, Purpose::Search | Purpose::Confirm);
         if is_search && self.stalls.add(question, &short) {
             return Step::GivenUp(format!(
@@ -217,7 +222,7 @@ impl Session {
         says
     }
 
-    /// Brings another procedure, made as this one was, to where this one is.
+    /// Replays the recorded steps on another procedure that was created in the same way.
     pub fn replay(&self, procedure: &mut dyn Procedure) {
         for step in &self.history {
             let Some(question) = procedure.next_trial() else {
@@ -227,44 +232,47 @@ impl Session {
         }
     }
 
-    /// Invalid trials so far.
+    /// Returns the number of invalid trials so far.
     pub fn invalid(&self) -> u32 {
         self.invalid
     }
 
-    /// What was found so far.
+    /// Returns the results so far.
     pub fn outcomes(&self) -> Vec<Outcome> {
         self.procedure.outcomes()
     }
 }
 
-/// Frames per second that were sent.
+/// Returns the frames per second that were sent.
 pub(crate) fn sent_pps(answer: &Answer) -> f64 {
     answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9)
 }
 
-/// Loss ratio of a trial that offered its load: frames lost over frames sent (RFC 1242 §3.17: of all *offered* frames).
+/// Returns the loss ratio of a trial that offered its load: frames lost over frames sent (RFC 1242
+/// §3.17: of all *offered* frames).
 pub fn loss_ratio(answer: &Answer) -> f64 {
     answer.frames_lost().unsigned_abs() as f64 / answer.frames_sent.max(1) as f64
 }
 
-/// A load that a generator reaches if it sent this many times it when it was asked for more.
+/// A generator reaches a load if it sent at least this multiple of it in a trial with a higher one.
 pub(crate) const REACHED_SHARE: f64 = 0.98;
 
-/// From this share of the tester's limit on a result says more of the tester than of the DUT
+/// From this share of the tester's limit on a result reflects the tester rather than the DUT
 /// (docs/methodology.md, "Validity").
 const TESTERS_SHARE: f64 = 0.98;
 
-/// Is a rate that was found so near to the largest load that the tester could offer, or was allowed to, that it is a lower bound?
+/// Returns true if a result is so close to the largest load that the tester could or was allowed to
+/// offer that it is a lower bound.
 pub(crate) fn is_tester_bound(found_pps: f64, limit_pps: f64) -> bool {
     found_pps > 0.0 && found_pps >= TESTERS_SHARE * limit_pps
 }
 
-/// Words for a result that is the tester's.
+/// Message for a result that is limited by the tester.
 pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may forward more";
 
-/// Says so when a trial ended early although its verdict was not settled in the end: frames that were missing came after all, out of
-/// buffers that hold more than [`Ending::Lost`] allows for. It must be made again to its end.
+/// Returns a message if a trial ended early although its verdict was not certain: frames that were
+/// missing arrived later, from buffers that hold more than [`Ending::Lost`] assumes. The trial must
+/// be repeated without an early end.
 pub fn ended_too_early(question: &Question, answer: &Answer) -> Option<String> {
     match question.ending {
         Some(Ending::Lost { frames })
@@ -279,7 +287,7 @@ pub fn ended_too_early(question: &Question, answer: &Answer) -> Option<String> {
     }
 }
 
-/// Middle and ends of some values; `None` when there are none.
+/// Returns median and range of some values; `None` if there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let sample = Sample::new(values).ok()?;
     Some(Spread {
@@ -294,7 +302,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
     })
 }
 
-/// What the sender's hold-ups have to do with the delays of these trials, where there were any.
+/// Describes how stalls of the sender affect the delays of these trials, if there were any.
 pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<String> {
     let held_up: Vec<HeldUp> = (trials.map(Delays::held_up))
         .filter(|held_up| held_up.frames > 0)
@@ -311,7 +319,7 @@ pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<St
     ))
 }
 
-/// A time for people: `60 s`, `250 ms`, `1.5 s`.
+/// Formats a time: `60 s`, `250 ms`, `1.5 s`.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
         ns if ns >= 1_000_000_000 => format!("{} s", ns as f64 / 1e9),
@@ -320,15 +328,15 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// A share in percent for people: `0.5`, `29`, and not `28.999999999999996`.
+/// Converts a share to percent without rounding noise: `0.5`, `29`, and not `28.999999999999996`.
 pub(crate) fn percent(share: f64) -> f64 {
-    // a double has 15 digits that are the number's own
+    // a double has 15 significant decimal digits
     format!("{:.14e}", 100.0 * share)
         .parse()
         .unwrap_or(100.0 * share)
 }
 
-/// Is a load one that can be offered?
+/// Checks that a load can be offered.
 pub(crate) fn check_load(what: &str, pps: f64) -> Result<(), String> {
     if pps.is_finite() && pps > 0.0 && pps <= 1e12 {
         Ok(())
@@ -339,7 +347,7 @@ pub(crate) fn check_load(what: &str, pps: f64) -> Result<(), String> {
     }
 }
 
-/// Is a duration long enough for a frame to be due?
+/// Checks that a duration is long enough for a frame to be due.
 pub(crate) fn check_duration(what: &str, ns: u64, pps: f64) -> Result<(), String> {
     let frames = pps * (ns as f64 / 1e9);
     if frames >= 1.0 {
@@ -352,21 +360,21 @@ pub(crate) fn check_duration(what: &str, ns: u64, pps: f64) -> Result<(), String
     ))
 }
 
-/// One trial and its counts: the smallest procedure.
+/// A single trial and its counts: the smallest procedure.
 #[derive(Debug, Clone)]
 pub struct Single {
     question: Question,
     answer: Option<Answer>,
-    /// The load was not offered.
+    /// True if the load was not offered.
     fell_short: bool,
     course: Course,
 }
 
 impl Single {
-    /// One trial.
+    /// Creates a procedure of one trial.
     ///
     /// # Errors
-    /// The load or the duration is none.
+    /// If the load or the duration is invalid.
     pub fn new(question: Question) -> Result<Single, String> {
         check_load("the load", question.peak_pps())?;
         check_duration("a trial", question.duration_ns(), question.peak_pps())?;
@@ -401,7 +409,7 @@ impl Procedure for Single {
         self.course.failure = Some(reason.into());
     }
 
-    /// Its counts are shown: nothing else rests on them.
+    /// Shows its counts: nothing else depends on them.
     fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
         self.answer = Some(answer.clone());
         self.fell_short = true;
@@ -581,8 +589,9 @@ mod tests {
         assert_eq!(outcome.verdict, words);
     }
 
-    /// A search with a sender that stalls at every load is aborted, and does not go on to the bottom. With one at its limit, however far
-    /// below the largest load, the search finds what it can offer.
+    /// A search with a sender that stalls at every load is aborted, and does not continue down to
+    /// the lowest load. With a sender at its limit, however far below the largest load, the search
+    /// finds what it can offer.
     #[test]
     fn a_search_with_a_sender_that_stalls_at_every_load_is_aborted() {
         let search = |sent: &dyn Fn(f64) -> f64| {
@@ -620,7 +629,7 @@ mod tests {
             let (_, outcome) = search(&|intended| intended.min(limit));
             assert!(outcome.answered, "{outcome:?}");
         }
-        // stalls at the first loads only
+        // stalls only at the first loads
         let (_, outcome) = search(&|intended| match intended > 1e6 {
             true => 0.95 * intended,
             false => intended,

@@ -1,8 +1,10 @@
-//! Ramp: a load that rises slowly from nothing to more than the DUT forwards, and what comes out, second by second.
+//! Ramp: a load that rises slowly from nothing to more than the DUT's capacity, and the forwarding
+//! rate, second by second.
 //!
-//! Warm-up, ramp, hold, and on request down again. Where lasting loss begins is read from the samples by two rules: the one of the
-//! public viewer of TRex load tests, and a robust one that a momentary dip does not fool. Only samples whose load was offered are judged.
-//! Not a throughput in the sense of RFC 2544. Start with [`Ramp`]; the rules are [`max_ok_pps`] and [`edge`].
+//! Warm-up, ramp, hold, and optionally down again. Two rules derive the onset of lasting loss from
+//! the samples: the one of the public viewer of TRex load tests, and a robust one that ignores a
+//! momentary dip. Only samples whose load was offered are judged. Not a throughput in the sense of
+//! RFC 2544. Start with [`Ramp`]; the rules are [`max_ok_pps`] and [`edge`].
 
 use std::ops::Range;
 
@@ -17,47 +19,48 @@ use crate::procedure::{
 };
 use crate::validity::was_offered;
 
-/// So many consecutive samples with loss are more than a dip...
+/// This many consecutive samples with loss are more than a dip...
 const STREAK: usize = 3;
 
-/// ...unless so many without follow.
+/// ...unless this many without loss follow.
 const CLEAN: usize = 10;
 
 /// A rising load rises in steps of this length (docs/methodology.md, "Ramp"): loss begins at most
-/// half of one before the load of a straight line says.
+/// half a step before the load of a straight line.
 const STEP_S: f64 = 0.1;
 
-/// Loss thresholds that make sense.
+/// Valid loss thresholds.
 const THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
 
-/// A DUT that forwards less than this share of its best rate at the end collapses.
+/// A DUT collapses if its final rate is below this share of its best rate.
 const COLLAPSE: f64 = 0.9;
 
-/// What is to be offered.
+/// The parameters of the ramp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
     /// Load of the warm-up.
     pub warm_up_pps: f64,
-    /// How long it lasts.
+    /// Duration of the warm-up.
     pub warm_up_ns: u64,
     /// Load at the end of the ramp.
     pub target_pps: f64,
-    /// How long the load rises.
+    /// Duration of the rise.
     pub ramp_ns: u64,
-    /// How long it stays at the target.
+    /// Duration at the target.
     pub hold_ns: u64,
-    /// Ramp down again and find the onset of loss a second time.
+    /// True to ramp down again and find the onset of loss a second time.
     pub up_down: bool,
-    /// Loss ratio from which on a sample counts as lossy.
+    /// Loss ratio from which on a sample is lossy.
     pub loss_threshold: f64,
     /// Length of a sample.
     pub sample_ns: u64,
 }
 
 impl Parameters {
-    /// Eleven minutes: half a minute of warm-up at 1 kpps, ten of ramp, half a minute at the target.
+    /// Returns eleven minutes: half a minute of warm-up at 1 kpps, ten minutes of ramp, half a
+    /// minute at the target.
     pub fn standard(frame_size: FrameSize, target_pps: f64) -> Parameters {
         const SECOND: u64 = 1_000_000_000;
         Parameters {
@@ -73,12 +76,13 @@ impl Parameters {
         }
     }
 
-    /// Change of the load from one sample to the next.
+    /// Returns the change of the load from one sample to the next.
     pub fn resolution_pps(&self) -> f64 {
         self.target_pps * self.sample_ns as f64 / self.ramp_ns as f64
     }
 
-    /// The edge with no load above the target, and with the moments between which the load passed what the DUT forwards.
+    /// Limits the edge to the target, and adds the times between which the load passed the DUT's
+    /// capacity.
     fn with_moments(&self, edge: Edge, is_down: bool) -> Edge {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let sample_s = seconds(self.sample_ns);
@@ -103,7 +107,8 @@ impl Parameters {
         }
     }
 
-    /// Samples of the warm-up, of the way up with the hold, of the hold alone, of the way down.
+    /// Returns the samples of the warm-up, of the way up with the hold, of the hold alone, and of
+    /// the way down.
     fn parts(&self, samples: usize) -> [Range<usize>; 4] {
         let at = |ns: u64| ((ns / self.sample_ns) as usize).min(samples);
         let ramp = at(self.warm_up_ns);
@@ -113,8 +118,9 @@ impl Parameters {
     }
 }
 
-/// The largest forwarding rate without lasting loss by the rule of the public viewer: in time order, a lossy second marks its
-/// forwarding rate when there is no mark, a clean one clears it; at the end the mark counts, or else the largest rate of all.
+/// Returns the largest forwarding rate without lasting loss by the rule of the public viewer: in
+/// chronological order, a lossy second sets a mark at its forwarding rate if there is none, a clean
+/// one clears it; at the end the mark is the result, or the largest rate if there is none.
 pub fn max_ok_pps(samples: &[Interval], threshold: f64) -> f64 {
     let mut mark = None;
     for sample in samples {
@@ -128,13 +134,14 @@ pub fn max_ok_pps(samples: &[Interval], threshold: f64) -> f64 {
     mark.unwrap_or_else(|| rates.fold(0.0, f64::max))
 }
 
-/// Where lasting loss begins in samples of a rising load: the robust rule.
+/// Finds the onset of lasting loss in samples of a rising load by the robust rule.
 ///
-/// The first streak of three or more lossy samples that ten clean ones do not follow at once. The load is the largest that was
-/// offered before it within the threshold.
+/// It is the first streak of three or more lossy samples that is not directly followed by ten clean
+/// ones. The load is the largest one before it that was offered with a loss within the threshold.
 ///
-/// What the DUT forwards without loss lies between the most that came out in those samples, for more it cannot have forwarded, and the
-/// largest load of the first lossy sample, for below what it forwards nothing is lost. A buffer changes neither.
+/// The DUT's capacity without loss is between the highest forwarding rate in those samples, because
+/// it cannot have forwarded more than it can, and the largest load of the first lossy sample,
+/// because nothing is lost below the capacity. A buffer changes neither.
 pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     let lossy: Vec<bool> = samples.iter().map(|s| s.loss_ratio() > threshold).collect();
     let mut at = 0;
@@ -160,7 +167,8 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     let loads: Vec<f64> = clean.clone().map(Interval::offered_load_pps).collect();
     let rates = clean.map(Interval::forwarding_rate_pps);
     let saturation_pps = loads.into_iter().reduce(f64::max);
-    // samples that cannot be judged leave a gap below the first lossy one, or so few above it that they are no streak
+    // samples that cannot be judged leave a gap below the first lossy one, or too few above it for
+    // a streak
     let clean_at_last = lossy
         .iter()
         .rposition(|lossy| !lossy)
@@ -182,7 +190,7 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     }
 }
 
-/// The machine: it asks for one long trial.
+/// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Ramp {
     parameters: Parameters,
@@ -230,7 +238,8 @@ impl Ramp {
 }
 
 impl Ramp {
-    /// The largest load that the generator offered while the load rose, if it offered none above it.
+    /// Returns the largest load that the generator offered during the rise, if it offered none
+    /// above it.
     fn limit_pps(&self, rise: &[Interval]) -> Option<f64> {
         let last = rise.iter().rposition(was_offered);
         let beyond = rise.len() - last.map_or(0, |last| last + 1);
@@ -266,7 +275,7 @@ impl Procedure for Ramp {
         Some(Question {
             stretches,
             sample_ns: Some(p.sample_ns),
-            // where the generator falls short is part of the result
+            // a generator that falls short is part of the result
             needs_load: false,
             ..Question::constant(p.frame_size, 1.0, 1, Purpose::Measure, reason)
         })
@@ -286,7 +295,7 @@ impl Procedure for Ramp {
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let [warm_up, rise, hold, fall] = p.parts(self.samples.len());
-        // what the generator did not offer says nothing of the DUT
+        // samples whose load was not offered are no evidence about the DUT
         let part = |range: Range<usize>| -> Vec<Interval> {
             let part = self.samples[range].iter();
             part.filter(|sample| was_offered(sample)).copied().collect()
@@ -405,7 +414,7 @@ impl Procedure for Ramp {
 mod tests {
     use super::*;
 
-    /// A second each: sent and received.
+    /// Seconds with frames sent and received.
     fn samples(counts: &[(u64, u64)]) -> Vec<Interval> {
         let second = 1_000_000_000;
         (0..)
@@ -420,7 +429,7 @@ mod tests {
             .collect()
     }
 
-    /// A rise of 1000 a second up to a capacity, with these seconds lossy besides.
+    /// A rise of 1000 a second up to a capacity, with additional lossy seconds.
     fn rise(seconds: u64, capacity: u64, dips: &[u64]) -> Vec<Interval> {
         let counts: Vec<(u64, u64)> = (1..=seconds)
             .map(|k| {
@@ -434,15 +443,15 @@ mod tests {
 
     #[test]
     fn the_viewers_rule() {
-        // a mark is cleared by a clean second: the dip is not the result
+        // a clean second clears the mark: the dip is not the result
         let dip = samples(&[(100, 100), (200, 150), (300, 300), (400, 350), (500, 360)]);
         assert_eq!(max_ok_pps(&dip, 0.001), 350.0);
-        // no mark at the end: the largest rate of all
+        // no mark at the end: the largest rate
         let clean = samples(&[(100, 100), (200, 150), (300, 300)]);
         assert_eq!(max_ok_pps(&clean, 0.001), 300.0);
         // the first lossy second of the last streak counts, not its best
         assert_eq!(max_ok_pps(&samples(&[(100, 50), (200, 90)]), 0.001), 50.0);
-        // exactly the threshold is no loss
+        // exactly the threshold counts as clean
         assert_eq!(max_ok_pps(&samples(&[(1000, 999)]), 0.001), 999.0);
         assert_eq!(max_ok_pps(&[], 0.001), 0.0);
     }
@@ -457,7 +466,7 @@ mod tests {
             (found.saturation_pps, found.at_s),
             (Some(40_000.0), Some(40.0))
         );
-        // three lossy seconds with only nine clean ones after them are the begin
+        // three lossy seconds with only nine clean ones after them are the onset
         let found = of(&rise(60, 40_000, &[28, 29, 30]));
         assert_eq!(found.at_s, Some(40.0));
         let found = of(&rise(60, 40_000, &[29, 30, 31]));
@@ -469,7 +478,7 @@ mod tests {
         assert_eq!((found.saturation_pps, found.at_s), (Some(60_000.0), None));
         assert!(found.reason.contains("may forward more"));
         assert_eq!(of(&rise(60, 0, &[])).saturation_pps, None);
-        // counters read with a jitter of half a frame in a thousand make no loss
+        // a jitter of the readings of half a frame in a thousand is not a loss
         let jitter: Vec<(u64, u64)> = (1..60u64)
             .map(|k| (100_000 * k, 100_000 * k - 50 * k * (k % 2)))
             .collect();
@@ -505,7 +514,7 @@ mod tests {
         }
         for (held_up, words) in [
             (25..45, "loss begins between 25000 and 46000 frames/s"),
-            // and where so few are left above that they are no streak
+            // and if too few are left above for a streak
             (25..59, "loss begins between 25000 and 60000 frames/s"),
             (0..55, "loss begins below 56000 frames/s"),
         ] {
@@ -517,7 +526,7 @@ mod tests {
 
     #[test]
     fn resolution_and_errors() {
-        // docs/methodology.md, "Ramp": 14.88 Mpps in 600 s are 24.8 kpps a sample
+        // docs/methodology.md, "Ramp": 14.88 Mpps in 600 s are 24.8 kpps per sample
         let size = FrameSize::MIN;
         let standard = Parameters::standard(size, 14_880_000.0);
         assert_eq!(standard.resolution_pps(), 24_800.0);

@@ -1,7 +1,8 @@
-//! Soak: one load for long, and whether it stays as good as it began.
+//! Soak: one load for a long time, and whether the forwarding stays as good as at the start.
 //!
-//! Lost frames, the bursts in which they were lost, and the trend of the forwarding rate. It passes when the loss is within its goal
-//! and no trend is proven. The load whose average loss is a given tiny share is what [`crate::plr`] seeks. Start with [`Soak`].
+//! Measures lost frames, the bursts in which they were lost, and the trend of the forwarding rate.
+//! It passes if the loss is within its goal and no trend is proven. [`crate::plr`] searches for the
+//! load whose average loss is a given tiny share. Start with [`Soak`].
 
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
@@ -11,32 +12,32 @@ use fwdlab_stats::{Confidence, Sample, drift};
 
 use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, sent_pps, time};
 
-/// Share of the no-drop rate that is offered.
+/// Share of the no-drop rate to offer.
 pub const SHARE: f64 = 0.95;
 
-/// Samples are made longer rather than more.
+/// Maximum number of samples: longer trials have longer samples.
 const MOST_SAMPLES: u64 = 20_000;
 
-/// A trend is told from so many samples on.
+/// Minimum number of samples for a trend.
 const FEWEST_SAMPLES: u64 = 20;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// The load: 95 % of the no-drop rate by custom.
+    /// The load: by convention 95 % of the no-drop rate.
     pub load_pps: f64,
-    /// How long.
+    /// Duration.
     pub duration_ns: u64,
-    /// A larger loss ratio fails.
+    /// Maximum loss ratio to pass.
     pub loss_ratio_goal: f64,
-    /// Length of a sample; longer when that would make too many.
+    /// Length of a sample; longer if there would be too many.
     pub sample_ns: u64,
 }
 
 impl Parameters {
-    /// Half an hour without a lost frame.
+    /// Returns half an hour without a lost frame.
     pub fn standard(frame_size: FrameSize, load_pps: f64) -> Parameters {
         Parameters {
             frame_size,
@@ -48,12 +49,12 @@ impl Parameters {
     }
 }
 
-/// The machine: it asks for one long trial.
+/// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Soak {
     parameters: Parameters,
     made: Option<Answer>,
-    /// The load was not offered.
+    /// True if the load was not offered.
     fell_short: bool,
     course: Course,
 }
@@ -62,7 +63,7 @@ impl Soak {
     /// Prepares the trial.
     ///
     /// # Errors
-    /// An impossible load or goal, or too short for a trend.
+    /// An impossible load or goal, or a duration too short for a trend.
     pub fn new(mut parameters: Parameters) -> Result<Soak, String> {
         let p = &mut parameters;
         check_load("the load", p.load_pps)?;
@@ -90,7 +91,8 @@ impl Soak {
     }
 }
 
-/// Runs of consecutive samples that are lossy, or are not: their lengths in nanoseconds.
+/// Returns the lengths in nanoseconds of runs of consecutive samples that are all lossy, or all
+/// clean.
 fn runs(samples: &[Interval], lossy: bool) -> Vec<u64> {
     samples
         .chunk_by(|a, b| (a.loss_ratio() > 0.0) == (b.loss_ratio() > 0.0))
@@ -131,7 +133,7 @@ impl Procedure for Soak {
         self.course.failure = Some(reason.into());
     }
 
-    /// Its counts are shown: they are those of another load.
+    /// Shows its counts, which are those of another load.
     fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
         self.made = Some(answer.clone());
         self.fell_short = true;

@@ -1,7 +1,9 @@
-//! Sweeps: a procedure at every value of a parameter, in random order, and what a unit of the parameter costs.
+//! Sweeps: a procedure at every value of a parameter, in random order, and the cost of a unit of
+//! the parameter.
 //!
-//! The reference value is measured at the begin, in the middle and at the end: when it drifts, the machine drifts. How a value is
-//! set (rules, table entries, flows, queues) is for the lab, which finds it in every question. Start with [`Sweep`].
+//! The reference value is measured at the start, in the middle and at the end: if it drifts, the
+//! machine drifts. The lab sets the values (rules, table entries, flows, queues), which are part of
+//! every request. Start with [`Sweep`].
 
 use std::collections::VecDeque;
 
@@ -15,21 +17,21 @@ use crate::cost;
 use crate::order::blocks;
 use crate::procedure::{Course, Procedure};
 
-/// A reference that changes by more than this share is a machine that drifts.
+/// If the reference changes by more than this share, the machine drifts.
 const DRIFT: f64 = 0.02;
 
-/// Makes the procedure for a value of the parameter.
+/// Creates the procedure for a value of the parameter.
 pub type Inner = Box<dyn Fn(u64) -> Result<Box<dyn Procedure>, String>>;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// What is varied: `rules`, `table entries`.
+    /// Name of the parameter: `rules`, `table entries`.
     pub parameter: String,
     /// Its values, the reference first.
     pub values: Vec<u64>,
-    /// Runs at each value.
+    /// Number of runs at each value.
     pub runs: u32,
     /// Seed of the order.
     pub seed: u64,
@@ -37,7 +39,7 @@ pub struct Parameters {
     pub inner: Inner,
 }
 
-/// The machine.
+/// The state machine.
 pub struct Sweep {
     parameters: Parameters,
     inner: String,
@@ -53,7 +55,8 @@ impl Sweep {
     /// Prepares all runs.
     ///
     /// # Errors
-    /// Fewer than two values, a value twice, no runs, or an inner procedure that makes no sense; told with the value.
+    /// Fewer than two values, a duplicate value, no runs, or an invalid inner procedure; the
+    /// message contains the value.
     pub fn new(parameters: Parameters) -> Result<Sweep, String> {
         let p = &parameters;
         if p.values.len() < 2 || p.runs == 0 {
@@ -105,7 +108,7 @@ impl Sweep {
     fn finish(&mut self, value: u64, is_reference: bool, procedure: &dyn Procedure) {
         for outcome in procedure.outcomes() {
             match outcome.found.rate_pps() {
-                // a lower bound is no value that others could be compared with
+                // a lower bound cannot be compared with other values
                 Some(pps) if outcome.answered && !outcome.found.is_tester_bound() => {
                     self.runs.push((value, pps));
                     if is_reference {

@@ -1,7 +1,9 @@
-//! What readings of a DUT's host say of the trial between them: differences of counters, shares of time, energy.
+//! Derives telemetry from readings of a DUT's host before, during and after a trial: differences of
+//! counters, shares of time, energy.
 //!
-//! Counts are exact, for both readings are made while nothing moves. Shares of time are of the time between the readings, which is longer
-//! than the load. What it means is in [`crate::findings`]. Start with [`between`], and [`together`] for several trials.
+//! Counts are exact, because both readings are made at rest. Shares of time refer to the time
+//! between the readings, which is longer than the load. [`crate::findings`] interprets it. Start
+//! with [`between`], and [`together`] for several trials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,26 +17,26 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::findings;
 
-/// What else is known of a trial that was read.
+/// The context of the readings.
 #[derive(Debug, Clone, Default)]
 pub struct Around<'a> {
     /// The host.
     pub host: &'a str,
-    /// What runs there.
+    /// Its operating system.
     pub system: System,
     /// The ports of the test.
     pub ports: &'a [String],
-    /// CPUs on which the DUT forwards; empty: all of them may.
+    /// CPUs on which the DUT forwards; empty: all.
     pub cpus: &'a [usize],
-    /// How often samples were to be made while frames flowed, in seconds; `None`: none were.
+    /// Planned interval of samples while frames flow, in seconds; `None`: no samples.
     pub every_s: Option<f64>,
     /// Frames sent into the DUT.
     pub frames_sent: u64,
-    /// Those of them that came back.
+    /// Frames among them that came back.
     pub frames_received: u64,
 }
 
-/// The difference of two readings, with what samples between them say.
+/// Returns the difference of two readings, with the samples between them.
 pub fn between(
     before: &Reading,
     during: &[Reading],
@@ -67,7 +69,8 @@ pub fn between(
     told.missing.extend(after.missing.clone());
     let parts = |reading: &Reading| -> Vec<String> { reading.missing.keys().cloned().collect() };
     if parts(before) != parts(after) {
-        // counters that are not zero are kept: what only one reading has would count since the host started
+        // keep counters that are not zero: those in only one reading would count since the host
+        // started
         told.drops.clear();
         for port in told.ports.values_mut() {
             port.drops.clear();
@@ -92,10 +95,10 @@ pub fn between(
     told
 }
 
-/// Of a size the reading that comes nearest to its limit; of one without a limit the last.
+/// Keeps the reading of a size that is closest to its limit; without a limit, the last one.
 fn nearest(sizes: &mut BTreeMap<String, Size>, name: &str, size: Size) {
     let known = sizes.entry(name.to_owned()).or_insert(size);
-    // memory that is left is the less the nearer it is to its end
+    // for free memory, less is closer to the limit
     let is_nearer = match size.limit {
         Some(_) if is_room(name) => size.value <= known.value,
         Some(_) => size.value >= known.value,
@@ -106,7 +109,7 @@ fn nearest(sizes: &mut BTreeMap<String, Size>, name: &str, size: Size) {
     }
 }
 
-/// Does this size say how much is left, and not how much is used?
+/// Returns true if this size is what is left, and not what is used.
 pub(crate) fn is_room(name: &str) -> bool {
     name.ends_with(" available")
 }
@@ -155,7 +158,7 @@ fn softnet(before: &Reading, after: &Reading) -> Vec<Softnet> {
 
 fn risen(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let of = |(name, now): (&String, &u64)| {
-        // a counter that was not there counts from none
+        // a missing counter counts from 0
         let more = now.checked_sub(before.get(name).copied().unwrap_or(0))?;
         (more > 0).then(|| (name.clone(), more))
     };
@@ -173,7 +176,7 @@ fn ports(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
             tx_bytes: now.tx_bytes.saturating_sub(was.tx_bytes),
             drops: risen(&was.drops, &now.drops),
             pauses: risen(&was.pauses, &now.pauses),
-            // what it is besides is read once
+            // the other properties are constant
             ..was.clone()
         };
         Some((name.clone(), port))
@@ -181,7 +184,7 @@ fn ports(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
     own.filter_map(of).collect()
 }
 
-/// Packets of each queue between two readings, with their shares.
+/// Returns the packets of each queue between two readings, with their shares.
 pub fn queues(before: &[QueueCount], after: &[QueueCount]) -> Vec<QueueShare> {
     let same =
         |a: &QueueCount, b: &QueueCount| (&a.port, a.way, a.queue) == (&b.port, b.way, b.queue);
@@ -198,7 +201,7 @@ pub fn queues(before: &[QueueCount], after: &[QueueCount]) -> Vec<QueueShare> {
     shared(after.iter().filter_map(of).collect())
 }
 
-/// The same with every queue's share of its port and way.
+/// Adds every queue's share of its port and direction.
 fn shared(mut queues: Vec<QueueShare>) -> Vec<QueueShare> {
     let mut all = BTreeMap::new();
     for queue in &queues {
@@ -226,7 +229,7 @@ fn drops(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
 }
 
 fn interrupts(before: &Reading, after: &Reading, ports: &[String]) -> Vec<InterruptShare> {
-    // of a host with a thousand of them those of the ports, by the names that drivers give them
+    // on hosts with a thousand interrupts, keep those of the ports, by the names that drivers use
     let is_own = |one: &&Interrupt| ports.iter().any(|port| is_of(&one.name, port));
     let of = |now: &Interrupt| {
         let was = before
@@ -257,13 +260,14 @@ fn interrupts(before: &Reading, after: &Reading, ports: &[String]) -> Vec<Interr
         .collect()
 }
 
-/// Is an interrupt of this name a port's? `eth0-TxRx-3`, `mlx5_comp3@pci:...` of whose port only the kernel knows is not.
+/// Returns true if an interrupt with this name belongs to a port: `eth0-TxRx-3` does; for
+/// `mlx5_comp3@pci:...` only the kernel knows the port.
 fn is_of(name: &str, port: &str) -> bool {
     let words = name.split(|c: char| c == '-' || c == ':' || c == '@' || c.is_whitespace());
     words.into_iter().any(|word| word == port)
 }
 
-/// Energy between two readings, by counters of it, which may have come round once.
+/// Returns the energy between two readings, from energy counters, which may have wrapped once.
 pub(crate) fn counted_joules(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
     let of = |(name, now): (&String, &EnergyCount)| {
         let was = before.energy.get(name)?;
@@ -276,8 +280,8 @@ pub(crate) fn counted_joules(before: &Reading, after: &Reading) -> BTreeMap<Stri
     after.energy.iter().filter_map(of).collect()
 }
 
-/// Energy of a trial by meter. One that says only what it takes now is read before and after while nothing moves, which says nothing of the
-/// load: there it takes samples.
+/// Returns the energy of a trial by meter. A meter of the current power is read before and after at
+/// rest, which shows nothing about the load: that needs samples.
 fn energy(before: &Reading, during: &[Reading], after: &Reading) -> BTreeMap<String, f64> {
     let mut all = counted_joules(before, after);
     let seconds = after.uptime_s - before.uptime_s;
@@ -290,14 +294,14 @@ fn energy(before: &Reading, during: &[Reading], after: &Reading) -> BTreeMap<Str
     all
 }
 
-/// The longest time between two samples.
+/// Returns the longest time between two samples.
 fn gap(samples: &[Reading]) -> Option<f64> {
     let pairs = samples.windows(2);
     let gaps = pairs.map(|pair| rounded(pair[1].uptime_s - pair[0].uptime_s));
     gaps.reduce(f64::max)
 }
 
-/// CPUs as the kernel lists them: `0-3,8`.
+/// Parses a CPU list in the kernel's format: `0-3,8`.
 pub fn listed(list: &str) -> BTreeSet<u32> {
     let parts = list.trim().split(',');
     let of = |part: &str| match part.split_once('-') {
@@ -307,12 +311,13 @@ pub fn listed(list: &str) -> BTreeSet<u32> {
     parts.filter_map(of).flatten().collect()
 }
 
-/// Nine digits: what two doubles of a clock leave behind these is noise.
+/// Rounds to nine digits, because the rest of a clock difference in doubles is noise.
 fn rounded(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// What several trials say together: counts added up, shares of time weighed by time, the worst of what has a worst.
+/// Combines several trials: counts are added, shares of time are weighted by time, and the worst
+/// value is kept where there is one.
 pub fn together<'a>(all: impl IntoIterator<Item = &'a Telemetry>) -> Option<Telemetry> {
     let mut all = all.into_iter();
     let mut sum = all.next()?.clone();
@@ -427,7 +432,8 @@ fn weighed(a: &CpuShare, b: &CpuShare) -> CpuShare {
     }
 }
 
-/// Puts into test cases what the telemetry of their valid trials says: of every iteration its sum, and what is found in all of them.
+/// Adds the telemetry of their valid trials to test cases: the sum for every iteration, and the
+/// findings of all of them.
 pub fn into_cases(cases: &mut [TestCase], trials: &[TrialRecord]) {
     for case in cases {
         let mut own: Vec<&TrialRecord> = Vec::new();
@@ -566,7 +572,7 @@ mod tests {
             ]
         );
         assert_eq!(told.energy_joules["package-0"], 25e-6);
-        // at both ends the DUT idles: what a load takes is known of samples
+        // at both ends the DUT is idle: only samples show the power under load
         assert_eq!(told.energy_joules.len(), 1, "{:?}", told.energy_joules);
         let during = [(100.5, 50.0), (101.5, 70.0)].map(|(uptime_s, watts)| Reading {
             uptime_s,
@@ -588,7 +594,7 @@ mod tests {
         }
     }
 
-    /// A part that could be read only afterwards has counted since the host started.
+    /// A part that could only be read afterwards has counted since the host started.
     #[test]
     fn what_was_read_once_is_no_difference() {
         let ports = ["eth0".to_owned()];

@@ -1,8 +1,9 @@
-//! How far figures can be trusted: the one rule for "too noisy to tell", whatever measured them.
+//! How far figures can be trusted: the rule for "too noisy", for all kinds of measurements.
 //!
-//! It judges each test case on its own, and a run by its test cases; what is done about it (a headline in other words, exit code
-//! 5) is not decided here. Start with [`of_values`]; [`of_trials`] judges searches and procedures, [`of_windows`] test cases of many
-//! windows, [`of_comparison`] paired differences.
+//! It judges each test case on its own, and a run by its test cases; the consequences (another
+//! headline, exit code 5) are decided elsewhere. Start with [`of_values`]; [`of_trials`] judges
+//! searches and procedures, [`of_windows`] test cases of many windows, [`of_comparison`] paired
+//! differences.
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome};
@@ -16,45 +17,46 @@ use fwdlab_stats::{Confidence, Sample};
 use crate::gate::Gate;
 use crate::{maxfwd, paired};
 
-/// An interval is drawn from so many values or more. Two values are as far apart as chance has it: Student's factor is 12.7 for them
-/// and 4.3 for three, and `652 ± 2339 kpps` tells nobody anything.
+/// Minimum number of values for an interval. The distance of two values is random: Student's factor
+/// is 12.7 for them and 4.3 for three, and `652 ± 2339 kpps` is useless.
 pub const FEWEST_VALUES: usize = 3;
 
-/// A figure whose 95 % interval reaches farther than this to either side, in percent of it, is too noisy to tell. What people want to
-/// see costs some percent (one firewall rule 4, a set of them 20): with ±10 % two figures must be a fifth apart to differ, and a
-/// wider one would not show a whole firewall.
+/// A figure is too noisy if its 95 % interval extends farther than this to either side, in percent
+/// of it. Typical effects are a few percent (one firewall rule 4, a set of them 20): with ±10 % two
+/// figures must differ by a fifth, and a wider interval would not show a whole firewall.
 pub const WIDEST_PERCENT: f64 = 10.0;
 
-/// Iterations of a steady machine vary by no more than this, in percent (coefficient of variation). Above it the verdict says which
-/// iterations lie apart.
+/// Maximum variation of iterations on a steady machine, in percent (coefficient of variation).
+/// Above it the verdict lists the iterations that are outliers.
 pub const STEADY_PERCENT: f64 = 4.0;
 
-/// So many iterations that lie apart are named.
+/// Maximum number of such iterations to list.
 const NAMED: usize = 3;
 
-/// Of the windows of a test case at least this share must have been quiet, in percent: fewer are moments, not a state of the machine.
+/// Minimum share of quiet windows in a test case, in percent: fewer are moments, not a state of the
+/// machine.
 pub const QUIET_WINDOWS_PERCENT: f64 = 10.0;
 
-/// Of the trials of a procedure at least this share must have had the CPU at full speed, in percent: a search believes each of its
-/// trials, and a window can be chosen where a trial cannot.
+/// Minimum share of a procedure's trials with the CPU at full speed, in percent: a search relies on
+/// each of its trials, and cannot select among them as one can among windows.
 pub const QUIET_TRIALS_PERCENT: f64 = 50.0;
 
-/// No larger share of the trials of a procedure may have been invalid, in percent. Every invalid trial is repeated, so that what
-/// disturbs one trial in five leaves the lucky ones to decide.
+/// Maximum share of invalid trials of a procedure, in percent. Every invalid trial is repeated, so
+/// a disturbance of one trial in five leaves the decision to the lucky ones.
 pub const INVALID_TRIALS_PERCENT: f64 = 20.0;
 
-/// Loads that differ by less than this, in percent, are the same to two tests of a suite: what a buffer takes in a short trial is lost
-/// in a long one.
+/// Loads that differ by less than this, in percent, are equal for two tests of a suite: a buffer
+/// absorbs in a short trial what is lost in a long one.
 const SAME_LOAD_PERCENT: f64 = 2.0;
 
-/// Half of the 95 % interval of the mean, Student; none below [`FEWEST_VALUES`].
+/// Returns half of the 95 % interval of the mean, Student; `None` below [`FEWEST_VALUES`].
 pub fn half_width(sample: &Sample) -> Option<f64> {
     let interval = sample.mean_interval(Confidence::P95);
     let half = interval.map(|interval| interval.half_width());
     half.filter(|_| sample.n() >= FEWEST_VALUES)
 }
 
-/// Why repeated values are too noisy for a figure.
+/// Returns why repeated values are too noisy for a figure.
 pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     if values.len() < FEWEST_VALUES {
         let plural = if values.len() == 1 { "" } else { "s" };
@@ -65,20 +67,21 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     }
     let sample = Sample::new(values.to_vec()).ok()?;
     let percent = width_percent(&sample)?;
-    // not a number where every value is 0: nothing is surer
+    // NaN if every value is 0, which is perfectly certain
     (percent > WIDEST_PERCENT)
         .then(|| format!("known only to ±{percent:.0} % (limit ±{WIDEST_PERCENT:.0} %)"))
 }
 
-/// Half of the interval in percent of the centre of the values. Where mean and median lie apart the smaller one counts: a few iterations
-/// far below the others widen the interval, and must not be judged by the others' rate.
+/// Returns half of the interval in percent of the centre of the values. If mean and median differ
+/// the smaller one counts: a few iterations far below the others widen the interval, and must not
+/// be judged by the others' rate.
 fn width_percent(sample: &Sample) -> Option<f64> {
     let centre = sample.median().abs().min(sample.mean().abs());
     Some(100.0 * half_width(sample)? / centre)
 }
 
-/// Why iterations of a test case vary by more than those of a steady machine do: which of them lie apart, and in which state the machine
-/// was in them. `None` if they vary less, or if it is unknown.
+/// Returns why iterations of a test case vary more than on a steady machine: the outliers, and the
+/// state of the machine during them. `None` if they vary less, or the cause is unknown.
 pub fn cause_of_variation(case: &TestCase) -> Option<String> {
     let figure = case.forwarding_rate()?;
     if figure.variation_percent? <= STEADY_PERCENT {
@@ -126,7 +129,7 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
     (!told.is_empty()).then(|| format!("furthest from the median: {}", told.join(", ")))
 }
 
-/// Why a forwarding rate, for which iterations gave these, is not to be relied on.
+/// Returns why a forwarding rate, from iterations with these rates, is unreliable.
 fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     let windows = found.windows();
     let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
@@ -136,7 +139,8 @@ fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     of_values(rates, "iteration")
 }
 
-/// Why the forwarding rate of a test case is not to be relied on, and which iterations are the cause.
+/// Returns why the forwarding rate of a test case is unreliable, and which iterations are the
+/// cause.
 pub fn of_windows(found: &Maxfwd, case: &TestCase) -> Option<String> {
     let doubt = of_rates(found, case.rates())?;
     Some(match cause_of_variation(case) {
@@ -145,7 +149,8 @@ pub fn of_windows(found: &Maxfwd, case: &TestCase) -> Option<String> {
     })
 }
 
-/// Why a comparison decides nothing. A proven difference is one, however wide its interval; and so is a DUT that forwards nothing.
+/// Returns why a comparison is inconclusive. A proven difference is conclusive, however wide its
+/// interval; so is a DUT that forwards nothing.
 pub fn of_comparison(comparison: &Comparison) -> Option<String> {
     if comparison.forwarding_rate_pps == Some(0.0) {
         return None;
@@ -163,7 +168,7 @@ pub fn of_comparison(comparison: &Comparison) -> Option<String> {
     }
 }
 
-/// Why trials that each count as a whole are not to be relied on.
+/// Returns why trials that count as a whole are unreliable.
 pub fn doubts_of_trials<'a>(
     gate: Option<&Gate>,
     trials: impl Iterator<Item = &'a TrialRecord> + Clone,
@@ -171,7 +176,7 @@ pub fn doubts_of_trials<'a>(
     let mut doubts = Vec::new();
     let trials = trials.filter(|trial| !trial.validity.is_cut_off());
     let all = trials.clone().count();
-    // what was not measured is told as that, not as noise
+    // report missing measurements as such, not as noise
     if all == 0 {
         return doubts;
     }
@@ -196,13 +201,14 @@ pub fn doubts_of_trials<'a>(
     doubts
 }
 
-/// Did nothing probe the machine of the DUT beside these trials? It is not here, or nobody can log into it: then it is not known how
-/// quiet it was, which is no noise.
+/// Returns true if nothing probed the DUT's machine around these trials, because it is remote or
+/// has no login: then it is unknown how quiet it was, which does not count as noise.
 fn is_without_probe<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> bool {
     trials.clone().next().is_some() && trials.clone().all(|trial| trial.probes.is_empty())
 }
 
-/// Trials in the state of the machine that figures are of, and all that were judged.
+/// Returns the number of trials in the state of the machine that figures refer to, and of all that
+/// were judged.
 fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     trials.fold((0, 0), |(quiet, all), trial| {
         let (of_quiet, contended) = (trial.quiet.windows, trial.contended.windows);
@@ -211,7 +217,8 @@ fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     })
 }
 
-/// Takes back every judgement on noise: of a run that was interrupted, the interruption is why it has too few values.
+/// Reverts every judgement on noise: an interrupted run has too few values because of the
+/// interruption.
 pub fn interrupted(summary: &mut Summary) {
     summary.noise.too_noisy = false;
     summary.noise.doubts.clear();
@@ -231,7 +238,8 @@ pub fn interrupted(summary: &mut Summary) {
     }
 }
 
-/// How quiet the machine was beside trials that each count as a whole, and what else speaks against what was found.
+/// Judges how quiet the machine was around trials that count as a whole, and adds other doubts
+/// about the results.
 pub fn of_trials(
     gate: Option<&Gate>,
     trials: &[TrialRecord],
@@ -274,12 +282,12 @@ pub fn of_trials(
     noise(gate, (quiet, all), doubts, verdict)
 }
 
-/// Is every test case in doubt by itself, whatever the machine was like?
+/// Returns true if every test case is doubtful by itself, regardless of the machine.
 pub fn none_is_reliable(cases: &[TestCase]) -> bool {
     !cases.is_empty() && cases.iter().all(|case| case.doubt.is_some())
 }
 
-/// Takes noise back where it can take nothing away: single trials that lost no frame and timed none.
+/// Reverts noise where it does not matter: for single trials that lost no frame and timed none.
 pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
     let is_lossless = |outcome: &Outcome| match &outcome.found {
         Found::Trial(found) => {
@@ -298,7 +306,8 @@ pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
     }
 }
 
-/// How quiet the machine was, of a run with these test cases of windows. It is too noisy when no test case can be relied on.
+/// Judges how quiet the machine was, for a run with these test cases of windows. It is too noisy if
+/// no test case is reliable.
 pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Comparison>) -> Noise {
     let found = || cases.iter().filter_map(TestCase::windows);
     let quiet = found().map(|found| found.quiet.windows).sum::<u32>();
@@ -353,7 +362,8 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Compar
     noise(gate, (quiet, windows), doubts, verdict)
 }
 
-/// How quiet the machine was, of a run that compares: it is too noisy when no comparison is decided.
+/// Judges how quiet the machine was, for a run with comparisons: it is too noisy if no comparison
+/// is conclusive.
 pub fn of_comparisons(comparisons: &[Comparison], control: &Comparison, verdict: String) -> Noise {
     let undecided = comparisons.iter().filter_map(|c| c.doubt.as_ref());
     let mut doubts: Vec<String> = undecided.cloned().collect();
@@ -398,7 +408,7 @@ fn noise(
     }
 }
 
-/// The state of the machine that quiet windows and trials are of.
+/// Describes the state of the machine that quiet windows and trials belong to.
 fn of_state(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
     let speed = match states.first() {
@@ -418,7 +428,7 @@ fn of_state(gate: Option<&Gate>) -> String {
     format!("{speed}{distance}")
 }
 
-/// What figures of a slowed CPU are; nothing where it had its full speed.
+/// Describes figures of a slowed CPU; empty at full speed.
 fn slowed_words(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
     match states.first() {
@@ -431,56 +441,60 @@ fn slowed_words(gate: Option<&Gate>) -> String {
     }
 }
 
-/// How many iterations like these would tell the rate of a test case to [`WIDEST_PERCENT`]; `None` where these are enough, or so few that
-/// it cannot be said.
+/// Returns how many iterations like these determine the rate of a test case to [`WIDEST_PERCENT`];
+/// `None` if these are enough, or too few to tell.
 pub fn iterations_needed(case: &TestCase) -> Option<usize> {
     case.doubt.as_ref()?;
     let sample = Sample::new(case.rates().to_vec()).ok()?;
     let percent = width_percent(&sample)?;
-    // not a number where nothing is forwarded
+    // NaN if nothing is forwarded
     (percent > WIDEST_PERCENT).then(|| {
         let factor = (percent / WIDEST_PERCENT).powi(2);
         (sample.n() as f64 * factor).ceil() as usize
     })
 }
 
-/// Would as many iterations again make a test case quiet that is not? Only then a second attempt is worth its time: noise that leaves
-/// no quiet windows, or an interval several times too wide, comes back in it.
+/// Returns true if the same number of further iterations would make a noisy test case quiet. Only
+/// then a second attempt is worth its time: noise that leaves no quiet windows, or an interval
+/// several times too wide, will recur.
 pub fn again_helps(cases: &[TestCase]) -> bool {
     cases
         .iter()
         .any(|case| iterations_needed(case).is_some_and(|needed| needed <= 2 * case.rates().len()))
 }
 
-/// So many iterations are worth advising; more would take a quarter of an hour and longer.
+/// Maximum number of iterations to recommend; more would take a quarter of an hour or longer.
 const MOST_ITERATIONS: usize = 100;
 
-/// What used the CPUs of the machine while it was measured, apart from the measurement.
+/// Other work on the machine's CPUs during the measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OtherWork {
-    /// Which processes, and how they are stopped; `None` if they used less than a tenth of a CPU together.
+    /// The processes, and how to stop them; `None` if they used less than a tenth of a CPU in
+    /// total.
     pub processes: Option<String>,
-    /// Time in interrupts, those of test frames included, in percent of one CPU.
+    /// Time in interrupts, including those of test frames, in percent of one CPU.
     pub interrupts_percent: f64,
-    /// Time that the hypervisor took, in percent of one CPU.
+    /// Time stolen by the hypervisor, in percent of one CPU.
     pub stolen_percent: f64,
 }
 
-/// Stolen time is worth a word from this share of one CPU on: half of what a window may wait for its CPU and still be quiet.
+/// Share of one CPU from which on stolen time is reported: half of what a window may wait for its
+/// CPU and still be quiet.
 pub const STOLEN_PERCENT: f64 = 1.0;
 
-/// Interrupts are worth a word from this share of one CPU on.
+/// Share of one CPU from which on interrupts are reported.
 const INTERRUPTS_PERCENT: f64 = 10.0;
 
-/// Time that the hypervisor took, in words.
+/// Describes time stolen by the hypervisor.
 pub fn stolen(percent: f64) -> String {
     format!(
         "the hypervisor took {percent:.0} % of a CPU (steal), which cannot be stopped from here"
     )
 }
 
-/// What disturbed a run, as far as it is known. The hypervisor is blamed for stolen time, and for what the probes saw while nothing on this
-/// machine explains it; `other` is `None` if the machine was not watched.
+/// Returns the known disturbances of a run. The hypervisor is blamed for stolen time, and for what
+/// the probes saw if nothing on this machine explains it; `other` is `None` if the machine was not
+/// monitored.
 fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     let Some(other) = other else {
         let why = "what disturbed it is not known: fwdlab accounts for the CPU time of the machine it runs on, and this was measured on \
@@ -516,7 +530,7 @@ fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     )]
 }
 
-/// What can be done where a run is not to be relied on; nothing where it is.
+/// Returns what to do about an unreliable run; empty if it is reliable.
 pub fn advice(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     if summary.is_quiet() {
         return Vec::new();
@@ -553,8 +567,9 @@ fn advice_on_cases(cases: &[TestCase], control: Option<&Comparison>) -> Vec<Stri
     advice
 }
 
-/// The most DUTs that are compared with the plain one at the same time: those with the same traffic. A sweep has one for each value; a test
-/// case without a result had at least one.
+/// Returns the maximum number of DUTs that are compared with the plain one at the same time: those
+/// with the same traffic. A sweep has one for each value; a test case without a result had at least
+/// one.
 fn compared_together(cases: &[TestCase]) -> usize {
     let duts = |case: &TestCase| case.comparisons().count().max(1);
     let same_traffic = |of: &TestCase| -> usize {
@@ -566,7 +581,8 @@ fn compared_together(cases: &[TestCase]) -> usize {
     cases.iter().map(same_traffic).max().unwrap_or(0)
 }
 
-/// An interval narrows with the root of its values: how many rebuilds would have shown [`WIDEST_PERCENT`].
+/// An interval narrows with the root of the number of values: computes how many rebuilds would have
+/// reached [`WIDEST_PERCENT`].
 fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<String> {
     let needed = comparisons
         .iter()
@@ -576,7 +592,7 @@ fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<St
             Some((c.values_percent.len() as f64 * factor).ceil() as usize)
         })
         .max();
-    // with the plain DUT and the control: all change places with every rebuild
+    // with the plain DUT and the control: all swap places with every rebuild
     let duts = together + 2;
     let needed = needed.map(|n| n.next_multiple_of(duts));
     let first = match needed.filter(|n| *n <= MOST_ITERATIONS) {
@@ -604,11 +620,11 @@ fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<St
         .collect()
 }
 
-/// What works on any machine.
+/// Advice for any machine.
 const COUNT_INSTRUCTIONS: &str = "what a configuration costs in instructions can be counted whatever else runs here: fwdlab quick --vm \
     debian:linux-image-cloud-amd64 --vs 'COMMAND'; it says nothing of time spent waiting for memory";
 
-/// Procedures believe each of their trials.
+/// Procedures rely on each of their trials.
 fn advice_on_trials() -> Vec<String> {
     vec![
         "this needs all of its trials undisturbed; fwdlab quick only needs some windows, and selects the quiet ones: it \
@@ -617,7 +633,7 @@ fn advice_on_trials() -> Vec<String> {
     ]
 }
 
-/// The verdict as a sentence: doubts first, where there are any.
+/// Returns the verdict as a sentence, with doubts first, if there are any.
 fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
     match (doubts.is_empty(), fit) {
         (true, "") => verdict.to_owned(),
@@ -628,7 +644,8 @@ fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
     }
 }
 
-/// Goals whose load lies far below what the DUT forwarded in the same search ([`SearchOutcome::far_above`]).
+/// Returns goals whose load is far below what the DUT forwarded in the same search
+/// ([`SearchOutcome::far_above`]).
 pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutcome) -> Vec<String> {
     labels
         .zip(&search.goals)
@@ -642,8 +659,9 @@ pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutco
         .collect()
 }
 
-/// Results of one suite that cannot both be true: a load without loss above one that was found to lose frames, and the reverse.
-/// Loads within the resolution of a search are the same, and so are those that a buffer makes differ.
+/// Returns contradicting results of one suite: a load without loss above one that lost frames, and
+/// vice versa. Loads within the resolution of a search count as equal, and so do those that differ
+/// because of a buffer.
 pub fn contradictions(outcomes: &[Outcome]) -> Vec<String> {
     let mut found = Vec::new();
     for outcome in outcomes {
@@ -703,7 +721,8 @@ pub(crate) mod tests {
     use crate::campaign::summarise;
     use crate::maxfwd::compared;
 
-    /// What came back whole is a result on the noisiest machine; what lost a frame, or timed one, is not.
+    /// A trial without loss is a result even on the noisiest machine; one that lost a frame, or
+    /// timed one, is not.
     #[test]
     fn a_trial_without_loss_needs_no_quiet_machine() {
         let outcome = |frame_loss_ratio: f64, timed: bool| Outcome {
@@ -757,7 +776,7 @@ pub(crate) mod tests {
         assert!(of_values(&[], "iteration").is_some());
     }
 
-    /// The case of the issue varied by 2.9 % and was used: it is quiet whatever others do.
+    /// The case of the issue varied by 2.9 % and was used: it is quiet regardless of other work.
     #[test]
     fn the_limit_is_the_width_of_the_interval() {
         let around = |cv: f64| [-1.26, -0.63, 0.0, 0.63, 1.26].map(|z| 620e3 * (1.0 + cv * z));
@@ -766,7 +785,7 @@ pub(crate) mod tests {
         assert_eq!(of_values(&around(0.080), "iteration"), None);
         let doubt = of_values(&around(0.082), "iteration").unwrap();
         assert!(doubt.contains("(limit ±10 %)"), "{doubt}");
-        // a DUT that forwards nothing is no noise
+        // a DUT that forwards nothing is not noisy
         assert_eq!(of_values(&[0.0; 5], "iteration"), None);
     }
 
@@ -804,7 +823,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// What an idle machine gave: a CV of 18 % over ten iterations, and a median that the low ones did not move.
+    /// From an idle machine: a CV of 18 % over ten iterations, and a median that the low ones did
+    /// not move.
     #[test]
     fn a_wide_spread_is_judged_and_its_cause_named() {
         let mut rates = vec![400e3, 404e3, 408e3];
@@ -814,7 +834,7 @@ pub(crate) mod tests {
         let doubt = varied.doubt.unwrap();
         assert!(doubt.contains("(limit ±10 %)"), "{doubt}");
         assert!(doubt.contains("iteration 1 by -43 %"), "{doubt}");
-        // more of them determine it well enough, and the verdict says why they vary
+        // more iterations determine it well enough, and the verdict shows why they vary
         let rates = (0..40).map(|n| if n % 8 == 0 { 500e3 } else { 700e3 });
         let noise = of_cases(None, &[case(rates.collect())], None);
         assert!(
@@ -839,7 +859,7 @@ pub(crate) mod tests {
         assert!(again_helps(&[around(0.03), around(0.10)]));
         assert!(!again_helps(&[around(0.20)]));
         assert_eq!(iterations_needed(&around(0.10)), Some(8));
-        // nothing usable, or too little to say
+        // nothing usable, or too few to tell
         assert!(!again_helps(&[case(Vec::new())]));
         assert!(!again_helps(&[case(vec![1e6, 2e6])]));
     }
@@ -861,7 +881,8 @@ pub(crate) mod tests {
         assert!(advice(&quiet, Some(&busy)).is_empty());
     }
 
-    /// The hypervisor is blamed for what it took, and for what the probes saw and nothing here explains; for nothing else.
+    /// The hypervisor is blamed for stolen time, and for what the probes saw if nothing here
+    /// explains it; for nothing else.
     #[test]
     fn only_what_nothing_here_explains_comes_from_outside() {
         let noisy = |states: &[bool]| {
@@ -927,7 +948,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A test case that slices compared.
+    /// A test case compared by slices.
     fn compared_case(comparison: Comparison) -> TestCase {
         let mut case = case(vec![1.0]);
         case.figures.clear();
@@ -947,7 +968,7 @@ pub(crate) mod tests {
         case
     }
 
-    /// An interval of nine values narrows to half with 36, and 36 go round three places.
+    /// An interval of nine values is half as wide with 36, and 36 are multiples of three places.
     #[test]
     fn comparisons_and_searches_have_something_to_do_too() {
         let ratios = [-0.3, 0.3, -0.2, 0.2, 0.1, -0.1, 0.25, -0.25, 0.0];
@@ -963,7 +984,7 @@ pub(crate) mod tests {
         undecided.detectable_percent = Some(80.0);
         let words = told(&undecided);
         assert!(words.contains("even 100 rebuilds"), "{words}");
-        // instructions need no quiet machine, and are offered in the same breath
+        // counting instructions does not need a quiet machine, and is recommended at the same time
         assert!(words.contains("--vm"), "{words}");
         let mut none = compared("x", &[], 0.0);
         none.doubt = of_comparison(&none);
@@ -972,7 +993,8 @@ pub(crate) mod tests {
             none.contains("no rebuild had enough blocks") && none.contains("--vm"),
             "{none}"
         );
-        // with a second configuration a block has eight slices, any of which may be disturbed; also where none of the two has a result
+        // with a second configuration a block has eight slices, any of which may be disturbed; also
+        // if none of the two has a result
         let both = [undecided.clone(), undecided.clone()];
         let noise = of_comparisons(&both, &undecided, String::new());
         let cases = both.clone().map(compared_case).to_vec();
@@ -990,7 +1012,7 @@ pub(crate) mod tests {
         };
         let words = advice(&of(cases, noise), None).join("\n");
         assert!(words.contains("8 here"), "{words}");
-        // those of other traffic have blocks of their own
+        // those with other traffic have their own blocks
         let mut cases = both.clone().map(compared_case).to_vec();
         cases[1].case.stream.frame_size_bytes = FrameSize::new(512).unwrap();
         let noise = of_comparisons(&both, &undecided, String::new());
@@ -1019,7 +1041,7 @@ pub(crate) mod tests {
         let doubt = judged(&undecided).unwrap();
         assert!(doubt.contains("would not have shown"), "{doubt}");
         assert_eq!(judged(&[0.001, -0.001, 0.0, 0.002]), None);
-        // two values prove nothing, however alike
+        // two values prove nothing, however close they are
         let two = compared("x", &[-0.5, -0.5001], 0.0);
         assert_eq!(
             (two.verdict, two.interval_percent),
@@ -1076,7 +1098,7 @@ pub(crate) mod tests {
         let suite = |pps, points: &[(f64, f64)]| {
             contradictions(&[outcome(throughput(pps)), outcome(losses(points))])
         };
-        // as it was seen: throughput 124.0 kpps, and nothing lost at the whole rate
+        // a real case: throughput 124.0 kpps, and no loss at full rate
         let told = suite(124.0e3, &[(148.8e3, 0.0), (133.9e3, 0.0)]);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
@@ -1085,7 +1107,7 @@ pub(crate) mod tests {
         );
         let told = suite(124.0e3, &[(148.8e3, 17.0), (104.2e3, 0.01), (89.3e3, 0.0)]);
         assert!(told.len() == 1 && told[0].contains("104200"), "{told:?}");
-        // what a buffer takes, and what the resolution leaves open, is none
+        // what a buffer absorbs, or is within the resolution, is not a contradiction
         assert!(suite(124.0e3, &[(148.8e3, 17.0), (125.1e3, 0.0), (119.0e3, 0.0)]).is_empty());
     }
 }

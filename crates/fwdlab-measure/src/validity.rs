@@ -1,44 +1,50 @@
-//! Validity: the one rule by which all procedures tell what the answer of a trial may be used for
+//! Validity: the rule by which all procedures decide how the answer of a trial may be used
 //! (docs/methodology.md, "Validity").
 //!
-//! A trial that did not offer its load is evidence about the tester and never gives a value of the DUT. The rule looks at the conditions of
-//! a trial alone, never at whether its result looks good. What a device saw itself (links, clocks, counters that do not add up) comes
-//! with the answer. Start with [`objections`] and [`fell_short`].
+//! A trial that did not offer its load is evidence about the tester and never gives a value of the
+//! DUT. The rule only depends on the conditions of a trial, never on whether its result looks good.
+//! Observations of devices (links, clocks, counters that do not add up) come with the answer. Start
+//! with [`objections`] and [`fell_short`].
 
 use fwdlab_model::procedure::{Answer, Ending, Interval, Question};
 
 /// A load was offered if at least this share of it was sent.
 pub const OFFERED_SHARE: f64 = 0.995;
 
-/// In overload this share is enough: what is missing makes the forwarding rate at most this much too low. In 18,000 windows of one
-/// machine, 0.98 to 0.99 of an overload lowered it by less than 1 %, because the DUT's input ring held more than the sender's pause; 0.95
-/// to 0.97 lowered it by 2 %.
+/// In overload this share is enough: the shortfall lowers the forwarding rate by at most this much.
+/// In 18,000 windows of one machine, 0.98 to 0.99 of an overload lowered it by less than 1 %,
+/// because the DUT's input ring held more frames than the sender's pause missed; 0.95 to 0.97
+/// lowered it by 2 %.
 pub const OVERLOAD_SHARE: f64 = 0.98;
 
-/// A DUT is overloaded if at least this many times its forwarding rate was offered. Below it the rate is a lower bound.
+/// A DUT is overloaded if at least this many times its forwarding rate was offered. Otherwise the
+/// rate is a lower bound.
 pub const SATURATION: f64 = 1.1;
 
-/// Was the DUT not overloaded, so that its forwarding rate is a lower bound?
+/// Returns true if the DUT was not overloaded, so that its forwarding rate is a lower bound.
 pub fn is_lower_bound(offered_pps: f64, forwarded_pps: f64) -> bool {
     offered_pps < SATURATION * forwarded_pps
 }
 
-/// Was the intended load offered in this part of a trial? A frame more or less is the moment of the reading.
+/// Returns true if the intended load was offered in this part of a trial. One frame more or less
+/// depends on the time of the reading.
 pub fn was_offered(sample: &Interval) -> bool {
     let due = sample.intended_load_pps * (sample.length_ns as f64 / 1e9);
     sample.frames_sent as f64 >= OVERLOAD_SHARE * due - 1.0
 }
 
-/// Copies, foreign frames, and frames that nobody sent: so many per million sent are let pass.
+/// Duplicates, foreign frames, and frames that were never sent: this many per million sent are
+/// tolerated.
 const STRAY_PPM: f64 = 10.0;
 
-/// Frames that a kernel sends of its own accord: so many are let pass in the shortest trial, too. They never count as ours.
+/// Frames that a kernel sends on its own: this many are tolerated even in the shortest trial. They
+/// never count as ours.
 const FEW_FOREIGN: u64 = 10;
 
-/// A receiver may lose so large a share of its frames itself, where some loss is no harm.
+/// Share of its frames that a receiver itself may lose, if some loss does not matter.
 const RECEIVER_SHARE: f64 = 0.001;
 
-/// Why an answer must not be used; empty when it may.
+/// Returns why an answer must not be used; empty if it may be.
 pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
     let mut reasons = answer.objections.clone();
     let sent = answer.frames_sent as f64;
@@ -59,7 +65,7 @@ pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
         reasons.push("nothing was sent".into());
     }
     let allowed = match question.ending {
-        // a single lost frame decides
+        // a single lost frame matters
         Some(_) => 0.0,
         None => RECEIVER_SHARE * answer.frames_received as f64,
     };
@@ -72,12 +78,12 @@ pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
     reasons
 }
 
-/// What was lost is the DUT's when it is so many times what the generator did not send: what held that up for a moment may have held up
-/// the DUT as well.
+/// Loss is certainly the DUT's if it is at least this many times the frames that the generator did
+/// not send: a short stall of the generator may have stalled the DUT as well.
 const SURELY: f64 = 4.0;
 
-/// Has the DUT lost more than the question allows, and more than what held the generator up explains? Then the whole load would have
-/// told the same.
+/// Returns true if the DUT has lost more than the request allows, and more than a stall of the
+/// generator explains. Then the full load would have had the same result.
 fn is_settled(question: &Question, answer: &Answer) -> bool {
     let not_sent = answer.frames_intended.saturating_sub(answer.frames_sent);
     let lost = answer.frames_lost() as f64;
@@ -87,7 +93,8 @@ fn is_settled(question: &Question, answer: &Answer) -> bool {
     }
 }
 
-/// Why the generator did not offer the load that the question needs; `None` if it did, or if the DUT has surely lost too much.
+/// Returns why the generator did not offer the load that the request needs; `None` if it did, or if
+/// the DUT has certainly lost too much.
 pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
     let share = if question.overload {
         OVERLOAD_SHARE
@@ -130,7 +137,7 @@ mod tests {
                 words => assert!(reasons.contains(words), "{reasons}"),
             }
         };
-        // loss is a result, not a fault
+        // loss is a result, not an error
         check(&|_| {}, "");
         check(&|a| a.frames_received = 0, "");
         check(&|a| a.frames_duplicate = 10, "");
@@ -163,7 +170,8 @@ mod tests {
         };
         assert_eq!(fell_short(&question, &short(995_000)), None);
         assert!(fell_short(&question, &short(994_999)).is_some());
-        // a sender that was held up has a DUT that was, perhaps; one that lost far more has lost it by itself
+        // if the sender stalled, the DUT may have stalled, too; if it lost far more, the loss is
+        // its own
         let lossy = |lost: u64| Answer {
             frames_received: 950_000 - lost,
             ..short(950_000)
@@ -182,7 +190,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_lower_bound_below_1_1_times() {
         assert!(is_lower_bound(1.09e6, 1e6) && !is_lower_bound(1.1e6, 1e6));
-        // the DUT forwards nothing of what it is offered
+        // the DUT forwards nothing of the load
         assert!(!is_lower_bound(1e6, 0.0));
     }
 }

@@ -1,6 +1,7 @@
-//! The log of a bisection, as it is kept: one line of JSON for its beginning, one per candidate, one for the comparison at its end.
+//! The log of a bisection on disk: one line of JSON for its start, one per candidate, one for the
+//! final comparison.
 //!
-//! Nothing is searched here: that is in `fwdlab_measure::bisect`. Start with [`Line`].
+//! `fwdlab_measure::bisect` does the search. Start with [`Line`].
 
 use serde::{Deserialize, Serialize};
 
@@ -144,10 +145,11 @@ pub struct Compared {
 }
 
 impl OfCampaign {
-    /// The test case of this name, or the only one, and what it sends. `file`: where the campaign is, whatever folder we are in.
+    /// Returns the test case with this name, or the only one, and its stream. `file`: the absolute
+    /// path of the campaign.
     ///
     /// # Errors
-    /// Its procedure measures no images, or it is not clear which test case is meant.
+    /// If its procedure measures no images, or it is not clear which test case is meant.
     pub fn new(
         campaign: &Campaign,
         file: &str,
@@ -165,7 +167,7 @@ impl OfCampaign {
                 "exact has no sweep: list configurations in the matrix, and bisect one of them";
             return Err(campaign.error(&["procedure", "sweep"], why));
         }
-        // images are what is searched
+        // the search varies the image
         let mut cases: Vec<Case> = Vec::new();
         for case in &campaign.cases {
             let case = Case {
@@ -215,7 +217,7 @@ impl OfCampaign {
 }
 
 impl Figure {
-    /// Half of what lies between the ends.
+    /// Returns half of the difference between the ends.
     pub fn half(&self) -> f64 {
         (self.interval[1] - self.interval[0]) / 2.0
     }
@@ -231,7 +233,7 @@ impl From<&Exact> for Figure {
 }
 
 impl Candidate {
-    /// Its name, or that of a commit as git shortens it, with its title.
+    /// Returns its name, or for a commit the short hash of git and its title.
     pub fn words(&self) -> String {
         match self.title.as_str() {
             "" => self.name.clone(),

@@ -1,6 +1,6 @@
 //! The outcome of comparing a configuration with another one.
 //!
-//! The statistics are in `stats`; this is what is kept and shown of them.
+//! `stats` computes it; this is the form in which it is kept and shown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
-//! What forwarding took of a DUT: CPU time of Linux, clocks by node of VPP, and what it says of the frames it dropped.
+//! The cost of forwarding on a DUT: CPU time of Linux, clocks per node of VPP, and its own counts
+//! of dropped frames.
 //!
-//! Totals, so that those of several trials add up; what a frame took is derived from them. Who counts them is the DUT, in
-//! `fwdlab_lab::dut`. Start with [`Work`].
+//! Totals, so that several trials can be added; costs per frame are derived from them. The DUT
+//! counts them, in `fwdlab_lab::dut`. Start with [`Work`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,30 +51,30 @@ pub struct Node {
 }
 
 impl Node {
-    /// Clocks per frame that went through it.
+    /// Returns the clocks per frame through it.
     pub fn clocks_per_packet(&self) -> f64 {
         self.clocks / self.vectors as f64
     }
 
-    /// Does it give frames to an interface?
+    /// Returns true if it passes frames to an interface.
     pub fn is_output(&self) -> bool {
         self.node.ends_with("-tx")
     }
 
-    /// Frames per call.
+    /// Returns the frames per call.
     pub fn vectors_per_call(&self) -> f64 {
         self.vectors as f64 / self.calls.max(1) as f64
     }
 }
 
 impl Work {
-    /// Puts another trial's beside it.
+    /// Adds the totals of another trial.
     pub fn add(&mut self, other: &Work) {
         self.duration_s += other.duration_s;
         self.frames += other.frames;
         self.cpu_ns = match (self.cpu_ns, other.cpu_ns) {
             (Some(own), Some(other)) => Some(own + other),
-            // of half of the frames it would say nothing
+            // with only one part of the frames it would be meaningless
             _ => None,
         };
         for node in &other.nodes {
@@ -91,7 +92,7 @@ impl Work {
         }
     }
 
-    /// The nodes with those of all threads together, in the order in which VPP lists them.
+    /// Returns the nodes, each summed over all threads, in the order in which VPP lists them.
     pub fn by_node(&self) -> Vec<Node> {
         let mut nodes: Vec<Node> = Vec::new();
         for node in &self.nodes {
@@ -106,14 +107,14 @@ impl Work {
         nodes
     }
 
-    /// Frames that entered VPP; `None` where nobody counted them.
+    /// Returns the frames that entered VPP; `None` if they were not counted.
     pub fn packets_in(&self) -> Option<u64> {
         let input = self.nodes.iter().filter(|node| node.is_input);
         let packets: u64 = input.map(|node| node.vectors).sum();
         (packets > 0).then_some(packets)
     }
 
-    /// Clocks per frame that entered VPP: of all nodes, or of those behind the input.
+    /// Returns the clocks per frame that entered VPP: of all nodes, or of those behind the input.
     pub fn clocks_per_packet(&self, with_input: bool) -> Option<f64> {
         let packets = self.packets_in()?;
         let nodes = self.nodes.iter();
@@ -121,8 +122,8 @@ impl Work {
         Some(counted.map(|node| node.clocks).sum::<f64>() / packets as f64)
     }
 
-    /// Clocks per frame that entered VPP without the nodes that take frames from its interfaces and give frames to them: what it does
-    /// itself.
+    /// Returns the clocks per frame that entered VPP, without the nodes that take frames from its
+    /// interfaces and pass frames to them: its own work.
     pub fn clocks_between_interfaces(&self) -> Option<f64> {
         let packets = self.packets_in()?;
         let inner = self
@@ -132,7 +133,7 @@ impl Work {
         Some(inner.map(|node| node.clocks).sum::<f64>() / packets as f64)
     }
 
-    /// Frames per call behind the input: how full the vectors were.
+    /// Returns the frames per call behind the input: how full the vectors were.
     pub fn vectors_per_call(&self) -> Option<f64> {
         let mut inner = self.nodes.iter().filter(|node| !node.is_input);
         let first = inner.next()?;
@@ -142,8 +143,8 @@ impl Work {
         Some(vectors as f64 / calls.max(1) as f64)
     }
 
-    /// Frames per second into VPP times clocks per frame, for each thread that forwards: as much as the clock has when it does nothing
-    /// else.
+    /// Returns, for each forwarding thread, frames per second into VPP times clocks per frame:
+    /// equals the clock rate of a fully loaded CPU.
     pub fn effective_clock_hz(&self) -> Option<f64> {
         self.packets_in()?;
         let mut threads: Vec<&str> = self.nodes.iter().map(|node| &*node.thread).collect();
@@ -154,7 +155,8 @@ impl Work {
         (time > 0.0).then(|| clocks / time)
     }
 
-    /// CPU time per frame in nanoseconds: of Linux per frame that came back, of VPP per frame that entered it, the input included.
+    /// Returns the CPU time per frame in nanoseconds: for Linux per frame that came back, for VPP
+    /// per frame that entered it, including the input.
     pub fn ns_per_frame(&self) -> Option<f64> {
         if let Some(clocks) = self.clocks_per_packet(true) {
             return Some(clocks / self.clock_hz? * 1e9);
@@ -163,7 +165,8 @@ impl Work {
         (self.frames > 0).then(|| cpu_ns as f64 / self.frames as f64)
     }
 
-    /// Clocks per frame, all counted: of Linux its CPU time by the clock of its CPU.
+    /// Returns the clocks per frame, all counted: for Linux its CPU time at the clock rate of its
+    /// CPU.
     pub fn clocks_per_frame(&self) -> Option<f64> {
         match self.clocks_per_packet(true) {
             Some(clocks) => Some(clocks),
@@ -219,7 +222,7 @@ mod tests {
         let clock = work.effective_clock_hz().unwrap();
         assert!((clock - 700e6).abs() < 1.0, "{clock}");
 
-        // twice the same is the same per frame, and a second thread has a clock of its own
+        // twice the totals are the same per frame, and a second thread has its own clock
         work.add(&work.clone());
         assert_eq!(work.packets_in(), Some(2000));
         assert_eq!(work.clocks_per_packet(true), Some(700.0));
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(linux.clocks_per_frame(), Some(1500.0));
         assert_eq!(linux.clocks_per_packet(false), None);
         assert_eq!(linux.effective_clock_hz(), None);
-        // nothing came back, nobody told
+        // nothing came back, or nothing was counted
         assert_eq!(Work::default().ns_per_frame(), None);
         let mut both = linux.clone();
         both.add(&Work::default());

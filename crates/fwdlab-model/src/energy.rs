@@ -1,48 +1,51 @@
-//! What a packet costs: energy from watts, processor time from cycles.
+//! The cost of a packet: energy from watts, processor time from cycles.
 //!
-//! Formulas of docs/methodology.md, "Energy and cycles"; how power and cycles are measured is not
-//! here. Count forwarded frames once, not per port. Start with [`joules_per_frame`] and
+//! Formulas of docs/methodology.md, "Energy and cycles"; power and cycles are measured elsewhere.
+//! Count forwarded frames once, not per port. Start with [`joules_per_frame`] and
 //! [`effective_clock_hz`].
 
 use crate::units::{UnitError, decimal};
 
-/// Energy of one forwarded frame: power under load over forwarding rate.
+/// Returns the energy of one forwarded frame: power under load over forwarding rate.
 pub fn joules_per_frame(watts: f64, pps: f64) -> f64 {
     watts / pps
 }
 
-/// Energy that one more frame costs: what the load adds to the idle device. `None` if it took more when idle: no frame gives energy back.
+/// Returns the energy of one more frame: what the load adds to the idle device. `None` if the idle
+/// power was higher: no frame returns energy.
 pub fn marginal_joules_per_frame(watts: f64, idle_watts: f64, pps: f64) -> Option<f64> {
     (watts >= idle_watts).then(|| (watts - idle_watts) / pps)
 }
 
-/// Watts for each Gbit/s of forwarded frames.
+/// Returns the watts for each Gbit/s of forwarded frames.
 pub fn watts_per_gbps_l2(watts: f64, l2_bps: f64) -> f64 {
     watts / (l2_bps / 1e9)
 }
 
-/// How far power follows load: 1 when idle costs nothing, 0 when it costs as much as full load. `None` if it costs more.
+/// Returns how closely power follows load: 1 if idling costs nothing, 0 if it costs as much as full
+/// load. `None` if it costs more.
 pub fn proportionality(idle_watts: f64, full_watts: f64) -> Option<f64> {
     (full_watts > 0.0 && full_watts >= idle_watts).then(|| 1.0 - idle_watts / full_watts)
 }
 
-/// Mean power of a device that idles 35 %, is loaded to 30 % of its capacity 40 % and fully loaded 25 % of its time.
-/// The weights belong to the figure: name them with it.
+/// Returns the mean power of a device that is idle 35 % of its time, loaded to 30 % of its capacity
+/// 40 % of its time, and fully loaded 25 % of its time. Report the weights with the figure.
 pub fn weighted_watts(idle_watts: f64, at_30_percent_watts: f64, full_watts: f64) -> f64 {
     0.35 * idle_watts + 0.4 * at_30_percent_watts + 0.25 * full_watts
 }
 
-/// Cycles that cores spend on each frame.
+/// Returns the cycles that cores spend on each frame.
 pub fn cycles_per_frame(cores_busy: f64, clock_hz: f64, pps: f64) -> f64 {
     cores_busy * clock_hz / pps
 }
 
-/// Cycles per second that a rate takes: at saturation of one core this is its clock, if the cycles were counted right.
+/// Returns the cycles per second that a rate takes: when one core is saturated this is its clock,
+/// if the cycles were counted correctly.
 pub fn effective_clock_hz(pps: f64, cycles_per_frame: f64) -> f64 {
     pps * cycles_per_frame
 }
 
-/// Frames per second that one core has the cycles for.
+/// Returns the frames per second for which one core has the cycles.
 pub fn core_rate_pps(clock_hz: f64, cycles_per_frame: f64) -> f64 {
     clock_hz / cycles_per_frame
 }
@@ -50,7 +53,7 @@ pub fn core_rate_pps(clock_hz: f64, cycles_per_frame: f64) -> f64 {
 /// Parses the clock of a core, `2.2GHz` or `2195.7 MHz`, into Hz.
 ///
 /// # Errors
-/// The text is no frequency, or not within 1 Hz and 1000 GHz.
+/// If the text is not a frequency, or not within 1 Hz and 1000 GHz.
 pub fn parse_clock_hz(text: &str) -> Result<f64, UnitError> {
     let bad = |why: &str| UnitError::new(text, "clock", why);
     const RIGHT: &str = "for example 2.2GHz or 800MHz";

@@ -1,6 +1,7 @@
-//! What is told while a run goes on: one stream of events, in one order, for every listener.
+//! The events of a running measurement: one stream, in one order, for every listener.
 //!
-//! The same objects are journalled, printed by `--json-stream` and shown on the terminal. Start with [`Event`].
+//! The same objects are journalled, printed by `--json-stream` and shown on the terminal. Start
+//! with [`Event`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is known of the host and the test bed when a run begins.
+//! Facts about the host and the test bed at the start of a run.
 //!
 //! Facts are recorded, not judged (`doctor` judges). A fact that could not be read is absent.
 
@@ -61,19 +61,21 @@ pub struct Facts {
     pub engines_rejected: BTreeMap<String, String>,
 }
 
-/// How much of the host and of whoever measured a page or an archive tells.
+/// How many facts about the host and the user a page or an archive contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShownFacts {
-    /// What a reader needs to judge the figures.
+    /// The facts that are needed to judge the figures.
     #[default]
     Brief,
-    /// Also the kernel's command line, which may name disks, hosts and keys of the machine, and directories.
+    /// Also the kernel's command line, which may contain disks, hosts and keys of the machine, and
+    /// directories.
     Full,
 }
 
 impl ShownFacts {
-    /// A word of a command, or the value of a parameter: briefly without the directories that it leads through, which are named after
-    /// people. `--runs=/people/ann/runs` is `--runs=runs`; what has blanks is a command of its own and stays.
+    /// Returns a word of a command, or the value of a parameter; with `Brief`, without its
+    /// directories, which often contain names of people. `--runs=/people/ann/runs` becomes
+    /// `--runs=runs`; a word with blanks is a command of its own and is kept.
     pub fn word(self, word: &str) -> String {
         let (before, path) = match word.split_once("=/") {
             Some((before, path)) if !before.contains('/') => (format!("{before}="), path),
@@ -90,7 +92,7 @@ impl ShownFacts {
 }
 
 impl Facts {
-    /// Was nothing sent, and the DUT a simulated one?
+    /// Returns true if nothing was sent because the DUT was simulated.
     pub fn is_simulated(&self) -> bool {
         self.engine.starts_with("sim:")
     }

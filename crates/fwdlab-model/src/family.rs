@@ -1,7 +1,9 @@
-//! Families of configurations that are generated rather than written: so many rules, a set of so many entries, stateful or not.
+//! Families of generated configurations: a number of rules, a set with a number of entries,
+//! stateful or not.
 //!
-//! Here they have names, keys and values, and what people type is read; what a DUT does for one is in its own file. A list of values stands
-//! for as many configurations. Start with [`Generated::parse`]; [`FAMILIES`] is all there are.
+//! This file defines their names, keys and values, and parses them; each kind of DUT implements
+//! them in its own file. A list of values stands for one configuration per value. Start with
+//! [`Generated::parse`]; [`FAMILIES`] is the complete list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +11,10 @@ use std::fmt;
 use crate::file::or_which;
 use crate::system::System;
 
-/// What stands before the name of a family where commands and files can stand, too: `generate:nft-rules,n=100`.
+/// Prefix of a family's name where commands and files are allowed, too: `generate:nft-rules,n=100`.
 pub const PREFIX: &str = "generate:";
 
-/// More configurations of one list are a mistake.
+/// More configurations from one list count as an error.
 const MOST: usize = 1000;
 
 /// A family.
@@ -20,29 +22,29 @@ const MOST: usize = 1000;
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in words.
+    /// What it does, as text.
     pub about: &'static str,
-    /// What it is for.
+    /// The system it is for.
     pub system: System,
-    /// What can be said of it.
+    /// Its keys.
     pub keys: &'static [Key],
 }
 
-/// Something that can be said of a family.
+/// A key of a family.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// What can be said.
+    /// Its values.
     pub values: Values,
-    /// What is where nothing is said; none: it has to be said.
+    /// The default; `None`: the key is required.
     pub default: Option<&'static str>,
 }
 
-/// What can be said for a key.
+/// The values of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// A number from the first to the second.
+    /// A number between the two limits.
     Count(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
@@ -54,7 +56,7 @@ pub enum Values {
     Text,
 }
 
-/// The usual series goes to ten thousand rules (docs/methodology.md, "Sweeps"); sets are larger.
+/// The usual series extends to ten thousand rules (docs/methodology.md, "Sweeps"); sets are larger.
 const RULES: Key = count("n", 0, 100_000);
 const ENTRIES: Key = count("n", 1, 1_000_000);
 const STATE: Key = one_of("state", &["on", "off"], None);
@@ -87,7 +89,7 @@ const fn one_of(
     }
 }
 
-/// All of them.
+/// All families.
 pub const FAMILIES: &[Family] = &[
     linux(
         "nft-rules",
@@ -348,19 +350,19 @@ const fn bsd(name: &'static str, about: &'static str, keys: &'static [Key]) -> F
 /// A configuration of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
-    /// Of which.
+    /// Its family.
     pub family: &'static Family,
     values: BTreeMap<&'static str, String>,
-    /// In which way it was told apart from others of its list.
+    /// The values that distinguish it from others of its list.
     varied: Vec<String>,
 }
 
-/// What is wrong with what was said of a family.
+/// An error in the specification of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// The key it is about, as it was said; none: the family.
+    /// The key with the error, as typed; `None`: the family.
     pub key: Option<String>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and the correct form.
     pub why: String,
 }
 
@@ -383,10 +385,11 @@ impl fmt::Display for Wrong {
 }
 
 impl Generated {
-    /// Reads `nft-rules,n=100`, or with several values `nft-rules,n=10+100`: one for every combination, in their order.
+    /// Parses `nft-rules,n=100`, or with several values `nft-rules,n=10+100`: one configuration for
+    /// every combination, in order.
     ///
     /// # Errors
-    /// What is wrong, and what was probably meant.
+    /// What is wrong, and a suggestion.
     pub fn parse(text: &str) -> Result<Vec<Generated>, Wrong> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().trim();
@@ -397,7 +400,7 @@ impl Generated {
                 return Err(Wrong::new(None, why));
             };
             let key = key.trim().to_owned();
-            // the value of a setting may have a plus; a list of it is for files
+            // the value of a setting may contain a plus; a list of them is only possible in files
             let values: Vec<String> = match key == "value" {
                 true => vec![values.trim().to_owned()],
                 false => values.split('+').map(|v| v.trim().to_owned()).collect(),
@@ -407,7 +410,7 @@ impl Generated {
         Generated::expand(name, &said)
     }
 
-    /// One for every combination of what is said, in the order of the values.
+    /// Returns one configuration for every combination, in the order of the values.
     ///
     /// # Errors
     /// As [`Generated::parse`].
@@ -476,32 +479,33 @@ impl Generated {
         Ok(all)
     }
 
-    /// What was said for this key, or stands for it.
+    /// Returns the value of this key, or its default.
     pub fn value(&self, key: &str) -> &str {
         self.values.get(key).map_or("", String::as_str)
     }
 
-    /// A value that is a number.
+    /// Returns a value that is a number.
     pub fn count(&self, key: &str) -> u64 {
         self.value(key).parse().unwrap_or_default()
     }
 
-    /// Is a switch on?
+    /// Returns true if a switch is on.
     pub fn is_on(&self) -> bool {
         self.value("state") == "on"
     }
 
-    /// The CPUs that were said.
+    /// Returns the CPUs.
     pub fn cpus(&self) -> Vec<usize> {
         cpus(self.value("cpus")).unwrap_or_default()
     }
 
-    /// What tells it apart from the others of its list: `10`, `lro-off`; nothing where there is one only.
+    /// Returns what distinguishes it from the others of its list: `10`, `lro-off`; empty if there
+    /// is only one.
     pub fn suffix(&self) -> String {
         self.varied.join("-")
     }
 
-    /// What it is called where nobody gives it a name: the family and what was said, without what is so anyway.
+    /// Returns its name if the user gives none: the family and its values, without defaults.
     pub fn name(&self) -> String {
         let said = self.family.keys.iter().filter_map(|key| {
             let value = self.value(key.name);
@@ -512,7 +516,7 @@ impl Generated {
     }
 }
 
-/// As it is typed, behind [`PREFIX`].
+/// The form users type behind [`PREFIX`].
 impl fmt::Display for Generated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.family.name)?;
@@ -523,7 +527,7 @@ impl fmt::Display for Generated {
     }
 }
 
-/// A value as it stands in names.
+/// Returns a value in the form used in names.
 fn plain(value: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     value.replace(|c| !allowed(c), "_")
@@ -565,7 +569,7 @@ impl fmt::Display for Values {
     }
 }
 
-/// `2`, `2-5`.
+/// Parses `2`, `2-5`.
 fn cpus(text: &str) -> Option<Vec<usize>> {
     let number = |text: &str| text.parse().ok().filter(|cpu| *cpu < 4096);
     let (first, last) = match text.split_once('-') {

@@ -1,7 +1,8 @@
-//! What is wrong with a file that people write, and where: file, line, column, and what was probably meant.
+//! Errors in files that users write: file, line, column, what is wrong, and a suggestion.
 //!
-//! For traffic profiles and campaigns alike. Turns the words of the TOML reader, which speaks to programmers, into those of people
-//! who write files. Start with [`FileError`]; [`Origin`] finds the place of a key in the text.
+//! For traffic profiles and campaigns alike. Rewrites the messages of the TOML reader, which are
+//! for programmers, for people who write files. Start with [`FileError`]; [`Origin`] finds the
+//! position of a key in the text.
 
 mod value;
 
@@ -16,14 +17,14 @@ use toml::de::{DeTable, DeValue};
 
 pub(crate) use self::value::Misread;
 
-/// Why a text is no profile or campaign.
+/// Why a text is not a valid profile or campaign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct FileError {
-    /// The file, or the name of what is in it.
+    /// The file, or the name of its contents.
     pub file: String,
-    /// Line and column in the file, from 1 on, where known.
+    /// Line and column in the file, from 1 on, if known.
     pub place: Option<(usize, usize)>,
-    /// What is wrong, and where it is simple what would be right.
+    /// What is wrong, and the correct form if that is simple.
     pub why: String,
 }
 
@@ -39,12 +40,12 @@ impl fmt::Display for FileError {
     }
 }
 
-/// One step on the way to a value in a file.
+/// One step on the path to a value in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Into a table, by key.
     Key(&'a str),
-    /// Into an array, by number.
+    /// Into an array, by index.
     Item(usize),
 }
 
@@ -60,17 +61,17 @@ impl From<usize> for Step<'_> {
     }
 }
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
-    /// The file, or the name where it is not from a file.
+    /// The file, or a name if it is not from a file.
     pub file: Arc<str>,
     /// Its text.
     pub text: Arc<str>,
 }
 
 impl Origin {
-    /// An error about the value at the end of this way, or as near as there is one.
+    /// Returns an error about the value at this path, or its closest existing parent.
     pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> FileError {
         FileError {
             file: self.file.to_string(),
@@ -79,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// The error of the TOML reader.
+    /// Converts an error of the TOML reader.
     pub fn reading(&self, error: &toml::de::Error) -> FileError {
         self.misread(&Misread {
             why: error.message().to_owned(),
@@ -101,12 +102,12 @@ impl Origin {
         Ok(Spanned::new(root.span(), DeValue::Table(root.into_inner())))
     }
 
-    /// Reads the whole text.
+    /// Parses the whole text into a type.
     pub(crate) fn read<'i, T: Deserialize<'i>>(&'i self) -> Result<T, FileError> {
         read(&self.table()?).map_err(|wrong| self.misread(&wrong))
     }
 
-    /// Line and column of a byte, from 1 on; columns count characters.
+    /// Returns line and column of a byte, from 1 on; columns count characters.
     fn place(&self, byte: usize) -> (usize, usize) {
         let before = self.text.get(..byte).unwrap_or(&self.text);
         let line = before.rfind('\n').map_or(0, |at| at + 1);
@@ -122,7 +123,7 @@ impl Origin {
             let next = match (step, here) {
                 (Step::Key(key), DeValue::Table(table)) => {
                     let (key, value) = table.iter().find(|(k, _)| k.get_ref() == key)?;
-                    // a key that leads to a table is where that begins; a plain value is what is wrong itself
+                    // the position of a table is its key; that of a plain value is the value itself
                     found = Some(match value.get_ref() {
                         DeValue::Table(_) | DeValue::Array(_) => key.span(),
                         _ => value.span(),
@@ -144,12 +145,12 @@ impl Origin {
     }
 }
 
-/// Reads one value of a file.
+/// Parses one value of a file.
 pub(crate) fn read<'i, T: Deserialize<'i>>(value: &Spanned<DeValue<'i>>) -> Result<T, Misread> {
     value::read(PhantomData::<T>, value)
 }
 
-/// Says what the TOML reader says.
+/// Rewrites a message of the TOML reader.
 fn in_plain_words(message: &str) -> String {
     let quoted = |text: &str| -> Vec<String> {
         let pieces = text.split('`').skip(1).step_by(2);
@@ -192,7 +193,7 @@ fn in_plain_words(message: &str) -> String {
     }
 }
 
-/// `did you mean ...?`, or which there are.
+/// Returns `did you mean ...?`, or the list of valid names.
 pub fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(wrong, known) {
         Some(right) => format!("did you mean `{right}`?"),
@@ -204,7 +205,8 @@ pub fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// The name that was probably meant: at most a third of its letters are wrong, or it has more of them.
+/// Returns the name that was probably meant: at most a third of its letters are wrong, or it has
+/// the typed text as a prefix.
 fn nearest<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let letters: Vec<char> = wrong.chars().take(60).collect();
     let known = || known.iter().map(AsRef::as_ref);
@@ -216,7 +218,8 @@ fn nearest<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     near.or_else(|| known().find(|name| wrong.len() > 2 && name.contains(wrong)))
 }
 
-/// How many letters must be put in, left out, changed or swapped with their neighbour (Damerau's distance, restricted).
+/// Returns the number of letters to insert, omit, change or swap with their neighbour (Damerau's
+/// distance, restricted).
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
     for i in 1..=a.len() {

@@ -1,16 +1,18 @@
 //! The IMIX genome of RFC 6985: a sequence of frame sizes in letters, `7a4dg`.
 //!
-//! One letter is one frame, in the order sent; a number before a letter or a group in parentheses repeats it. Capital
-//! letters stand for sizes that a table behind the sequence gives: `7a4Ag A=594`. Sizes count the FCS and no VLAN tag. It
-//! says nothing about rates ([`crate::mix`], [`crate::link`]). Sequences are never spelt out in memory, so that a text of
-//! a few letters cannot ask for much of it. Start with [`Genome`].
+//! One letter is one frame, in the order sent; a number before a letter or a group in parentheses
+//! repeats it. Capital letters stand for sizes that a table behind the sequence defines:
+//! `7a4Ag A=594`. Sizes include the FCS and no VLAN tag. Rates are in [`crate::mix`] and
+//! [`crate::link`]. Sequences are never expanded in memory, so a text of a few letters cannot
+//! request much of it. Start with [`Genome`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::{CharIndices, FromStr};
 
-/// Letters of RFC 6985 and their frame sizes in bytes. `z` is the MTU's, which only a table can tell.
+/// Letters of RFC 6985 and their frame sizes in bytes. `z` is the size of the MTU, which only a
+/// table can define.
 pub const LETTERS: [(char, u32); 10] = [
     ('a', 64),
     ('b', 128),
@@ -29,15 +31,15 @@ const DEEPEST: usize = 16;
 const MOST_FRAMES: u64 = 1_000_000_000;
 const LARGEST_BYTES: u64 = 65_535;
 
-/// A sequence of frame sizes. It has 1 to 10^9 frames, every letter has a size, and runs are as few as merging makes
-/// them: `aa` is `2a`, `2(3a)` is `6a`, and `(ab)` is `ab`.
+/// A sequence of frame sizes. It has 1 to 10^9 frames, every letter has a size, and runs are merged
+/// as far as possible: `aa` is `2a`, `2(3a)` is `6a`, and `(ab)` is `ab`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Genome {
     runs: Vec<Run>,
     custom: BTreeMap<char, u32>,
 }
 
-/// The same thing several times.
+/// A repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     count: u64,
@@ -50,22 +52,23 @@ enum What {
     Group(Vec<Run>),
 }
 
-/// Why a text is no genome, and where.
+/// Why a text is not a genome, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("character {position}: {why}")]
 pub struct GenomeError {
-    /// The character that is wrong, counted from 1.
+    /// Position of the wrong character, from 1.
     pub position: usize,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong, and the correct form.
     pub why: String,
 }
 
 impl Genome {
-    /// The genome of runs of `(frame size, count)`; sizes without a letter get capital ones from `A` on.
+    /// Returns the genome of runs of `(frame size, count)`; sizes without a letter get capital
+    /// letters from `A` on.
     ///
     /// # Errors
-    /// There are more than 26 such sizes, no frames at all or more than 10^9, or a size is 0 or above 65535. The position
-    /// is that of the run, counted from 1.
+    /// If there are more than 26 such sizes, no frames at all or more than 10^9, or a size is 0 or
+    /// above 65535. The position is that of the run, counted from 1.
     pub fn of_runs(runs: impl IntoIterator<Item = (u32, u64)>) -> Result<Genome, GenomeError> {
         let mut genome = Genome {
             runs: Vec::new(),
@@ -108,12 +111,12 @@ impl Genome {
         }
     }
 
-    /// Frames in the sequence.
+    /// Returns the number of frames in the sequence.
     pub fn frame_count(&self) -> u64 {
         count(&self.runs)
     }
 
-    /// Each frame size with the number of its frames, smallest size first.
+    /// Returns each frame size with the number of its frames, smallest size first.
     pub fn sizes(&self) -> BTreeMap<u32, u64> {
         let mut sizes = BTreeMap::new();
         self.add_sizes(&self.runs, 1, &mut sizes);
@@ -131,7 +134,7 @@ impl Genome {
         }
     }
 
-    /// The frame sizes in the order sent.
+    /// Iterates over the frame sizes in the order sent.
     pub fn frames(&self) -> Frames<'_> {
         Frames {
             genome: self,
@@ -139,14 +142,14 @@ impl Genome {
         }
     }
 
-    /// The sequence with every frame spelt out, `aaaaaaaddddg`, without the table; `None` above 65536 frames.
+    /// Returns the expanded sequence, `aaaaaaaddddg`, without the table; `None` above 65536 frames.
     pub fn letters(&self) -> Option<String> {
         let mut frames = self.frames();
         (self.frame_count() <= LONGEST_TEXT_BYTES as u64)
             .then(|| std::iter::from_fn(|| frames.next_letter()).collect())
     }
 
-    /// Sizes of letters that the table gives.
+    /// Returns the sizes of letters in the table.
     pub fn custom_sizes(&self) -> &BTreeMap<char, u32> {
         &self.custom
     }
@@ -183,7 +186,7 @@ fn how_many(count: u64) -> String {
     }
 }
 
-/// Appends a run and keeps runs as few as they can be. Counts saturate: what is too much is refused when all is read.
+/// Appends a run and merges it if possible. Counts saturate: excessive ones are refused at the end.
 fn push(runs: &mut Vec<Run>, count: u64, what: What) {
     let what = match what {
         What::Group(inner) if count == 1 => {
@@ -269,12 +272,12 @@ struct Parser<'a> {
     text: &'a str,
     rest: Peekable<CharIndices<'a>>,
     custom: BTreeMap<char, u32>,
-    /// Letters of the sequence, with the byte where each stands first.
+    /// Letters of the sequence, with the byte of their first occurrence.
     used: BTreeMap<char, usize>,
 }
 
 impl Parser<'_> {
-    /// An error at a byte of the text.
+    /// Returns an error at a byte of the text.
     fn wrong(&self, at: usize, why: impl Into<String>) -> GenomeError {
         GenomeError {
             position: self.text[..at].chars().count() + 1,
@@ -282,7 +285,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads runs up to the end, or to the parenthesis that closes the one at `opened`.
+    /// Parses runs up to the end, or to the parenthesis that closes the one at `opened`.
     fn sequence(&mut self, opened: Option<usize>, depth: usize) -> Result<Vec<Run>, GenomeError> {
         let mut runs = Vec::new();
         loop {
@@ -346,7 +349,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the size behind `A=`.
+    /// Parses the size behind `A=`.
     fn table_entry(&mut self, at: usize, letter: char) -> Result<(), GenomeError> {
         let size = match self.number(LARGEST_BYTES)? {
             Some((_, size)) if size > 0 => size,
@@ -370,7 +373,7 @@ impl Parser<'_> {
         while self.rest.next_if(|&(_, c)| is_blank(c)).is_some() {}
     }
 
-    /// Digits, if there are any: where they begin and their value.
+    /// Parses digits, if there are any: returns their position and value.
     fn number(&mut self, most: u64) -> Result<Option<(usize, u64)>, GenomeError> {
         let Some(&(at, c)) = self.rest.peek() else {
             return Ok(None);
@@ -401,7 +404,7 @@ pub struct Frames<'a> {
     levels: Vec<Level<'a>>,
 }
 
-/// Where in the runs of the sequence, or of a group, the iterator is.
+/// A position of the iterator in the runs of the sequence, or of a group.
 #[derive(Debug, Clone)]
 struct Level<'a> {
     runs: &'a [Run],
@@ -529,7 +532,7 @@ mod tests {
         }
     }
 
-    /// A few letters must not ask for much memory, time or stack.
+    /// A few letters must not cost much memory, time or stack.
     #[test]
     fn hostile_texts_are_refused_or_cheap() {
         let bomb = format!("{}a{}", "1000000000(".repeat(16), ")".repeat(16));
@@ -556,11 +559,11 @@ mod tests {
         assert!(Genome::of_runs([(0, 1)]).is_err());
         assert!(Genome::of_runs([(64, u64::MAX), (128, u64::MAX)]).is_err());
         let error = Genome::of_runs((110..140).map(|size| (size, 1))).unwrap_err();
-        // 110 to 136 take 26 letters, because 128 has one
+        // 110 to 136 need 26 letters, because 128 has one
         assert_eq!(error.position, 28);
     }
 
-    /// A text with repetitions, and the frames it means, spelt out by repeating text.
+    /// A text with repetitions, and its expansion by repeating text.
     fn sequences() -> impl Strategy<Value = (String, String)> {
         let letter = proptest::sample::select("abcdefghijzABZ".chars().collect::<Vec<_>>());
         let leaf = letter.prop_map(|c| (c.to_string(), c.to_string()));

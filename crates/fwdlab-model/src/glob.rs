@@ -1,13 +1,14 @@
-//! Patterns for names, as files and command lines have them: `plain/64B-*`, `/etc/frr/*.conf`, `nft-1?`.
+//! Glob patterns for names, as in files and on command lines: `plain/64B-*`, `/etc/frr/*.conf`,
+//! `nft-1?`.
 //!
-//! Paths of archives, where a star stops at `/`, are matched by those who read them. Start with [`matches()`].
+//! Not for paths of archives, where a star stops at `/`. Start with [`matches()`].
 
-/// Does a pattern with `*` and `?` mean the whole of a text?
+/// Returns true if a pattern with `*` and `?` matches the whole text.
 pub(crate) fn matches(glob: &str, text: &str) -> bool {
     let glob: Vec<char> = glob.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut g, mut t) = (0, 0);
-    // where the last star stands, and how much of the text it has taken
+    // position of the last star, and how much of the text it has matched
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match glob.get(g) {

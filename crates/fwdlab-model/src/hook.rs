@@ -1,4 +1,4 @@
-//! What became of a hook: a command of the user's before, during or after what was measured.
+//! The result of a hook: a user command before, during or after a measurement.
 //!
 //! A line of `hooks.jsonl`, and an event. Start with [`HookRecord`].
 

@@ -1,7 +1,7 @@
-//! What is kept of other people's measurements: one [`ImportedRecord`] per run of an archive.
+//! Imported measurements: one [`ImportedRecord`] per run of an archive.
 //!
-//! An archive says less than a trial of ours: what it does not say is absent. Every figure can be computed again from the
-//! files named in `sources`. See [`crate::result`] for our own trials.
+//! An archive contains less than our trials: missing values are absent. Every figure can be
+//! recomputed from the files in `sources`. See [`crate::result`] for our own trials.
 
 use std::collections::BTreeMap;
 

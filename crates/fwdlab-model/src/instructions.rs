@@ -1,7 +1,7 @@
-//! Bursts whose instructions were counted, as they are kept: one record per boot of a virtual machine.
+//! Records of bursts with instruction counts: one per boot of a virtual machine.
 //!
-//! Instructions are no time: what they say is how long the way of a frame is, and nothing of caches, locks or several CPUs. What follows
-//! from them is in `fwdlab_measure::exact`. Start with [`BootRecord`].
+//! Instructions are not time: they show the length of a frame's path, and nothing about caches,
+//! locks or several CPUs. `fwdlab_measure::exact` evaluates them. Start with [`BootRecord`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

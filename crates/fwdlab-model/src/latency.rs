@@ -1,51 +1,53 @@
 //! One-way latencies in figures: what results keep of a histogram of times.
 //!
-//! Whoever has timed frames makes a [`LatencySummary`] of the buckets they fell into; what a bucket is, the engine knows. All
-//! times are in nanoseconds.
+//! Code that has timed frames creates a [`LatencySummary`] from their buckets, which the engine
+//! defines. All times are in nanoseconds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A share of all frames is only told when so many lie above it: with fewer it says more of chance than of the DUT.
+/// A percentile is reported only if at least this many frames are above it: with fewer it is mostly
+/// random.
 const ABOVE: f64 = 10.0;
 
-/// So many values between two bounds, both included.
+/// A number of values between two bounds, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// The smallest value that belongs here, in nanoseconds.
+    /// The smallest value of the bucket, in nanoseconds.
     pub low: u64,
     /// The largest.
     pub high: u64,
-    /// How many there are.
+    /// Number of values.
     pub count: u64,
 }
 
-/// What was known of the times before they fell into buckets.
+/// Exact statistics of the times before they were put into buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exact {
     /// The shortest.
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// All together.
+    /// Their sum.
     pub sum_ns: u64,
     /// Smoothed variation (RFC 3550 section 6.4.1).
     pub jitter_ns: u64,
 }
 
-/// Frames that were due while their sender was held up for more than 100 us.
+/// Frames that were due while their sender stalled for more than 100 us.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeldUp {
-    /// How many: they left later, or never.
+    /// Number of frames that left later, or never.
     pub frames: u64,
-    /// Of them, those that never left. They have no latency, or an endless one.
+    /// Frames among them that never left. They have no latency, or an infinite one.
     pub not_sent: u64,
-    /// The longest time for which the sender was held up; 0: it was not, for more than 100 us.
+    /// The longest stall of the sender; 0 if none exceeded 100 us.
     pub longest_ns: u64,
 }
 
 impl HeldUp {
-    /// The part of a stream that sent so many of all frames, if its frames were held up as often as others.
+    /// Returns the part for a stream that sent `sent` of all `of` frames, if its frames were
+    /// affected as often as others.
     #[must_use]
     pub fn share(self, sent: u64, of: u64) -> HeldUp {
         let part = |frames: u64| {
@@ -59,8 +61,9 @@ impl HeldUp {
         }
     }
 
-    /// Does a percentile of so many frames say more of the sender than of the DUT? It may when fewer frames lie above it than
-    /// were held up: those that were would be enough to make it what it is, or, where they never left, are missing above it.
+    /// Returns true if a percentile of `all` frames may reflect the sender rather than the DUT: if
+    /// fewer frames are above it than were delayed by a stall, because the delayed ones alone could
+    /// determine it, or are missing above it if they never left.
     pub fn speaks(self, all: u64, share: f64) -> bool {
         self.frames > 0 && (all as f64) * (1.0 - share) < self.frames as f64 * (1.0 - 1e-9)
     }
@@ -172,8 +175,8 @@ pub enum TimestampKind {
 }
 
 impl LatencySummary {
-    /// The figures of times in ascending buckets, none of them empty; of the differences between neighbours; of so many lost; of
-    /// what is known of the sender.
+    /// Computes the figures from times in ascending buckets, none of them empty; from differences
+    /// between neighbours; from the number of lost frames; and from what is known about the sender.
     pub fn new(
         times: &[Bucket],
         differences: &[Bucket],
@@ -192,7 +195,7 @@ impl LatencySummary {
                 (middle - mean).powi(2) * bucket.count as f64
             })
             .sum();
-        // the upper bound of the last bucket may lie above all values
+        // the upper bound of the last bucket may exceed all values
         let of = |share| percentile(times, frames, share).map(|high| high.min(exact.max_ns));
         let with_loss = |share| {
             percentile(times, frames + endless, share).map(|high: u64| high.min(exact.max_ns))
@@ -266,13 +269,13 @@ impl LatencySummary {
         summary
     }
 
-    /// May this figure say more of the sender than of the DUT?
+    /// Returns true if this figure may reflect the sender rather than the DUT.
     pub fn is_of_sender(&self, name: &str) -> bool {
         self.latency_of_sender.iter().any(|marked| marked == name)
     }
 }
 
-/// Values one by one as buckets of their own, ascending.
+/// Returns single values as buckets of their own, ascending.
 pub fn exact_buckets(mut values_ns: Vec<u64>) -> Vec<Bucket> {
     values_ns.sort_unstable();
     let alike = values_ns.chunk_by(|a, b| a == b);
@@ -285,20 +288,20 @@ pub fn exact_buckets(mut values_ns: Vec<u64>) -> Vec<Bucket> {
         .collect()
 }
 
-/// How many values there are.
+/// Returns the number of values.
 pub(crate) fn count(buckets: &[Bucket]) -> u64 {
     buckets.iter().map(|bucket| bucket.count).sum()
 }
 
-/// Do enough of `all` values lie above this share of them?
+/// Returns true if enough of `all` values are above this share of them.
 pub(crate) fn is_told(all: u64, share: f64) -> bool {
     (all as f64) * (1.0 - share) >= ABOVE * (1.0 - 1e-9)
 }
 
-/// The upper bound of the bucket with the value that a share of `all` values does not exceed; values that are in no bucket
-/// are larger than all that are. `None`: it is one of these.
+/// Returns the upper bound of the bucket that contains the value at this share of `all` values;
+/// values that are in no bucket are larger than all others. `None` if it is one of these.
 pub(crate) fn at_rank(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
-    // 0.9 of 10 is 9 and not 10: without the trifle that a product of decimals may be too large
+    // 0.9 of 10 is 9 and not 10: subtract the rounding error of a product of decimals
     let rank = ((share * all as f64 - 1e-6).ceil() as u64).max(1);
     let mut seen = 0;
     buckets.iter().find_map(|bucket| {
@@ -307,7 +310,7 @@ pub(crate) fn at_rank(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
     })
 }
 
-/// The same; `None`, too, when too few values lie above it.
+/// Like `at_rank`; `None` also if too few values are above it.
 fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
     at_rank(buckets, all, share).filter(|_| is_told(all, share))
 }
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(found.latency_p9999_ns, Some(99_990));
         assert_eq!((found.latency_min_ns, found.latency_max_ns), (1, 100_000));
         assert_eq!(found.latency_mean_ns, 50_000.5);
-        // of a discrete uniform distribution: sqrt((n^2 - 1) / 12)
+        // for a discrete uniform distribution: sqrt((n^2 - 1) / 12)
         assert!((found.latency_stdev_ns - 28_867.5).abs() < 0.1);
         assert_eq!(found.pdv_p999_ns, Some(99_899));
         assert_eq!(found.ipdv_p99_ns, Some(99_000));
@@ -365,7 +368,7 @@ mod tests {
 
     #[test]
     fn lost_frames_are_endlessly_late() {
-        // half a percent is lost: the 99th percentile is known, the 99.9th is endless
+        // half a percent is lost: the 99th percentile is known, the 99.9th is infinite
         let found = summary(&up_to(99_500), 500);
         assert_eq!(found.latency_p99_ns, Some(98_505));
         assert_eq!(found.latency_with_loss_p99_ns, Some(99_000));
@@ -373,7 +376,8 @@ mod tests {
         assert!(found.latency_p999_ns.is_some());
     }
 
-    /// 1000 of 100,000 frames were held up: more than lie above the 99.9th percentile, and as many as above the 99th.
+    /// 1000 of 100,000 frames were delayed by a stall: more than are above the 99.9th percentile,
+    /// and as many as above the 99th.
     #[test]
     fn figures_with_fewer_frames_above_them_than_were_held_up_are_marked() {
         let exact = Exact {
@@ -406,7 +410,7 @@ mod tests {
         assert!(of(1001, 0).is_of_sender("latency_p99_ns"));
         assert_eq!(of(1, 0).latency_of_sender, ["latency_max_ns"]);
         assert!(of(0, 0).latency_of_sender.is_empty());
-        // those that never left are endlessly late, and nothing of what came is
+        // those that never left are infinitely late, which does not affect the others
         let never_left = of(1000, 1000);
         assert_eq!(never_left.latency_not_sent_frames, Some(1000));
         assert_eq!(never_left.latency_p999_ns, Some(98_901));

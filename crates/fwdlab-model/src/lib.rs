@@ -1,8 +1,9 @@
-//! The vocabulary that every other crate speaks: units, streams, trials, results, events.
+//! The vocabulary of all crates: units, streams, trials, results, events.
 //!
-//! It turns what people type into values that are already correct, and values into records that outlive the code. It
-//! does no I/O, reads no clock and knows nothing of engines, hosts or screens. Start with [`trial`] (what is asked of
-//! an engine and what comes back), then [`result`] (what is kept), then [`event`] (what is told while it happens).
+//! It parses user input into values that are valid by construction, and converts values into
+//! records that outlive the code. It does no I/O, reads no clock and knows nothing of engines,
+//! hosts or screens. Start with [`trial`] (requests to an engine and its answers), then [`result`]
+//! (what is kept), then [`event`] (progress reports).
 
 #![forbid(unsafe_code)]
 

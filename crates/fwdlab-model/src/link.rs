@@ -1,8 +1,9 @@
-//! What a link carries: line rates, and one rate as frames per second and as bits per second of layers 1, 2 and 3.
+//! The capacity of a link: line rates, and conversion between frames per second and bits per second
+//! of layers 1, 2 and 3.
 //!
-//! Arithmetic of numbers only; nothing here was measured, and what mixes of sizes there are is in [`crate::mix`]. Rates
-//! are one way, frame sizes count the FCS and no VLAN tag. Start with [`RateOnLink`]; [`MeanSize`] holds the one fact
-//! about frames that all of it needs, and [`Line`] the link that bounds a measurement.
+//! Pure arithmetic, no measured numbers; [`crate::mix`] lists mixes of sizes. Rates are for one
+//! direction; frame sizes include the FCS and no VLAN tag. Start with [`RateOnLink`]; [`MeanSize`]
+//! is the only property of frames that it needs, and [`Line`] the link that bounds a measurement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use crate::units::{
     decimal,
 };
 
-/// The mean size of frames, exact: so many bytes in so many frames.
+/// The exact mean size of frames, as a number of bytes in a number of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeanSize {
     bytes: u64,
@@ -21,44 +22,44 @@ pub struct MeanSize {
 }
 
 impl MeanSize {
-    /// Bytes (FCS counted) in a number of frames; `None` without frames, and when a frame would have fewer bytes than its
-    /// own header.
+    /// Creates it from bytes (including the FCS) and frames; `None` without frames, or if a frame
+    /// has fewer bytes than its header.
     pub fn new(bytes: u64, frames: u64) -> Option<MeanSize> {
         let headers = frames.checked_mul(ETHERNET_OVERHEAD_BYTES)?;
         (frames > 0 && bytes > headers).then_some(MeanSize { bytes, frames })
     }
 
-    /// Bytes and frames, of which it is the mean.
+    /// Returns the bytes and the frames of the mean.
     pub fn parts(self) -> (u64, u64) {
         (self.bytes, self.frames)
     }
 
-    /// The mean in bytes.
+    /// Returns the mean in bytes.
     pub fn bytes(self) -> f64 {
         self.bytes as f64 / self.frames as f64
     }
 
-    /// Bytes of a mean frame on the wire: with preamble, start delimiter and gap.
+    /// Returns the bytes of a mean frame on the wire: with preamble, start delimiter and gap.
     pub fn l1_bytes(self) -> f64 {
         self.l1_total() as f64 / self.frames as f64
     }
 
-    /// Bytes of the IP packet in a mean frame, padding counted.
+    /// Returns the bytes of the IP packet in a mean frame, including padding.
     pub fn l3_bytes(self) -> f64 {
         self.l3_total() as f64 / self.frames as f64
     }
 
-    /// Share of a full link that is frames and not preamble or gap: `S / (S + 20)`.
+    /// Returns the share of a full link that is frames and not preamble or gap: `S / (S + 20)`.
     pub fn l2_share_of_line(self) -> f64 {
         self.bytes as f64 / self.l1_total() as f64
     }
 
-    /// Frames per second in bits per second of one layer.
+    /// Converts frames per second to bits per second of one layer.
     pub fn bps(self, layer: Layer, pps: f64) -> f64 {
         pps * self.total(layer) as f64 * 8.0 / self.frames as f64
     }
 
-    /// Bits per second of one layer in frames per second.
+    /// Converts bits per second of one layer to frames per second.
     pub fn pps(self, layer: Layer, bps: f64) -> f64 {
         bps * self.frames as f64 / (self.total(layer) as f64 * 8.0)
     }
@@ -89,12 +90,12 @@ impl From<FrameSize> for MeanSize {
     }
 }
 
-/// What of a frame a figure in bit/s counts.
+/// The part of a frame that a figure in bit/s counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Everything on the wire: preamble, start delimiter, frame, gap.
     L1,
-    /// The frame, FCS counted.
+    /// The frame, including the FCS.
     L2,
     /// The IP packet: the untagged frame without header and FCS.
     L3,
@@ -107,32 +108,35 @@ pub struct LinkSpeed(u64);
 impl LinkSpeed {
     const FASTEST_BPS: u64 = 10_000_000_000_000;
 
-    /// So many times a million bits per second.
+    /// Returns a speed in megabits per second.
     pub const fn megabits(mbps: u32) -> LinkSpeed {
         LinkSpeed(mbps as u64 * 1_000_000)
     }
 
-    /// So many bits per second, from 1 kbit/s to 10 Tbit/s; `None` when it is no whole number of them.
+    /// Returns a speed in bits per second, from 1 kbit/s to 10 Tbit/s; `None` if it is not an
+    /// integer.
     pub fn of_bps(bps: f64) -> Option<LinkSpeed> {
         let is_one = (1e3..=Self::FASTEST_BPS as f64).contains(&bps) && bps.fract() == 0.0;
         is_one.then_some(LinkSpeed(bps as u64))
     }
 
-    /// Bits per second on the wire.
+    /// Returns the bits per second on the wire.
     pub fn bps(self) -> u64 {
         self.0
     }
 
-    /// Frames per second of a link full of these frames, one way: `link / ((S + 20) * 8)` (RFC 2544 App. B).
+    /// Returns the frames per second of a link full of these frames, one way:
+    /// `link / ((S + 20) * 8)` (RFC 2544 App. B).
     pub fn line_rate_pps(self, frames: impl Into<MeanSize>) -> f64 {
         let (bits, bits_per_frame) = self.line_rate(frames.into(), 1);
         bits as f64 / bits_per_frame as f64
     }
 
-    /// The same in whole frames, as the field prints it (rounded down), in one or in both directions together.
+    /// Returns the same in whole frames, rounded down as usual in this field, for one or for both
+    /// directions together.
     pub fn line_rate_whole(self, frames: impl Into<MeanSize>, directions: Directions) -> u64 {
         let (bits, bits_per_frame) = self.line_rate(frames.into(), directions as u64);
-        // a link of 10 Tbit/s carries fewer frames than u64 counts
+        // a link of 10 Tbit/s carries fewer frames than u64 can count
         (bits / bits_per_frame) as u64
     }
 
@@ -141,7 +145,7 @@ impl LinkSpeed {
         (bits, frames.l1_total() * 8)
     }
 
-    /// The number to print, and the prefix of its unit.
+    /// Returns the number to print, and the prefix of its unit.
     fn scaled(self) -> (f64, &'static str) {
         let (divisor, prefix) = match self.0 {
             bps if bps >= 1_000_000_000_000 => (1e12, "T"),
@@ -153,12 +157,12 @@ impl LinkSpeed {
     }
 }
 
-/// Ways of a link that carry load.
+/// The directions of a link that carry load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Directions {
-    /// One way.
+    /// One direction.
     One = 1,
-    /// Both ways, the frames of both counted (full duplex).
+    /// Both directions, counting the frames of both (full duplex).
     Both = 2,
 }
 
@@ -203,17 +207,19 @@ typed!(LinkSpeed, Numbers::No, "the speed of a link, such as \"1G\"", {
     "type": "string"
 });
 
-/// The link of a measurement: in each direction no more than its line rate is offered, and loads in percent are of that.
+/// The link of a measurement: in each direction no more than its line rate is offered, and loads in
+/// percent refer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
     /// Its speed.
     pub speed: LinkSpeed,
-    /// It belongs to a simulated tester. Otherwise it is emulated: the tester keeps to it on ports that know no speed.
+    /// True for the link of a simulated tester. Otherwise it is emulated: the tester observes it on
+    /// ports without a speed.
     pub simulated: bool,
 }
 
 impl Line {
-    /// An emulated link of this speed.
+    /// Returns an emulated link of this speed.
     pub const fn emulated(speed: LinkSpeed) -> Line {
         Line {
             speed,
@@ -221,7 +227,7 @@ impl Line {
         }
     }
 
-    /// The link of a simulated tester.
+    /// Returns the link of a simulated tester.
     pub const fn simulated(speed: LinkSpeed) -> Line {
         Line {
             speed,
@@ -229,7 +235,7 @@ impl Line {
         }
     }
 
-    /// Frames per second of the full line, one way.
+    /// Returns the frames per second of the full line, one way.
     pub fn rate_pps(self, frames: impl Into<MeanSize>) -> f64 {
         self.speed.line_rate_pps(frames)
     }
@@ -248,17 +254,17 @@ impl fmt::Display for Line {
     }
 }
 
-/// A load for a link whose speed is known: what [`Load`] takes, and shares of the line.
+/// A load for a link with a known speed: everything that [`Load`] accepts, and shares of the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LinkLoad {
     /// Percent of the line rate.
     Share(f64),
-    /// A load of its own; [`Load::Max`] is the line rate.
+    /// An absolute load; [`Load::Max`] is the line rate.
     Load(Load),
 }
 
 impl LinkLoad {
-    /// The load in frames per second, one way.
+    /// Returns the load in frames per second, one way.
     pub fn pps(self, frames: MeanSize, link: LinkSpeed) -> f64 {
         let line_rate = link.line_rate_pps(frames);
         match self {
@@ -267,10 +273,11 @@ impl LinkLoad {
         }
     }
 
-    /// The load in frames per second as a measurement may ask for it; `None` is the largest there is. `what` names it in errors.
+    /// Returns the load in frames per second for a measurement; `None` is the largest possible.
+    /// `what` names it in errors.
     ///
     /// # Errors
-    /// A share where there is no line, or more than the line carries.
+    /// A share without a line, or more than the line carries.
     pub fn on_line(
         self,
         what: &str,
@@ -312,7 +319,8 @@ impl fmt::Display for LinkLoad {
 impl FromStr for LinkLoad {
     type Err = UnitError;
 
-    /// `50%`, and what [`Load`] takes: `max`, `14.88Mpps`, `10Gbps` (layer 1), `9.4Gbps-l2`, `5Gbps-l3`.
+    /// `50%`, and everything that [`Load`] accepts: `max`, `14.88Mpps`, `10Gbps` (layer 1),
+    /// `9.4Gbps-l2`, `5Gbps-l3`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let Some(share) = text.trim().strip_suffix('%') else {
             return Ok(LinkLoad::Load(text.parse()?));
@@ -328,7 +336,7 @@ impl FromStr for LinkLoad {
     }
 }
 
-/// A rate of frames on a link, one way: one figure that can be said in many ways.
+/// A rate of frames on a link, one way, for conversions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateOnLink {
     /// Frames per second.
@@ -340,7 +348,7 @@ pub struct RateOnLink {
 }
 
 impl RateOnLink {
-    /// A load as a rate.
+    /// Converts a load to a rate.
     pub fn of(load: LinkLoad, frames: MeanSize, link: LinkSpeed) -> RateOnLink {
         RateOnLink {
             pps: load.pps(frames, link),
@@ -349,32 +357,33 @@ impl RateOnLink {
         }
     }
 
-    /// Bits per second of one layer.
+    /// Returns the bits per second of one layer.
     pub fn bps(self, layer: Layer) -> f64 {
         self.frames.bps(layer, self.pps)
     }
 
-    /// Frames per second of the full link.
+    /// Returns the frames per second of the full link.
     pub fn line_rate_pps(self) -> f64 {
         self.link.line_rate_pps(self.frames)
     }
 
-    /// Percent of the line: of its rate in frames and, which is the same, of its bits at layer 1.
+    /// Returns the percentage of the line: of its rate in frames or, equivalently, of its bits at
+    /// layer 1.
     pub fn line_share_percent(self) -> f64 {
         100.0 * self.pps / self.line_rate_pps()
     }
 
-    /// The link cannot carry this. (What differs by rounding only fits.)
+    /// Returns true if the link cannot carry this. (A difference by rounding is ignored.)
     pub fn exceeds_line(self) -> bool {
         self.line_share_percent() > 100.0 * (1.0 + 1e-9)
     }
 
-    /// Nanoseconds from the begin of a frame to the begin of the next.
+    /// Returns the nanoseconds from the start of a frame to the start of the next.
     pub fn interval_ns(self) -> f64 {
         1e9 / self.pps
     }
 
-    /// The same on the full link: the time one frame occupies the wire.
+    /// Returns the same on the full link: the time one frame occupies the wire.
     pub fn line_interval_ns(self) -> f64 {
         1e9 / self.line_rate_pps()
     }
@@ -408,8 +417,7 @@ mod tests {
         assert!((value - expect).abs() <= tolerance, "{value}, not {expect}");
     }
 
-    /// The table of line rates that every datasheet has (docs/methodology.md,
-    /// "Units and line rates").
+    /// The table of line rates in every datasheet (docs/methodology.md, "Units and line rates").
     #[test]
     fn line_rates() {
         let links = ["1G", "2.5G", "10G", "25G", "40G", "100G"];
@@ -449,10 +457,11 @@ mod tests {
         }
     }
 
-    /// Where talks and archives print it otherwise.
+    /// Where talks and archives print different numbers.
     #[test]
     fn where_others_round() {
-        // the archive's table prints 119732 among floors; the exact rate is nearer to that
+        // the archive's table prints 119732 among rounded-down numbers; the exact rate is closer to
+        // that
         near(GIGABIT.line_rate_pps(size(1024)), 119_731.8, 0.05);
         near(GIGABIT.line_rate_pps(size(128)), 844_594.6, 0.05);
         near(GIGABIT.line_rate_pps(size(1518)), 81_274.4, 0.05);
@@ -467,9 +476,9 @@ mod tests {
             148_809_523.8,
             0.05,
         );
-        // 1514 that is said to hold everything but the 20 bytes
+        // 1514, which is claimed to include everything but the 20 bytes
         assert_eq!(whole(TEN_GIGABIT, 1514), 814_863);
-        // 60/590/1514 with the weights 7:4:1, FCS left out: "3.31 M"
+        // 60/590/1514 with the weights 7:4:1, without the FCS: "3.31 M"
         let talk = MeanSize::new(7 * 60 + 4 * 590 + 1514, 12).unwrap();
         near(TEN_GIGABIT.line_rate_pps(talk), 3.31e6, 0.005e6);
         // both directions: 29.76 M; 97 % of it is 28.87 M, and the 28.3 M of the talk is 95 %
@@ -505,7 +514,7 @@ mod tests {
             (5_010_000.0, 3.37e9, 33.67),
         ] {
             let rate = rate(pps, 64);
-            // printed from rates with more digits than were printed
+            // computed from rates with more digits than were printed
             near(rate.bps(Layer::L1) / l1_bps, 1.0, 1e-3);
             near(rate.line_share_percent(), percent, 0.0051);
         }
@@ -548,7 +557,7 @@ mod tests {
         near(on("1Gbps", gigabit).unwrap().unwrap(), 1e9 / 672.0, 1e-6);
         assert_eq!(on("1488095pps", gigabit), Ok(Some(1_488_095.0)));
         assert_eq!(on("2Mpps", None), Ok(Some(2e6)));
-        // the largest is whatever the line and the tester allow
+        // the largest load that line and tester allow
         assert_eq!(on("max", gigabit), Ok(None));
         assert_eq!(on("max", None), Ok(None));
         let error = on("50%", None).unwrap_err();

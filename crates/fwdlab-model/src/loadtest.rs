@@ -1,8 +1,10 @@
-//! Load tests of TRex as files: what `trex-loadtest.py` writes and trex-loadtest-viz draws, and the figures that the latter finds in them.
+//! Files of TRex load tests: written by `trex-loadtest.py` and drawn by trex-loadtest-viz, and the
+//! figures that the latter derives from them.
 //!
-//! A file has `vars`, how the load was made, and `stats`, one entry per second under its time: what each port and all of them sent and
-//! received. Channel 0 goes from port 0 to port 1, channel 1 the other way. Units are TRex's: rates in frames and bits per second,
-//! utilisation in percent of the line rate of layer 1. Start with [`LoadTest`] and [`performance`].
+//! A file has `vars`, the parameters of the load, and `stats`, one entry per second with its time:
+//! what each port and all of them sent and received. Channel 0 goes from port 0 to port 1, channel
+//! 1 the other way. Units are TRex's: rates in frames and bits per second, utilisation in percent
+//! of the line rate of layer 1. Start with [`LoadTest`] and [`performance`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,20 +15,20 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// The kind of a run that was made of such files, and its procedure.
+/// The kind of a run made from such files, and its procedure.
 pub const KIND: &str = "loadtest";
 
-/// The share of lost frames above which the viewer calls a second failed, unless it is told another.
+/// The viewer's default threshold: the share of lost frames above which a second failed.
 pub const FAIL_THRESHOLD: f64 = 0.001;
 
-/// Frames per second that stand for none in files that are written: the viewer divides by what was sent, and writes no page of what is no
-/// number.
+/// Replaces zero frames per second in files that we write: the viewer divides by the sent frames,
+/// and writes no page for NaN.
 pub const NONE_SENT: f64 = 1e-9;
 
-/// Thresholds that the viewer takes.
+/// Thresholds that the viewer accepts.
 pub const FAIL_THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
 
-/// The keys of `vars` that the viewer wants, and wants to be the same in all files.
+/// The keys of `vars` that the viewer requires, with the same values in all files.
 pub const CONFIGURATION: [&str; 5] = [
     "warmup_mult",
     "warmup_duration",
@@ -44,7 +46,8 @@ pub struct LoadTest {
     pub stats: Seconds,
 }
 
-/// Counts by their time in seconds, in the order of time ([`LoadTest::parse`] sorts): JSON objects have no order.
+/// Counts by time in seconds, in chronological order ([`LoadTest::parse`] sorts): JSON objects have
+/// no order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Seconds(pub Vec<(String, BTreeMap<String, Port>)>);
 
@@ -72,7 +75,7 @@ pub struct Port {
     pub rest: BTreeMap<String, Value>,
 }
 
-/// A way through the DUT.
+/// A direction through the DUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
     /// From port 0 to port 1.
@@ -85,7 +88,7 @@ impl Channel {
     /// Both, in the viewer's order.
     pub const ALL: [Channel; 2] = [Channel::Zero, Channel::One];
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(self) -> u32 {
         match self {
             Channel::Zero => 0,
@@ -93,7 +96,7 @@ impl Channel {
         }
     }
 
-    /// The ports it goes from and to.
+    /// Returns its sending and its receiving port.
     pub fn ports(self) -> (&'static str, &'static str) {
         match self {
             Channel::Zero => ("0", "1"),
@@ -109,27 +112,27 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What the viewer's table says of a channel.
+/// A channel's row in the viewer's table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Performance {
-    /// Frames per second that came back where the loss began that lasted; without one the most that came back.
+    /// Received frames per second at the onset of lasting loss; without one the maximum.
     pub max_ok_pps: f64,
-    /// The most that came back in any second.
+    /// Maximum received frames per second.
     pub max_pps: f64,
-    /// The largest share of the line rate that came back, in percent, at most 100.
+    /// Maximum received share of the line rate, in percent, at most 100.
     pub max_line_percent: f64,
 }
 
-/// A file is no load test.
+/// Why a file is not a load test.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadTestError {
-    /// It is not JSON, or not of this shape.
+    /// It is not JSON, or has another structure.
     #[error("it is no load test: {0}")]
     Shape(String),
     /// It has no seconds.
     #[error("it has no entries in `stats`")]
     Empty,
-    /// A key is missing that the viewer wants.
+    /// A key that the viewer requires is missing.
     #[error("`{0}` is missing in `vars`")]
     Missing(&'static str),
     /// A port is missing.
@@ -140,7 +143,7 @@ pub enum LoadTestError {
         /// The port.
         port: &'static str,
     },
-    /// The key of a second is no time.
+    /// The key of a second is not a time.
     #[error("the key {0:?} in `stats` is no time in seconds")]
     Time(String),
     /// Two seconds have the same time.
@@ -158,17 +161,17 @@ pub enum LoadTestError {
     },
 }
 
-/// The time of a second, by its key.
+/// Returns the time of a second, from its key.
 pub fn time_s(key: &str) -> Option<f64> {
     let time: f64 = key.parse().ok()?;
     (time.is_finite() && time >= 0.0).then_some(time)
 }
 
 impl LoadTest {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// It has not what the viewer wants.
+    /// If it lacks something that the viewer requires.
     pub fn parse(bytes: &[u8]) -> Result<LoadTest, LoadTestError> {
         let mut read: LoadTest =
             serde_json::from_slice(bytes).map_err(|why| LoadTestError::Shape(why.to_string()))?;
@@ -207,7 +210,8 @@ impl LoadTest {
         Ok(read)
     }
 
-    /// Name of the profile as the viewer says it: `imix`, `64B`, or the file's without its ending.
+    /// Returns the name of the profile in the viewer: `imix`, `64B`, or the file's name without its
+    /// extension.
     pub fn profile(&self) -> String {
         let file = self
             .vars
@@ -221,13 +225,14 @@ impl LoadTest {
         }
     }
 
-    /// Did one way send nothing in all the time?
+    /// Returns true if a channel never sent anything.
     pub fn is_silent(&self, channel: Channel) -> bool {
         self.channel(channel)
             .all(|(_, from, _)| from.tx_pps <= NONE_SENT)
     }
 
-    /// The seconds in which one way received at least twice what it sent, which no router does.
+    /// Returns the seconds in which a channel received at least twice what it sent, which no router
+    /// does.
     pub fn doubled(&self, channel: Channel) -> Vec<&str> {
         let all = self.channel(channel);
         let doubled =
@@ -235,7 +240,8 @@ impl LoadTest {
         doubled.map(|(second, ..)| second).collect()
     }
 
-    /// What one way sent and received, second by second: the sending and the receiving port.
+    /// Iterates over what a channel sent and received, second by second: the sending and the
+    /// receiving port.
     pub fn channel(&self, channel: Channel) -> impl Iterator<Item = (&str, &Port, &Port)> {
         let (from, to) = channel.ports();
         let seconds = self.stats.0.iter();
@@ -245,12 +251,12 @@ impl LoadTest {
     }
 }
 
-/// What the viewer finds in a channel: the arithmetic of trex-loadtest-viz, step by step.
+/// Returns the viewer's results for a channel: the arithmetic of trex-loadtest-viz, step by step.
 pub fn performance(test: &LoadTest, channel: Channel, fail_threshold: f64) -> Performance {
     let mut mark = None;
     let (mut max_pps, mut max_line_percent) = (0.0_f64, 0.0_f64);
     for (_, from, to) in test.channel(channel) {
-        // where nothing was sent this is no number, and no number is above the threshold
+        // NaN if nothing was sent, and NaN is not above the threshold
         if (from.tx_pps - to.rx_pps) / from.tx_pps > fail_threshold {
             mark.get_or_insert(to.rx_pps);
         } else {
@@ -291,7 +297,7 @@ impl<'de> Deserialize<'de> for Seconds {
                 while let Some((second, ports)) =
                     map.next_entry::<String, BTreeMap<String, Value>>()?
                 {
-                    // beside the ports stand figures of all of them, which have other keys
+                    // besides the ports there are totals, which have other keys
                     let ports = ports.into_iter().filter_map(|(name, value)| {
                         let port = serde_json::from_value(value).ok()?;
                         name.parse::<u32>().ok().map(|_| (name, port))
@@ -317,7 +323,7 @@ mod tests {
                 rx_util: rx_pps / 10.0,
                 ..Port::default()
             };
-            // keys that sort otherwise than the seconds follow
+            // keys whose text order differs from that of the seconds
             let ports = [
                 ("0".to_owned(), port(*tx_pps, 0.0)),
                 ("1".to_owned(), port(0.0, *rx_pps)),
@@ -339,7 +345,8 @@ mod tests {
         let rates: Vec<(f64, f64)> = (0..12).map(|n| (f64::from(n), f64::from(n))).collect();
         let written = test(&rates);
         let text = serde_json::to_string(&written).unwrap();
-        // a whole number of frames is no integer: Ruby would divide it as one
+        // a whole number of frames must not be written as an integer: Ruby would do an integer
+        // division
         assert!(text.contains("\"tx_pps\":1.0"));
         let read = LoadTest::parse(text.as_bytes()).unwrap();
         assert_eq!(read, written);
@@ -348,7 +355,7 @@ mod tests {
         assert_eq!(read.profile(), "imix");
     }
 
-    /// An object of JSON has no order: programs that write it again sort its keys as text.
+    /// A JSON object has no order: programs that rewrite it sort its keys as text.
     #[test]
     fn seconds_are_in_the_order_of_time_however_keys_are_sorted() {
         let rates = |n: u32| {
@@ -418,7 +425,7 @@ mod tests {
     #[test]
     fn the_viewers_rule() {
         let of = |rates: &[(f64, f64)]| performance(&test(rates), Channel::Zero, 0.001);
-        // a mark is cleared by a clean second: the dip is not the result
+        // a clean second clears the mark: the dip is not the result
         let dip = of(&[
             (100.0, 100.0),
             (200.0, 150.0),
@@ -432,12 +439,13 @@ mod tests {
         );
         let clean = of(&[(0.0, 0.0), (100.0, 100.0), (2000.0, 1999.0)]);
         assert_eq!((clean.max_ok_pps, clean.max_line_percent), (1999.0, 100.0));
-        // the other way nothing was sent
+        // nothing was sent in the other direction
         let none = performance(&test(&[(100.0, 90.0)]), Channel::One, 0.001);
         assert_eq!((none.max_ok_pps, none.max_pps), (0.0, 0.0));
     }
 
-    /// A test of a minute, both ways: one dips once and flattens, the other loses a little all the time.
+    /// A test of a minute in both directions: one channel dips once and flattens, the other always
+    /// loses a little.
     fn golden() -> LoadTest {
         let line_rate = 1_488_095.0;
         let second = |n: u32| {
@@ -472,7 +480,8 @@ mod tests {
         }
     }
 
-    /// The table of trex-loadtest-viz of that test, with three thresholds, as its arithmetic prints it when Ruby runs it.
+    /// The table of trex-loadtest-viz for that test, with three thresholds, as its arithmetic
+    /// prints it under Ruby.
     #[test]
     fn the_same_table_as_the_viewer() {
         let table = [

@@ -1,8 +1,8 @@
 //! Where frames were lost: places, counters, and the ledger of one trial.
 //!
-//! Every frame that was sent is either received, or lost at a named place by a named counter, or unexplained. The
-//! arithmetic that fills a [`Ledger`] from a chain of [`Meter`]s is in `fwdlab_measure::conservation`; this is only its
-//! vocabulary. Start with [`Counters`] and [`Ledger`].
+//! Every frame that was sent is either received, or lost at a place according to a counter, or
+//! unexplained. `fwdlab_measure::conservation` fills a [`Ledger`] from a chain of [`Meter`]s; this
+//! file only has the types. Start with [`Counters`] and [`Ledger`].
 
 mod meter;
 
@@ -34,7 +34,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// For people: "at the DUT's input".
+    /// Describes the place: "at the DUT's input".
     pub fn words(&self) -> Cow<'static, str> {
         match self {
             Place::DutInput => "at the DUT's input".into(),
@@ -137,7 +137,7 @@ impl Ledger {
     }
 }
 
-/// Adds a loss to those that the same counter said of the same place.
+/// Adds a loss to those with the same counter and place.
 fn add(losses: &mut Vec<Loss>, loss: &Loss) {
     let same = |known: &&mut Loss| (&known.place, &known.counter) == (&loss.place, &loss.counter);
     match losses.iter_mut().find(same) {

@@ -1,7 +1,8 @@
-//! The management of a DUT: what it is asked while frames flow, what became of each request, and what that says by load.
+//! The management of a DUT: requests while frames flow, the result of each, and their summary by
+//! load.
 //!
-//! Requests are values, as people type them and as they are kept; who sends them is in `lab`, what they mean in `measure`. Start with
-//! [`Request`], then [`Management`].
+//! Requests are values, as users type them and as they are kept; `lab` sends them, `measure`
+//! interprets the results. Start with [`Request`], then [`Management`].
 
 use std::fmt;
 
@@ -10,28 +11,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::Spread;
 
-/// Something that the management of a DUT is asked, as people type it.
+/// A request to the management of a DUT, as users type it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// An ICMP echo.
     Echo,
-    /// A connection to this port, which is closed again.
+    /// A TCP connection to this port, which is closed again.
     Tcp(u16),
-    /// For how long it is up, by SNMP.
+    /// A query of the uptime, by SNMP.
     Snmp,
-    /// A login by the user's own `ssh` at this port, that does nothing.
+    /// A login with the user's own `ssh` at this port, without a command.
     Ssh(u16),
-    /// A text for `sh` on the DUT.
+    /// A script for `sh` on the DUT.
     Command(String),
-    /// A text for `sh` at the other end of the management port, which finds the DUT's address in `$FWDLAB_DUT`.
+    /// A script for `sh` at the other end of the management port, with the DUT's address in
+    /// `$FWDLAB_DUT`.
     Tester(String),
 }
 
 impl Request {
-    /// Reads `echo`, `tcp 179`, `snmp`, `ssh`, `ssh 2222`, `command: birdc show protocols`, or `tester: curl $FWDLAB_DUT`.
+    /// Parses `echo`, `tcp 179`, `snmp`, `ssh`, `ssh 2222`, `command: birdc show protocols`, or
+    /// `tester: curl $FWDLAB_DUT`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// If it is none of them.
     pub fn parse(typed: &str) -> Result<Request, String> {
         let typed = typed.trim();
         let text = |of: &str| {
@@ -62,7 +65,7 @@ impl Request {
         })
     }
 
-    /// Does it go over the management port?
+    /// Returns true if it uses the management port.
     pub fn is_remote(&self) -> bool {
         !matches!(self, Request::Command(_))
     }
@@ -198,7 +201,7 @@ pub struct AtLoad {
 }
 
 impl AtLoad {
-    /// Share of requests without a good answer.
+    /// Returns the share of requests without a good answer.
     pub fn missing_ratio(&self) -> f64 {
         (self.wrong + self.lost) as f64 / self.asked.max(1) as f64
     }

@@ -1,7 +1,9 @@
-//! Mixes of frame sizes: the named ones of the field, what a link carries of them, and in which order they are sent.
+//! Mixes of frame sizes: the well-known ones, what a link carries of them, and the order in which
+//! they are sent.
 //!
-//! A mix is sizes with weights, FCS counted; a single size is a mix of one. Bits and frames per second of a mix are in
-//! [`crate::link`], the language of sequences (RFC 6985) in [`crate::genome`]. Start with [`Mix`] and [`NAMED`].
+//! A mix is sizes with weights, including the FCS; a single size is a mix of one. [`crate::link`]
+//! converts bits and frames per second of a mix, [`crate::genome`] parses sequences (RFC 6985).
+//! Start with [`Mix`] and [`NAMED`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +12,22 @@ use crate::genome::Genome;
 use crate::link::{Directions, Layer, LinkSpeed, MeanSize};
 use crate::units::{FrameSize, UnitError};
 
-/// A mix that has a name: what it is called, sizes with weights, and where it comes from.
+/// A named mix: sizes with weights, and their source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedMix {
     /// The name.
     pub name: &'static str,
-    /// Frame sizes in bytes (FCS counted) and weights, in the order in which they are sent.
+    /// Frame sizes in bytes (including the FCS) and weights, in the order in which they are sent.
     pub parts: &'static [(u32, u64)],
-    /// Where it comes from.
+    /// Its source.
     pub source: &'static str,
 }
 
-/// The simple IMIX: IP packets of 40 (46 with padding), 576 and 1500 bytes in `(frame size, weight)` pairs.
+/// The simple IMIX: IP packets of 40 (46 with padding), 576 and 1500 bytes, as
+/// `(frame size, weight)` pairs.
 pub const SIMPLE_IMIX: &[(u32, u64)] = &[(64, 7), (594, 4), (1518, 1)];
 
-/// The mixes that have a name. Weights that the source gives with two decimals are hundredfold here.
+/// The named mixes. Weights with two decimals in the source are multiplied by a hundred here.
 pub const NAMED: [NamedMix; 10] = [
     NamedMix {
         name: "imix",
@@ -89,16 +92,16 @@ pub struct Mix {
 /// The frames of one size in a mix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Their size, FCS counted.
+    /// Their size, including the FCS.
     pub size_bytes: u32,
-    /// How many of them there are in the frames of all weights together.
+    /// Number of these frames among those of all weights together.
     pub weight: u64,
 }
 
-/// A size that was asked for and does not exist on Ethernet: its frames are padded to the smallest.
+/// A requested size that does not exist on Ethernet: its frames are padded to the smallest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Padded {
-    /// What was asked for.
+    /// The requested size.
     pub size_bytes: u32,
 }
 
@@ -118,10 +121,12 @@ impl Mix {
 
     const HEAVIEST: u64 = 1_000_000_000_000;
 
-    /// A mix of `(frame size, weight)` pairs. Sizes below the smallest frame are padded, which [`Mix::padded`] tells.
+    /// Creates a mix of `(frame size, weight)` pairs. Sizes below the smallest frame are padded,
+    /// see [`Mix::padded`].
     ///
     /// # Errors
-    /// A size is 0 or above [`Mix::LARGEST_BYTES`], or the weights are all 0 or above 10^12 together.
+    /// If a size is 0 or above [`Mix::LARGEST_BYTES`], or the weights are all 0 or above 10^12
+    /// together.
     pub fn new(name: &str, pairs: impl IntoIterator<Item = (u32, u64)>) -> Result<Mix, UnitError> {
         let smallest = u32::from(FrameSize::MIN.bytes());
         let mut mix = Mix {
@@ -153,41 +158,41 @@ impl Mix {
         }
     }
 
-    /// One of [`NAMED`]; underscores are as good as hyphens.
+    /// Returns one of [`NAMED`]; underscores count as hyphens.
     pub fn named(name: &str) -> Option<Mix> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         let named = NAMED.iter().find(|named| named.name == name)?;
         Mix::new(named.name, named.parts.iter().copied()).ok()
     }
 
-    /// The simple IMIX.
+    /// Returns the simple IMIX.
     pub fn imix() -> Mix {
         Mix::named("imix").expect("it is in the list")
     }
 
-    /// What it is called: a size, a name, or a genome.
+    /// Returns its name: a size, a name, or a genome.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sizes and weights.
+    /// Returns sizes and weights.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Sizes that were asked for and had to be padded; a reader of the figures should know.
+    /// Returns requested sizes that had to be padded, which readers of the figures should know.
     pub fn padded(&self) -> &[Padded] {
         &self.padded
     }
 
-    /// The size, when all frames have the same.
+    /// Returns the size, if all frames have the same.
     pub fn single_size(&self) -> Option<u32> {
         let first = self.parts.first()?.size_bytes;
         let all = self.parts.iter().all(|part| part.size_bytes == first);
         all.then_some(first)
     }
 
-    /// The mean frame size.
+    /// Returns the mean frame size.
     pub fn mean(&self) -> MeanSize {
         let frames = self.parts.iter().map(|part| part.weight).sum();
         let bytes = (self.parts.iter())
@@ -196,16 +201,19 @@ impl Mix {
         MeanSize::new(bytes, frames).expect("a mix has frames, each larger than its header")
     }
 
-    /// The frame sizes of one round in the order in which they are sent, always the same: part by part, in lowest terms.
+    /// Iterates over the frame sizes of one round in the order in which they are sent, always the
+    /// same: part by part, in lowest terms.
     ///
-    /// The order belongs to the load: a burst of small frames is not what a shuffle is. [`Mix::genome`] prints it.
+    /// The order is part of the load: a burst of small frames differs from a shuffle.
+    /// [`Mix::genome`] prints it.
     pub fn pattern(&self) -> impl Iterator<Item = u32> {
         let divisor = self.common_divisor();
         (self.parts.iter())
             .flat_map(move |part| (0..part.weight / divisor).map(|_| part.size_bytes))
     }
 
-    /// The pattern in the language of RFC 6985; `None` when it has more unusual sizes than there are capital letters.
+    /// Returns the pattern in the language of RFC 6985; `None` if it has more unusual sizes than
+    /// there are capital letters.
     pub fn genome(&self) -> Option<Genome> {
         let divisor = self.common_divisor();
         let runs = self
@@ -226,7 +234,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl From<&Genome> for Mix {
-    /// The proportions of a sequence; its order stays with the genome.
+    /// Returns the proportions of a sequence, without its order.
     fn from(genome: &Genome) -> Mix {
         Mix::new(&genome.to_string(), genome.sizes())
             .expect("a genome has at least one frame and its sizes are in range")
@@ -264,29 +272,31 @@ impl FromStr for Mix {
     }
 }
 
-/// Estimated layer-2 bandwidth of a simple IMIX at a forwarding rate measured with smallest frames, in bit/s.
+/// Returns the estimated layer-2 bandwidth of a simple IMIX at a forwarding rate measured with
+/// smallest frames, in bit/s.
 ///
 /// An estimate: it assumes that the DUT's cost does not depend on the frame size
-/// (docs/methodology.md, "Frame mixes"), and knows no link; [`ImixEstimate`] does.
+/// (docs/methodology.md, "Frame mixes"), and ignores the link; [`ImixEstimate`] includes it.
 pub fn imix_estimate_l2_bps(pps: f64) -> f64 {
     Mix::imix().mean().bps(Layer::L2, pps)
 }
 
-/// What a DUT would carry of a simple IMIX if it forwarded as many frames of it as of the ones it was measured with.
+/// The rate of a simple IMIX if the DUT forwards as many of its frames as of those it was measured
+/// with.
 ///
-/// An estimate, and to be called so.
+/// An estimate, and must be labelled as one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImixEstimate {
-    /// Frames per second: those of the measurement, or what the line carries if that is less.
+    /// Frames per second: those of the measurement, or the line rate if that is less.
     pub pps: f64,
     /// Bits per second of these frames.
     pub l2_bps: f64,
-    /// The line carries no more.
+    /// True if the line is the limit.
     pub line_limited: bool,
 }
 
 impl ImixEstimate {
-    /// The estimate from a rate measured with other frames.
+    /// Estimates from a rate measured with other frames.
     pub fn from_rate(pps: f64, link: LinkSpeed) -> ImixEstimate {
         let line_rate = link.line_rate_pps(Mix::imix().mean());
         let capped = pps.min(line_rate);
@@ -298,17 +308,19 @@ impl ImixEstimate {
     }
 }
 
-/// How talks count the simple IMIX: without padding, FCS and gap, so that a link seems to carry more of it than it does.
+/// How talks compute the simple IMIX: without padding, FCS and gap, so that a link seems to carry
+/// more of it than it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TalkFormula {
-    /// IP packets of 40, 576 and 1500 bytes: 340.33 bytes a packet.
+    /// IP packets of 40, 576 and 1500 bytes: 340.33 bytes per packet.
     IpPackets,
-    /// Frames of 54, 590 and 1514 bytes without FCS, the small one not padded: 354.33 bytes a frame.
+    /// Frames of 54, 590 and 1514 bytes without FCS, the small one not padded: 354.33 bytes per
+    /// frame.
     Ethernet,
 }
 
 impl TalkFormula {
-    /// Bytes of twelve packets.
+    /// Returns the bytes of twelve packets.
     fn bytes_of_12(self) -> u32 {
         match self {
             TalkFormula::IpPackets => 7 * 40 + 4 * 576 + 1500,
@@ -316,19 +328,20 @@ impl TalkFormula {
         }
     }
 
-    /// Bits per second that the formula gives for packets per second.
+    /// Converts packets per second to bits per second by the formula.
     pub fn bps(self, pps: f64) -> f64 {
         pps * f64::from(self.bytes_of_12()) / 12.0 * 8.0
     }
 
-    /// Packets per second that fill the link by the formula, rounded to the nearest.
+    /// Returns the packets per second that fill the link by the formula, rounded to the nearest.
     pub fn link_full_pps(self, link: LinkSpeed, directions: Directions) -> u64 {
         let bps = link.bps() as f64 * directions as u32 as f64;
         (bps / self.bps(1.0)).round() as u64
     }
 }
 
-/// What a router must forward so that a link, and not the router, is the limit: a line of the "minimum router" table.
+/// The rate that a router needs so that a link, and not the router, is the limit: a row of the
+/// "minimum router" table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MinimumRouter {
     /// The link.
@@ -341,7 +354,8 @@ pub struct MinimumRouter {
     pub imix_pps: u64,
     /// The same in both directions together.
     pub imix_both_ways_pps: u64,
-    /// The simple IMIX as talks count it ([`TalkFormula::Ethernet`]): more than the line carries.
+    /// The simple IMIX as computed in talks ([`TalkFormula::Ethernet`]): more than the line
+    /// carries.
     pub imix_talk_pps: u64,
     /// The same in both directions together.
     pub imix_talk_both_ways_pps: u64,
@@ -359,7 +373,7 @@ pub const MINIMUM_ROUTER_LINKS: [LinkSpeed; 7] = [
 ];
 
 impl MinimumRouter {
-    /// The line for a link.
+    /// Returns the row for a link.
     pub fn of(link: LinkSpeed) -> MinimumRouter {
         let imix = Mix::imix().mean();
         let talk = TalkFormula::Ethernet;
@@ -421,7 +435,7 @@ mod tests {
         assert_eq!(sizes("ipv6-imix"), [60]);
         let mix = Mix::named("ipv6-imix").unwrap();
         assert_eq!(mix.parts()[0].size_bytes, 64);
-        // an IPv4 packet that is its header alone, in a frame: 38 bytes with FCS, on the wire 64
+        // an IPv4 packet that is only a header, in a frame: 38 bytes with FCS, 64 on the wire
         let mix: Mix = "38".parse().unwrap();
         assert_eq!(mix.mean(), FrameSize::MIN.into());
         assert_eq!(

@@ -1,7 +1,8 @@
-//! What procedures found: one [`Outcome`] per procedure, with its verdict in words and the conditions it was found under.
+//! Results of procedures: one [`Outcome`] per procedure, with a verdict as text and the conditions
+//! of the measurement.
 //!
-//! How each figure comes about is in `measure`. Figures carry their unit in their name; what does not exist is absent.
-//! Start with [`Outcome`], whose [`Found`] is different for every procedure.
+//! `measure` computes the figures. The names of figures contain their unit; missing values are
+//! absent. Start with [`Outcome`], whose [`Found`] differs for every procedure.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +32,12 @@ pub struct Compliance {
 }
 
 impl Compliance {
-    /// Was every condition met?
+    /// Returns true if every condition was met.
     pub fn is_met(&self) -> bool {
         self.shortened.is_empty()
     }
 
-    /// The label that a report may print; empty for a procedure of no standard.
+    /// Returns the label for reports; empty for a procedure without a standard.
     pub fn label(&self) -> String {
         match (self.standard.as_str(), self.is_met()) {
             ("", _) => String::new(),
@@ -164,7 +165,7 @@ pub struct Maxfwd {
 }
 
 impl Maxfwd {
-    /// All windows, whatever came of them.
+    /// Returns the number of windows in all strata.
     pub fn windows(&self) -> u32 {
         let apart = ApartStratum::windows(&self.apart);
         self.quiet.windows + self.contended.windows + apart + self.windows_not_offered
@@ -246,8 +247,9 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// The load of the first sample with loss, if it is too far above the largest load without loss to say where loss begins: more than
-    /// three steps of the load and more than 2 %.
+    /// Returns the load of the first sample with loss, if it is too far above the largest load
+    /// without loss to determine the onset of loss: more than three steps of the load and more than
+    /// 2 %.
     pub fn gap(&self, resolution_pps: f64) -> Option<f64> {
         let below = self.saturation_pps?;
         let between = self.resolution_pps;
@@ -805,30 +807,31 @@ pub struct Sweep {
     pub cost: Option<Cost>,
 }
 
-/// What is swept where more of it is meant to forward more: a cost of one has no meaning there.
+/// The parameter of sweeps in which more is meant to increase the rate: a cost per unit makes no
+/// sense there.
 const CORES: &str = "cores";
 
 impl CriticalLoad {
-    /// Is it only a lower bound, because no frame was lost?
+    /// Returns true if it is only a lower bound, because no frame was lost.
     pub fn is_tester_bound(&self) -> bool {
         self.critical_load_pps.is_some() && self.upper_pps.is_none()
     }
 }
 
 impl Sweep {
-    /// Is it a sweep over what the DUT may use, which is judged by its speed-up?
+    /// Returns true for a sweep over resources of the DUT, which is judged by its speed-up.
     pub fn is_of_resources(parameter: &str) -> bool {
         parameter == CORES
     }
 
-    /// What it costs, if what is swept costs something.
+    /// Returns the cost per unit, if the swept parameter has one.
     pub fn cost(&self) -> Option<&Cost> {
         let is_cost = !Sweep::is_of_resources(&self.parameter);
         self.cost.as_ref().filter(|_| is_cost)
     }
 
-    /// The speed-up over one core, and its efficiency in percent of a linear one.
-    /// One core has its share of the reference. `None` of other sweeps.
+    /// Returns the speed-up over one core, and its efficiency in percent of a linear one. The speed
+    /// of one core is derived from the reference. `None` for other sweeps.
     pub fn speed_up(&self, point: &SweepPoint) -> Option<(f64, f64)> {
         if !Sweep::is_of_resources(&self.parameter) {
             return None;
@@ -917,20 +920,20 @@ pub struct ForwardingRate {
     pub samples: Vec<Interval>,
 }
 
-/// A figure that stands for a result, with its unit: what is compared over iterations.
+/// A figure that represents a result, with its unit: what is compared over iterations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What it is, in words: `throughput`, `ndr`, `cost of one of rules`.
+    /// Its name: `throughput`, `ndr`, `cost of one of rules`.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
-    /// Which way it is better.
+    /// The direction in which it improves.
     pub better: Better,
     /// Its value.
     pub value: f64,
 }
 
-/// The figure of [`Maxfwd`], and of what else tells what came out.
+/// The figure of [`Maxfwd`], and of other results that contain the forwarding rate.
 pub const FORWARDING_RATE: &str = "forwarding rate";
 
 /// Name of the figure of instructions per frame.
@@ -976,7 +979,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written behind values that are compared.
+    /// Returns the symbol behind values in comparisons.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::FramesPerSecond => "pps",
@@ -989,7 +992,8 @@ impl Unit {
         }
     }
 
-    /// Whether more or less of this unit is usually better. Percentages are usually shares of lost frames.
+    /// Returns whether more or less of this unit is usually better. Percentages are usually shares
+    /// of lost frames.
     pub fn better(self) -> Better {
         match self {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,
@@ -1003,16 +1007,18 @@ impl Unit {
     }
 }
 
-/// The one word for a DUT of which nothing comes back at a load that was offered, in verdicts, tables and comparisons.
+/// The text for a DUT from which nothing comes back at an offered load, in verdicts, tables and
+/// comparisons.
 pub const FORWARDS_NOTHING: &str = "overloaded: forwards nothing at this load";
 
 impl Outcome {
-    /// Did it fail? An outcome without an answer has not failed if the question does not apply.
+    /// Returns true if it failed. An outcome without a result has not failed if the question does
+    /// not apply.
     pub fn fails(&self) -> bool {
         !self.answered && !self.not_applicable
     }
 
-    /// The figures of this outcome; none if there is no answer, or nothing came back.
+    /// Returns the figures of this outcome; none if there is no result, or nothing came back.
     pub fn figures(&self) -> Vec<Figure> {
         use Unit::{Frames, FramesPerSecond, Nanoseconds, Percent, Seconds};
         if !self.answered || self.found.forwards_nothing() {
@@ -1047,7 +1053,7 @@ impl Outcome {
                 points.collect()
             }
             Found::FrameLoss(found) => {
-                // losses at different loads are no figures of the same name
+                // losses at different loads are figures with different names
                 let first = found.points.first().and_then(|point| {
                     let name = format!("frame loss at {} %", point.percent);
                     figure(&name, Percent, Some(point.loss_percent))
@@ -1171,7 +1177,7 @@ impl Outcome {
 }
 
 impl Found {
-    /// Id of the procedure in records.
+    /// Returns the id of the procedure in records.
     pub fn procedure(&self) -> &'static str {
         match self {
             Found::Ramp(_) => "ramp",
@@ -1199,7 +1205,7 @@ impl Found {
         }
     }
 
-    /// Is the rate that was found a lower bound: the tester's limit rather than the DUT's?
+    /// Returns true if the rate is a lower bound: the tester's limit rather than the DUT's.
     pub fn is_tester_bound(&self) -> bool {
         match self {
             Found::Ramp(found) => found.tester_bound,
@@ -1216,7 +1222,8 @@ impl Found {
         }
     }
 
-    /// Was a load offered, and nothing of it came back? Then there is no rate, and [`FORWARDS_NOTHING`] takes its place.
+    /// Returns true if a load was offered, and nothing of it came back. Then there is no rate, and
+    /// [`FORWARDS_NOTHING`] takes its place.
     pub fn forwards_nothing(&self) -> bool {
         let nothing_of = |samples: &[Interval]| {
             samples.iter().any(|one| one.frames_sent > 0)
@@ -1236,7 +1243,7 @@ impl Found {
         }
     }
 
-    /// The one rate that stands for the result, where there is one: what a sweep compares.
+    /// Returns the one rate that represents the result, if there is one: what a sweep compares.
     pub fn rate_pps(&self) -> Option<f64> {
         match self {
             Found::Ramp(found) => found.up.saturation_pps,
@@ -1257,7 +1264,7 @@ impl Found {
 mod tests {
     use super::*;
 
-    /// A ramp of small steps: 2 % of the load may be left out, and no more.
+    /// A ramp of small steps: gaps of up to 2 % of the load are acceptable.
     #[test]
     fn a_gap_hides_where_loss_begins() {
         let edge = |between: f64| Edge {
@@ -1272,7 +1279,7 @@ mod tests {
         };
         assert_eq!(edge(19_000.0).gap(2_000.0), None);
         assert_eq!(edge(21_000.0).gap(2_000.0), Some(1_021_000.0));
-        // steps as coarse as that are what was asked for
+        // steps that coarse were requested
         assert_eq!(edge(60_000.0).gap(20_000.0), None);
     }
 }

@@ -1,6 +1,6 @@
-//! What the probes of the machine read: how fast its CPUs are, and how far apart.
+//! Readings of the machine's probes: the speed of its CPUs, and the distance between them.
 //!
-//! They are readings and what they fall into; what is made of them is decided in `fwdlab_measure::gate`.
+//! `fwdlab_measure::gate` evaluates the readings and their states.
 
 use std::fmt;
 
@@ -39,12 +39,12 @@ pub struct MachineState {
     pub percent: f64,
 }
 
-/// Round trips that differ by a larger factor are of two levels: one core, one cache and two caches are a factor of 2.5 and 4 apart, and
-/// readings of one level on two days some percent.
+/// Round trips whose ratio exceeds this belong to different levels: one core, one cache and two
+/// caches differ by factors of 2.5 and 4, and readings of one level on two days by some percent.
 const SAME_DISTANCE: f64 = 1.5;
 
 impl MachineState {
-    /// Can figures of this state and of that one be compared?
+    /// Returns true if figures of the two states are comparable.
     pub fn is_like(&self, other: &MachineState) -> bool {
         let near = |(a, b): (&f64, &f64)| a.max(*b) <= SAME_DISTANCE * a.min(*b);
         self.slowed == other.slowed
@@ -54,7 +54,7 @@ impl MachineState {
     }
 }
 
-/// Written as people say it of CPUs: `118 ns apart`; several pairs are `118/45 ns apart`.
+/// The usual form for CPUs: `118 ns apart`; several pairs are `118/45 ns apart`.
 impl fmt::Display for MachineState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self
@@ -89,7 +89,7 @@ pub struct ApartStratum {
 }
 
 impl ApartStratum {
-    /// The windows of this state.
+    /// Returns the windows of this state.
     pub fn of(state: &MachineState, stratum: Stratum) -> ApartStratum {
         ApartStratum {
             slowed: state.slowed,
@@ -99,7 +99,7 @@ impl ApartStratum {
         }
     }
 
-    /// The windows in which the state changed.
+    /// Returns the windows in which the state changed.
     pub fn moved(stratum: Stratum) -> ApartStratum {
         ApartStratum {
             slowed: false,
@@ -109,13 +109,13 @@ impl ApartStratum {
         }
     }
 
-    /// Are both of the same state?
+    /// Returns true if both belong to the same state.
     pub fn is_like(&self, other: &ApartStratum) -> bool {
         (self.slowed, self.moved) == (other.slowed, other.moved)
             && self.round_trip_ns == other.round_trip_ns
     }
 
-    /// Windows of all these strata.
+    /// Returns the number of windows in all these strata.
     pub fn windows(strata: &[ApartStratum]) -> u32 {
         strata.iter().map(|s| s.stratum.windows).sum()
     }

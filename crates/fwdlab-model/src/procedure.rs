@@ -1,8 +1,8 @@
-//! What a procedure asks of a trial, and what it is told: the question and the answer.
+//! The interface between procedures and trials: a question and its answer.
 //!
-//! A question says which load is offered over time, what is to be observed, and why. Whoever answers it (a simulated DUT,
-//! the test bed) knows nothing of the procedure. Which question comes next is decided in `measure`; what remains of it all
-//! is in [`crate::outcome`]. Start with [`Question`].
+//! A question contains the load over time, what to observe, and the reason. Whoever answers it (a
+//! simulated DUT, the test bed) knows nothing of the procedure. `measure` chooses the questions;
+//! [`crate::outcome`] holds the results. Start with [`Question`].
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// One load all the time.
+    /// Returns a stretch of constant load.
     pub fn constant(load_pps: f64, duration_ns: u64) -> Stretch {
         Stretch {
             duration_ns,
@@ -35,12 +35,12 @@ impl Stretch {
         }
     }
 
-    /// Frames that are due in it.
+    /// Returns the frames that are due in it.
     pub fn frames(&self) -> f64 {
         (self.from_pps + self.to_pps) / 2.0 * (self.duration_ns as f64 / 1e9)
     }
 
-    /// Intended load at a moment after its begin.
+    /// Returns the intended load at a time after its start.
     pub fn load_at(&self, at_ns: u64) -> f64 {
         let share = at_ns.min(self.duration_ns) as f64 / self.duration_ns.max(1) as f64;
         self.from_pps + (self.to_pps - self.from_pps) * share
@@ -57,13 +57,15 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// The average load of bursts whose last frame and the first of the next are so many nanoseconds apart.
+    /// Returns the average load of bursts with this gap, in nanoseconds, between the last frame of
+    /// one and the first of the next.
     pub fn load_pps(&self, gap_ns: f64) -> f64 {
         let within_ns = f64::from(self.frames.saturating_sub(1)) * 1e9 / self.rate_pps;
         f64::from(self.frames) * 1e9 / (within_ns + gap_ns)
     }
 
-    /// How far the last frame of one and the first of the next are apart at an average load, in nanoseconds.
+    /// Returns the gap between the last frame of a burst and the first of the next at an average
+    /// load, in nanoseconds.
     pub fn gap_ns(&self, load_pps: f64) -> f64 {
         let frames = f64::from(self.frames);
         frames * 1e9 / load_pps - (frames - 1.0) * 1e9 / self.rate_pps
@@ -89,7 +91,7 @@ impl Waits {
         settle_ns: 5_000_000_000,
     };
 
-    /// All of them.
+    /// Returns their sum.
     pub fn total_ns(&self) -> u64 {
         self.learn_ns + self.drain_ns + self.settle_ns
     }
@@ -196,7 +198,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// One load for some time, counted as a whole.
+    /// Returns a question with a constant load for some time, counted as a whole.
     pub fn constant(
         size: FrameSize,
         load_pps: f64,
@@ -225,29 +227,29 @@ impl Question {
         }
     }
 
-    /// Is it one load all the time?
+    /// Returns true if the load is constant.
     pub fn is_constant(&self) -> bool {
         matches!(&self.stretches[..], [one] if one.from_pps == one.to_pps)
     }
 
-    /// How long frames are sent, unless it ends early.
+    /// Returns the duration of sending, unless it ends early.
     pub fn duration_ns(&self) -> u64 {
         self.stretches.iter().map(|s| s.duration_ns).sum()
     }
 
-    /// Frames that are due, unless it ends early.
+    /// Returns the frames that are due, unless it ends early.
     pub fn frames(&self) -> u64 {
         let frames: f64 = self.stretches.iter().map(Stretch::frames).sum();
         frames.round() as u64
     }
 
-    /// The largest load.
+    /// Returns the largest load.
     pub fn peak_pps(&self) -> f64 {
         let ends = self.stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
         ends.fold(0.0, f64::max)
     }
 
-    /// The intended load at a moment after the begin.
+    /// Returns the intended load at a time after the start.
     pub fn load_at(&self, at_ns: u64) -> f64 {
         let mut begin = 0;
         for stretch in &self.stretches {
@@ -276,29 +278,30 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Frames sent per second.
+    /// Returns the frames sent per second.
     pub fn offered_load_pps(&self) -> f64 {
         self.frames_sent as f64 / (self.length_ns as f64 / 1e9)
     }
 
-    /// Frames received per second.
+    /// Returns the frames received per second.
     pub fn forwarding_rate_pps(&self) -> f64 {
         self.frames_received as f64 / (self.length_ns as f64 / 1e9)
     }
 
-    /// Share of the sent frames that did not come back, never below 0.
+    /// Returns the share of the sent frames that did not come back, never below 0.
     pub fn loss_ratio(&self) -> f64 {
         let lost = self.frames_sent.saturating_sub(self.frames_received);
         lost as f64 / self.frames_sent.max(1) as f64
     }
 }
 
-/// When the DUT had forwarded this share of the load for this time, in nanoseconds since the trial began: the end of the first
-/// such stretch of intervals that began at `from_ns` or later. `None` when it has not.
+/// Returns when the DUT had forwarded this share of the load for this time, in nanoseconds since
+/// the trial began: the end of the first such series of intervals that began at `from_ns` or later.
+/// `None` if it has not.
 pub fn recovered_at(samples: &[Interval], from_ns: u64, share: f64, for_ns: u64) -> Option<u64> {
     let mut begin = None;
     for sample in samples.iter().filter(|sample| sample.at_ns >= from_ns) {
-        // a frame more or less is the moment of the reading
+        // one frame more or less depends on the time of the reading
         let due = share * sample.frames_sent as f64 - 1.0;
         if sample.frames_sent == 0 || (sample.frames_received as f64) < due {
             begin = None;
@@ -312,11 +315,11 @@ pub fn recovered_at(samples: &[Interval], from_ns: u64, share: f64, for_ns: u64)
     None
 }
 
-/// Rates are compared with what they were before over windows of this length.
+/// Length of the windows in which rates are compared with the rate before.
 const REGAINED_WINDOW_NS: u64 = 1_000_000_000;
 
-/// What was forwarded before an event: the median rate of the intervals that ended by then, in frames per second. `None` when there are
-/// none, or nothing was forwarded.
+/// Returns the forwarding rate before an event: the median rate of the intervals that ended by
+/// then, in frames per second. `None` if there are none, or nothing was forwarded.
 pub fn base_pps(samples: &[Interval], event_ns: u64) -> Option<f64> {
     let before = samples
         .iter()
@@ -332,14 +335,16 @@ pub fn base_pps(samples: &[Interval], event_ns: u64) -> Option<f64> {
     Some(median).filter(|pps| *pps > 0.0)
 }
 
-/// What of a rate before an event is due of so many frames sent in so long: no more than these.
+/// Returns how many frames are due at the rate before an event, at most as many as were sent.
 pub fn due_frames(base_pps: f64, frames_sent: u64, ns: u64) -> f64 {
     (base_pps * (ns as f64 / 1e9)).min(frames_sent as f64)
 }
 
-/// When the DUT began to forward this share of `base_pps` again, or of what was sent where that was less, in nanoseconds since the trial
-/// began: from an interval on that has it itself, at `from_ns` or later, every window of a second has it for so long, and for so long after
-/// the event was over (methods of RFC 6412). `None` when that was never seen.
+/// Returns when the DUT was forwarding this share of `base_pps` again, or of the sent frames if
+/// that is less, in nanoseconds since the trial began: the start of the first interval at `from_ns`
+/// or later that has it itself, and from which on every window of a second has it for this time,
+/// and for this time after the event was over (methods of RFC 6412). `None` if that was never
+/// observed.
 pub fn regained_at(
     samples: &[Interval],
     from_ns: u64,
@@ -351,7 +356,7 @@ pub fn regained_at(
     let first = samples.iter().position(|sample| sample.at_ns >= from_ns)?;
     let samples = &samples[first..];
     let is_enough = |received: u64, sent: u64, ns: u64| {
-        // a frame more or less is the moment of the reading
+        // one frame more or less depends on the time of the reading
         received as f64 >= share * due_frames(base_pps, sent, ns) - 1.0
     };
     let (mut begin, mut end, mut sent, mut received) = (None, 0, 0, 0);
@@ -433,10 +438,11 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Of times in ascending buckets, none of them empty, with what was known of them before. `None` when there are none.
+    /// Computes delays from times in ascending buckets, none of them empty, with their exact
+    /// statistics. `None` if there are none.
     pub fn of(times: &[Bucket], min_ns: u64, max_ns: u64, mean_ns: f64) -> Option<Delays> {
         let frames = latency::count(times);
-        // the upper bound of the last bucket may lie above all values
+        // the upper bound of the last bucket may exceed all values
         let at = |share| latency::at_rank(times, frames, share).map(|high| high.min(max_ns));
         let if_many = |share| at(share).filter(|_| latency::is_told(frames, share));
         Some(Delays {
@@ -454,7 +460,7 @@ impl Delays {
         })
     }
 
-    /// The same, with what became of frames that have no delay: so many were lost, and others never left or left late.
+    /// Adds frames without a delay: those that were lost, and those that never left or left late.
     #[must_use]
     pub fn beside(self, times: &[Bucket], lost: u64, held_up: HeldUp) -> Delays {
         let all = self.frames + lost + held_up.not_sent;
@@ -471,7 +477,7 @@ impl Delays {
         }
     }
 
-    /// What is known of the sender's hold-ups.
+    /// Returns what is known about stalls of the sender.
     pub fn held_up(&self) -> HeldUp {
         HeldUp {
             frames: self.held_up_frames,
@@ -480,17 +486,19 @@ impl Delays {
         }
     }
 
-    /// May the delay that this share of the frames does not exceed say more of the sender than of the DUT?
+    /// Returns true if the delay that this share of the frames does not exceed may reflect the
+    /// sender rather than the DUT.
     pub fn is_of_sender(&self, share: f64) -> bool {
         self.held_up().speaks(self.frames, share)
     }
 
-    /// The 99th percentile, when there are frames enough above it to tell it: early runs have one of any number of frames.
+    /// Returns the 99th percentile, if enough frames are above it: early runs have one for any
+    /// number of frames.
     pub fn told_p99_ns(&self) -> Option<u64> {
         self.p99_ns.filter(|_| latency::is_told(self.frames, 0.99))
     }
 
-    /// The 99.9th percentile, likewise.
+    /// Returns the 99.9th percentile, likewise.
     pub fn told_p999_ns(&self) -> Option<u64> {
         self.p999_ns
             .filter(|_| latency::is_told(self.frames, 0.999))
@@ -523,7 +531,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Queries that nothing answered.
+    /// Returns the queries without an answer.
     pub fn missing(&self) -> u64 {
         self.asked.saturating_sub(self.answered + self.wrong)
     }
@@ -620,8 +628,10 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// The moments in what an event printed, lines such as `moment 1764035693.123 session down`: seconds of the system's clock, and what was
-    /// then. The first of them is the event's begin, and not among what is given back, which is in the order of time.
+    /// Parses the moments that an event printed, in lines such as
+    /// `moment 1764035693.123 session down`: seconds of the system's clock, and a description. The
+    /// first of them is the event's start, and is not part of the result, which is in chronological
+    /// order.
     pub fn of(printed: &str) -> Vec<Moment> {
         let mut told = printed.lines().filter_map(|line| {
             let (at, name) = line.trim().strip_prefix("moment ")?.split_once(' ')?;
@@ -634,7 +644,7 @@ impl Moment {
         let mut moments: Vec<Moment> = told
             .map(|(at, name)| Moment {
                 name,
-                // a clock of the system has no more digits than these in a number of this size
+                // a number of this size has no further digits on a system clock
                 at_s: ((at - began) * 1e6).round() / 1e6,
             })
             .collect();
@@ -644,12 +654,12 @@ impl Moment {
 }
 
 impl Answer {
-    /// Frames sent and not received; negative when more came back.
+    /// Returns frames sent minus frames received; negative if more came back.
     pub fn frames_lost(&self) -> i64 {
         self.frames_sent as i64 - self.frames_received as i64
     }
 
-    /// Frames received per second of the time in which frames were sent.
+    /// Returns the frames received per second of the time in which frames were sent.
     pub fn forwarding_rate_pps(&self) -> f64 {
         self.frames_received as f64 / (self.duration_ns as f64 / 1e9)
     }
@@ -681,7 +691,7 @@ mod tests {
         let moments = Moment::of(printed);
         let told: Vec<(&str, f64)> = moments.iter().map(|m| (m.name.as_str(), m.at_s)).collect();
         assert_eq!(told, [("session down", 0.023), ("session up", 1.25)]);
-        // a clock that tells no parts of a second tells no begin
+        // a clock without fractions of a second cannot determine the start
         assert_eq!(Moment::of("moment 1764035693.N began\n"), []);
     }
 
@@ -730,7 +740,8 @@ mod tests {
         assert_eq!(question.load_at(9_999_999), 2e6);
     }
 
-    /// 16 frames of 64 bytes at 10 Gbit/s and as much time without any: half the line, and one frame's gap more.
+    /// 16 frames of 64 bytes at 10 Gbit/s and the same time without any: half the line, plus one
+    /// frame's gap.
     #[test]
     fn gaps_between_bursts_and_loads() {
         let line = 1e10 / 672.0;
@@ -786,13 +797,13 @@ mod tests {
             (delays.p50_ns, delays.p99_ns, delays.worst_case_ns),
             (500, Some(990), 999)
         );
-        // ten lie above the 99th percentile, one above the 99.9th
+        // ten are above the 99th percentile, one is above the 99.9th
         assert_eq!(
             (delays.p90_ns, delays.told_p99_ns()),
             (Some(900), Some(990))
         );
         assert_eq!((delays.p999_ns, delays.p9999_ns), (None, None));
-        // what the text does not say is not in the records either
+        // what the text omits is not in the records either
         let few = of((1..=500).collect()).unwrap();
         assert_eq!(
             (few.p99_ns, few.p999_ns, few.worst_case_ns),
@@ -800,7 +811,7 @@ mod tests {
         );
         let json = serde_json::to_value(few).unwrap();
         assert!(json.get("p99_ns").is_none() && json.get("p999_ns").is_none());
-        // nor shown of a run that has it
+        // nor shown for a run that has it
         let early: Delays = serde_json::from_str(
             r#"{"frames":500,"mean_ns":9,"min_ns":1,"p50_ns":5,"p99_ns":495,"p999_ns":500,"max_ns":500}"#,
         )

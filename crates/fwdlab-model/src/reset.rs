@@ -1,25 +1,27 @@
-//! What may be reset on a DUT of this machine while frames flow, as people type it (RFC 6201).
+//! What may be reset on a DUT of this machine while frames flow, as users type it (RFC 6201).
 //!
-//! The kernel that measures cannot be rebooted to be measured. How each is done is in `lab`. Start with [`Reset::parse`].
+//! The kernel that measures cannot be rebooted for a measurement. `lab` implements each. Start with
+//! [`Reset::parse`].
 
 use std::fmt;
 
-/// Something that interrupts a DUT and lets it come back.
+/// An interruption of a DUT from which it recovers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reset {
     /// Forwarding is off for a second.
     Forwarding,
-    /// The DUT's output port is down for a second; then its addresses, neighbours and routes are set again.
+    /// The DUT's output port is down for a second; then its addresses, neighbours and routes are
+    /// set again.
     Interface,
-    /// A text for `sh`, like a configuration. The DUT must come back by itself.
+    /// A script for `sh`, like a configuration. The DUT must recover on its own.
     Command(String),
 }
 
 impl Reset {
-    /// Reads `forwarding`, `interface`, or `command: ...`.
+    /// Parses `forwarding`, `interface`, or `command: ...`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// If it is none of them.
     pub fn parse(typed: &str) -> Result<Reset, String> {
         match (typed.trim(), typed.trim().strip_prefix("command:")) {
             ("forwarding", _) => Ok(Reset::Forwarding),

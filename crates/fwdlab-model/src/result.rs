@@ -1,7 +1,8 @@
-//! What is kept of a run: one [`TrialRecord`] per trial, one [`Summary`] per run, and the head of it all, [`RunInfo`].
+//! What is kept of a run: one [`TrialRecord`] per trial, one [`Summary`] per run, and the header of
+//! both, [`RunInfo`].
 //!
-//! Field names are the words of the field with their unit. A number that does not exist is absent, never 0. Everything
-//! in a [`Summary`] can be computed again from the trials.
+//! Field names are the terms of the field with their unit. A number that does not exist is absent,
+//! never 0. Everything in a [`Summary`] can be recomputed from the trials.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,18 +39,20 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// May the trial be used?
+    /// Returns true if the trial may be used.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// Is it of an iteration that was measured again, and says nothing of what disturbs trials?
+    /// Returns true if its iteration was measured again; then it is no evidence of what disturbs
+    /// trials.
     pub fn is_cut_off(&self) -> bool {
         self.reasons.iter().any(|reason| reason == CUT_OFF)
     }
 }
 
-/// What is said of a trial whose iteration was cut off, by the end of the run's process or of a host, and measured again.
+/// The remark on a trial whose iteration was cut off, by the end of the run's process or of a host,
+/// and measured again.
 pub const CUT_OFF: &str = "its iteration was cut off, and measured again";
 
 /// Windows of one kind and what came out in them.
@@ -173,7 +176,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Of what is counted and not timed.
+    /// Returns the value for what is counted and not timed.
     pub fn none() -> Noise {
         Noise {
             verdict: "instructions are counted: other work on this machine changes nothing".into(),
@@ -213,19 +216,19 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Can every figure be relied on, as far as noise goes?
+    /// Returns true if every figure is reliable, as far as noise is concerned.
     pub fn is_quiet(&self) -> bool {
         !self.noise.too_noisy
             && self.test_cases.iter().all(|case| case.doubt.is_none())
             && self.comparisons().all(|c| c.doubt.is_none())
     }
 
-    /// What procedures found, test case after test case.
+    /// Iterates over the results of procedures, test case after test case.
     pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.test_cases.iter().flat_map(|case| &case.outcomes)
     }
 
-    /// The differences from the reference DUT that slices found.
+    /// Iterates over the differences from the reference DUT that were measured by slices.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.test_cases.iter().flat_map(TestCase::comparisons)
     }
@@ -258,7 +261,7 @@ pub struct Gap {
     pub cut_off: u32,
 }
 
-/// The parameter of a run that names its configurations with rules of a firewall.
+/// The parameter of a run that lists its configurations with firewall rules.
 pub const FIREWALLS: &str = "firewalls";
 
 /// The head of a run: `run.json`.

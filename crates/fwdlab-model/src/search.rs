@@ -1,7 +1,8 @@
-//! What is kept of a search for loads: where its trials lie, and what each goal found.
+//! What is kept of a search for loads: the loads of its trials, and the result of each goal.
 //!
-//! Which trial comes next is decided in `fwdlab_measure::mlr`; this is only what remains of it. Loads are named twice, by their
-//! place on the search's grid (whole numbers, for programs that compare) and in frames per second (for people).
+//! `fwdlab_measure::mlr` chooses the trials; this file only holds what is kept. Loads appear twice,
+//! as an index on the search's grid (an integer, for programs that compare) and in frames per
+//! second (for people).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,11 +40,12 @@ pub struct SearchOutcome {
     pub shortened: Vec<String>,
 }
 
-/// A load that meets a goal is doubtful when it is a smaller share than this of what came out of a higher one.
+/// A load that meets a goal is doubtful if it is a smaller share than this of the rate that came
+/// out of a higher load.
 const FAR_BELOW: f64 = 0.7;
 
 impl SearchOutcome {
-    /// The load of every goal that was found.
+    /// Returns the load of every goal that was found.
     pub fn figures(&self) -> Vec<Figure> {
         let goals = self.goals.iter().zip(1..);
         goals
@@ -63,8 +65,9 @@ impl SearchOutcome {
             .collect()
     }
 
-    /// What the DUT forwarded of the loads of this search at most, where that is far more than the load that met the goal: it may lose
-    /// a little long before it is overloaded, or the trials in between were disturbed.
+    /// Returns the maximum that the DUT forwarded in this search, if that is far more than the load
+    /// that met the goal: it may lose a little long before it is overloaded, or the trials in
+    /// between were disturbed.
     pub fn far_above(&self, goal: &GoalResult) -> Option<f64> {
         let forwarded = |step: &SearchStep| step.load_pps * (1.0 - step.loss_ratio);
         let best = self.course.iter().map(forwarded).fold(0.0, f64::max);
@@ -124,11 +127,12 @@ pub struct GoalResult {
     pub verdict: String,
 }
 
-/// What a goal is called that has no name: no-drop rate, or partial-drop rate with its loss, `NDR` and `PDR 0.5 %`.
+/// Returns the label of a goal without a name: no-drop rate, or partial-drop rate with its loss,
+/// `NDR` and `PDR 0.5 %`.
 pub fn name_of(loss_ratio: f64) -> String {
     match loss_ratio {
         0.0 => "NDR".into(),
-        // as many digits as were typed, none of the binary fraction's
+        // as many digits as were typed, without the noise of the binary fraction
         ratio => format!("PDR {} %", (ratio * 1e10).round() / 1e8),
     }
 }
@@ -160,7 +164,7 @@ pub struct GoalDefinition {
 mod tests {
     use super::*;
 
-    /// As it was seen: the search met its goal at 361.3 kpps, and 650 kpps came out of higher loads.
+    /// A real case: the search met its goal at 361.3 kpps, and 650 kpps came out of higher loads.
     #[test]
     fn a_goal_far_below_what_came_out_is_seen() {
         let step = |load_pps: f64, loss_ratio: f64| SearchStep {

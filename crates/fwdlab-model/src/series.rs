@@ -1,18 +1,19 @@
-//! Values to compare: one [`Series`] per test case and metric, whatever kind of record they come from.
+//! Values to compare: one [`Series`] per test case and metric, for all kinds of records.
 //!
-//! It says what was measured and under which labels; what differs from what is not its business. Runs are made into series
-//! by `store`, files of numbers by the program. Start with [`Series`].
+//! Contains what was measured and the labels; comparisons are made elsewhere. `store` makes series
+//! from runs, the program from files of numbers. Start with [`Series`].
 
 use crate::probe::MachineState;
 use std::collections::BTreeMap;
 
-/// The forwarding rate by our rule, and what a series is about unless it says otherwise.
+/// The forwarding rate by our rule, and the default metric of a series.
 pub const FORWARDING_RATE: &str = "forwarding-rate";
 /// Our trials without the gate: the median of all windows.
 pub const FORWARDING_RATE_UNGATED: &str = "forwarding-rate-ungated";
 /// Imported runs by their archive's own rule.
 pub const FORWARDING_RATE_LEGACY: &str = "forwarding-rate-legacy";
-/// The metric of a figure of this name, as people type it: `receive-rate` for `receive rate`, `pdr-0.5` for `PDR 0.5 %`.
+/// Returns the metric for a figure's name, as users type it: `receive-rate` for `receive rate`,
+/// `pdr-0.5` for `PDR 0.5 %`.
 pub fn metric(figure: &str) -> String {
     let letter = |c: char| match c.is_ascii_alphanumeric() || c == '.' {
         true => c.to_ascii_lowercase(),
@@ -27,28 +28,31 @@ pub fn metric(figure: &str) -> String {
 pub struct Series {
     /// Name of the test case; empty for a file of numbers.
     pub test_case: String,
-    /// What tells it from others: `configuration`, `frame_size_bytes`, `flows`, `ip_version`, `image`, `traffic`, `run` ...
+    /// Its labels: `configuration`, `frame_size_bytes`, `flows`, `ip_version`, `image`, `traffic`,
+    /// `run` ...
     pub labels: BTreeMap<String, String>,
-    /// What the values are: [`FORWARDING_RATE`], or a figure of a procedure by its [`metric`].
+    /// The metric of the values: [`FORWARDING_RATE`], or a figure of a procedure by its [`metric`].
     pub metric: String,
     /// The unit of the values: `pps`, `ns`, `%`; empty for bare numbers.
     pub unit: String,
     /// Valid values, in order of measurement.
     pub values: Vec<f64>,
-    /// Records left out because they were invalid or had no result.
+    /// Records omitted because they were invalid or had no result.
     pub left_out: u32,
-    /// Values in which the generator was the limit: the DUT may forward more.
+    /// Number of values limited by the generator: the DUT may forward more.
     pub generator_limited: u32,
-    /// The state of the machine that all values are of, where its states were told apart.
+    /// The state of the machine that all values belong to, if its states were distinguished.
     pub state: Option<MachineState>,
-    /// Where the values were measured in turns with those of other series.
+    /// Set if the values were measured in turns with those of other series.
     pub turns: Option<Turns>,
 }
 
-/// Which values of several series belong together because they were measured in turns, within fractions of a second.
+/// Which values of several series belong together because they were measured in turns, within
+/// fractions of a second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turns {
-    /// The run that measured them, and what was sent; series with the same one can be compared pair by pair.
+    /// The run that measured them, and the traffic; series with the same one can be compared pair
+    /// by pair.
     pub run: String,
     /// The rebuild of each value.
     pub rebuilds: Vec<u32>,

@@ -1,6 +1,7 @@
-//! `set.toml`: what a configuration set says beside its files: commands, what is reloaded, how to see that it is in force, the way back.
+//! `set.toml`: what a configuration set defines in addition to its files: commands, what to reload,
+//! how to check that it is in force, and how to undo it.
 //!
-//! Which files there are, and what is done with all of it, is for those who carry it out. Start with [`SetFile::parse`].
+//! The caller finds the files and executes all of it. Start with [`SetFile::parse`].
 
 use std::time::Duration;
 
@@ -73,17 +74,17 @@ pub struct Verify {
 }
 
 impl Reload {
-    /// Is it for this file?
+    /// Returns true if it applies to this file.
     pub fn is_for(&self, file: &str) -> bool {
         self.files.iter().any(|pattern| matches(pattern, file))
     }
 }
 
 impl SetFile {
-    /// Reads the text of one. `file`: for errors.
+    /// Parses a `set.toml`. `file`: for errors.
     ///
     /// # Errors
-    /// Says where in the file what is wrong.
+    /// The position in the file and what is wrong there.
     pub fn parse(file: &str, text: &str) -> Result<(SetFile, Origin), FileError> {
         let origin = Origin {
             file: file.into(),
@@ -102,7 +103,7 @@ impl SetFile {
         Ok((read, origin))
     }
 
-    /// For how long a restart may last.
+    /// Returns the time limit of a restart.
     pub fn patience(&self) -> Duration {
         self.reboot_within
             .map_or(Duration::from_secs(300), |Period(time)| time)

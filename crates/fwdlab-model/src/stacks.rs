@@ -1,8 +1,9 @@
-//! Profiles by call path: how many instructions, or samples, each path of calls took by itself.
+//! Profiles by call path: how many instructions, or samples, each call path took itself.
 //!
-//! They come and go as folded stacks, the text that every tool of flame graphs reads: `root;caller;callee 213`, one path a line.
-//! What `perf script` prints of a machine that was sampled is read by [`perf`]. Where they come from is the lab's business, what they look
-//! like the report's. Start with [`Stacks`] (whole numbers, as counted); [`Profile`] is what a frame has of them.
+//! They are read and written as folded stacks, the text format of all flame graph tools:
+//! `root;caller;callee 213`, one path per line. [`perf`] parses the output of `perf script` from a
+//! sampled machine. The lab collects profiles, and the report draws them. Start with [`Stacks`]
+//! (integers, as counted); [`Profile`] is the share per frame.
 
 pub mod perf;
 
@@ -10,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// Between the functions of a path.
+/// Separator between the functions of a path.
 const SEPARATOR: char = ';';
 
-/// What was counted, by path.
+/// Counts by path.
 ///
 /// ```
 /// use fwdlab_model::stacks::Stacks;
@@ -32,28 +33,29 @@ pub struct Stacks {
     total: u64,
 }
 
-/// Why a text is no folded stacks, and where.
+/// Why a text is not folded stacks, and the line of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}; a line is `caller;callee 213`")]
 pub struct StacksError {
-    /// The line that is wrong, counted from 1.
+    /// Number of the wrong line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub why: &'static str,
 }
 
 impl Stacks {
-    /// What all paths took together.
+    /// Returns the total of all paths.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The paths, their functions separated by `;`, and what each took by itself, in the order of their bytes.
+    /// Iterates over the paths, their functions separated by `;`, with each path's own count, in
+    /// byte order.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.paths.iter().map(|(path, count)| (&**path, *count))
     }
 
-    /// What each of so many frames has of it. None of no frames.
+    /// Returns the counts per frame. Empty for no frames.
     pub fn per(&self, frames: u64) -> Profile {
         let share = |count: u64| match frames {
             0 => 0.0,
@@ -66,7 +68,7 @@ impl Stacks {
         }
     }
 
-    /// What each path has of all, in percent.
+    /// Returns each path's share of the total, in percent.
     pub fn percent(&self) -> Profile {
         let mut shares = self.per(self.total);
         for share in shares.paths.values_mut() {
@@ -75,8 +77,8 @@ impl Stacks {
         shares
     }
 
-    /// Of several trials of the same, the one whose total is the median, the lower one of two: unlike medians of every path, its
-    /// figures belong together.
+    /// Returns the one of several trials whose total is the median, or the lower one of two: unlike
+    /// medians of every path, its figures belong together.
     pub fn median(trials: &[Stacks]) -> Option<&Stacks> {
         let mut trials: Vec<&Stacks> = trials.iter().collect();
         trials.sort_by_key(|stacks| stacks.total);
@@ -88,7 +90,7 @@ impl Stacks {
 impl FromStr for Stacks {
     type Err = StacksError;
 
-    /// Folded stacks. The same path twice is added up; empty lines say nothing.
+    /// Parses folded stacks. Adds up repeated paths; ignores empty lines.
     fn from_str(text: &str) -> Result<Stacks, StacksError> {
         let mut stacks = Stacks::default();
         for (index, line) in text.lines().enumerate() {
@@ -125,22 +127,23 @@ impl fmt::Display for Stacks {
     }
 }
 
-/// What a frame takes, by path: instructions, unless it was made of something else. Differences may be below zero.
+/// The cost of a frame by path: in instructions, unless it was made from something else.
+/// Differences may be below zero.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
     paths: BTreeMap<String, f64>,
 }
 
-/// What a function takes.
+/// The cost of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Function {
-    /// By itself.
+    /// The function itself.
     pub own: f64,
-    /// With all that it called, and that these called; once where it calls itself.
+    /// With everything that it called, directly or indirectly; counted once if it calls itself.
     pub inclusive: f64,
 }
 
-/// What a function takes by itself, here and there.
+/// A function's own cost in two profiles.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// Its name, with its module: `nft_do_chain [nf_tables]`.
@@ -152,7 +155,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// How much more it is in the second.
+    /// Returns how much more it is in the second.
     pub fn difference(&self) -> f64 {
         self.after - self.before
     }
@@ -169,17 +172,18 @@ impl FromIterator<(String, f64)> for Profile {
 }
 
 impl Profile {
-    /// What all paths take together.
+    /// Returns the total of all paths.
     pub fn total(&self) -> f64 {
         self.paths.values().sum()
     }
 
-    /// The paths, their functions separated by `;`, and what each takes by itself, in the order of their bytes.
+    /// Iterates over the paths, their functions separated by `;`, with each path's own cost, in
+    /// byte order.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
         self.paths.iter().map(|(path, per)| (&**path, *per))
     }
 
-    /// The functions.
+    /// Returns the cost of each function.
     pub fn by_function(&self) -> BTreeMap<&str, Function> {
         let mut functions: BTreeMap<&str, Function> = BTreeMap::new();
         for (path, per) in self.paths() {
@@ -193,8 +197,8 @@ impl Profile {
         functions
     }
 
-    /// What is left without another profile, path by path: without the share of a generator, measured alone. Where it took more, what is
-    /// left is below zero, so that totals still agree.
+    /// Subtracts another profile, path by path: for example the share of a generator, measured
+    /// alone. Where that is larger, the result is below zero, so that totals still match.
     pub fn minus(&self, other: &Profile) -> Profile {
         let mut left = self.clone();
         for (path, per) in other.paths() {
@@ -203,7 +207,7 @@ impl Profile {
         left
     }
 
-    /// What happens in a function: the paths through it, from where they first reach it.
+    /// Returns what happens in a function: the paths through it, from its first occurrence.
     pub fn below(&self, function: &str) -> Profile {
         let mut below = Profile::default();
         for (path, per) in self.paths() {
@@ -217,7 +221,8 @@ impl Profile {
     }
 }
 
-/// What each function takes by itself before and after, the largest difference first; the sum of all differences is that of the totals.
+/// Returns each function's own cost before and after, the largest difference first; the sum of all
+/// differences is that of the totals.
 pub fn difference(before: &Profile, after: &Profile) -> Vec<Difference> {
     let (before, after) = (before.by_function(), after.by_function());
     let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
@@ -233,7 +238,7 @@ pub fn difference(before: &Profile, after: &Profile) -> Vec<Difference> {
         })
         .filter(|row| row.before != 0.0 || row.after != 0.0)
         .collect();
-    // sorted by name until now, and this is stable
+    // sorted by name so far, and this sort is stable
     rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
     rows
 }
@@ -357,7 +362,7 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
 
         #[test]
         fn sums_agree(before in folded(), after in folded()) {
-            // frames are a power of two: nothing is rounded
+            // the number of frames is a power of two: nothing is rounded
             let (one, other) = (before.per(1024), after.per(1024));
             let rows = difference(&one, &other);
             let sum: f64 = rows.iter().map(Difference::difference).sum();

@@ -1,4 +1,5 @@
-//! The operating systems whose tools we know: of hosts whose counters we read, and of DUTs that we configure.
+//! The operating systems whose tools we support: for hosts whose counters we read, and for DUTs
+//! that we configure.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
-//! Telemetry of a DUT: what its host counted around a trial, kept as it was read and as what it says.
+//! Telemetry of a DUT: the counts of its host around a trial, as raw readings and as evaluated.
 //!
-//! A [`Record`] is a line of `telemetry.jsonl`: one reading, as the host gave it. A [`Telemetry`] is the difference of the readings before
-//! and after a trial, exact in its counts; a [`Finding`] is what that explains. How they are read is in `fwdlab_lab::telemetry`, what
-//! follows from them in `fwdlab_measure::telemetry` and `fwdlab_measure::findings`. Start with [`Telemetry`].
+//! A [`Record`] is a line of `telemetry.jsonl`: one reading, as the host returned it. A
+//! [`Telemetry`] is the difference of the readings before and after a trial, exact in its counts; a
+//! [`Finding`] is what it explains. `fwdlab_lab::telemetry` reads them, `fwdlab_measure::telemetry`
+//! and `fwdlab_measure::findings` evaluate them. Start with [`Telemetry`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,12 +108,12 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// All of it.
+    /// Returns the total time.
     pub fn total_ticks(&self) -> u64 {
         self.busy_ticks() + self.idle_ticks + self.steal_ticks
     }
 
-    /// What it worked.
+    /// Returns the busy time.
     pub fn busy_ticks(&self) -> u64 {
         self.user_ticks + self.system_ticks + self.irq_ticks + self.softirq_ticks
     }
@@ -292,7 +293,7 @@ fn is_none(number: &u32) -> bool {
 }
 
 impl Telemetry {
-    /// Energy per frame that was forwarded in joules, by meter.
+    /// Returns the energy per forwarded frame in joules, by meter.
     pub fn joules_per_frame(&self) -> impl Iterator<Item = (&str, f64)> {
         let frames = self.frames_received as f64;
         let all = self.energy_joules.iter().filter(move |_| frames > 0.0);
@@ -327,7 +328,7 @@ pub struct CpuShare {
 }
 
 impl CpuShare {
-    /// What it worked.
+    /// Returns the busy share.
     pub fn busy_ratio(&self) -> f64 {
         self.user_ratio + self.system_ratio + self.irq_ratio + self.softirq_ratio
     }

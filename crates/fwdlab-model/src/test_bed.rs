@@ -1,7 +1,9 @@
-//! Test beds as files: on which hosts the tester's ports and the device under test are, how they are reached, and what joins them.
+//! Test beds as files: the hosts of the tester's ports and of the device under test, how to reach
+//! them, and what connects them.
 //!
-//! A [`TestBed`] that exists is well formed: every host is a place, every port has a name, and the networks of its links have room. Whether
-//! anything of it is there is found out by those who use it. Start with [`BedFile::parse`].
+//! A [`TestBed`] is well formed: every host is a place, every port has a name, and the networks of
+//! its links are large enough. Whether any of it exists is checked when it is used. Start with
+//! [`BedFile::parse`].
 //!
 //! ```
 //! let text = "
@@ -34,44 +36,46 @@ use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
 use crate::typed::{Numbers, typed};
 
-/// What the file of a test bed describes.
+/// The kind of test bed that a file describes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BedFile {
-    /// Hosts that stand.
+    /// Existing hosts.
     Hosts(Box<TestBed>),
-    /// A virtual machine that boots an image, with tester and DUT in it: `debian:linux-image-...`. Instructions are counted there.
+    /// A virtual machine that boots an image and contains tester and DUT: `debian:linux-image-...`.
+    /// Instructions are counted there.
     Image {
         /// Its name.
         name: String,
-        /// What it boots.
+        /// The image that it boots.
         image: String,
     },
-    /// A virtual machine that starts a whole disk, and is the DUT; the tester is outside it.
+    /// A virtual machine that starts a whole disk, and is the DUT; the tester is outside.
     Machine(Box<WholeMachine>),
 }
 
-/// A test bed of hosts that stand.
+/// A test bed of existing hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestBed {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// What it is, in one line.
+    /// Its description, in one line.
     pub about: String,
-    /// Who sends, and counts what comes back where there is no receiver.
+    /// The sender, and the receiver if there is no separate one.
     pub generator: Generator,
-    /// Who sends beside it, into the same port of the DUT.
+    /// A second sender, into the same port of the DUT.
     pub second: Option<Second>,
-    /// Who counts, where that is another host than the one that sends.
+    /// The receiver, if it is on another host than the sender.
     pub receiver: Option<Receiver>,
-    /// What is measured.
+    /// The DUT.
     pub dut: Device,
-    /// What is between tester and DUT, where that is no cable.
+    /// What is between tester and DUT, if it is not a cable.
     pub switch: Option<Switch>,
-    /// What can stand in for the DUT, to see what the test bed itself carries.
+    /// A replacement for the DUT, to measure what the test bed itself carries.
     pub reference: Option<Reference>,
-    /// The network between the tester and each port of the DUT, where one was given: its address, and how long its prefix is.
+    /// The network between the tester and each port of the DUT, if configured: its address, and the
+    /// length of its prefix.
     pub networks: Ends<Option<(Ipv4Addr, u8)>>,
-    /// Where it was read, for errors.
+    /// Its source, for errors.
     pub origin: Origin,
 }
 
@@ -88,11 +92,11 @@ pub struct Ends<T> {
 /// A port of the tester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TesterPort<'a> {
-    /// Whose it is in the file: `generator`, `generator-2`, `receiver`.
+    /// Its owner's key in the file: `generator`, `generator-2`, `receiver`.
     pub role: &'static str,
-    /// Where that is.
+    /// Its host.
     pub host: &'a Place,
-    /// What it is called there.
+    /// Its name on that host.
     pub port: &'a str,
 }
 
@@ -223,29 +227,30 @@ pub enum Devices {
     Classic,
 }
 
-/// A test bed whose DUT is a virtual machine that starts a whole disk; the tester is on the machine that fwdlab runs on.
+/// A test bed whose DUT is a virtual machine that starts a whole disk; the tester is on the local
+/// machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeMachine {
     /// Its name.
     pub name: String,
-    /// What it is, in one line.
+    /// Its description, in one line.
     pub about: String,
-    /// Its disk, as it was written.
+    /// Its disk, as typed.
     pub image: String,
-    /// Of which kind its system is.
+    /// The kind of its system.
     pub kind: System,
-    /// What it has.
+    /// Its hardware.
     pub hardware: Hardware,
-    /// When it is ready after it was reached.
+    /// How to tell that it is ready after it was reached.
     pub ready: Option<Ready>,
-    /// The networks of its links, where they were given.
+    /// The networks of its links, if configured.
     pub networks: Ends<Option<(Ipv4Addr, u8)>>,
-    /// Where it was read, for errors.
+    /// Its source, for errors.
     pub origin: Origin,
 }
 
 impl Device {
-    /// Where a VPP listens.
+    /// Returns the socket of a VPP.
     pub fn socket(&self) -> &str {
         self.socket.as_deref().unwrap_or("/run/vpp/cli.sock")
     }
@@ -268,7 +273,7 @@ pub struct Switch {
     pub vlans: Vlans,
 }
 
-/// Where an SNMP agent is: its address, and its UDP port.
+/// The address of an SNMP agent, and its UDP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent(pub IpAddr, pub u16);
 
@@ -283,7 +288,7 @@ impl FromStr for Agent {
             let (ip, port) = text.rsplit_once(':')?;
             let inner = ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
             let ip: IpAddr = inner.unwrap_or(ip).parse().ok()?;
-            // colons of an address are not those before a port
+            // the colons of an address must not be mistaken for the one before a port
             (ip.is_ipv6() == inner.is_some()).then_some(Agent(ip, port.parse().ok()?))
         };
         let alone = text.parse().ok().map(|ip| Agent(ip, SNMP));
@@ -317,7 +322,7 @@ pub struct SwitchPorts {
 }
 
 impl SwitchPorts {
-    /// Those that were named, with their keys, in the order in which frames pass them.
+    /// Returns those with names, with their keys, in the order in which frames pass them.
     pub fn named(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("tester-a", &self.tester_a),
@@ -393,14 +398,14 @@ fn ten_minutes() -> Period {
     Period(Duration::from_secs(600))
 }
 
-/// Where a host is.
+/// Location of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// The machine that fwdlab runs on.
+    /// The local machine.
     Local,
-    /// A network namespace of it.
+    /// One of its network namespaces.
     Namespace(String),
-    /// A machine that answers to SSH, as it was written: `ssh://root@router1`.
+    /// A machine reached by SSH, as typed: `ssh://root@router1`.
     Ssh(String),
     /// A virtual machine that boots this image.
     Image(String),
@@ -427,7 +432,7 @@ impl FromStr for Place {
     }
 }
 
-/// As it is written in files.
+/// The form used in files.
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -439,7 +444,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A file of this name can be in a folder.
+/// Returns true if a file can have this name.
 fn is_netns(name: &str) -> bool {
     !name.is_empty() && name.len() < 256 && !name.contains('/') && name != "." && name != ".."
 }
@@ -527,10 +532,10 @@ struct Link {
 }
 
 impl BedFile {
-    /// Reads the text of a test bed. `file`: for errors.
+    /// Parses a test bed. `file`: for errors.
     ///
     /// # Errors
-    /// Says where in the file what is wrong.
+    /// The position in the file and what is wrong there.
     pub fn parse(file: &str, text: &str) -> Result<BedFile, FileError> {
         let origin = Origin {
             file: file.into(),
@@ -600,7 +605,7 @@ impl BedFile {
     }
 }
 
-/// A disk that starts as a whole: everything else of its test bed is made here.
+/// Returns a test bed for a whole disk: everything else of it is created locally.
 fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, FileError> {
     let wrong = |way: &[&str], why: &str| {
         let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
@@ -656,10 +661,10 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
 }
 
 impl TestBed {
-    /// The same of one that is of hosts.
+    /// Parses a test bed of hosts.
     ///
     /// # Errors
-    /// As [`BedFile::parse`], and where it is a virtual machine.
+    /// As [`BedFile::parse`], and if it is a virtual machine.
     pub fn parse(file: &str, text: &str) -> Result<TestBed, FileError> {
         match BedFile::parse(file, text)? {
             BedFile::Hosts(bed) => Ok(*bed),
@@ -671,7 +676,7 @@ impl TestBed {
         }
     }
 
-    /// An error about the value at the end of this way, or as near as there is one.
+    /// Returns an error about the value at this path, or its closest existing parent.
     pub fn error(&self, way: &[&str], why: impl Into<String>) -> FileError {
         let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
         self.origin.error(&way, why)
@@ -740,7 +745,7 @@ impl TestBed {
         }
     }
 
-    /// The tester's port at each port of the DUT.
+    /// Returns the tester's port at each port of the DUT.
     pub fn tester(&self) -> Ends<TesterPort<'_>> {
         let Generator { host, ports, .. } = &self.generator;
         let of_generator = |port| TesterPort {
@@ -756,13 +761,13 @@ impl TestBed {
                     host: &receiver.host,
                     port: &receiver.ports.b,
                 },
-                // one or the other is there
+                // one of the two exists
                 None => of_generator(ports.b.as_deref().unwrap_or_default()),
             },
         }
     }
 
-    /// The port of who sends beside the generator.
+    /// Returns the port of the second sender.
     pub fn second(&self) -> Option<TesterPort<'_>> {
         self.second.as_ref().map(|second| TesterPort {
             role: "generator-2",
@@ -771,7 +776,7 @@ impl TestBed {
         })
     }
 
-    /// The same test bed with its reference in place of the DUT, where it has one.
+    /// Returns the same test bed with its reference in place of the DUT, if it has one.
     pub fn with_reference(&self) -> Option<TestBed> {
         let Reference { host, ports } = self.reference.clone()?;
         let dut = Device {
@@ -833,7 +838,7 @@ impl TestBed {
                     format!("`{port}` is where {other} is plugged in already"),
                 );
             }
-            // a switch that is a host has interfaces; what others call their ports is up to them
+            // a switch that is a host has interfaces; others have port names of any form
             let is_name = !port.is_empty() && !port.contains(char::is_whitespace);
             if !is_name || (switch.host.is_some() && !is_port(port)) {
                 return wrong(&way, format!("`{port}` is no name of a port, such as swp1"));
@@ -880,7 +885,7 @@ impl TestBed {
         }
     }
 
-    /// All ports of the tester: at a, at b, and the one beside a.
+    /// Returns all ports of the tester: at a, at b, and that of the second sender.
     pub fn tester_ports(&self) -> Vec<TesterPort<'_>> {
         let Ends { a, b } = self.tester();
         [a, b].into_iter().chain(self.second()).collect()
@@ -963,7 +968,7 @@ impl TestBed {
     }
 }
 
-/// What the kernel takes as a name.
+/// Returns true if the kernel accepts this name.
 fn is_port(port: &str) -> bool {
     (1..16).contains(&port.len())
         && !port.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
@@ -971,7 +976,7 @@ fn is_port(port: &str) -> bool {
         && port != ".."
 }
 
-/// What the links say.
+/// Returns the networks of the links.
 fn networks(
     links: &[Link],
     has_receiver: bool,
@@ -1067,7 +1072,7 @@ net = '10.1.0.0/24'
         assert_eq!(ready.within.0, Duration::from_secs(120));
     }
 
-    /// Each with its place, and with what would be right.
+    /// Each error with its position and a suggestion.
     #[test]
     fn mistakes_have_a_place_and_a_suggestion() {
         for (from, to, expected) in [
@@ -1216,7 +1221,7 @@ net = '10.1.0.0/24'
             [("tester-a", "s1"), ("dut-a", "s2"), ("tester-b", "s4")]
         );
         assert_eq!((switch.vlans.a, switch.vlans.b), (701, 702));
-        // a loop is nobody's who could be asked
+        // a loop has no owner that could be asked
         let reference = bed.with_reference().unwrap();
         assert_eq!(
             (reference.dut.kind, reference.dut.host),
@@ -1297,7 +1302,7 @@ net = '10.1.0.0/24'
                 .to_string();
             assert!(error.contains(expected), "{error}");
         }
-        // what a switch of another maker calls its ports is up to that
+        // port names of other vendors' switches have any form
         let foreign = whole
             .replace("host = 'netns:sw'\n", "")
             .replace("'s1'", "'Gi1/0/1'");
@@ -1355,7 +1360,7 @@ net = '10.1.0.0/24'
             ("bsd.qcow2", System::Freebsd)
         );
         assert_eq!(machine.hardware, Hardware::default());
-        // of Linux it is said, for a kernel could be meant
+        // required for Linux, because a kernel could be meant, too
         let linux =
             "bed = 'v'\n[dut]\nhost = 'vm:disk'\nmachine = { cpus = 2, devices = 'classic' }\n";
         let BedFile::Machine(machine) = BedFile::parse("x", linux).unwrap() else {

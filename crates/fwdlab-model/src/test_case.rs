@@ -1,7 +1,8 @@
-//! The one shape of results: of every test case its iterations, and what they say together.
+//! The common form of results: for every test case its iterations, and their summary.
 //!
-//! Whatever measured it, a command, a campaign or a search, a run has a list of [`TestCase`]s, and everything that shows, lists or compares
-//! results reads them. How they come about is in `fwdlab_measure::campaign`.
+//! Whatever measured it, a command, a campaign or a search, a run has a list of [`TestCase`]s, and
+//! everything that shows, lists or compares results reads them. `fwdlab_measure::campaign` creates
+//! them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,8 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl CaseFigure {
-    /// The interval of a quantity that is never negative reaches zero: its values do not determine it, and it is not shown as a figure.
+    /// Returns true if the interval of a non-negative quantity reaches zero: its values do not
+    /// determine it, and it is not shown as a figure.
     pub fn is_undetermined(&self) -> bool {
         let is_positive = !matches!(self.unit, Unit::Percent | Unit::Cost);
         let half = self.interval_half_width.unwrap_or(0.0);
@@ -155,7 +157,7 @@ impl NoResult {
 /// Why an iteration has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// In words.
+    /// The message.
     pub why: String,
     /// Its kind.
     pub kind: NoResult,
@@ -172,7 +174,7 @@ impl<T: Into<String>> From<T> for Failure {
 }
 
 impl Iteration {
-    /// With this failure, or none, in place of what was known of it.
+    /// Returns it with this failure, or none, instead of its own.
     pub fn with(self, failure: Option<Failure>) -> Iteration {
         let (failure, no_result) = match failure {
             Some(failure) => (Some(failure.why), failure.kind),
@@ -195,18 +197,18 @@ impl Iteration {
 }
 
 impl TestCase {
-    /// The iterations without a result, and why.
+    /// Iterates over the iterations without a result, with the reasons.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         let failed = self.iterations.iter();
         failed.filter_map(|one| Some((one.iteration, one.failure.as_deref()?)))
     }
 
-    /// A figure by its name.
+    /// Returns a figure by its name.
     pub fn figure(&self, name: &str) -> Option<&CaseFigure> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
-    /// What quiet windows say, where the procedure has windows.
+    /// Returns the results of quiet windows, if the procedure has windows.
     pub fn windows(&self) -> Option<&Maxfwd> {
         self.outcomes
             .iter()
@@ -216,7 +218,7 @@ impl TestCase {
             })
     }
 
-    /// What slices say, where the procedure has slices.
+    /// Returns the results of slices, if the procedure has slices.
     pub fn slices(&self) -> Option<&Paired> {
         self.outcomes
             .iter()
@@ -226,23 +228,26 @@ impl TestCase {
             })
     }
 
-    /// The differences from the reference DUT that slices found, one per value of what was swept.
+    /// Iterates over the differences from the reference DUT measured by slices, one per swept
+    /// value.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         let points = self.slices().into_iter().flat_map(|found| &found.points);
         points.map(|point| &point.comparison)
     }
 
-    /// The median forwarding rate in frames per second, where it is what was sought.
+    /// Returns the median forwarding rate in frames per second, if that is the figure of the test
+    /// case.
     pub fn forwarding_rate(&self) -> Option<&CaseFigure> {
         self.figure(FORWARDING_RATE)
     }
 
-    /// The forwarding rates of the good iterations, where they are what was sought.
+    /// Returns the forwarding rates of the good iterations, if they are the figure of the test
+    /// case.
     pub fn rates(&self) -> &[f64] {
         self.forwarding_rate().map_or(&[], |figure| &figure.values)
     }
 
-    /// What makes a reader doubt its figures, beside [`TestCase::doubt`].
+    /// Iterates over reasons to doubt its figures, in addition to [`TestCase::doubt`].
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.outcomes.iter().flat_map(|outcome| &outcome.warnings)
     }

@@ -1,6 +1,7 @@
-//! How a threshold came off: what broke it, what kept it, and what could not be seen.
+//! The result of a threshold: what failed it, what passed, and what could not be judged.
 //!
-//! For thresholds of campaigns and limits of comparisons alike; who judges is `fwdlab_report`. Start with [`Judged`].
+//! For thresholds of campaigns and limits of comparisons; `fwdlab_report` judges. Start with
+//! [`Judged`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// One of which nothing is known so far.
+    /// Returns one without any result so far.
     pub fn new(limit: String) -> Judged {
         Judged {
             limit,
@@ -35,8 +36,8 @@ impl Judged {
         }
     }
 
-    /// With everything that is to be known of it. A gate that cannot see does not pass, unless that is accepted; and where nothing at all
-    /// could be judged it never does.
+    /// Sets the verdict from all results. An inconclusive check fails, unless that is accepted; if
+    /// nothing at all could be judged it always fails.
     pub fn concluded(self, accept_blind: bool) -> Judged {
         let sees = accept_blind || (self.blind.is_empty() && self.not_judged.is_empty());
         Judged {
@@ -45,12 +46,13 @@ impl Judged {
         }
     }
 
-    /// Was nothing there to be judged?
+    /// Returns true if there was nothing to judge.
     pub fn is_empty(&self) -> bool {
         self.kept == 0 && self.failed.is_empty()
     }
 
-    /// What became of it, in one line per subject. `advice`: what to do where not all could be judged.
+    /// Describes the result, in one line per subject. `advice`: what to do if not all could be
+    /// judged.
     pub fn lines(&self, advice: &str) -> Vec<String> {
         let mut lines = vec![if !self.failed.is_empty() {
             format!("{}: FAILED by {}", self.limit, self.failed.join("; "))

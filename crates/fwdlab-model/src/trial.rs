@@ -1,7 +1,7 @@
-//! What is asked of an engine: a stream of frames, a load, a time.
+//! The request to an engine: a stream of frames, a load, a time.
 //!
-//! A [`Stream`] says what the frames look like and how many flows they form; addresses come from the benchmark blocks
-//! and are chosen by the engine. What came back is in [`crate::result`].
+//! A [`Stream`] defines the frames and the number of flows; the engine chooses addresses from the
+//! benchmark blocks. [`crate::result`] holds the results. Start with [`Stream`].
 
 use std::fmt;
 
@@ -23,9 +23,11 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// The smallest frame of this version that has room for UDP and the signature, in bytes with FCS: 64 or 84.
+    /// Returns the smallest frame of this version that has room for UDP and the signature, in bytes
+    /// with FCS: 64 or 84.
     ///
-    /// IPv6 with UDP and no payload would be 66 bytes (RFC 5180); 84 is the counterpart of 64 in RFC 8219.
+    /// IPv6 with UDP and no payload would be 66 bytes (RFC 5180); 84 is the counterpart of 64 in
+    /// RFC 8219.
     pub fn smallest_frame(self) -> FrameSize {
         let bytes = match self {
             IpVersion::Ipv4 => 64,
@@ -58,10 +60,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream whose frames have room for UDP and our signature.
+    /// Returns a stream whose frames have room for UDP and our signature.
     ///
     /// # Errors
-    /// The frame size is below [`IpVersion::smallest_frame`], or there are no flows or more than 60000.
+    /// If the frame size is below [`IpVersion::smallest_frame`], or there are no flows or more than
+    /// 60000.
     pub fn new(ip_version: IpVersion, size: FrameSize, flows: u32) -> Result<Self, UnitError> {
         let smallest = ip_version.smallest_frame();
         if size < smallest {
@@ -87,7 +90,7 @@ impl Stream {
         })
     }
 
-    /// A name for tables, files and filters: `64B-2000flows-ipv4`.
+    /// Returns a name for tables, files and filters: `64B-2000flows-ipv4`.
     pub fn id(&self) -> String {
         let plural = if self.flows == 1 { "" } else { "s" };
         format!(

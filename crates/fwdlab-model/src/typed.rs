@@ -1,6 +1,7 @@
-//! How values are read that stand in files as text: what can be parsed can be typed, with a schema that says how.
+//! Deserialization of values that are text in files: any type that can be parsed, with a schema of
+//! its form.
 //!
-//! What the values mean is not known here. Start with [`typed!`] and [`Several`].
+//! The meaning of the values is up to their types. Start with [`typed!`] and [`Several`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,12 +11,12 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Which numbers say the same as a text with their digits.
+/// Whether a number may replace a text with its digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// None: the text has a unit.
+    /// No: the text has a unit.
     No,
-    /// Whole numbers from 0 on.
+    /// Integers from 0 on.
     Whole,
     Any,
 }
@@ -53,7 +54,7 @@ impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Typed<T> {
     }
 }
 
-/// Reads what can be parsed; `what` says in an error what it should be.
+/// Deserializes a value that can be parsed; `what` describes it in errors.
 pub(crate) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
     deserializer: D,
     what: &'static str,

@@ -1,7 +1,8 @@
-//! Units people type and read: frame sizes, rates, durations.
+//! Units in input and output: frame sizes, rates, durations.
 //!
-//! Parsing here is the only place where a text becomes a number; a value that exists is correct. It does not format
-//! tables (`report` does) and does not know any link except the one it is told. Start with [`FrameSize`] and [`Load`].
+//! This is the only place where a text becomes a number; a value that exists is valid. It does not
+//! format tables (`report` does) and knows no link except its arguments. Start with [`FrameSize`]
+//! and [`Load`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,30 +20,31 @@ pub const WIRE_OVERHEAD_BYTES: u64 = 20;
 /// Bytes of Ethernet header and FCS around the IP packet of an untagged frame.
 pub const ETHERNET_OVERHEAD_BYTES: u64 = 18;
 
-/// Bytes of the frame check sequence: counted in the frame size, never in a buffer.
+/// Bytes of the frame check sequence: included in the frame size, never in a buffer.
 pub const FCS_BYTES: u16 = 4;
 
-/// A count with its noun: `1 trial`, `24 trials`.
+/// Returns a count with its noun: `1 trial`, `24 trials`.
 pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Why a text is not a value of the unit asked for. Displays as a sentence that names the text and shows right ones.
+/// Why a text is not a value of a unit. Displays as a sentence that contains the text and shows
+/// valid ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: {why}")]
 pub struct UnitError {
-    /// What was typed.
+    /// The typed text.
     pub text: String,
-    /// What it should have been.
+    /// The expected kind of value.
     pub what: &'static str,
-    /// Why not, and what would be right.
+    /// Why it is invalid, and the correct form.
     pub why: String,
 }
 
 impl UnitError {
     pub(crate) fn new(text: &str, what: &'static str, why: impl Into<String>) -> Self {
-        // enough to recognise it; what was typed may be a file by mistake
+        // enough to recognise it; the text may be a whole file by mistake
         let end = text.char_indices().nth(80).map_or(text.len(), |(at, _)| at);
         let dots = if end < text.len() { "..." } else { "" };
         UnitError {
@@ -53,9 +55,9 @@ impl UnitError {
     }
 }
 
-/// Numbers as they are typed: digits with a decimal point, no sign, no exponent, no separators.
+/// Decimal numbers: digits with a decimal point, no sign, no exponent, no separators.
 pub(crate) mod decimal {
-    /// The number at the begin of a text and the unit behind it, both without blanks around.
+    /// Splits a text into a number and the unit behind it, both trimmed.
     pub(crate) fn split(text: &str) -> (&str, &str) {
         let typed = text.trim();
         let end = typed
@@ -65,7 +67,8 @@ pub(crate) mod decimal {
         (number, unit.trim())
     }
 
-    /// The number times a power of ten, correctly rounded once: 14.88 with 6 is 14880000 exactly.
+    /// Returns the number times a power of ten, correctly rounded once: 14.88 with 6 is 14880000
+    /// exactly.
     pub(crate) fn parse(number: &str, exponent: u32) -> Option<f64> {
         let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
         let value: f64 = plain
@@ -75,7 +78,8 @@ pub(crate) mod decimal {
     }
 }
 
-/// Why a unit of a rate is refused that has a capital `B` in it: in other tools that means bytes, which are eight times as much.
+/// Returns why a unit of a rate with a capital `B` is refused: in other tools that means bytes,
+/// which are eight times as much.
 pub fn bytes_or_bits(unit: &str) -> Option<&'static str> {
     unit.contains('B').then_some(
         "a capital B means bytes, and rates are in bits here: write 80Mbps for 10 MB/s, with a small b",
@@ -92,13 +96,14 @@ pub struct FrameSize(u16);
 impl FrameSize {
     /// The smallest Ethernet frame.
     pub const MIN: FrameSize = FrameSize(64);
-    /// The largest frame that senders and receivers know. How much of it a port takes is its MTU, which the engine checks.
+    /// The largest frame that senders and receivers support. The engine checks it against the MTU
+    /// of a port.
     pub const MAX: FrameSize = FrameSize(16_384);
 
-    /// A frame size of 64 to 16384 bytes, FCS counted.
+    /// Creates a frame size of 64 to 16384 bytes, including the FCS.
     ///
     /// # Errors
-    /// The number is out of range.
+    /// If the number is out of range.
     pub fn new(bytes: u16) -> Result<Self, UnitError> {
         if (Self::MIN.0..=Self::MAX.0).contains(&bytes) {
             Ok(FrameSize(bytes))
@@ -111,27 +116,28 @@ impl FrameSize {
         }
     }
 
-    /// Bytes from destination MAC to FCS.
+    /// Returns the bytes from destination MAC to FCS.
     pub fn bytes(self) -> u16 {
         self.0
     }
 
-    /// Bytes of the same frame in memory, where the FCS is absent.
+    /// Returns the bytes of the same frame in memory, without the FCS.
     pub fn buffer_bytes(self) -> u16 {
         self.0 - FCS_BYTES
     }
 
-    /// Frames per second of a link that is full of frames of this size: `link / ((S + 20) * 8)`.
+    /// Returns the frames per second of a link that is full of frames of this size:
+    /// `link / ((S + 20) * 8)`.
     pub fn line_rate_pps(self, link_bps: f64) -> f64 {
         link_bps / ((u64::from(self.0) + WIRE_OVERHEAD_BYTES) as f64 * 8.0)
     }
 
-    /// Bits per second at the physical layer, preamble and gap counted.
+    /// Returns the bits per second at the physical layer, including preamble and gap.
     pub fn l1_bps(self, pps: f64) -> f64 {
         pps * (u64::from(self.0) + WIRE_OVERHEAD_BYTES) as f64 * 8.0
     }
 
-    /// Bits per second of frames, FCS counted.
+    /// Returns the bits per second of frames, including the FCS.
     pub fn l2_bps(self, pps: f64) -> f64 {
         pps * f64::from(self.0) * 8.0
     }
@@ -161,11 +167,11 @@ impl FromStr for FrameSize {
 /// A load to offer: a rate in frames or bits per second, or as fast as the engine can.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// As fast as the engine can ("flat out").
+    /// As fast as the engine can (full speed).
     Max,
     /// Frames per second.
     Frames(f64),
-    /// Bits per second with preamble and gap (what `Gbps` alone means).
+    /// Bits per second with preamble and gap (the meaning of plain `Gbps`).
     BitsL1(f64),
     /// Bits per second of frames with FCS.
     BitsL2(f64),
@@ -174,7 +180,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// The load in frames per second of one size or of a mix; `None` for [`Load::Max`].
+    /// Returns the load in frames per second of one size or of a mix; `None` for [`Load::Max`].
     pub fn pps(self, frames: impl Into<MeanSize>) -> Option<f64> {
         let frames = frames.into();
         match self {
@@ -259,10 +265,11 @@ impl FromStr for Load {
     }
 }
 
-/// A load as it is given to a command or in a campaign; a bare number is frames per second: `1e6`, `10kpps`, `100Mbps`.
+/// Parses a load for a command or a campaign; a plain number is frames per second: `1e6`, `10kpps`,
+/// `100Mbps`.
 ///
 /// # Errors
-/// The text is no load.
+/// If the text is not a load.
 pub fn parse_load(text: &str) -> Result<Load, UnitError> {
     let typed = text.trim();
     let plain = typed
@@ -278,10 +285,10 @@ pub fn parse_load(text: &str) -> Result<Load, UnitError> {
     }
 }
 
-/// Parses `30s`, `500ms`, `2m`, `1.5s`; a bare number is refused because it has no unit.
+/// Parses `30s`, `500ms`, `2m`, `1.5s`; a plain number is refused because it has no unit.
 ///
 /// # Errors
-/// The text is no duration, or it is zero or longer than a day.
+/// If the text is not a duration, or it is zero or longer than a day.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     const WHAT: &str = "duration";
     let typed = text.trim();
@@ -328,12 +335,12 @@ mod tests {
             let pps = load.pps(FrameSize::MIN).unwrap();
             assert!((pps / pps_at_64 - 1.0).abs() < 1e-12, "{text}: {pps}");
         }
-        // rounded once: the field rounds down, and 14,879,999 would be a frame short
+        // rounded once: rate displays round down, and 14,879,999 would be a frame short
         assert_eq!(
             "14.88Mpps".parse::<Load>().unwrap(),
             Load::Frames(14_880_000.0)
         );
-        // K is 1000: a tool that took it for 1024 showed these frames as 551.6 K
+        // K is 1000: a tool that used 1024 showed these frames as 551.6 K
         assert_eq!(
             "564.842Kpps".parse::<Load>().unwrap(),
             Load::Frames(564_842.0)

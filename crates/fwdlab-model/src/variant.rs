@@ -1,8 +1,10 @@
-//! What the frames of a series are, and what else happens meanwhile: the variant of a test, kept with every trial and outcome.
+//! The kind of frames in a series, and other events during it: the variant of a test, kept with
+//! every trial and outcome.
 //!
-//! A plain series is a stream of one size, one way. RFC 2544 asks for others beside it: other destinations (§12), both
-//! directions (§14), and the modifiers of §11, each a series of its own that is compared with the unmodified one. How frames
-//! and modifiers are made is in `engine` and `lab`. Start with [`Variant`].
+//! A plain series is a stream of one size in one direction. RFC 2544 requires others: other
+//! destinations (§12), both directions (§14), and the modifiers of §11, each a separate series that
+//! is compared with the unmodified one. `engine` and `lab` implement frames and modifiers. Start
+//! with [`Variant`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +47,7 @@ pub enum Destinations {
     Random,
 }
 
-/// Networks of [`Destinations::Random`].
+/// Number of networks of [`Destinations::Random`].
 pub const NETWORKS: u32 = 256;
 
 /// What happens beside the test frames (RFC 2544 §11).
@@ -68,13 +70,13 @@ pub enum Modifier {
     },
 }
 
-/// One of so many frames is a broadcast in [`Modifier::Broadcast`].
+/// One of this number of frames is a broadcast in [`Modifier::Broadcast`].
 pub const BROADCAST_EVERY: u32 = 100;
 
 /// Names of modifiers, for errors.
 const NAMES: &str = "broadcast, management, filters=1, filters=25, updates, updates=10s, all";
 
-/// Time between two routing updates in seconds, when nobody says: that of RIP (RFC 2544 §11.3).
+/// Default time between two routing updates in seconds: that of RIP (RFC 2544 §11.3).
 const UPDATES_S: f64 = 30.0;
 
 /// The modifiers of a series as people type them: `none`, `broadcast,filters=25`, `updates=10s`, `all`.
@@ -82,10 +84,10 @@ const UPDATES_S: f64 = 30.0;
 pub struct Modifiers(pub Vec<Modifier>);
 
 impl Modifiers {
-    /// Says which of them a simulated DUT cannot have.
+    /// Checks that a simulated DUT supports them.
     ///
     /// # Errors
-    /// In words: it has neither rules nor routes nor management.
+    /// A message: it has no rules, routes or management.
     pub fn check_simulated(&self) -> Result<(), String> {
         match self.0.iter().find(|m| **m != Modifier::Broadcast) {
             None => Ok(()),
@@ -96,7 +98,7 @@ impl Modifiers {
     }
 }
 
-/// In words: `broadcast + filters=25`.
+/// The form for people: `broadcast + filters=25`.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.is_empty() {
@@ -109,7 +111,7 @@ impl fmt::Display for Modifiers {
     }
 }
 
-/// As it is typed.
+/// The form users type.
 impl fmt::Display for Destinations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -180,17 +182,17 @@ typed!(Modifiers, Numbers::No, "modifiers in quotes, such as \"broadcast\"", {
 });
 
 impl Variant {
-    /// A stream of one size, one way, and nothing else.
+    /// Returns true for a stream of one size, one direction, and nothing else.
     pub fn is_plain(&self) -> bool {
         *self == Variant::default()
     }
 
-    /// Is this modifier on?
+    /// Returns true if this modifier is on.
     pub fn has(&self, kind: impl Fn(&Modifier) -> bool) -> bool {
         self.modifiers.iter().any(kind)
     }
 
-    /// The same without modifiers: what a modified series is compared with.
+    /// Returns the variant without modifiers, with which a modified series is compared.
     #[must_use]
     pub fn unmodified(&self) -> Variant {
         Variant {
@@ -199,7 +201,8 @@ impl Variant {
         }
     }
 
-    /// A stream as it is sent in this series: with one flow to a single destination.
+    /// Returns the stream as sent in this series: with its own flows, one flow for a single
+    /// destination, or [`NETWORKS`] flows for random ones.
     #[must_use]
     pub fn stream(&self, stream: &Stream) -> Stream {
         Stream {
@@ -212,7 +215,8 @@ impl Variant {
         }
     }
 
-    /// Name of a stream's test case in this series: `64B-2000flows-ipv4`, `imix/both-directions`.
+    /// Returns the name of a stream's test case in this series: `64B-2000flows-ipv4`,
+    /// `imix/both-directions`.
     pub fn id(&self, stream: &Stream) -> String {
         let name = match &self.profile {
             Some(profile) => profile.clone(),
@@ -231,7 +235,7 @@ impl Variant {
         }
     }
 
-    /// Only what makes its frames others: what the DUT is asked for besides is left out.
+    /// Returns only what changes its frames, without changes on the DUT.
     #[must_use]
     pub fn frames(&self) -> Variant {
         let mut frames = self.clone();
@@ -239,12 +243,12 @@ impl Variant {
         frames
     }
 
-    /// Do streams of its own share the load, so that it cannot be offered in bursts?
+    /// Returns true if its own streams share the load, so that it cannot be offered in bursts.
     pub fn has_own_times(&self) -> bool {
         self.profile.is_some() || self.has(|m| *m == Modifier::Broadcast)
     }
 
-    /// What keeps a series from being what RFC 2544 describes, for labels.
+    /// Returns the differences of a series from RFC 2544, for labels.
     pub fn deviations(&self) -> Vec<String> {
         let mut deviations = Vec::new();
         if let Some(profile) = &self.profile {
@@ -324,7 +328,8 @@ pub struct DirectionCounts {
 }
 
 impl DirectionCounts {
-    /// Frames lost or not sent over frames intended or sent: by this the direction is judged.
+    /// Returns frames lost or not sent over frames intended or sent, by which the direction is
+    /// judged.
     pub fn loss_ratio(&self) -> f64 {
         let not_sent = self.frames_intended.saturating_sub(self.frames_sent);
         let lost = self.frames_sent.abs_diff(self.frames_received);

@@ -1,19 +1,19 @@
-//! The command line at the head of a log: what was sent, to whom, in how many flows.
+//! The command line at the start of a log: what was sent, to whom, in how many flows.
 //!
-//! It says only what the line says: an option that is not there is absent, defaults of pkt-gen are not filled in. Start
-//! with [`Command::parse`].
+//! Only contains what the line contains: a missing option is absent, defaults of pkt-gen are not
+//! filled in. Start with [`Command::parse`].
 
 use fwdlab_model::trial::IpVersion;
 
 use super::scan::{Scan, find, shown, whole, words};
 
-/// Bytes of the FCS, which pkt-gen's `-l` leaves out.
+/// Bytes of the FCS, which pkt-gen's `-l` does not include.
 const FCS: u32 = 4;
 
-/// What was started.
+/// The command that was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
-    /// The host, where the line names it (`CMD on HOST:`).
+    /// The host, if the line contains it (`CMD on HOST:`).
     pub host: Option<String>,
     /// `pkt-gen`, `equilibrium`.
     pub program: String,
@@ -23,13 +23,13 @@ pub struct Command {
     pub interface: Option<String>,
     /// Frames to send (`-n`).
     pub frames: Option<u64>,
-    /// Frame size with FCS: `-l` and 4.
+    /// Frame size with FCS: the value of `-l` plus 4.
     pub frame_size_bytes: Option<u32>,
-    /// Frames per second asked for (`-R`).
+    /// Requested frames per second (`-R`).
     pub rate_pps: Option<u64>,
-    /// From `-4`, `-6`, or else the shape of the addresses.
+    /// From `-4`, `-6`, or else the form of the addresses.
     pub ip_version: Option<IpVersion>,
-    /// Combinations of the address and port ranges; absent when none are given.
+    /// Number of combinations of the address and port ranges; absent if none are given.
     pub flows: Option<u64>,
     /// Threads (`-p`).
     pub threads: Option<u64>,
@@ -54,7 +54,8 @@ impl Command {
 
     fn arguments(&mut self, text: &[u8]) {
         let mut words = words(text).map(unquoted).peekable();
-        // `sudo pkt-gen`, `nice -n -20 pkt-gen`: the program is the first word that names one.
+        // `sudo pkt-gen`, `nice -n -20 pkt-gen`: the program is the first word with the name of
+        // one.
         let mut first = None;
         for word in words.by_ref() {
             let name = word.rsplit(|b| *b == b'/').next().unwrap_or(word);
@@ -97,7 +98,7 @@ impl Command {
                         _ => destination = Some(value),
                     }
                 }
-                // MAC addresses and others with a value that could look like an option.
+                // MAC addresses and other options whose value could look like an option.
                 b'D' | b'S' | b'w' | b'T' | b'a' | b'b' | b'c' | b'P' | b'H' | b'C' | b'm'
                     if pkt_gen && attached.is_empty() =>
                 {
@@ -121,8 +122,8 @@ impl Command {
     }
 }
 
-/// The flows of two ranges of addresses and ports as pkt-gen walks through them: every combination. `None` when neither is
-/// given or one of them cannot be understood.
+/// Returns the number of flows of two ranges of addresses and ports in pkt-gen: every combination.
+/// `None` if neither is given or one of them is not understood.
 pub(super) fn flows(source: Option<&[u8]>, destination: Option<&[u8]>) -> Option<u64> {
     if source.is_none() && destination.is_none() {
         return None;
@@ -131,7 +132,8 @@ pub(super) fn flows(source: Option<&[u8]>, destination: Option<&[u8]>) -> Option
     of(source)?.checked_mul(of(destination)?)
 }
 
-/// Addresses times ports of `198.18.10.1:2000-198.18.10.20`, `[2001:2::1]:53-[2001:2::14]` or `2001:2::1-2001:2::14`.
+/// Returns addresses times ports of `198.18.10.1:2000-198.18.10.20`, `[2001:2::1]:53-[2001:2::14]`
+/// or `2001:2::1-2001:2::14`.
 fn combinations(range: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(range).ok()?;
     let text = text.replace(['"', '\'', '\\'], "");
@@ -184,7 +186,7 @@ fn end(text: &str) -> Option<End> {
     })
 }
 
-/// A word without the quotes around it.
+/// Returns a word without its quotes.
 fn unquoted(word: &[u8]) -> &[u8] {
     let start = word.iter().position(|b| !matches!(b, b'"' | b'\''));
     let end = word.iter().rposition(|b| !matches!(b, b'"' | b'\''));

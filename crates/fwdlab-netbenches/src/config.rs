@@ -1,26 +1,27 @@
-//! Lab and pkt-gen configurations of the archive: files of shell assignments, which are read and never run.
+//! Lab and pkt-gen configurations of the archive: files of shell assignments, which are parsed and
+//! never run.
 //!
-//! Only what describes the frames is taken; a value that the shell would have to compute is none. Start with
-//! [`Traffic::parse`].
+//! Only the description of frames is read; a value that needs shell evaluation is ignored. Start
+//! with [`Traffic::parse`].
 
 use fwdlab_model::trial::IpVersion;
 
 use super::command::flows;
 use super::scan::whole;
 
-/// What a pkt-gen configuration says of the frames.
+/// The frames of a pkt-gen configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Frame size with FCS: `PKT_SIZE` and 4.
+    /// Frame size with FCS: `PKT_SIZE` plus 4.
     pub frame_size_bytes: Option<u32>,
     /// `AF`.
     pub ip_version: Option<IpVersion>,
-    /// From `SENDER_LAB_NET` and `RECEIVER_LAB_NET`, where both are given.
+    /// From `SENDER_LAB_NET` and `RECEIVER_LAB_NET`, if both are given.
     pub flows: Option<u64>,
 }
 
 impl Traffic {
-    /// Reads `KEY="value"` and `: ${KEY:="value"}`; the last assignment counts.
+    /// Parses `KEY="value"` and `: ${KEY:="value"}`; the last assignment counts.
     pub fn parse(bytes: &[u8]) -> Traffic {
         let mut traffic = Traffic::default();
         let (mut source, mut destination) = (None, None);

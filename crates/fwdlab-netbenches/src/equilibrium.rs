@@ -1,27 +1,28 @@
-//! The result line of the `equilibrium` script, which searches for the highest load that is forwarded.
+//! The result line of the `equilibrium` script, which searches for the highest load that is
+//! forwarded.
 //!
-//! Its steps are known as lines of a log and not kept: the pkt-gen output they come from is not in the archive. Start with
-//! [`Equilibrium::parse`].
+//! Its steps are recognised as lines of a log and not kept: their pkt-gen output is not in the
+//! archive. Start with [`Equilibrium::parse`].
 
 use super::scan::{Scan, find};
 
-/// What equilibrium estimated.
+/// The estimate of equilibrium.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Equilibrium {
     /// The last measured rate, in `unit`.
     pub value: f64,
-    /// The largest rate seen, where told.
+    /// The largest rate seen, if printed.
     pub max: Option<f64>,
-    /// What the numbers count.
+    /// The unit of the numbers.
     pub unit: Unit,
 }
 
-/// What equilibrium measures.
+/// The unit of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Frames per second; the script says thousands.
+    /// Frames per second; the script prints thousands.
     FramesPerSecond,
-    /// Layer-2 bit/s of frames without FCS; the script says Mb/s.
+    /// Layer-2 bit/s of frames without FCS; the script prints Mb/s.
     BitsPerSecond,
 }
 
@@ -63,7 +64,7 @@ fn unit(text: &[u8]) -> Option<(f64, Unit)> {
     .map(|(_, factor, unit)| (factor, unit))
 }
 
-/// Is it one of the lines the script prints on its way?
+/// Returns true for a line that the script prints for each step.
 pub(super) fn is_step(line: &[u8]) -> bool {
     let text = line.trim_ascii_start();
     [

@@ -1,7 +1,7 @@
-//! Makes stored runs of the result sets of an archive: one run per set, one record per run of the archive.
+//! Imports the result sets of an archive: one run per set, one record per run of the archive.
 //!
-//! Sets are read by several threads and appear in batches, each run whole or not at all. What is rendered is handed in,
-//! because reports are another crate's. Start with [`import`].
+//! Several threads read the sets, which appear in batches, each run completely or not at all. The
+//! caller passes the renderer, because reports are in another crate. Start with [`import`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,63 +28,63 @@ use super::reading::{Reader, RunFacts, Tally};
 use super::set::{Case, ResultSet, sets};
 use super::walk::{Tree, shown_path};
 
-/// Runs that appear together, after one sync.
+/// Number of runs that appear together, after one sync.
 const BATCH: usize = 64;
-/// Largest input that is kept.
+/// Largest input that is kept, in bytes.
 const LARGEST_INPUT: u64 = 1 << 20;
-/// Characters of a set's path in the id of its run: the end says more than the beginning.
+/// Characters of a set's path in the id of its run: its end is more informative than its beginning.
 const ID_PATH: usize = 72;
-/// Directories above a result set in which its configuration sets are looked for.
+/// Number of directories above a result set that are searched for its configuration sets.
 const CONFIGS_ABOVE: usize = 4;
 
-/// What to import, and where to.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     /// The archive, or a part of it.
     pub archive: &'a Path,
-    /// Where runs are kept.
+    /// The directory of runs.
     pub runs: &'a Path,
-    /// Paths or patterns of result sets; none: all.
+    /// Paths or patterns of result sets; empty: all.
     pub choices: &'a [String],
-    /// Replace what was imported before.
+    /// Replace earlier imports.
     pub again: bool,
     /// Version of the program.
     pub tool_version: &'a str,
     /// The command line.
     pub command_line: &'a [String],
-    /// For the random characters of ids.
+    /// Source of the random characters of ids.
     pub entropy: u64,
 }
 
-/// How far it is.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Result sets done.
+    /// Finished result sets.
     pub done: usize,
-    /// Of so many.
+    /// Total number of result sets.
     pub sets: usize,
-    /// What was read.
+    /// Statistics of what was read.
     pub tally: Tally,
 }
 
-/// What became of an archive.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
     /// Every chosen set, by path.
     pub sets: Vec<SetOutcome>,
-    /// What was read.
+    /// Statistics of what was read.
     pub tally: Tally,
     /// Files of the archive by kind.
     pub files: BTreeMap<Kind, u64>,
     /// What could not be read or understood, in sentences.
     pub problems: Vec<String>,
-    /// Choices that no set fits.
+    /// Choices that match no set.
     pub unmatched: Vec<String>,
-    /// It was stopped before all sets were done.
+    /// True if it was stopped before all sets were done.
     pub stopped: bool,
 }
 
-/// What became of one result set.
+/// The result for one set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetOutcome {
     /// Its path.
@@ -93,33 +93,33 @@ pub struct SetOutcome {
     pub cases: usize,
     /// Its runs.
     pub runs: usize,
-    /// Of these, runs that give no value.
+    /// Runs among them without a value.
     pub invalid: usize,
-    /// What was done.
+    /// What was done with it.
     pub result: SetResult,
 }
 
 /// What was done with a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetResult {
-    /// It is the run of this id now.
+    /// Imported as the run with this id.
     Imported(String),
-    /// It is the run of the first id, which replaced the second.
+    /// Imported as the run with the first id, which replaced the second.
     Replaced(String, String),
-    /// The same logs are that run already.
+    /// This run already contains the same logs.
     Already(String),
-    /// Other logs of that path are that run.
+    /// This run contains other logs of that path.
     Changed(String),
-    /// It could not be kept.
+    /// It could not be stored.
     Failed(String),
 }
 
 /// Imports the chosen sets. `render` makes the report of a run.
 ///
-/// Stops between two sets when `stop` is set; what was done is kept.
+/// Stops between two sets if `stop` is set; finished sets are kept.
 ///
 /// # Errors
-/// [`StoreError::System`] when the archive or the directory of runs cannot be read.
+/// [`StoreError::System`] if the archive or the directory of runs cannot be read.
 pub fn import(
     options: &Options<'_>,
     stop: &AtomicBool,
@@ -187,7 +187,7 @@ pub fn import(
     Ok(imported)
 }
 
-/// Lets a batch of runs appear, and those that they replace disappear.
+/// Publishes a batch of runs, and removes those that they replace.
 fn appear(root: &Path, batch: &mut Vec<(StagedRun, SetOutcome)>) -> Vec<SetOutcome> {
     let (staged, mut outcomes): (Vec<_>, Vec<_>) = std::mem::take(batch).into_iter().unzip();
     for (published, outcome) in publish(root, staged).into_iter().zip(&mut outcomes) {
@@ -202,7 +202,7 @@ fn appear(root: &Path, batch: &mut Vec<(StagedRun, SetOutcome)>) -> Vec<SetOutco
     outcomes
 }
 
-/// A run that was imported before.
+/// A run from an earlier import.
 struct Known {
     id: String,
     archive: String,
@@ -227,9 +227,10 @@ fn known(root: &Path) -> Result<Vec<Known>, StoreError> {
         .collect())
 }
 
-/// Files that belong to more than one set: configuration sets and pkt-gen configurations, found once.
+/// Files that belong to more than one set: configuration sets and pkt-gen configurations, searched
+/// once.
 struct Library {
-    /// Directories of configuration sets by the directory they lie in.
+    /// Directories of configuration sets by their parent directory.
     configs: BTreeMap<PathBuf, Vec<PathBuf>>,
     /// pkt-gen configurations by name.
     traffic: BTreeMap<String, Vec<PathBuf>>,
@@ -264,7 +265,7 @@ impl Library {
         library
     }
 
-    /// The directory of a configuration set, looked for beside and above the results.
+    /// Finds the directory of a configuration set, next to and above the results.
     fn configuration(&self, tree: &Tree, set: &ResultSet, name: &str) -> Option<PathBuf> {
         set.home
             .ancestors()
@@ -275,7 +276,7 @@ impl Library {
             .find(|path| tree.directories.contains_key(path))
     }
 
-    /// The pkt-gen configuration of a name, if there is only one.
+    /// Returns the pkt-gen configuration with a name, if there is only one.
     fn traffic(&self, name: &str) -> Option<&Path> {
         match self.traffic.get(name).map(Vec::as_slice) {
             Some([one]) => Some(one),
@@ -300,7 +301,7 @@ struct Worked {
     problems: Vec<String>,
 }
 
-/// A set as it was read.
+/// The contents of a set.
 #[derive(Default)]
 struct Content {
     records: Vec<ImportedRecord>,
@@ -308,7 +309,7 @@ struct Content {
     published: BTreeMap<String, Vec<f64>>,
     inputs: BTreeSet<(String, PathBuf)>,
     parameters: BTreeMap<String, Value>,
-    /// What the archive says of the DUT's CPU.
+    /// The model of the DUT's CPU, according to the archive.
     cpu_model: Option<String>,
     fingerprint: u64,
     tally: Tally,
@@ -410,7 +411,7 @@ impl Work<'_> {
                     .map_err(|error| error.to_string()),
                 Err(error) => Err(format!("cannot read {}: {error}", shown_path(path))),
             };
-            // The numbers are whole without it.
+            // The numbers are complete without it.
             doubts.extend(kept.err());
         }
         let summary = Summary {
@@ -595,7 +596,7 @@ impl Work<'_> {
         }
     }
 
-    /// What no command line says, the pkt-gen configuration may.
+    /// Adds values that are in no command line from the pkt-gen configuration.
     fn fill_in(&self, record: &mut ImportedRecord, traffic: Option<&Path>) {
         let missing = record.frame_size_bytes.is_none()
             || record.flows.is_none()
@@ -613,7 +614,7 @@ impl Work<'_> {
         record.sources.push(shown_path(path));
     }
 
-    /// Figures whose logs are not in the archive: they are kept as what they are.
+    /// Adds figures without logs in the archive, marked as such.
     fn values_without_logs(
         &self,
         case: &Case,
@@ -676,7 +677,7 @@ impl Work<'_> {
         }
     }
 
-    /// The files of a configuration set, under its name.
+    /// Adds the files of a configuration set, under its name.
     fn keep_tree(&self, directory: &Path, content: &mut Content) {
         let name = last_name(directory);
         let below = self
@@ -700,7 +701,7 @@ impl Work<'_> {
         let (root, problems) = (self.options.archive, &mut content.problems);
         let mut names = BTreeSet::new();
         content.inputs.retain(|(name, path)| {
-            // Two names that differ in bytes that are not UTF-8 only: the first is kept.
+            // Two names that only differ in bytes that are not UTF-8: the first is kept.
             let first = names.insert(name.clone());
             let small = fs::metadata(root.join(path)).is_ok_and(|m| m.len() <= LARGEST_INPUT);
             if !(first && small) {
@@ -739,12 +740,12 @@ fn warnings(content: &Content) -> Vec<String> {
     warnings
 }
 
-/// Is `part` the path, or its end?
+/// Returns true if `part` is the path, or its end.
 fn ends_with(path: &str, part: &str) -> bool {
     part == "." || Path::new(path).ends_with(part)
 }
 
-/// The name of a file as an input's name: one component, no `..`.
+/// Converts the name of a file to that of an input: one component, no `..`.
 fn last_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
@@ -752,7 +753,8 @@ fn last_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// The folder of a path that names a CPU: `Xeon_E5-2650_8Cores`, `Xeon_E5-2650v4_2x12Cores`.
+/// Returns the component of a path with a CPU's name: `Xeon_E5-2650_8Cores`,
+/// `Xeon_E5-2650v4_2x12Cores`.
 fn cpu_folder(path: &str) -> Option<&str> {
     let is_one = |folder: &&str| {
         let lower = folder.to_ascii_lowercase();
@@ -766,7 +768,8 @@ fn cpu_folder(path: &str) -> Option<&str> {
     path.split('/').rev().find(is_one)
 }
 
-/// The words of a set's path that tell it from others: its CPU, and as much of its end as fits.
+/// Returns the words that distinguish a set's path from others: its CPU, and as much of its end as
+/// fits.
 fn id_words(archive: &str, path: &str) -> String {
     let whole = format!("{archive}/{path}");
     let cpu = cpu_folder(&whole).unwrap_or_default();

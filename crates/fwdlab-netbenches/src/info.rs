@@ -1,7 +1,7 @@
-//! `.info` files: which image, configuration and traffic a series of runs had.
+//! `.info` files: image, configuration and traffic of a series of runs.
 //!
-//! Three formats: `IMAGE="..."` lines (2016 and later), `Image: ...` lines, and these with the DUT's `uname` as a line of
-//! its own (2015). Start with [`Info::parse`].
+//! Three formats: `IMAGE="..."` lines (2016 and later), `Image: ...` lines, and these with the
+//! DUT's `uname` as a line of its own (2015). Start with [`Info::parse`].
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -9,20 +9,20 @@ use jiff::tz::{Offset, TimeZone};
 
 use super::scan::shown;
 
-/// What an `.info` file says.
+/// The contents of an `.info` file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
     /// The image on the DUT.
     pub image: Option<String>,
-    /// The configuration set; of a path the last component.
+    /// The configuration set; the last component if it is a path.
     pub configuration: Option<String>,
     /// The pkt-gen configuration.
     pub traffic: Option<String>,
     /// The DUT's `uname -a`.
     pub uname: Option<String>,
-    /// When the series began, as written.
+    /// Start of the series, as written.
     pub started: Option<String>,
-    /// When it ended, as written.
+    /// End of the series, as written.
     pub ended: Option<String>,
     /// Lines that were not understood, for people.
     pub unknown: Vec<String>,
@@ -70,8 +70,8 @@ impl Info {
     }
 }
 
-/// The time that `date` printed: `Wed Aug 26 15:30:22 CEST 2015`. Zones that are not known here are taken as UTC: the day is right,
-/// give or take one.
+/// Parses the output of `date`: `Wed Aug 26 15:30:22 CEST 2015`. Unknown time zones count as UTC:
+/// the day is right, give or take one.
 pub fn time_of(text: &str) -> Option<Timestamp> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (zone, year) = match words[..] {

@@ -1,8 +1,8 @@
 //! The netbenches archive: logs of netmap's pkt-gen from a FreeBSD forwarding lab, 2015 to today.
 //!
-//! It makes stored runs of other people's measurements, and says whether what they publish follows from them. Parsers are functions of bytes;
-//! what is not understood is counted and named. Every file here knows one format or one idea; [`import`] makes stored runs of result sets, [`audit`](audit())
-//! says whether what the archive publishes follows from its logs. Start with [`import`], then [`reading::Reader::run`].
+//! Every file of this folder handles one format or one idea; [`import`] makes runs from result
+//! sets, [`audit`](audit()) checks whether what the archive publishes follows from its logs. Start
+//! with [`import`], then [`reading::Reader::run`].
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! Cuts a stream of bytes into lines, with memory that does not depend on the stream.
+//! Splits a stream of bytes into lines, with bounded memory.
 //!
 //! It knows no format. Start with [`for_each_line`].
 
 use std::io::{self, ErrorKind, Read};
 
-/// Bytes of a line that are kept; of a longer one this beginning is seen, and that it is cut.
+/// Maximum number of bytes of a line that are kept; a longer one is cut there and marked.
 pub const LONGEST_LINE: usize = 16 * 1024;
-/// Bytes read at once.
+/// Bytes per read.
 const BLOCK: usize = 256 * 1024;
 
 /// A line without its newline.
@@ -14,16 +14,17 @@ const BLOCK: usize = 256 * 1024;
 pub struct Line<'a> {
     /// Its bytes, or the first [`LONGEST_LINE`] of them.
     pub bytes: &'a [u8],
-    /// It was longer than that.
+    /// True if it was longer than that.
     pub cut: bool,
-    /// It ended in a newline: false for the last line of a file that was cut off.
+    /// True if it ended in a newline: false for the last line of a truncated file.
     pub ended: bool,
 }
 
-/// Calls `f` for every line of `input` and returns the number of bytes read. The empty rest after a last newline is no line.
+/// Calls `f` for every line of `input` and returns the number of bytes read. The empty rest after a
+/// last newline is not a line.
 ///
 /// # Errors
-/// Those of `input`; the lines before were seen.
+/// Those of `input`, after the lines before the error.
 pub fn for_each_line(
     input: &mut impl Read,
     buffer: &mut Vec<u8>,
@@ -31,9 +32,9 @@ pub fn for_each_line(
 ) -> io::Result<u64> {
     buffer.resize(BLOCK, 0);
     let mut total = 0;
-    // The beginning of a line that is not whole yet lies at the beginning of the buffer.
+    // The start of an incomplete line is moved to the start of the buffer.
     let mut kept = 0;
-    // The rest of a line that was cut is passed over.
+    // The rest of a line that was cut is skipped.
     let mut passing = false;
     loop {
         let read = match input.read(&mut buffer[kept..]) {
@@ -85,7 +86,8 @@ pub fn for_each_line(
     Ok(total)
 }
 
-/// Where the next newline is. Lines of a log are short: a plain search is as fast as reading from a disk cache.
+/// Returns the position of the next newline. Lines of a log are short: a plain search is as fast as
+/// reading from a disk cache.
 fn newline(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| *byte == b'\n')
 }
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {
@@ -143,7 +145,8 @@ mod tests {
     }
 
     proptest! {
-        /// The same lines as the standard library finds, whatever the reader hands over at once.
+        /// The lines equal those of the standard library, however many bytes the reader returns at
+        /// once.
         #[test]
         fn as_the_standard_library(bytes in prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..200), step in 1..50_usize) {
             let expect: Vec<Vec<u8>> = io::BufRead::split(&bytes[..], b'\n').map(Result::unwrap).collect();

@@ -1,7 +1,8 @@
 //! Logs of pkt-gen, receiver's or sender's, in both grammars and all their variants.
 //!
-//! Every line is counted as a sample, as one of the known other lines, or as unknown; the first unknown ones are kept to be
-//! named. Which samples count is decided elsewhere ([`super::rule`]). Start with [`Log::read`].
+//! Every line is counted as a sample, as one of the known other lines, or as unknown; the first
+//! unknown ones are kept for messages. [`super::rule`] decides which samples count. Start with
+//! [`Log::read`].
 
 use std::io::{self, Read};
 
@@ -10,9 +11,10 @@ use super::equilibrium::{self, Equilibrium};
 use super::lines::{Line, for_each_line};
 use super::scan::{Scan, find, shown};
 
-/// Samples kept of one log: three days of one per second. More are counted, and the log is said to be too long.
+/// Maximum number of samples kept of one log: three days of one per second. Further ones are
+/// counted, and the log is reported as too long.
 pub const MOST_SAMPLES: usize = 250_000;
-/// Unknown lines kept to be named.
+/// Number of unknown lines kept for messages.
 const NAMED: usize = 3;
 /// Timestamps are seconds modulo this.
 const WRAP_US: u64 = 1000 * 1_000_000;
@@ -22,9 +24,10 @@ const WRAP_US: u64 = 1000 * 1_000_000;
 pub struct Sample {
     /// Number of the line in the file, from 1.
     pub line: u32,
-    /// When its interval ended, in microseconds; counts on where the log's clock wraps. Absent on a damaged line.
+    /// End of its interval, in microseconds; continues past wraps of the log's clock. Absent on a
+    /// damaged line.
     pub end_us: Option<u64>,
-    /// The rate as printed, prefixes resolved.
+    /// The printed rate, with prefixes resolved.
     pub pps: f64,
     /// Length of the interval.
     pub interval_us: Option<u64>,
@@ -33,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// When its interval began.
+    /// Returns the start of its interval.
     pub fn start_us(&self) -> Option<u64> {
         Some(
             self.end_us?
@@ -42,32 +45,33 @@ impl Sample {
     }
 }
 
-/// How many lines were what.
+/// Numbers of lines of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All lines.
     pub lines: u64,
     /// Lines with a rate.
     pub samples: u64,
-    /// Of these, samples of nothing.
+    /// Samples with a rate of zero.
     pub zero: u64,
-    /// Of these, samples below zero, which a crash leaves behind.
+    /// Samples below zero, which a crash leaves behind.
     pub negative: u64,
-    /// Of these, samples that are cut off or mixed with another line after the rate.
+    /// Samples that are cut off or mixed with another line after the rate.
     pub damaged: u64,
-    /// Of these, samples with a prefix (`Mpps`), from a pkt-gen without `-N`.
+    /// Samples with a prefix (`Mpps`), from a pkt-gen without `-N`.
     pub prefixed: u64,
-    /// Known lines that are no samples: the head, messages of pkt-gen, totals, the shell's `Terminated`.
+    /// Known lines that are not samples: the header, messages of pkt-gen, totals, the shell's
+    /// `Terminated`.
     pub known: u64,
-    /// Of these, `waiting for initial packets`.
+    /// Lines among these with `waiting for initial packets`.
     pub waiting: u64,
-    /// Of these, empty ones.
+    /// Empty lines among these.
     pub empty: u64,
-    /// Lines that are nothing we know, and lines longer than any line of a log.
+    /// Lines of no known form, and lines longer than any line of a log.
     pub unknown: u64,
 }
 
-/// The totals at the end of a log, as `Sent` or `Received`.
+/// The totals at the end of a log, from `Sent` or `Received`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {
     /// Frames; below zero after a crash.
@@ -76,31 +80,31 @@ pub struct Total {
     pub seconds: Option<f64>,
 }
 
-/// What the archive's own rule picks from a line, whatever else the line may be.
+/// What the archive's own rule picks from a line, of any kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Picked {
     /// Number of the line, from 1.
     pub line: u32,
-    /// The fourth field; `None` where it is no number, which stops ministat.
+    /// The fourth field; `None` if it is not a number, which stops ministat.
     pub value: Option<f64>,
 }
 
-/// What one log says.
+/// The contents of one log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Log {
-    /// The command at its head.
+    /// The command at its start.
     pub command: Option<Command>,
-    /// What its lines are.
+    /// Numbers of lines.
     pub counts: Counts,
     /// The samples in the order of the file.
     pub samples: Vec<Sample>,
-    /// What the archive's own rule would pick, before head and tail are dropped.
+    /// What the archive's own rule would pick, before dropping lines at both ends.
     pub picked: Vec<Picked>,
     /// `Sent N packets`.
     pub sent: Option<Total>,
     /// `Received N packets`.
     pub received: Option<Total>,
-    /// When the sender had handed over its last frame and waited for its rings to drain.
+    /// When the sender had passed on its last frame and waited for its rings to drain.
     pub drained_us: Option<u64>,
     /// `ouch, thread 0 exited with error`.
     pub ouch: bool,
@@ -108,14 +112,14 @@ pub struct Log {
     pub equilibrium: Option<Equilibrium>,
     /// The first unknown lines, with their numbers.
     pub unknown: Vec<(u64, String)>,
-    /// The last line has no newline.
+    /// True if the last line has no newline.
     pub unended: bool,
     /// Bytes read.
     pub bytes: u64,
     clock: Clock,
 }
 
-/// Counts on where timestamps wrap.
+/// A clock that continues past wraps of timestamps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Clock {
     last_us: Option<u64>,
@@ -123,7 +127,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time of a timestamp. Threads write a little out of order; a jump back of half a round is a wrap.
+    /// Returns the time of a timestamp. Threads write slightly out of order; a jump back of half a
+    /// period is a wrap.
     fn unwrap(&mut self, stamp_us: u64) -> u64 {
         if self
             .last_us
@@ -164,7 +169,7 @@ impl Log {
         }
     }
 
-    /// Lines that can be kept have a number that fits.
+    /// Returns the line's number, which fits for lines that can be kept.
     fn number(&self) -> u32 {
         u32::try_from(self.counts.lines).unwrap_or(u32::MAX)
     }
@@ -183,7 +188,7 @@ impl Log {
                 value,
             });
         }
-        // Of two lines that were written into each other the last may be whole.
+        // If two lines were written into each other the last one may be complete.
         let mut at = Some(at);
         while let Some(start) = at {
             let after = start + b"main_thread".len();
@@ -252,7 +257,7 @@ impl Log {
             || is_addresses(text)
     }
 
-    /// `503.565509 nm_open [456] ...`: a message of pkt-gen, whatever it says.
+    /// `503.565509 nm_open [456] ...`: any message of pkt-gen.
     fn message(&mut self, text: &[u8]) -> bool {
         let mut scan = Scan(text);
         let Some(stamp) = stamp(&mut scan) else {
@@ -282,13 +287,13 @@ impl Log {
         true
     }
 
-    /// More samples than are kept.
+    /// Returns true if there are more samples than are kept.
     pub fn too_long(&self) -> bool {
         self.counts.samples > self.samples.len() as u64 || self.counts.lines > u64::from(u32::MAX)
     }
 }
 
-/// Beginnings of the other known lines.
+/// Prefixes of the other known lines.
 const SHAPES: [&[u8]; 22] = [
     b"Terminated",
     b"Killed",
@@ -333,7 +338,7 @@ fn stamp(scan: &mut Scan<'_>) -> Option<u64> {
     Some(seconds * 1_000_000 + micros)
 }
 
-/// The timestamp that ends right before `main_thread`.
+/// Parses the timestamp right before `main_thread`.
 fn stamp_before(before: &[u8]) -> Option<u64> {
     let text = before.trim_ascii_end();
     let start = text.len().checked_sub(b"000.000000".len())?;
@@ -348,7 +353,7 @@ struct Figures {
     frames: Option<f64>,
 }
 
-/// ` [1534] 14.8 Mpps (14.9 Mpkts 7.1 Gbps in 1001931 usec) ...`; only the rate must be whole.
+/// ` [1534] 14.8 Mpps (14.9 Mpkts 7.1 Gbps in 1001931 usec) ...`; only the rate must be complete.
 fn figures(text: &[u8]) -> Option<Figures> {
     let mut scan = Scan(text);
     scan.blanks();
@@ -362,7 +367,7 @@ fn figures(text: &[u8]) -> Option<Figures> {
     if !scan.eat(b"pps") {
         return None;
     }
-    // The prefix was eaten right before `pps`.
+    // The prefix was consumed right before `pps`.
     let before = text.len() - after_number.len();
     let prefixed = text[before - 1].is_ascii_alphabetic();
     let mut figures = Figures {
@@ -378,7 +383,7 @@ fn figures(text: &[u8]) -> Option<Figures> {
         if scan.eat(b"pkts") {
             scan.blanks();
             if !scan.0.starts_with(b"in ") {
-                // bits of the interval or per second, as the build has it: not used
+                // bits of the interval or per second, depending on the build: not used
                 let _ = scan.scaled();
                 scan.blanks();
                 scan.eat(b"bps");
@@ -396,8 +401,8 @@ fn figures(text: &[u8]) -> Option<Figures> {
     Some(figures)
 }
 
-/// What `main_thread[[:space:]]\[[[:digit:]]+\][[:space:]][1-9].*pps` and the fourth field make of a line, given where
-/// `main_thread` first stands. `None`: the line does not match.
+/// Applies `main_thread[[:space:]]\[[[:digit:]]+\][[:space:]][1-9].*pps` and the fourth field to a
+/// line, given the first position of `main_thread`. `None`: the line does not match.
 fn pick(line: &[u8], first: usize) -> Option<Option<f64>> {
     let mut at = first;
     loop {
@@ -444,7 +449,7 @@ impl Total {
         Some(Total { frames, seconds })
     }
 
-    /// The frames, unless a crash spoiled them.
+    /// Returns the frames, unless a crash spoiled them.
     pub fn count(&self) -> Option<u64> {
         (self.frames >= 0.0 && self.frames < 9e15).then_some(self.frames as u64)
     }
@@ -563,7 +568,7 @@ Terminated
         assert_eq!(log.samples.len(), 3);
         assert_eq!(log.counts.damaged, 1);
         assert_eq!(log.samples[2].end_us, Some(5_000_000));
-        // the stump of a sample is a message of main_thread
+        // the rest of a sample is a message of main_thread
         assert_eq!((log.counts.known, log.counts.unknown), (3, 1));
         assert_eq!(log.unknown[0].0, 7);
     }

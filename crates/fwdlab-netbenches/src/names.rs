@@ -1,13 +1,14 @@
-//! What the names of files say: which run a log belongs to, and what the other files are.
+//! Parses the names of files: the run that a log belongs to, and the kinds of other files.
 //!
-//! `bench[.IMAGE][.CONFIGURATION][.TRAFFIC].ITERATION.receiver` is ambiguous, because each part may hold dots: which part is
-//! which is decided with the `.info` file, else the whole stays one label. Start with [`Name::of`].
+//! `bench[.IMAGE][.CONFIGURATION][.TRAFFIC].ITERATION.receiver` is ambiguous, because each part may
+//! contain dots: the `.info` file resolves it, otherwise the whole name becomes one label. Start
+//! with [`Name::of`].
 
 use std::collections::BTreeMap;
 
 use super::info::Info;
 
-/// What a file is, by its name.
+/// The kind of a file, from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A receiver's log.
@@ -26,32 +27,32 @@ pub enum Kind {
     Plotted,
     /// Prose, possibly with ministat blocks.
     Readme,
-    /// A profile that was taken while a run went on.
+    /// A profile recorded during a run.
     Profile,
     /// Output of a command before, during or after a run.
     Hook,
     /// A configuration of the lab.
     LabConfiguration,
-    /// Pictures, plot scripts, others that hold no figures.
+    /// Pictures, plot scripts, other files without figures.
     Picture,
-    /// Nothing we know.
+    /// An unknown kind.
     Other,
 }
 
-/// The name of a file, understood.
+/// A parsed file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The test case it belongs to; empty when it belongs to none.
+    /// The test case it belongs to; empty if it belongs to none.
     pub case: String,
-    /// The run, where the name has a number.
+    /// The run, if the name contains a number.
     pub iteration: Option<u32>,
-    /// The digits of that number, as sorting by name sees them.
+    /// The digits of that number, which determine the order by name.
     pub digits: String,
 }
 
-/// Endings of names; the first that fits counts.
+/// Suffixes of names; the first match counts.
 const ENDINGS: [(&str, Kind); 34] = [
     (".receiver", Kind::Receiver),
     (".sender", Kind::Sender),
@@ -90,7 +91,7 @@ const ENDINGS: [(&str, Kind); 34] = [
 ];
 
 impl Name {
-    /// Understands a name. Bytes that are not UTF-8 are replaced by the caller.
+    /// Parses a name. The caller replaces bytes that are not UTF-8.
     pub fn of(name: &str) -> Name {
         let plain = |kind, case: &str| Name {
             kind,
@@ -136,11 +137,12 @@ impl Name {
     }
 }
 
-/// The labels of a test case, and what makes a reader doubt them.
+/// Returns the labels of a test case, and doubts about them.
 ///
-/// With an `.info` file that fits the name: its parts by name. With one that does not, the end of the name is still its traffic, where
-/// it is that of the file or an IP version: the series of a set stay comparable. Else, where the archive does not say which part is
-/// which, the whole name under `name`.
+/// With an `.info` file that matches the name: its parts as labels. With one that does not, the end
+/// of the name is still its traffic if it equals that of the file or an IP version: the series of a
+/// set stay comparable. Otherwise the archive does not define the parts, and the whole name becomes
+/// the label `name`.
 pub fn labels(case: &str, info: Option<&Info>) -> (BTreeMap<String, String>, Option<String>) {
     let mut labels = BTreeMap::new();
     let mut label = |key: &str, value: &str| {
@@ -169,7 +171,7 @@ pub fn labels(case: &str, info: Option<&Info>) -> (BTreeMap<String, String>, Opt
     (labels, doubt)
 }
 
-/// What stands before the last part of a name, and that part, where it can only be traffic.
+/// Splits off the last part of a name, if it can only be traffic.
 fn by_suffix<'a>(case: &'a str, info: &Info) -> Option<(&'a str, &'a str)> {
     let known = info.traffic.as_deref().into_iter();
     let (before, traffic) = known
@@ -178,8 +180,8 @@ fn by_suffix<'a>(case: &'a str, info: &Info) -> Option<(&'a str, &'a str)> {
     (!before.is_empty()).then(|| (before, &case[case.len() - traffic..]))
 }
 
-/// Image, configuration and traffic of a name such as `295802.fast.forwarding.inet6`, as far as the `.info` file tells where
-/// one ends: the parts it names must be found in their order.
+/// Splits a name such as `295802.fast.forwarding.inet6` into image, configuration and traffic, as
+/// far as the `.info` file determines them: its parts must appear in order.
 fn split<'a>(case: &'a str, info: &Info) -> Option<[&'a str; 3]> {
     let mut rest = case;
     let mut traffic = "";
@@ -192,7 +194,7 @@ fn split<'a>(case: &'a str, info: &Info) -> Option<[&'a str; 3]> {
         (None, None) if rest.is_empty() => Some(["", "", traffic]),
         (None, None) => None,
         (None, Some(name)) => (rest == name).then_some(["", rest, traffic]),
-        // The name holds a short form of the image, such as its second part between `-`.
+        // The name contains a short form of the image, such as its second part between `-`.
         (Some(_), None) => Some([rest, "", traffic]),
         (Some(_), Some(name)) => {
             let image = ends_with_part(rest, name)?;
@@ -201,7 +203,7 @@ fn split<'a>(case: &'a str, info: &Info) -> Option<[&'a str; 3]> {
     }
 }
 
-/// What is before `part`, if the name ends with it as a whole part.
+/// Returns what is before `part`, if the name ends with it as a whole part.
 fn ends_with_part<'a>(name: &'a str, part: &str) -> Option<&'a str> {
     let before = name.strip_suffix(part)?;
     if before.is_empty() {
@@ -319,9 +321,9 @@ mod tests {
             ),
             "configuration=fast.fw image=r1 traffic=inet6"
         );
-        // not told: nothing is invented
+        // without a file, nothing is assumed
         assert_eq!(of("vlan.inet4", None), "name=vlan.inet4");
-        // told wrongly: the end of a name says what was sent all the same
+        // with a wrong file, the end of the name still shows the traffic
         let wrong = Some(info("", "harvest_mask", "inet4"));
         for (case, expect) in [
             ("4479.inet4", "configuration=4479 traffic=inet4"),

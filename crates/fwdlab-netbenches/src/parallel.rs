@@ -1,19 +1,20 @@
-//! Work that is spread over threads, with results told to the caller's thread one by one.
+//! Spreads work over threads, and passes the results to the caller's thread one by one.
 //!
-//! It knows nothing of what the work is. Start with [`each`].
+//! It knows nothing about the work. Start with [`each`].
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Threads at most: more only wait for the same disk.
+/// Maximum number of threads: more would only wait for the same disk.
 const THREADS: usize = 8;
 
-/// Hands every item to `work` on some thread and every result to `done` on this one, in the order in which they are ready.
+/// Passes every item to `work` on some thread and every result to `done` on this one, in the order
+/// of completion.
 ///
-/// Stops taking items when `stop` is set or `done` says false; what was begun is finished. Results wait in a short queue,
-/// so that memory does not depend on the number of items.
+/// Stops taking items if `stop` is set or `done` returns false; items in progress are finished.
+/// Results wait in a short queue, so memory does not depend on the number of items.
 pub(crate) fn each<T: Sync, R: Send>(
     items: &[T],
     stop: &AtomicBool,
@@ -35,7 +36,7 @@ pub(crate) fn each<T: Sync, R: Send>(
                     let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         break;
                     };
-                    // The receiver is gone only when this thread is to end too.
+                    // The receiver is only gone if this thread is to end, too.
                     if sender.send(work(item)).is_err() {
                         break;
                     }

@@ -1,7 +1,7 @@
-//! The figures the archive publishes beside its logs: `.pps` and `.equilibrium` files (one number per run),
-//! `gnuplot.data` and the older `.data` (one line per test case).
+//! The figures that the archive publishes next to its logs: `.pps` and `.equilibrium` files (one
+//! number per run), `gnuplot.data` and the older `.data` (one line per test case).
 //!
-//! Texts are kept as written, because whether they follow from the logs is decided to the last digit. Start with
+//! Texts are kept as written, because they are compared with the logs to the last digit. Start with
 //! [`Values::parse`] and [`Plotted::parse`].
 
 use super::scan::{general8, shown, words};
@@ -11,12 +11,12 @@ use super::scan::{general8, shown, words};
 pub struct Values {
     /// The numbers as written and as values, in the order of the file.
     pub values: Vec<(String, f64)>,
-    /// Lines that hold no number.
+    /// Lines without a number.
     pub unknown: Vec<String>,
 }
 
 impl Values {
-    /// Reads it as ministat does: the first column; empty lines and those that begin with `#` are passed over.
+    /// Parses it like ministat: the first column; skips empty lines and those that begin with `#`.
     pub fn parse(bytes: &[u8]) -> Values {
         let mut parsed = Values::default();
         for line in bytes.split(|byte| *byte == b'\n') {
@@ -33,7 +33,7 @@ impl Values {
         parsed
     }
 
-    /// The file of these values.
+    /// Returns the contents of a file with these values.
     pub fn text(values: impl IntoIterator<Item = f64>) -> String {
         values
             .into_iter()
@@ -51,21 +51,21 @@ pub struct Plotted {
     pub unknown: Vec<String>,
 }
 
-/// One row of it.
+/// One row of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// The test case; the escaped line breaks of quoted names are blanks.
     pub index: String,
     /// Median.
     pub median: f64,
-    /// Minimum; older files have the median alone.
+    /// Minimum; older files only have the median.
     pub min: Option<f64>,
     /// Maximum.
     pub max: Option<f64>,
 }
 
 impl Plotted {
-    /// Parses it.
+    /// Parses a file.
     pub fn parse(bytes: &[u8]) -> Plotted {
         let mut parsed = Plotted::default();
         for line in bytes.split(|byte| *byte == b'\n') {
@@ -81,7 +81,7 @@ impl Plotted {
         parsed
     }
 
-    /// The file of these rows.
+    /// Returns the contents of a file with these rows.
     pub fn text(rows: &[Row]) -> String {
         let mut text = String::from("#index median minimum maximum\n");
         for row in rows {

@@ -1,7 +1,7 @@
 //! Reads the logs of one run and makes its record.
 //!
-//! Here numbers meet what makes a reader doubt them: every warning is decided in this file. Samples are dropped as soon as
-//! they are summed up. Start with [`Reader::run`].
+//! All warnings about the numbers are decided in this file. Samples are dropped once they are
+//! summarised. Start with [`Reader::run`].
 
 use std::fs::File;
 use std::io;
@@ -16,37 +16,37 @@ use super::rule::{End, Legacy, NoValue, legacy, offered, ours};
 use super::set::{Case, RunFiles};
 use super::walk::shown_path;
 
-/// Rules that differ by more than this are worth a word, in percent.
+/// Difference between the rules, in percent, from which on it is reported.
 const RULES_AGREE_PERCENT: f64 = 1.0;
 /// Below this multiple of the forwarding rate the sender is the limit (docs/methodology.md,
 /// "Validity").
 const SATURATED: f64 = 1.1;
 
-/// Reads files of an archive, one after the other.
+/// Reads files of an archive.
 #[derive(Debug)]
 pub struct Reader<'a> {
     root: &'a Path,
     buffer: Vec<u8>,
 }
 
-/// What is left of a run after its logs were read.
+/// What is kept of a run after its logs were read.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
-    /// Its record; labels are the caller's to add.
+    /// Its record; the caller adds labels.
     pub record: ImportedRecord,
-    /// Digits of its number, by which names are sorted.
+    /// Digits of its number, which determine the order of names.
     pub digits: String,
     /// The receiver's log, relative to the archive.
     pub receiver: Option<PathBuf>,
-    /// The archive's rule on it.
+    /// Its value by the archive's rule.
     pub legacy: Result<Legacy, NoValue>,
-    /// What an equilibrium log says.
+    /// The result of an equilibrium log.
     pub equilibrium: Option<Equilibrium>,
-    /// A profile was taken at the same time.
+    /// True if a profile was recorded at the same time.
     pub profiled: bool,
-    /// What the logs were made of.
+    /// Statistics of the logs.
     pub tally: Tally,
-    /// Another one means other logs.
+    /// Changes if the logs change.
     pub fingerprint: u64,
 }
 
@@ -86,7 +86,7 @@ impl Tally {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the archive in `root`.
+    /// Returns a reader of the archive in `root`.
     pub fn new(root: &'a Path) -> Reader<'a> {
         Reader {
             root,
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A record in the making.
+/// A record under construction.
 struct Made {
     case: String,
     iteration: u32,
@@ -196,7 +196,7 @@ impl Made {
         }
     }
 
-    /// What every log may suffer from.
+    /// Adds warnings that apply to any log.
     fn doubt(&mut self, log: &Log, whose: &str) {
         let counts = &log.counts;
         let mut warn = |text: String| self.warnings.push(format!("{whose}: {text}"));
@@ -363,7 +363,7 @@ impl Made {
         }
     }
 
-    /// What makes the value itself doubtful.
+    /// Adds warnings about the value itself.
     fn doubt_values(
         &mut self,
         receiver: &Log,

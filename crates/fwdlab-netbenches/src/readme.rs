@@ -1,7 +1,7 @@
 //! Finds ministat blocks in prose: labels, plot, table, differences, as far as each was pasted.
 //!
-//! People trim lines, indent them anew and rename the sets; a block is what is left. It is read, not judged
-//! ([`super::audit()`] does that). Start with [`blocks`].
+//! People trim lines, change their indentation and rename the sets; a block is what remains. This
+//! file only parses ([`super::audit()`] judges). Start with [`blocks`].
 
 use super::scan::{find, shown, words};
 
@@ -15,7 +15,7 @@ pub struct Block {
     pub line: usize,
     /// Number of the first line of its table.
     pub table_line: usize,
-    /// Names of the sets as the block has them; empty where they were cut off.
+    /// Names of the sets in the block; empty if they were cut off.
     pub labels: Vec<String>,
     /// The plot with its frame, line by line, if it was pasted.
     pub plot: Option<Vec<String>>,
@@ -23,7 +23,7 @@ pub struct Block {
     pub rows: Vec<Row>,
 }
 
-/// One set: a row of the table and what stands below it.
+/// One set: a row of the table and the lines below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// The symbol.
@@ -32,19 +32,19 @@ pub struct Row {
     pub n: usize,
     /// Min, Max, Median, Avg, Stddev as printed.
     pub figures: [String; 5],
-    /// The comparison with the first set, words between single blanks; empty where there is none.
+    /// The comparison with the first set, words separated by single blanks; empty if there is none.
     pub difference: Vec<String>,
 }
 
 impl Row {
-    /// The printed figures as numbers: min, max, median, mean, standard deviation.
+    /// Returns the printed figures as numbers: min, max, median, mean, standard deviation.
     pub fn numbers(&self) -> [f64; 5] {
         [0, 1, 2, 3, 4].map(|at| self.figures[at].parse().unwrap_or(f64::NAN))
     }
 }
 
 impl Block {
-    /// The confidence level in percent, if a comparison says it.
+    /// Returns the confidence level in percent, if a comparison contains it.
     pub fn level_percent(&self) -> Option<f64> {
         let line = self.rows.iter().find_map(|row| row.difference.first())?;
         let at = line.split_whitespace().find(|word| word.ends_with('%'))?;
@@ -52,13 +52,13 @@ impl Block {
     }
 }
 
-/// All blocks of a text, in order.
+/// Returns all blocks of a text, in order.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').map(unquoted).collect();
     let mut blocks = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        // Where a table begins: its head, or a row whose head was cut off.
+        // The start of a table: its header, or a row whose header was cut off.
         let head = is_head(lines[at]);
         let first = if head { at + 1 } else { at };
         let begins = lines.get(first).and_then(|line| row(line));
@@ -74,7 +74,8 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     blocks
 }
 
-/// Lines that speak of a ministat table and belong to no block, with their numbers: nothing is passed over silently.
+/// Returns lines that look like a ministat table but belong to no block, with their numbers, so
+/// that nothing is skipped silently.
 pub fn strays(text: &[u8], blocks: &[Block]) -> Vec<(usize, String)> {
     let heads: Vec<usize> = blocks.iter().map(|block| block.table_line).collect();
     text.split(|byte| *byte == b'\n')
@@ -85,7 +86,7 @@ pub fn strays(text: &[u8], blocks: &[Block]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// A line without what Markdown puts before and people leave after it.
+/// Returns a line without Markdown's prefix and trailing blanks.
 fn unquoted(line: &[u8]) -> &[u8] {
     let mut line = line.trim_ascii();
     while let Some(rest) = line.strip_prefix(b">") {
@@ -121,13 +122,14 @@ fn row(line: &[u8]) -> Option<Row> {
     })
 }
 
-/// The rows from `first` on, each with its comparison, and the line after the table.
+/// Parses the rows from `first` on, each with its comparison; returns them and the line after the
+/// table.
 fn table(lines: &[&[u8]], first: usize) -> (Vec<Row>, usize) {
     let mut rows: Vec<Row> = Vec::new();
     let mut at = first;
     while let Some(line) = lines.get(at) {
         if let Some(next) = row(line) {
-            // Symbols come in their order: `x` again begins another table.
+            // Symbols come in order: another `x` begins another table.
             if SYMBOLS.get(rows.len()).map(|s| char::from(*s)) != Some(next.symbol)
                 && !rows.is_empty()
             {
@@ -151,7 +153,7 @@ fn table(lines: &[&[u8]], first: usize) -> (Vec<Row>, usize) {
     (rows, at)
 }
 
-/// Does a table of so many rows go on with this line, after an empty one?
+/// Returns true if a table with this number of rows continues with this line, after an empty one.
 fn goes_on(line: &[u8], rows: usize) -> bool {
     is_difference(line)
         || row(line).is_some_and(|row| {
@@ -166,7 +168,7 @@ fn is_difference(line: &[u8]) -> bool {
         || line.starts_with(b"(Student's t")
 }
 
-/// The block of a table: goes up through the plot and the labels above it.
+/// Returns the block of a table: extends upwards through the plot and the labels.
 fn with_what_is_above(lines: &[&[u8]], table_at: usize, rows: Vec<Row>) -> Block {
     let mut at = table_at;
     let mut plot = None;
@@ -285,10 +287,10 @@ Difference at 95.0% confidence
         let found = blocks(table.as_bytes());
         assert_eq!((found.len(), found[0].rows.len(), found[0].line), (1, 2, 1));
         assert_eq!(found[0].labels, ["", ""]);
-        // two in a row
+        // two in succession
         let twice = format!("{BLOCK}{BLOCK}");
         assert_eq!(blocks(twice.as_bytes()).len(), 2);
-        // a head without rows is told
+        // a header without rows is reported
         let head = "a\n    N           Min           Max        Median           Avg        Stddev\nno rows\n";
         assert_eq!(blocks(head.as_bytes()), []);
         assert_eq!(strays(head.as_bytes(), &[]).len(), 1);
@@ -308,7 +310,7 @@ Difference at 95.0% confidence
                 prop_assert_eq!(block.labels.len(), block.rows.len());
                 prop_assert!(block.line <= block.table_line);
             }
-            // every row of a table is in a block or its table had no beginning
+            // every row of a table is in a block, unless the start of its table is missing
             let heads = lines.iter().filter(|line| is_head(line.as_bytes())).count();
             prop_assert!(strays(text.as_bytes(), &found).len() <= heads);
         }

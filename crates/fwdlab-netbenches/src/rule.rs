@@ -1,22 +1,25 @@
-//! Which samples of a log make the value of a run: the archive's own rule to the line, and ours.
+//! Which samples of a log determine the value of a run: the archive's own rule, exact to the line,
+//! and ours.
 //!
-//! A run's value is the median of its samples. The archive drops 15 lines at the head and 10 at the tail, whatever they
-//! are; ours drops 5 s after the first frame received and 2 s before the last sent. Start with [`legacy`] and [`ours`].
+//! A run's value is the median of its samples. The archive drops 15 lines at the start and 10 at
+//! the end of any kind; ours drops 5 s after the first received frame and 2 s before the last sent
+//! one. Start with [`legacy`] and [`ours`].
 
 use super::log::{Log, Sample};
 use super::scan::general8;
 
-/// Lines the archive's rule drops at the head of a log.
+/// Lines that the archive's rule drops at the start of a log.
 const HEAD: u32 = 15;
-/// Lines it drops at the tail.
+/// Lines that it drops at the end.
 const TAIL: u64 = 10;
-/// Fewest samples ministat computes a median of.
+/// Minimum number of samples for ministat.
 const FEWEST: usize = 3;
-/// What our rule drops after the first frame was received.
+/// Time that our rule drops after the first received frame.
 const AFTER_FIRST_US: u64 = 5_000_000;
-/// What our rule drops before the last frame was sent.
+/// Time that our rule drops before the last sent frame.
 const BEFORE_LAST_US: u64 = 2_000_000;
-/// Clocks of two hosts agree when the first frames of sender and receiver lie no further apart.
+/// Clocks of two hosts agree if the first frames of sender and receiver are no further apart than
+/// this.
 const SAME_CLOCK_US: u64 = 15_000_000;
 /// Timestamps are known modulo this.
 const WRAP_US: i64 = 1_000_000_000;
@@ -24,36 +27,36 @@ const WRAP_US: i64 = 1_000_000_000;
 /// The value of a run by the archive's own rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Legacy {
-    /// Samples it used.
+    /// Number of samples.
     pub samples: u32,
-    /// Median; of an even number the mean of the two middle ones, as ministat has it since late 2015.
+    /// Median; for an even number the mean of the two middle ones, as in ministat since late 2015.
     pub median: f64,
-    /// The same as ministat of 2015 has it: of an even number the upper of the two middle ones.
+    /// Median as in ministat of 2015: for an even number the upper of the two middle ones.
     pub upper: f64,
     /// Smallest and largest sample.
     pub range: [f64; 2],
 }
 
 impl Legacy {
-    /// What the rule appends to the `.pps` file, by either median.
+    /// Returns what the rule appends to the `.pps` file, by either median.
     pub fn texts(&self) -> [String; 2] {
         [general8(self.median), general8(self.upper)]
     }
 }
 
-/// Why a log gives no value.
+/// Why a log has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoValue {
-    /// No line has a sample.
+    /// No line contains a sample.
     Empty,
-    /// Fewer than three samples are left after head and tail.
+    /// Fewer than three samples remain.
     TooShort,
-    /// A line between head and tail matches and has no number in its fourth field.
+    /// A line that is not dropped matches but has no number in its fourth field.
     NotANumber,
 }
 
 impl NoValue {
-    /// In words.
+    /// Describes the reason.
     pub fn words(self) -> &'static str {
         match self {
             NoValue::Empty => "the log has no samples",
@@ -63,10 +66,10 @@ impl NoValue {
     }
 }
 
-/// What the archive's own rule makes of a log.
+/// Applies the archive's own rule to a log.
 ///
 /// # Errors
-/// [`NoValue`]: ministat then prints nothing, and the `.pps` file misses a line.
+/// [`NoValue`]: ministat then prints nothing, and the `.pps` file lacks a line.
 pub fn legacy(log: &Log) -> Result<Legacy, NoValue> {
     let values = legacy_samples(log)?;
     if values.len() < FEWEST {
@@ -88,7 +91,7 @@ pub fn legacy(log: &Log) -> Result<Legacy, NoValue> {
     })
 }
 
-/// The samples of that rule, in order.
+/// Returns the samples of that rule, in order.
 ///
 /// # Errors
 /// [`NoValue::NotANumber`].
@@ -104,26 +107,26 @@ pub fn legacy_samples(log: &Log) -> Result<Vec<f64>, NoValue> {
 /// The value of a run by our rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ours {
-    /// Samples it used.
+    /// Number of samples.
     pub samples: u32,
-    /// Their median; of an even number the mean of the two middle ones. Absent without samples.
+    /// Their median; for an even number the mean of the two middle ones. Absent without samples.
     pub median: Option<f64>,
-    /// Seconds of traffic they cover.
+    /// Seconds of traffic that they cover.
     pub duration_s: f64,
-    /// Where the end of the traffic is known from.
+    /// Source of the end of the traffic.
     pub end: End,
 }
 
-/// Where the end of the traffic is known from.
+/// Source of the end of the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The sender's log.
     Sender,
-    /// The receiver's log: there is no sender's log, or its clock is another.
+    /// The receiver's log: there is no sender's log, or it uses another clock.
     Receiver,
 }
 
-/// What our rule makes of a receiver's log; `sender` says when the last frame was sent.
+/// Applies our rule to a receiver's log; `sender` contains the time of the last sent frame.
 pub fn ours(receiver: &Log, sender: Option<&Log>) -> Ours {
     let positive = |sample: &&Sample| sample.pps > 0.0;
     let first = receiver
@@ -158,7 +161,8 @@ pub fn ours(receiver: &Log, sender: Option<&Log>) -> Ours {
     }
 }
 
-/// Median rate of a sender while it sent: its samples but the first and the last, which are partial.
+/// Returns the median rate of a sender while it sent: of its samples without the first and the
+/// last, which are partial.
 pub fn offered(sender: &Log) -> Option<f64> {
     let positive: Vec<f64> = sender
         .samples
@@ -175,8 +179,9 @@ pub fn offered(sender: &Log) -> Option<f64> {
     median(&sorted)
 }
 
-/// When the last frame was handed over: what the sender says, or else the last sample with traffic, whose interval the
-/// traffic filled as far as its rate compares with the usual one.
+/// Returns when the last frame was sent: from the sender's own message, or else from the last
+/// sample with traffic, whose interval was filled in proportion to its rate compared with the usual
+/// one.
 fn end_of_traffic(log: &Log) -> Option<u64> {
     if let Some(drained) = log.drained_us {
         return Some(drained);
@@ -187,7 +192,7 @@ fn end_of_traffic(log: &Log) -> Option<u64> {
     Some(start + ((end - start) as f64 * share) as u64)
 }
 
-/// The end of the sender's traffic on the receiver's clock, if both have the same.
+/// Returns the end of the sender's traffic on the receiver's clock, if both use the same.
 fn on_clock_of(receiver: &Log, sender: &Log) -> Option<u64> {
     let first = |log: &Log| {
         let sample = log.samples.iter().find(|sample| sample.pps > 0.0)?;
@@ -202,7 +207,7 @@ fn on_clock_of(receiver: &Log, sender: &Log) -> Option<u64> {
         .map(|shift| end.saturating_add_signed(shift))
 }
 
-/// Median of sorted values; of an even number the mean of the two middle ones.
+/// Returns the median of sorted values; for an even number the mean of the two middle ones.
 pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() {
@@ -227,7 +232,7 @@ mod tests {
         )
     }
 
-    /// As coreutils do it: `tail -n +16 | head -n -10`.
+    /// As with coreutils: `tail -n +16 | head -n -10`.
     #[test]
     fn head_and_tail_are_lines() {
         let text: String = (1..=40).map(|n| sample(n, u64::from(n))).collect();
@@ -257,7 +262,8 @@ mod tests {
 
     #[test]
     fn our_rule_cuts_by_time() {
-        // Frames from second 10 to 40, the receiver idle before and after, over a wrap of the clock at 1000.
+        // Frames from second 10 to 40, the receiver idle before and after, with a wrap of the clock
+        // at 1000.
         for begin in [0, 975] {
             let text: String = (1..=60)
                 .map(|n| {
@@ -282,7 +288,7 @@ mod tests {
                 assert_eq!(found.median, Some(127.0));
                 assert_eq!(found.duration_s, 23.0);
             }
-            // A sender whose clock is another says nothing about the end.
+            // A sender with another clock does not determine the end.
             let other: String = (1..=40).map(|n| sample(begin + 300 + n, 1000)).collect();
             let other = ours(&log, Some(&read(&other)));
             assert_eq!(other.end, End::Receiver);

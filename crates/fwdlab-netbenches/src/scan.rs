@@ -1,13 +1,13 @@
-//! Words and numbers in bytes, as the parsers of this folder need them.
+//! Scans bytes for words and numbers, for the parsers of this folder.
 //!
-//! No format is known here. Start with [`Scan`].
+//! It knows no format. Start with [`Scan`].
 
-/// What is left to read of a piece of text.
+/// The unread rest of a piece of text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scan<'a>(pub(super) &'a [u8]);
 
 impl<'a> Scan<'a> {
-    /// Passes over `text`, if it is what comes next.
+    /// Skips `text`, if it comes next.
     pub(super) fn eat(&mut self, text: &[u8]) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
@@ -18,14 +18,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes over blanks.
+    /// Skips blanks.
     pub(super) fn blanks(&mut self) {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
             self.0 = rest;
         }
     }
 
-    /// The digits that come next, possibly none.
+    /// Returns the digits that come next, possibly none.
     pub(super) fn digits(&mut self) -> &'a [u8] {
         let end = self
             .0
@@ -37,12 +37,12 @@ impl<'a> Scan<'a> {
         digits
     }
 
-    /// A whole number that fits.
+    /// Parses an integer that fits.
     pub(super) fn whole(&mut self) -> Option<u64> {
         whole(self.digits())
     }
 
-    /// A decimal number without exponent, possibly negative.
+    /// Parses a decimal number without exponent, possibly negative.
     pub(super) fn decimal(&mut self) -> Option<f64> {
         let start = self.0;
         let negative = self.eat(b"-");
@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// A decimal number with one of the prefixes K, M, G, T before what follows it, scaled: `1.5 M`.
+    /// Parses a decimal number with an optional prefix K, M, G, T, and scales it: `1.5 M`.
     pub(super) fn scaled(&mut self) -> Option<f64> {
         let number = self.decimal()?;
         self.blanks();
@@ -75,7 +75,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The number that digits spell, unless there are none or too many.
+/// Converts digits to a number, unless there are none or too many.
 pub(super) fn whole(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 20 {
         return None;
@@ -88,7 +88,7 @@ pub(super) fn whole(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Where `needle` begins.
+/// Returns the position of `needle`.
 pub(super) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let first = *needle.first()?;
     let mut from = 0;
@@ -101,13 +101,14 @@ pub(super) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     None
 }
 
-/// Words between white space.
+/// Returns words separated by white space.
 pub(super) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace())
         .filter(|word| !word.is_empty())
 }
 
-/// Text for people: bytes that are not UTF-8 and control characters are replaced, long text is cut.
+/// Returns a text for people: bytes that are not UTF-8 and control characters are replaced, long
+/// text is cut.
 pub(super) fn shown(bytes: &[u8]) -> String {
     const LONGEST: usize = 120;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * LONGEST)]);
@@ -122,7 +123,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
     shown
 }
 
-/// `%.8g`, as ministat prints the figures of a set: what a `.pps` file holds.
+/// Formats with `%.8g`, as ministat prints the figures of a set: the contents of a `.pps` file.
 pub fn general8(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();

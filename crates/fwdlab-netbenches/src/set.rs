@@ -1,7 +1,8 @@
-//! Result sets: the directories of an archive that hold measurements, with the files of every run.
+//! Result sets: the directories of an archive that contain measurements, with the files of every
+//! run.
 //!
-//! A set is one directory of logs; its figures and its README may lie in the directory above it (`RAW/`). Nothing is read
-//! here. Start with [`sets`].
+//! A set is one directory of logs; its figures and its README may be in its parent directory
+//! (`RAW/`). Reads no file contents. Start with [`sets`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,9 +15,9 @@ use super::walk::{File, Tree, shown_path};
 pub struct ResultSet {
     /// Its path in the archive, for people.
     pub path: String,
-    /// Where the logs lie, relative to the archive.
+    /// Directory of the logs, relative to the archive.
     pub directory: PathBuf,
-    /// Where the figures and the README lie: there, or above a directory of raw data.
+    /// Directory of the figures and the README: the same, or the parent of a directory of raw data.
     pub home: PathBuf,
     /// Its test cases by name.
     pub cases: Vec<Case>,
@@ -33,40 +34,42 @@ pub struct Case {
     pub runs: Vec<RunFiles>,
     /// Files with its published values: one number per run.
     pub pps: Vec<PathBuf>,
-    /// The same by the equilibrium method.
+    /// The same for the equilibrium method.
     pub equilibrium: Vec<PathBuf>,
 }
 
 /// The files of one run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunFiles {
-    /// The number in the name, 0 where there is none.
+    /// The number in the name, 0 if there is none.
     pub iteration: u32,
-    /// Its digits, by which names are sorted.
+    /// Its digits, which determine the order of names.
     pub digits: String,
     /// The receiver's log.
     pub receiver: Option<PathBuf>,
     /// The senders' logs, the first sender first.
     pub senders: Vec<PathBuf>,
-    /// Files of a profile that was taken at the same time.
+    /// Files of a profile recorded at the same time.
     pub profiles: Vec<PathBuf>,
 }
 
 impl ResultSet {
-    /// The number of logs.
+    /// Returns the number of logs.
     pub fn logs(&self) -> usize {
         let of_run = |run: &RunFiles| usize::from(run.receiver.is_some()) + run.senders.len();
         let runs = self.cases.iter().flat_map(|case| &case.runs);
         runs.map(of_run).sum()
     }
 
-    /// Is it the set, or below the directory, that a path or a pattern with `*`, `**` and `?` names?
+    /// Returns true if a path or a pattern with `*`, `**` and `?` matches the set or a directory
+    /// above it.
     pub fn is_chosen_by(&self, choice: &str) -> bool {
         is_chosen(&self.path, choice)
     }
 }
 
-/// Is it the path, or below the directory, that a path or a pattern names ([`ResultSet::is_chosen_by`])?
+/// Returns true if a path or a pattern matches the path or a directory above it
+/// ([`ResultSet::is_chosen_by`]).
 pub fn is_chosen(path: &str, choice: &str) -> bool {
     let choice = choice.trim_end_matches('/');
     let choice = choice.strip_prefix("./").unwrap_or(choice);
@@ -84,9 +87,9 @@ pub fn is_chosen(path: &str, choice: &str) -> bool {
     })
 }
 
-/// A pattern: `*` any letters but `/`, `**` any letters, `?` one letter but `/`.
+/// Matches a pattern: `*` any letters but `/`, `**` any letters, `?` one letter but `/`.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to try again when a star took too little: pattern and text, for both kinds of star.
+    // Where to retry after a star matched too little: pattern and text, for both kinds of star.
     let (mut p, mut t) = (0, 0);
     type Retry = Option<(usize, usize)>;
     let (mut one, mut any): (Retry, Retry) = (None, None);
@@ -121,7 +124,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// All result sets of an archive, by path.
+/// Returns all result sets of an archive, by path.
 pub fn sets(tree: &Tree) -> Vec<ResultSet> {
     let found: Vec<ResultSet> = tree
         .directories
@@ -143,7 +146,7 @@ pub fn sets(tree: &Tree) -> Vec<ResultSet> {
     all
 }
 
-/// A directory of raw data by habit.
+/// Returns true for the usual names of directories with raw data.
 fn is_raw(directory: &Path) -> bool {
     directory.file_name().is_some_and(|name| {
         name.to_string_lossy()
@@ -173,7 +176,7 @@ fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
             });
         let path = directory.join(&file.file_name);
         match (kind, &run.receiver) {
-            // Names that differ only in bytes that are not UTF-8 look the same: each log stays a log.
+            // Names that only differ in bytes that are not UTF-8 look the same: each log is kept.
             (Kind::Receiver, Some(_)) => run.profiles.push(path),
             (Kind::Receiver, None) => run.receiver = Some(path),
             _ => run.senders.push(path),
@@ -186,7 +189,7 @@ fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
         Some(parent) if is_raw(directory) => parent,
         _ => directory,
     };
-    // Profiles lie beside the logs, above raw data, or in a directory of their own.
+    // Profiles are next to the logs, above raw data, or in a directory of their own.
     let below = tree.directories.range(home.to_owned()..);
     let profiles = below
         .map(|(path, _)| path)
@@ -229,7 +232,7 @@ fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
                 )
                 .next();
             let mut pps = beside(Kind::Pps);
-            // 2016: named as the test case, without an ending
+            // 2016: named like the test case, without a suffix
             pps.extend(beside(Kind::Other));
             Case {
                 info,
@@ -248,7 +251,7 @@ fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
     })
 }
 
-/// A directory whose logs are missing, but not its figures.
+/// Returns the set of a directory that contains figures but no logs.
 fn without_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
     let mut cases: BTreeMap<&str, Case> = BTreeMap::new();
     for file in &tree.directories.get(directory)?.files {
@@ -285,7 +288,7 @@ fn without_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
     })
 }
 
-/// Files of a kind that belong to a test case.
+/// Returns files of a kind that belong to a test case.
 fn named(tree: &Tree, directory: &Path, case: &str, kind: Kind) -> Vec<PathBuf> {
     let fits = |file: &&File| match kind {
         Kind::Other => file.text == case,

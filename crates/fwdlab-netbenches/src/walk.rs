@@ -1,7 +1,8 @@
-//! Finds what is in an archive: directories, the kinds of their files, and what cannot be read.
+//! Lists the contents of an archive: directories, the kinds of their files, and what cannot be
+//! read.
 //!
-//! It reads names and no content. Symbolic links to directories are not followed, so that loops cannot trap it. Start with
-//! [`Tree::of`].
+//! It reads names and no contents. Symbolic links to directories are not followed, so loops cannot
+//! trap it. Start with [`Tree::of`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,14 +14,14 @@ use fwdlab_store::StoreError;
 
 use super::names::{Kind, Name};
 
-/// An archive as it lies on the disk.
+/// An archive on disk.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
-    /// Where it lies.
+    /// Its directory.
     pub root: PathBuf,
     /// Its directories, sorted by path.
     pub directories: BTreeMap<PathBuf, Directory>,
-    /// What could not be read or was passed over, in sentences.
+    /// What could not be read or was skipped, in sentences.
     pub problems: Vec<String>,
 }
 
@@ -34,11 +35,11 @@ pub struct Directory {
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name on the disk.
+    /// Its name on disk.
     pub file_name: OsString,
-    /// The same for people; bytes that are not UTF-8 are replaced.
+    /// The name for people; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// What the name says.
+    /// The parsed name.
     pub name: Name,
 }
 
@@ -46,7 +47,7 @@ impl Tree {
     /// Walks through everything below `root`.
     ///
     /// # Errors
-    /// [`StoreError::System`] when `root` itself cannot be read; what lies below is told in `problems`.
+    /// [`StoreError::System`] if `root` itself cannot be read; errors below it are in `problems`.
     pub fn of(root: &Path) -> Result<Tree, StoreError> {
         let mut tree = Tree {
             root: root.to_owned(),
@@ -95,7 +96,7 @@ impl Tree {
             Err(source) => return self.problem("look at", &path, &source),
         };
         if kind.is_dir() {
-            // What version control keeps is not the archive.
+            // The data of version control is not part of the archive.
             if file_name != ".git" {
                 waiting.push(path);
             }
@@ -134,7 +135,7 @@ impl Tree {
             .push(format!("cannot {what} {}: {source}", shown_path(path)));
     }
 
-    /// Files of a kind in a directory.
+    /// Returns files of a kind in a directory.
     pub fn files<'a>(
         &'a self,
         directory: &Path,
@@ -147,7 +148,7 @@ impl Tree {
             .filter(move |file| file.name.kind == kind)
     }
 
-    /// How many files there are of each kind.
+    /// Returns the number of files of each kind.
     pub fn counts(&self) -> BTreeMap<Kind, u64> {
         let mut counts = BTreeMap::new();
         for file in self.directories.values().flat_map(|d| &d.files) {
@@ -157,7 +158,8 @@ impl Tree {
     }
 }
 
-/// A relative path for people and records: `.` for the archive itself, no control characters.
+/// Formats a relative path for people and records: `.` for the archive itself, no control
+/// characters.
 pub fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     match &*text {

@@ -1,52 +1,53 @@
-//! Classic BPF: the programs that filter expressions are compiled to, checked and run on frames.
+//! Classic BPF: checks the programs that filter expressions compile to, and runs them on frames.
 //!
-//! A program comes as `tcpdump -ddd` prints it. It is checked once, so that running it needs no trust: jumps go forward and stay
-//! inside, memory is what there is, and the last instruction returns. What a load does not find ends the program with "no", as in
-//! the kernel. Start with [`Program::parse`], then [`Program::accepts`].
+//! A program is in the format that `tcpdump -ddd` prints. It is checked once, so running it needs
+//! no trust: jumps go forward and stay inside, memory accesses are in bounds, and the last
+//! instruction returns. As in the kernel, a load beyond the frame ends the program with "no match".
+//! Start with [`Program::parse`], then [`Program::accepts`].
 
-/// Most instructions of a program: the kernel's.
+/// Maximum number of instructions in a program: the kernel's limit.
 pub const MOST: usize = 4096;
 
-/// Words of memory that a program has.
+/// Words of memory of a program.
 const MEMORY: usize = 16;
 
-/// One instruction, as the kernel has it.
+/// One instruction, laid out as in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// What is done.
+    /// Operation.
     pub code: u16,
-    /// Instructions to leave out when a comparison holds.
+    /// Instructions to skip if a comparison holds.
     pub jt: u8,
-    /// The same when it does not.
+    /// Instructions to skip if it does not.
     pub jf: u8,
-    /// A number.
+    /// Operand.
     pub k: u32,
 }
 
-/// Why these are no instructions that can be run.
+/// Why instructions cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BpfError {
-    /// Nothing, or more than is allowed.
+    /// The program is empty, or has too many instructions.
     #[error("a filter has 1 to {MOST} instructions, not {0}")]
     Length(usize),
-    /// Not what `tcpdump -ddd` prints.
+    /// The line is not in the format of `tcpdump -ddd`.
     #[error("line {0} of the filter is not four numbers")]
     Line(usize),
-    /// Nobody knows it.
+    /// The instruction is unknown.
     #[error("instruction {0} of the filter is unknown")]
     Unknown(usize),
-    /// It goes out of the program, or back.
+    /// The jump leaves the program.
     #[error("instruction {0} of the filter jumps out of it, or back")]
     Jump(usize),
-    /// It divides by nothing, shifts everything out, or wants memory that there is not.
+    /// It divides by zero, shifts by too much, or accesses memory out of bounds.
     #[error("instruction {0} of the filter has a number that it cannot have")]
     Number(usize),
-    /// It does not end with an answer.
+    /// The last instruction does not return.
     #[error("the last instruction of the filter does not return")]
     Endless,
 }
 
-/// A program that can be run.
+/// A program that was checked and can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program(Vec<Instruction>);
 
@@ -83,7 +84,7 @@ const RET_A: u16 = 0x10;
 const TXA: u16 = 0x80;
 
 impl Program {
-    /// Takes every frame.
+    /// Returns a program that accepts every frame.
     pub fn everything() -> Program {
         Program(vec![Instruction {
             code: RET,
@@ -93,10 +94,11 @@ impl Program {
         }])
     }
 
-    /// What `tcpdump -ddd` prints: how many instructions, then each as four decimal numbers on a line.
+    /// Parses the output of `tcpdump -ddd`: the number of instructions, then each as four decimal
+    /// numbers on a line.
     ///
     /// # Errors
-    /// It is something else, or cannot be run.
+    /// If the text has another format, or the program cannot be run.
     pub fn parse(text: &str) -> Result<Program, BpfError> {
         let mut lines = text.lines();
         let count: usize = lines
@@ -128,10 +130,10 @@ impl Program {
         Program::new(all)
     }
 
-    /// These instructions.
+    /// Checks these instructions.
     ///
     /// # Errors
-    /// They cannot be run.
+    /// If they cannot be run.
     pub fn new(all: Vec<Instruction>) -> Result<Program, BpfError> {
         if all.is_empty() || all.len() > MOST {
             return Err(BpfError::Length(all.len()));
@@ -145,17 +147,19 @@ impl Program {
         }
     }
 
-    /// The instructions.
+    /// Returns the instructions.
     pub fn instructions(&self) -> &[Instruction] {
         &self.0
     }
 
-    /// Is this frame wanted? `length` is that on the wire, of which `bytes` may be the begin only.
+    /// Returns true if the program accepts this frame. `length` is the length on the wire; `bytes`
+    /// may be only its beginning.
     pub fn accepts(&self, bytes: &[u8], length: usize) -> bool {
         self.run(bytes, length) != Some(0)
     }
 
-    /// What the program returns; 0 where a load finds nothing. `None` never happens in a program that was checked.
+    /// Runs the program and returns its result; 0 if a load is beyond the frame. A checked program
+    /// never returns `None`.
     pub fn run(&self, bytes: &[u8], length: usize) -> Option<u32> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let (mut a, mut x) = (0u32, 0u32);
@@ -237,7 +241,7 @@ impl Program {
     }
 }
 
-/// Bytes of a frame, in their order.
+/// Loads bytes of a frame, big endian.
 fn load(bytes: &[u8], from: u32, code: u16) -> Option<u32> {
     let rest = bytes.get(from as usize..)?;
     Some(match code & 0x18 {

@@ -1,40 +1,43 @@
 //! The Internet checksum (RFC 1071) and its update when a few words change (RFC 1624).
 //!
 //! Works on *sums*, the plain one's-complement sum of big-endian 16-bit words, because sums can be
-//! combined freely; the checksum field in a header is the complement, `!sum`. It does not know where in
-//! a header a checksum stands: that is [`header`](crate::header)'s business. Start with [`sum`].
+//! combined freely; the checksum field in a header is the complement, `!sum`. Where a header keeps
+//! its checksum is up to [`header`](crate::header). Start with [`sum`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Sum of `data` as big-endian 16-bit words; an odd last byte counts as the high half of a word.
+/// Returns the sum of `data` as big-endian 16-bit words; an odd last byte counts as the high half
+/// of a word.
 ///
-/// Zero only when all of `data` is zero (or empty). Over a region that includes its own correct
+/// Zero only if all of `data` is zero (or empty). Over a region that includes its own correct
 /// checksum the sum is `0xffff`.
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
     fold(wide_sum(data))
 }
 
-/// Sum of the regions whose sums are given. Every region but the last must have an even length.
+/// Combines the sums of several regions. Every region but the last must have an even length.
 #[inline]
 pub fn combine(sums: &[u16]) -> u16 {
     fold(sums.iter().map(|sum| u64::from(*sum)).sum())
 }
 
-/// The checksum after some words changed, without looking at the rest (RFC 1624, equation 3).
+/// Returns the checksum after some words changed, without reading the rest (RFC 1624, equation 3).
 ///
-/// `old` and `new` are the sums of the changed words before and after: of one word that is its value.
+/// `old` and `new` are the sums of the changed words before and after. The sum of a single word is
+/// its value.
 ///
-/// Equal to a recomputation except in one corner: when the change leaves nothing but zeros in the summed
-/// data, the answer is `0x0000` where a recomputation says `0xffff`. Both verify, and no IP header or
-/// pseudo header is all zero, so it does not arise there. UDP transmits `0xffff` for a computed zero
-/// (RFC 768): as for a full computation, that is the caller's last step.
+/// Equals a recomputation except in one corner: if the change leaves only zeros in the summed data,
+/// this returns `0x0000` and a recomputation returns `0xffff`. Both verify, and no IP header or
+/// pseudo header is all zero, so it does not arise there. UDP transmits `0xffff` for a computed
+/// zero (RFC 768): as for a full computation, that is the caller's last step.
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !combine(&[!checksum, !old, new])
 }
 
-/// Sum of the IPv4 pseudo header of UDP and TCP (RFC 768). `length`: UDP or TCP header and payload, in bytes.
+/// Returns the sum of the IPv4 pseudo header of UDP and TCP (RFC 768). `length`: UDP or TCP header
+/// and payload, in bytes.
 #[inline]
 pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, length: u16) -> u16 {
     combine(&[
@@ -45,7 +48,8 @@ pub fn pseudo_header_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, l
     ])
 }
 
-/// Sum of the IPv6 pseudo header of UDP, TCP and ICMPv6 (RFC 8200 §8.1). `length`: as for IPv4, in bytes.
+/// Returns the sum of the IPv6 pseudo header of UDP, TCP and ICMPv6 (RFC 8200 §8.1). `length`: as
+/// for IPv4, in bytes.
 #[inline]
 pub fn pseudo_header_v6(
     source: Ipv6Addr,
@@ -61,7 +65,8 @@ pub fn pseudo_header_v6(
     ])
 }
 
-/// Sum of the pseudo header of either IP version; zero when the addresses are of different ones.
+/// Returns the sum of the pseudo header of either IP version; zero if the two addresses have
+/// different versions.
 pub(crate) fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, length: usize) -> u16 {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => pseudo_header_v4(from, to, protocol, length as u16),
@@ -70,8 +75,8 @@ pub(crate) fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, length: usiz
     }
 }
 
-/// The sum before its carries are added back in. Wide sums are combined with `+`, and [`fold`]ed once: the
-/// frame path has no time for more.
+/// Returns the sum before carries are added back in. Wide sums are combined with `+` and [`fold`]ed
+/// once: the frame path has no time for more.
 #[inline]
 pub(crate) fn wide_sum(data: &[u8]) -> u64 {
     // 32-bit words give the same sum after folding, since 2^16 = 1 modulo 0xffff (RFC 1071 §2 (C)).
@@ -85,7 +90,7 @@ pub(crate) fn wide_sum(data: &[u8]) -> u64 {
         .sum()
 }
 
-/// Adds the carries back in until 16 bits are left. Zero only for zero.
+/// Adds the carries back in until 16 bits are left. Returns zero only for zero.
 #[inline]
 pub(crate) fn fold(sum: u64) -> u16 {
     let (low, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
@@ -131,7 +136,7 @@ mod tests {
         assert_eq!(fold(0xffff_ffff_0001_0000), 1); // carries in every step
     }
 
-    /// RFC 1071 word by word, as the definition reads.
+    /// RFC 1071 word by word, a literal implementation of the definition.
     fn sum_by_definition(data: &[u8]) -> u16 {
         let mut total = 0_u32;
         for word in data.chunks(2) {
@@ -141,7 +146,7 @@ mod tests {
         total as u16
     }
 
-    /// Words with the corners 0x0000 and 0xffff as often as everything else together.
+    /// Words in which the corner cases 0x0000 and 0xffff make up half of all values.
     fn word() -> impl Strategy<Value = u16> {
         prop_oneof![Just(0), Just(0xffff), any::<u16>(), any::<u16>()]
     }

@@ -1,8 +1,9 @@
-//! A frame as bytes, taken apart into layers, with one line of text that says what it is.
+//! Decodes a frame into layers, and describes it in one line.
 //!
-//! Never fails and never panics: what is not understood is payload, and what is wrong is a [`Note`]. A frame without notes
-//! loses nothing: [`stack::build`](crate::stack::build) gives its bytes again. It allocates, and is for frames that people look at, not
-//! for counting. Start with [`decode`]; [`destinations`] says where a frame may go, whoever unpacks it.
+//! Never fails and never panics: unknown content becomes payload, and a mistake becomes a [`Note`].
+//! A frame without notes loses nothing: [`stack::build`](crate::stack::build) restores its bytes.
+//! It allocates, and is for frames that people read, not for counting. Start with [`decode`];
+//! [`destinations`] lists where a frame may go, including the destinations of packets inside it.
 
 use crate::checksum;
 use crate::header::{
@@ -13,23 +14,24 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// A frame, taken apart.
+/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
     /// The layers, outermost first.
     pub layers: Vec<Layer>,
-    /// Where each of them starts, in bytes.
+    /// Offset of each layer, in bytes.
     pub offsets: Vec<usize>,
-    /// Bytes after the last layer: what an Ethernet frame has when its packet is shorter than 46 bytes.
+    /// Bytes after the last layer: Ethernet pads packets that are shorter than 46 bytes.
     pub padding: usize,
-    /// What is wrong or unusual.
+    /// Mistakes and unusual contents.
     pub notes: Vec<Note>,
 }
 
 /// Something that a reader of the frame should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
-    /// This protocol was announced, but what follows is not its header. It is shown as payload.
+    /// The previous header announced this protocol, but no valid header follows. It is shown as
+    /// payload.
     Header {
         /// Name of the protocol.
         name: &'static str,
@@ -43,30 +45,31 @@ pub enum Note {
     },
     /// There is no UDP checksum, as IPv4 allows.
     NoChecksum,
-    /// Bytes inside the packet that belong to no layer.
+    /// Bytes inside the packet belong to no layer.
     Trailing {
-        /// Name of the protocol they come after.
+        /// Name of the protocol before them.
         name: &'static str,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }
 
-/// A destination in a frame: of its IP header, of one that is packed into it, or of a hop on the way.
+/// A destination in a frame: of its IP header, of an encapsulated IP header, or of a hop in a
+/// routing header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// Where its 4 or 16 bytes are.
+    /// Position of its 4 or 16 bytes.
     pub field: Range<usize>,
     /// Name of the protocol.
     pub name: &'static str,
-    /// What it is packed into; `None` for the first IP header behind Ethernet and its tags.
+    /// The encapsulating protocol; `None` for the first IP header behind Ethernet and its tags.
     pub inside: Option<&'static str>,
 }
 
 impl Destination {
-    /// Where the source is that belongs to it. A hop on the way has none.
+    /// Returns the position of the matching source. A hop has none.
     pub fn source(&self) -> Option<Range<usize>> {
-        // it stands just before the destination, in IPv4 and IPv6
+        // just before the destination, in IPv4 and IPv6
         let start = self.field.start - self.field.len();
         (self.inside != Some(ROUTING)).then_some(start..self.field.start)
     }
@@ -82,10 +85,10 @@ impl fmt::Display for Destination {
     }
 }
 
-/// What a hop on the way is inside of.
+/// The encapsulating protocol of a hop.
 const ROUTING: &str = "a routing header";
 
-/// The address in 4 or 16 bytes.
+/// Returns the address in 4 or 16 bytes.
 pub fn address(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => Some(IpAddr::from(*bytes.first_chunk::<4>()?)),
@@ -94,11 +97,12 @@ pub fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// All destinations in a frame, outermost first: behind VLAN tags, in MPLS, GRE, VXLAN and IP, and the hops of IPv6 routing
-/// headers that are left.
+/// Returns all destinations in a frame, outermost first: behind VLAN tags, in MPLS, GRE, VXLAN and
+/// IP, and the remaining hops of IPv6 routing headers.
 ///
-/// For those who must know where a frame may go at most: VXLAN is looked for behind any UDP port, first fragments are looked
-/// into, and an IP header counts even if its lengths are wrong. Empty for ARP and the like.
+/// For callers that must know every place a frame may go: any UDP port may carry VXLAN, first
+/// fragments are decoded, and an IP header counts even if its lengths are wrong. Empty for ARP and
+/// the like.
 pub fn destinations(bytes: &[u8]) -> Vec<Destination> {
     let decoded = run(bytes, Purpose::Reach);
     let mut found = Vec::new();
@@ -121,7 +125,7 @@ pub fn destinations(bytes: &[u8]) -> Vec<Destination> {
                     add(at + hop.start..at + hop.end, "IPv6", Some(ROUTING));
                 }
             }
-            // what was announced as IP and has wrong lengths
+            // announced as IP, with wrong lengths
             Layer::Payload(_) => match decoded.notes.last() {
                 Some(Note::Header { name: "IPv4", .. }) => add(at + 16..at + 20, "IPv4", inside),
                 Some(Note::Header { name: "IPv6", .. }) => add(at + 24..at + 40, "IPv6", inside),
@@ -139,17 +143,17 @@ pub fn destinations(bytes: &[u8]) -> Vec<Destination> {
     found
 }
 
-/// Takes a frame apart. `bytes`: from the destination MAC on, without FCS.
+/// Decodes a frame. `bytes`: from the destination MAC on, without FCS.
 pub fn decode(bytes: &[u8]) -> Decoded {
     run(bytes, Purpose::Show)
 }
 
-/// Whom a frame is taken apart for.
+/// Why a frame is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// For people: what it is, and whether it is right.
+    /// To show it to people, with its mistakes.
     Show,
-    /// For [`destinations`]: what anybody could make of it. Checksums are left alone.
+    /// For [`destinations`]: every possible interpretation counts. Checksums are not verified.
     Reach,
 }
 
@@ -182,40 +186,42 @@ fn run(bytes: &[u8], purpose: Purpose) -> Decoded {
     decoder.decoded
 }
 
-/// What the last header announced.
+/// The protocol that the last header announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Ethernet,
-    /// What an EtherType says.
+    /// An EtherType.
     Ethertype(u16),
-    /// After a label: an entry, or what its first four bits tell.
+    /// After a label: another entry, or a protocol that the first four bits reveal.
     Label {
         bottom: bool,
     },
-    /// What IPv4 or IPv6 says.
+    /// A protocol number of IPv4 or IPv6.
     Protocol(u8),
-    /// What is in UDP: VXLAN if the port announces it, or for [`destinations`] if it looks like that.
+    /// The payload of UDP: VXLAN if the port announces it, or for [`destinations`] if it looks like
+    /// VXLAN.
     Vxlan {
         announced: bool,
     },
-    /// Nothing that we know, or nothing more.
+    /// Unknown content, or nothing.
     Payload,
 }
 
 struct Decoder<'a> {
     bytes: &'a [u8],
     purpose: Purpose,
-    /// What is left of the innermost packet; always a piece of `bytes`.
+    /// The rest of the innermost packet; always a slice of `bytes`.
     rest: &'a [u8],
-    /// Addresses of the innermost IP header, for checksums; the destination as the pseudo header wants it.
+    /// Addresses of the innermost IP header, for checksums; the destination is the one that the
+    /// pseudo header uses.
     ip: Option<(IpAddr, IpAddr)>,
-    /// Is this inside of another packet? Bytes behind it are then no padding that the outer Ethernet needs.
+    /// True inside another packet: bytes behind it are then not padding of the outer Ethernet.
     tunnelled: bool,
     decoded: Decoded,
 }
 
 impl<'a> Decoder<'a> {
-    /// Adds a layer that ends where `rest` begins.
+    /// Adds a layer that ends at the start of `rest`.
     fn push(&mut self, layer: Layer, rest: &'a [u8]) {
         let at = self.bytes.len() - self.decoded.padding - self.trailing() - self.rest.len();
         self.decoded.offsets.push(at);
@@ -223,7 +229,7 @@ impl<'a> Decoder<'a> {
         self.rest = rest;
     }
 
-    /// Bytes at the end that were found to belong to no layer.
+    /// Returns the number of bytes at the end that belong to no layer.
     fn trailing(&self) -> usize {
         let bytes = self.decoded.notes.iter().map(|note| match note {
             Note::Trailing { bytes, .. } => *bytes,
@@ -232,7 +238,7 @@ impl<'a> Decoder<'a> {
         bytes.sum()
     }
 
-    /// Leaves out what is behind the first `len` bytes of the rest, the end of a packet of this protocol.
+    /// Cuts the rest after its first `len` bytes, where a packet of this protocol ends.
     fn end(&mut self, name: &'static str, len: usize) {
         let (kept, cut) = self.rest.split_at(len.min(self.rest.len()));
         if cut.is_empty() {
@@ -258,14 +264,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Sum of the pseudo header for the rest.
+    /// Returns the sum of the pseudo header for the rest.
     fn pseudo_header(&self, protocol: u8) -> u16 {
         self.ip.map_or(0, |(from, to)| {
             checksum::pseudo_header(from, to, protocol, self.rest.len())
         })
     }
 
-    /// Reads one layer; says what comes after it.
+    /// Decodes one layer; returns the protocol that follows.
     fn layer(&mut self, next: Next) -> Next {
         let rest = self.rest;
         match next {
@@ -284,7 +290,7 @@ impl<'a> Decoder<'a> {
                 _ => Next::Payload,
             },
             Next::Protocol(protocol) => self.protocol(protocol),
-            // The port is only a hint, so what is not VXLAN is no mistake.
+            // The port is only a hint, so other contents are not a mistake.
             Next::Vxlan { announced } => match (vxlan::Repr::parse(rest), rest) {
                 (Ok((repr, inner)), _) => {
                     self.push(Layer::Vxlan(repr), inner);
@@ -467,7 +473,7 @@ impl<'a> Decoder<'a> {
     fn udp(&mut self, in_ipv6: bool) -> Next {
         let packet = match udp::Packet::new(self.rest) {
             Ok(packet) => packet,
-            // the length in a first fragment is that of the whole packet
+            // the length in a first fragment refers to the whole packet
             Err(error) => {
                 let (header, payload) = match self.rest.split_at_checked(udp::HEADER_LEN) {
                     Some(split) if self.purpose == Purpose::Reach => split,
@@ -501,7 +507,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl fmt::Display for Decoded {
-    /// One line: the layers from the outside in, then what is wrong in brackets.
+    /// One line: the layers from the outside in, then the notes in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, layer) in self.layers.iter().enumerate() {
             if n > 0 {
@@ -536,7 +542,8 @@ impl fmt::Display for Decoded {
 }
 
 impl fmt::Display for Layer {
-    /// What people want to know of a layer: addresses, identifiers, lifetime. Lengths are left out.
+    /// The fields that people look for in a layer: addresses, identifiers, lifetime. Lengths are
+    /// omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layer::Ethernet(repr) => write!(f, "{} > {}", repr.source, repr.destination),

@@ -1,9 +1,9 @@
-//! Flow sets: which addresses and ports the test frames carry.
+//! Flow sets: the addresses and ports that test frames carry.
 //!
-//! A [`FlowSet`] is Cartesian, n sources × n destinations × n source ports × n destination ports, numbered
-//! without gaps, and never leaves the benchmark address blocks (RFC 2544 appendix C, RFC 5180 §8). It does not
-//! say in which order flows are sent ([`walk`](crate::walk)) nor how they look in bytes
-//! ([`template`](crate::template)). Start with [`FlowSet::default_v4`].
+//! A [`FlowSet`] is Cartesian, n sources × n destinations × n source ports × n destination ports,
+//! numbered without gaps, and never leaves the benchmark address blocks (RFC 2544 appendix C, RFC
+//! 5180 §8). The order of the flows is up to [`walk`](crate::walk), their bytes up to
+//! [`template`](crate::template). Start with [`FlowSet::default_v4`].
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ const HALVES_V6: Halves<Ipv6Addr> = [
     ),
 ];
 
-/// Which IP.
+/// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IpVersion {
     /// IPv4
@@ -90,59 +90,59 @@ pub struct Flow {
 pub struct Span<T> {
     /// The first value.
     pub first: T,
-    /// How many; at least 1.
+    /// Number of values; at least 1.
     pub count: u32,
 }
 
-/// Why there is no such flow set.
+/// Why a flow set cannot exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
-    /// A dimension with no values, or zero flows.
+    /// A dimension has no values, or there are zero flows.
     #[error("{dimension}: the count is 0; a flow set needs at least 1")]
     Empty {
-        /// Which dimension.
+        /// Name of the dimension.
         dimension: &'static str,
     },
-    /// Addresses outside the benchmark block, or across its two halves.
+    /// The addresses are outside the benchmark block, or span its two halves.
     #[error(
         "{dimension}: {count} from {first} on do not fit one half of the benchmark block \
          (198.18.0.0/16 or 198.19.0.0/16, 2001:2::/49 or 2001:2:0:8000::/49); \
          use fewer addresses and more ports"
     )]
     OutsideBenchmarkBlock {
-        /// Which dimension.
+        /// Name of the dimension.
         dimension: &'static str,
         /// The first address.
         first: IpAddr,
-        /// How many addresses.
+        /// Number of addresses.
         count: u32,
     },
-    /// Both in the same half of the block: such traffic would not cross the DUT.
+    /// Both are in the same half of the block: such traffic would not cross the DUT.
     #[error(
         "sources and destinations are in the same half of the benchmark block; \
          put one in each half (198.18.0.0/16 and 198.19.0.0/16, 2001:2::/49 and 2001:2:0:8000::/49)"
     )]
     SameSide,
-    /// Ports outside 1..=65535.
+    /// The ports are outside 1..=65535.
     #[error("{dimension}: {count} from {first} on do not fit 1 to 65535; use fewer or start lower")]
     Ports {
-        /// Which dimension.
+        /// Name of the dimension.
         dimension: &'static str,
         /// The first port.
         first: u16,
-        /// How many ports.
+        /// Number of ports.
         count: u32,
     },
-    /// More than 2^32 - 1 flows.
+    /// There are more than 2^32 - 1 flows.
     #[error("{flows} flows are more than the {} a flow set can number", u32::MAX)]
     TooMany {
-        /// How many flows were asked for.
+        /// Requested number of flows.
         flows: u128,
     },
     /// The number of flows has a prime factor larger than any dimension.
     #[error("{flows} flows are not a product of addresses and ports in range; {nearest} are")]
     NotAProduct {
-        /// How many flows were asked for.
+        /// Requested number of flows.
         flows: u32,
         /// The next smaller number that works.
         nearest: u32,
@@ -151,8 +151,9 @@ pub enum FlowError {
 
 /// A Cartesian set of UDP flows, numbered from 0 to `len() - 1`.
 ///
-/// The destination address runs fastest, then source address, source port, destination port. A flow
-/// set is correct by construction: inside the benchmark block, one side each, ports in range.
+/// The destination address changes fastest, then source address, source port, destination port. A
+/// flow set is correct by construction: addresses in the benchmark block, sources and destinations
+/// in different halves, ports in range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSet {
     first: Flow,
@@ -168,9 +169,9 @@ pub(crate) type Digits = [u64; 4];
     reason = "a flow set has at least one flow"
 )]
 impl FlowSet {
-    /// All combinations of these IPv4 addresses and ports.
+    /// Combines all of these IPv4 addresses and ports.
     ///
-    /// Sources go to one half of 198.18.0.0/15 and destinations to the other, in either direction.
+    /// Sources are in one half of 198.18.0.0/15 and destinations in the other, in either direction.
     ///
     /// # Errors
     /// Any [`FlowError`] but [`FlowError::NotAProduct`].
@@ -199,9 +200,10 @@ impl FlowSet {
         )
     }
 
-    /// All combinations of these IPv6 addresses and ports. Addresses count up in the interface identifier.
+    /// Combines all of these IPv6 addresses and ports. Addresses count up in the interface
+    /// identifier.
     ///
-    /// Sources go to one half of 2001:2::/48 and destinations to the other, in either direction.
+    /// Sources are in one half of 2001:2::/48 and destinations in the other, in either direction.
     ///
     /// # Errors
     /// Any [`FlowError`] but [`FlowError::NotAProduct`].
@@ -230,11 +232,12 @@ impl FlowSet {
         )
     }
 
-    /// Exactly `flows` IPv4 flows, in the default shape.
+    /// Returns exactly `flows` IPv4 flows, in the default shape.
     ///
-    /// Of all ways to write `flows` as sources × destinations, the one whose ratio is nearest to 1:5, as in
-    /// 2000 = 20 × 100; fewer sources on a tie. Where addresses run out (62 975 per side from
-    /// [`DEFAULT_SOURCE_V4`] on), as few source ports as will do. IPv6 sets have the same shape.
+    /// Of all ways to write `flows` as sources × destinations, this is the one with a ratio nearest
+    /// to 1:5, as in 2000 = 20 × 100; fewer sources on a tie. If addresses run out (62 975 per side
+    /// from [`DEFAULT_SOURCE_V4`] on), it uses as few source ports as possible. IPv6 sets have the
+    /// same shape.
     ///
     /// # Errors
     /// [`FlowError::Empty`] for 0; [`FlowError::NotAProduct`].
@@ -242,10 +245,11 @@ impl FlowSet {
         Self::from_v4(flows, DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4)
     }
 
-    /// The same from these addresses on.
+    /// Like [`FlowSet::default_v4`], starting at these addresses.
     ///
     /// # Errors
-    /// As [`FlowSet::default_v4`]; [`FlowError::OutsideBenchmarkBlock`] and [`FlowError::SameSide`].
+    /// As [`FlowSet::default_v4`]; [`FlowError::OutsideBenchmarkBlock`] and
+    /// [`FlowError::SameSide`].
     pub fn from_v4(
         flows: u32,
         source: Ipv4Addr,
@@ -261,7 +265,7 @@ impl FlowSet {
         )
     }
 
-    /// Exactly `flows` IPv6 flows, in the same shape as [`FlowSet::default_v4`].
+    /// Returns exactly `flows` IPv6 flows, in the same shape as [`FlowSet::default_v4`].
     ///
     /// # Errors
     /// [`FlowError::Empty`] for 0; [`FlowError::NotAProduct`].
@@ -269,10 +273,11 @@ impl FlowSet {
         Self::from_v6(flows, DEFAULT_SOURCE_V6, DEFAULT_DESTINATION_V6)
     }
 
-    /// The same from these addresses on.
+    /// Like [`FlowSet::default_v6`], starting at these addresses.
     ///
     /// # Errors
-    /// As [`FlowSet::default_v6`]; [`FlowError::OutsideBenchmarkBlock`] and [`FlowError::SameSide`].
+    /// As [`FlowSet::default_v6`]; [`FlowError::OutsideBenchmarkBlock`] and
+    /// [`FlowError::SameSide`].
     pub fn from_v6(
         flows: u32,
         source: Ipv6Addr,
@@ -288,7 +293,7 @@ impl FlowSet {
         )
     }
 
-    /// The same flows in the other direction: sources and destinations swapped, ports too.
+    /// Returns the same flows in the other direction: addresses and ports swapped.
     pub fn reversed(&self) -> FlowSet {
         let addresses = match self.first.addresses {
             Addresses::V4 {
@@ -325,15 +330,16 @@ impl FlowSet {
         }
     }
 
-    /// How many flows: 1 to 2^32 - 1.
+    /// Returns the number of flows: 1 to 2^32 - 1.
     pub fn len(&self) -> u64 {
         self.counts.iter().product()
     }
 
-    /// Flow number `index`. For one frame after another, [`walk`](Self::walk) is faster: it does not divide.
+    /// Returns flow number `index`. For consecutive frames, [`walk`](Self::walk) is faster: it does
+    /// not divide.
     ///
     /// # Panics
-    /// When `index` is not less than `len()`.
+    /// If `index` is not less than `len()`.
     pub fn flow(&self, index: u64) -> Flow {
         assert!(
             index < self.len(),
@@ -343,7 +349,7 @@ impl FlowSet {
         self.at(self.digits(index))
     }
 
-    /// The flows of frame 0, 1, 2, ... in the given order, round after round, without end.
+    /// Returns the flows of frames 0, 1, 2, ... in the given order, round after round, without end.
     pub fn walk(&self, order: Order) -> Walk {
         Walk::new(*self, order)
     }
@@ -377,13 +383,13 @@ impl FlowSet {
         })
     }
 
-    /// How many values each dimension has.
+    /// Returns the number of values in each dimension.
     #[inline]
     pub(crate) fn counts(&self) -> Digits {
         self.counts
     }
 
-    /// `index` in mixed radix.
+    /// Converts `index` to mixed radix.
     pub(crate) fn digits(&self, index: u64) -> Digits {
         let mut rest = index;
         self.counts.map(|count| {
@@ -393,7 +399,8 @@ impl FlowSet {
         })
     }
 
-    /// The flow with these digits. The additions cannot overflow: `new` checked the last of each span.
+    /// Returns the flow with these digits. The additions cannot overflow: `new` checked the last
+    /// value of each span.
     #[inline]
     pub(crate) fn at(&self, digits: Digits) -> Flow {
         let [to, from, source_port, destination_port] = digits;
@@ -424,7 +431,8 @@ fn span<T>(first: T, count: u32) -> Span<T> {
     Span { first, count }
 }
 
-/// Sources, destinations and source ports of the default set: see [`FlowSet::default_v4`].
+/// Returns the sources, destinations and source ports of the default set: see
+/// [`FlowSet::default_v4`].
 fn shape(flows: u32) -> Result<[u32; 3], FlowError> {
     if flows == 0 {
         return Err(FlowError::Empty { dimension: "flows" });
@@ -444,7 +452,8 @@ fn shape(flows: u32) -> Result<[u32; 3], FlowError> {
     })
 }
 
-/// The factorisation into sources × destinations whose ratio is nearest to 1:5, if any fits.
+/// Returns the factorisation into sources × destinations whose ratio is nearest to 1:5, if any
+/// fits.
 fn grid(pairs: u32) -> Option<[u32; 2]> {
     let most = u32::from(HALVES_V4[0].1) - u32::from(DEFAULT_SOURCE_V4) + 1;
     let skew = |[from, to]: [u32; 2]| {
@@ -457,7 +466,8 @@ fn grid(pairs: u32) -> Option<[u32; 2]> {
         .min_by(|a, b| skew(*a).total_cmp(&skew(*b)))
 }
 
-/// Are sources in one half and destinations in the other? `last`: last address of a span, if there is one.
+/// Checks that sources are in one half and destinations in the other. `last`: last address of a
+/// span, if there is one.
 fn check_sides<A: Copy + Ord + Into<IpAddr>>(
     sources: Span<A>,
     destinations: Span<A>,

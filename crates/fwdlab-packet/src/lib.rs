@@ -1,15 +1,18 @@
-//! Frames as bytes: what a test frame looks like on the wire, and nothing about how it gets there.
+//! Frames as bytes: what a test frame looks like on the wire, not how it gets there.
 //!
-//! No I/O, no clock, no `unsafe`, and no allocation in the functions called once per frame, so that
-//! the crate can be used, fuzzed and trusted alone. Start with [`template`], which puts the rest together:
+//! No I/O, no clock, no `unsafe`, and no allocation in the functions called once per frame, so the
+//! crate can be used, fuzzed and trusted on its own. Start with [`template`], which combines the
+//! rest:
 //!
 //! - [`header`]: one file per protocol, all of the same shape, to read and to write headers;
 //! - [`checksum`]: the one's-complement sum they share;
-//! - [`stack`], [`decode`]: any frame from a list of layers, and back, with a line of text;
+//! - [`stack`], [`decode`]: build any frame from a list of layers, decode it again, and describe it
+//!   in one line;
 //! - [`signature`]: the 18 payload bytes by which we recognise, count and time our own frames;
-//! - [`flow`]: sets of flows: which addresses and ports test frames carry;
-//! - [`walk`]: in which order the flows of a set are sent;
-//! - [`modifier`], [`permutation`]: programs that make the frames of a template differ, in what order;
+//! - [`flow`]: sets of flows: the addresses and ports that test frames carry;
+//! - [`walk`]: the order in which the flows of a set are sent;
+//! - [`modifier`], [`permutation`]: programs that vary the frames of a template, and the order they
+//!   use;
 //! - [`pcap`]: capture files as bytes;
 //! - [`template`]: a complete UDP test frame of a given size, written or patched in place.
 //!

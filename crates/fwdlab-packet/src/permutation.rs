@@ -1,7 +1,9 @@
-//! In which order the members of a numbered set are visited: the member that a visit goes to follows from the visit's number.
+//! The order in which the members of a numbered set are visited: the number of a visit determines
+//! the member.
 //!
-//! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets of the fixed UDP frame
-//! have a cheaper [`walk`](crate::walk). Start with [`Visits`]; a [`Tour`] makes them.
+//! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets
+//! of the fixed UDP frame have a cheaper [`walk`](crate::walk). Start with [`Visits`]; it creates a
+//! [`Tour`].
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -9,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use std::sync::Arc;
 
-/// In which order the members 0 to `len - 1` are visited.
+/// The order in which the members 0 to `len - 1` are visited.
 ///
-/// Record the seed: it decides the order, together with the number of members.
+/// Record the seed: seed and number of members determine the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Visits {
     /// 0, 1, 2, ..., round after round.
@@ -21,7 +23,8 @@ pub enum Visits {
         /// Any number.
         seed: u64,
     },
-    /// Another pseudo-random permutation in every round: random, and yet every member once per round.
+    /// A different pseudo-random permutation in every round: random, but every member comes once
+    /// per round.
     Reshuffled {
         /// Any number.
         seed: u64,
@@ -34,10 +37,10 @@ pub enum Visits {
 }
 
 impl Visits {
-    /// These visits to a set of `len` members, from the first on.
+    /// Returns a tour of a set of `len` members, from the first visit on.
     ///
     /// # Panics
-    /// When `len` is 0.
+    /// If `len` is 0.
     pub fn tour(self, len: u64) -> Tour {
         assert!(len > 0, "an empty set cannot be visited");
         let tables = match self {
@@ -56,23 +59,25 @@ impl Visits {
     }
 }
 
-/// Visits on their way: knows which comes next.
+/// The state of a tour: knows the next visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tour {
     visits: Visits,
     len: u64,
-    /// The next visit's number in its round; of [`Visits::Random`], which has no rounds, since the first.
+    /// The number of the next visit in its round; for [`Visits::Random`], which has no rounds,
+    /// since the first.
     n: u64,
-    /// Which round, where rounds differ.
+    /// The number of the round, if rounds differ.
     round: u64,
     tables: Option<Arc<Tables>>,
 }
 
 impl Tour {
-    /// Makes as many visits as there is room for `members`, and after each goes on by `stride` visits.
+    /// Makes one visit for each element of `members`, and advances by `stride` visits after each.
     #[inline]
     pub fn visit(&mut self, stride: u64, members: &mut [u64]) {
-        // Taken out meanwhile: counting another reference takes as long as a frame.
+        // Move the tables out instead of cloning the `Arc`: counting another reference takes as
+        // long as a frame.
         let tables = self.tables.take();
         match (self.visits, &tables) {
             (Visits::Sequential, _) => self.visit_by(stride, members, |tour| tour.n),
@@ -106,7 +111,7 @@ impl Tour {
         }
     }
 
-    /// The same visits from the first on.
+    /// Returns the same tour, back at its first visit.
     pub fn restarted(&self) -> Tour {
         let (n, round) = (0, 0);
         let tables = self.tables.clone();
@@ -118,24 +123,25 @@ impl Tour {
         }
     }
 
-    /// Are the visits the same, wherever both are now?
+    /// Returns true if the visits are the same, regardless of the current positions.
     pub fn is_like(&self, other: &Tour) -> bool {
         (self.visits, self.len) == (other.visits, other.len)
     }
 
-    /// The next visit's number in its round.
+    /// Returns the number of the next visit in its round.
     #[inline]
     pub fn place(&self) -> u64 {
         self.n
     }
 
-    /// The next member, where each visit is to the one after that, up to the last.
+    /// Returns the next member, if each visit leads to the following member and the last one is not
+    /// reached.
     #[inline]
     pub fn in_sequence(&self, stride: u64) -> Option<u64> {
         (self.visits == Visits::Sequential && stride == 1).then_some(self.n)
     }
 
-    /// After how many visits they are the same again, if they ever are.
+    /// Returns the number of visits after which they repeat, if they ever do.
     pub fn period(&self) -> Option<u64> {
         match self.visits {
             Visits::Sequential | Visits::Shuffled { .. } => Some(self.len),
@@ -143,7 +149,7 @@ impl Tour {
         }
     }
 
-    /// Goes on by so many visits.
+    /// Advances by `visits` visits.
     #[inline]
     pub fn advance(&mut self, visits: u64) {
         let left = self.len.saturating_sub(self.n);
@@ -159,34 +165,37 @@ impl Tour {
     }
 }
 
-/// A permutation from two tables, so fast that a frame of a shuffled set takes hardly longer than one of a set in sequence
-/// (benches/frame.rs).
+/// A permutation from two tables, so fast that a frame of a shuffled set takes hardly longer than
+/// one of a sequential set (benches/frame.rs).
 ///
-/// A number is split in two, high and low; small numbers are all high. The first table turns the high part round, by how much depends on the low part;
-/// the second replaces it by another, and changes the low part by a pattern that depends on the high part. Each step can
-/// be undone from what it leaves, so that all of them are a permutation: of a few numbers more than the set has, which
-/// are walked through until the result is in range, as in [`permute`].
+/// A number is split in two parts, high and low; small numbers are all high. The first table
+/// rotates the high part by an amount that depends on the low part; the second replaces the high
+/// part, and changes the low part by a pattern that depends on the high part. Each step is
+/// invertible, so their composition is a permutation. Its domain is slightly larger than the set,
+/// and is walked until the result is in range, as in [`permute`].
 ///
-/// Note: one multiplication instead of each look-up (a Feistel network of three rounds) took longer and was visibly regular;
-/// mixing by xor, shift and multiplication needs a power of two, and walking half of it costs a mispredicted branch per
-/// frame.
+/// Note: one multiplication instead of each look-up (a Feistel network of three rounds) took longer
+/// and was visibly regular; mixing by xor, shift and multiplication needs a power of two, and
+/// walking half of it costs a mispredicted branch per frame.
 #[derive(Debug, PartialEq, Eq)]
 struct Tables {
     low_bits: u32,
-    /// By low part.
+    /// Rotations, indexed by low part.
     turns: Box<[u32]>,
-    /// By high part: its replacement, at its place in the number, and the pattern.
+    /// Indexed by high part: its replacement, shifted into place, and the pattern for the low part.
     places: Box<[u32]>,
 }
 
-/// The largest set that is shuffled by [`Tables`]. They take 128 kB then: more would displace frames from the cache.
+/// The largest set that is shuffled by [`Tables`]. They take 128 kB then: more would evict frames
+/// from the cache.
 const MOST_BY_TABLES: u64 = 1 << 28;
 
-/// So many members at once, where their low parts follow one another.
+/// The number of members computed at once if their low parts are consecutive.
 const ROW: usize = 32;
 
-/// High parts have at least so many bits: 2048 of them, of 4 bytes, still fit the L1 cache several times. Sets of up to so
-/// many members have a table of their own, and their order is as random as can be; with 32 by 32 for 1000 it was not.
+/// High parts have at least this number of bits: 2048 entries of 4 bytes fit the L1 cache several
+/// times. Smaller sets have one table entry per member, and their order is as random as possible;
+/// with 32 by 32 for 1000 it was not.
 const HIGH_BITS: u32 = 11;
 
 impl Tables {
@@ -196,7 +205,7 @@ impl Tables {
         let high_count = len.div_ceil(1 << low_bits);
         let turns = (0..1 << low_bits).map(|low| scale(mix(seed, low), high_count) as u32);
         let mut highs: Vec<u32> = (0..high_count as u32).collect();
-        // Fisher and Yates
+        // Fisher-Yates shuffle
         for last in (1..highs.len()).rev() {
             let other = scale(mix(!seed, last as u64), last as u64 + 1);
             highs.swap(last, other as usize);
@@ -212,7 +221,8 @@ impl Tables {
         }
     }
 
-    /// The members that the visits from number `index` on go to, of which none is beyond the round.
+    /// Computes the members of the visits from number `index` on; none of them may be beyond the
+    /// round.
     fn permute_all(&self, mut index: u64, len: u64, mut members: &mut [u64]) {
         let mut room = [0; ROW];
         while !members.is_empty() {
@@ -229,8 +239,8 @@ impl Tables {
         }
     }
 
-    /// [`step`](Self::step) from numbers that follow one another and have the same high part; returns the largest member. In
-    /// three loops, of which vectors make the first and the last short.
+    /// Applies [`step`](Self::step) to consecutive numbers with the same high part; returns the
+    /// largest member. In three loops, of which the first and the last vectorise.
     fn step_row(&self, index: u64, turns: &[u32], steps: &mut [u32], members: &mut [u64]) -> u64 {
         let (from, count) = ((index >> self.low_bits) as u32, self.places.len() as u32);
         for (high, turn) in steps.iter_mut().zip(turns) {
@@ -245,7 +255,8 @@ impl Tables {
             *step = self.places[*step as usize];
         }
         let low = (index & mask(self.low_bits)) as u32;
-        // Signed, because that is what every vector unit can compare; tables have no numbers that large.
+        // Signed, because every vector unit can compare signed integers; the numbers are small
+        // enough.
         let mut largest = 0_i32;
         for ((member, step), low) in members.iter_mut().zip(steps).zip(low..) {
             let number = *step ^ low;
@@ -275,15 +286,16 @@ impl Tables {
     }
 }
 
-/// How many bits the numbers below `len` have.
+/// Returns the number of bits of the numbers below `len`.
 fn bits(len: u64) -> u32 {
     u64::BITS - (len - 1).leading_zeros()
 }
 
-/// The number that takes the place of `index` in a pseudo-random permutation of 0 to `len - 1`.
+/// Returns the number at position `index` in a pseudo-random permutation of 0 to `len - 1`.
 ///
-/// A Feistel network over the next power of two, walked until the result is in range: at most half of the domain is
-/// out of it, so two evaluations on average suffice (Black and Rogaway 2002, "cycle walking").
+/// A Feistel network over the next power of two, walked until the result is in range: at most half
+/// of the domain is outside, so two evaluations on average suffice (Black and Rogaway 2002, "cycle
+/// walking").
 #[inline]
 pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
     debug_assert!(index < len);
@@ -311,31 +323,32 @@ pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
 /// Pairs of Feistel rounds. Luby and Rackoff need four single rounds; these are six.
 const ROUNDS: u64 = 3;
 
-/// A round's function, of one multiplication: [`mix`] has two, and takes half as long again.
+/// The round function, with one multiplication: [`mix`] has two, and takes half as long again.
 #[inline]
 fn hash(key: u64, half: u64) -> u64 {
     let z = (half ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (z ^ (z << 29)) >> 32
 }
 
-/// So many low bits.
+/// Returns a mask of the lowest `bits` bits.
 fn mask(bits: u32) -> u64 {
     (1_u64 << bits) - 1
 }
 
-/// A number that depends on both and looks like neither.
+/// Mixes both numbers into one that looks like neither.
 #[inline]
 pub fn mix(seed: u64, n: u64) -> u64 {
     split_mix(seed.wrapping_add(n.wrapping_mul(0xd134_2543_de82_ef95)))
 }
 
-/// First output of SplitMix64 (Steele, Lea, Flood 2014) for a seed.
+/// Returns the first output of SplitMix64 (Steele, Lea, Flood 2014) for a seed.
 #[inline]
 pub(crate) fn split_mix(seed: u64) -> u64 {
     SplitMix64::seed_from_u64(seed).next_u64()
 }
 
-/// Takes 64 random bits to 0 to `len - 1`, by multiplication; uneven by at most one part in 2^64 / `len`.
+/// Scales 64 random bits to 0 to `len - 1`, by multiplication; uneven by at most one part in 2^64 /
+/// `len`.
 #[inline]
 pub(crate) fn scale(random: u64, len: u64) -> u64 {
     ((u128::from(random) * u128::from(len)) >> 64) as u64
@@ -347,11 +360,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// The members that so many visits go to, from visit `first` on.
+    /// Returns the members of `count` visits, from visit `first` on.
     fn members(visits: Visits, len: u64, first: u64, count: usize) -> Vec<u64> {
         let (mut tour, mut members) = (visits.tour(len), vec![0; count]);
         tour.advance(first);
-        // in two parts, as somebody may
+        // in two parts, as callers may
         let (some, others) = members.split_at_mut(count / 3);
         tour.visit(1, some);
         tour.visit(1, others);
@@ -408,7 +421,7 @@ mod tests {
                     (different - 0.632).abs() < spread,
                     "{len} {seed}: {different}"
                 );
-                // Where a visit goes says nothing of where the one after it goes, nor its number of where it goes.
+                // Neither the previous member nor the number of the visit predicts the member.
                 let numbered = (0..len).zip(members.iter().copied()).collect();
                 let apart = |visits: usize| -> Vec<(u64, u64)> {
                     members
@@ -430,7 +443,7 @@ mod tests {
         }
     }
 
-    /// Chi-squared of pairs of numbers that are in one of 8 classes each.
+    /// Chi-squared of pairs of numbers, each assigned to one of 8 classes.
     fn surprise(pairs: Vec<(u64, u64)>, class: impl Fn(u64) -> u64) -> f64 {
         let mut classes = [[0.0_f64; 8]; 8];
         for (a, b) in &pairs {
@@ -450,7 +463,7 @@ mod tests {
             }
         }
 
-        /// One visit after another goes where many at once go.
+        /// Single visits lead to the same members as many visits at once.
         #[test]
         fn many_visits_at_once_are_the_same_visits(
             len in 1..5_000_000_u64, first: u64, seed: u64, parts in proptest::collection::vec(1..80_usize, 1..6),

@@ -1,7 +1,8 @@
 //! The signature: 18 payload bytes by which we recognise, count and time our own frames.
 //!
-//! It says which trial, which stream and which frame this is and when it was due to leave; addresses
-//! and ports are not repeated here, they belong to the [`flow`](crate::flow). All fields are big endian:
+//! It identifies the trial, the stream and the frame, and carries the intended departure time;
+//! addresses and ports are not repeated here, they belong to the [`flow`](crate::flow). All fields
+//! are big endian:
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
@@ -21,10 +22,11 @@ pub const OFFSET_IPV4_UDP: usize = 42;
 /// Where the signature starts in an untagged IPv6/UDP frame: 14 + 40 + 8 bytes.
 pub const OFFSET_IPV6_UDP: usize = 62;
 
-/// The magic of nonce 0. Far from what other payloads start with: zeros, ones, text, 0x55 and 0xaa patterns.
+/// The magic of nonce 0. Unlike the first bytes of common payloads: zeros, ones, text, 0x55 and
+/// 0xaa patterns.
 pub const MAGIC: u16 = 0xb39d;
 
-/// How many trials back a frame may come from and still be called [late](Signature::is_late).
+/// The number of trials for which a frame still counts as [late](Signature::is_late).
 pub const LATE_TRIALS: u16 = 255;
 
 /// A decoded signature.
@@ -42,22 +44,23 @@ pub struct Signature {
     pub stream: u16,
     /// Frame number within the stream and sender queue. The low 48 bits are carried: 21 days at 150 Mpps.
     pub sequence: u64,
-    /// Intended departure in nanoseconds, on whatever clock sender and receiver share.
+    /// Intended departure in nanoseconds, on a clock that sender and receiver share.
     pub timestamp_ns: u64,
 }
 
 impl Signature {
-    /// Is this the payload of a frame of the trial with this nonce? Looks at two bytes only.
+    /// Returns true if this is the payload of a frame of the trial with this nonce. Reads only two
+    /// bytes.
     ///
-    /// False when `payload` is shorter than a signature.
+    /// False if `payload` is shorter than a signature.
     #[inline]
     pub fn matches(payload: &[u8], nonce: u16) -> bool {
         payload.len() >= LEN && payload[..2] == (MAGIC ^ nonce).to_be_bytes()
     }
 
-    /// Decodes the signature at the start of a payload; `None` when the payload is shorter.
+    /// Decodes the signature at the start of a payload; `None` if the payload is shorter.
     ///
-    /// Any 18 bytes decode to something: whether they are ours is a question of the nonce.
+    /// Any 18 bytes decode to something: only the nonce shows whether they are ours.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Signature> {
         let bytes: &[u8; LEN] = payload.first_chunk()?;
@@ -74,7 +77,7 @@ impl Signature {
     /// Writes the signature to the start of a payload.
     ///
     /// # Panics
-    /// When `payload` is shorter than [`LEN`].
+    /// If `payload` is shorter than [`LEN`].
     #[inline]
     pub fn write(&self, payload: &mut [u8]) {
         let payload = &mut payload[..LEN];
@@ -83,19 +86,20 @@ impl Signature {
         payload[10..18].copy_from_slice(&self.timestamp_ns.to_be_bytes());
     }
 
-    /// Stream and sequence as they stand side by side: one store instead of three.
+    /// Stream and sequence as adjacent fields: one store instead of three.
     #[inline]
     fn number(&self) -> u64 {
         u64::from(self.stream) << 48 | self.sequence & ((1 << 48) - 1)
     }
 
-    /// After how many frames the sequence number begins anew.
+    /// Returns the number of frames until the sequence number wraps.
     #[inline]
     pub(crate) fn until_wrap(&self) -> u64 {
         (1 << 48) - (self.sequence & ((1 << 48) - 1))
     }
 
-    /// Sum of the 18 bytes for a checksum, from the values: reading back what was just written is slow.
+    /// Returns the sum of the 18 bytes for a checksum, from the values: reading back what was just
+    /// written is slow.
     #[inline]
     pub(crate) fn wide_sum(&self) -> u64 {
         let low = |value: u64| value & 0xffff_ffff;
@@ -107,7 +111,8 @@ impl Signature {
             + low(self.timestamp_ns)
     }
 
-    /// Is this a frame of one of the [`LATE_TRIALS`] trials before the one with this nonce?
+    /// Returns true if this frame belongs to one of the [`LATE_TRIALS`] trials before the one with
+    /// this nonce.
     #[inline]
     pub fn is_late(&self, nonce: u16) -> bool {
         (1..=LATE_TRIALS).contains(&nonce.wrapping_sub(self.nonce))

@@ -1,8 +1,8 @@
-//! A frame as a list of layers, put together to bytes in which every length, every "what follows" and every checksum is
-//! right.
+//! Builds a frame from a list of layers, with correct lengths, next-protocol fields and checksums.
 //!
-//! For frames that are built once: templates, answers to ARP, examples. It allocates. What differs from frame to frame is
-//! the business of [`modifier`](crate::modifier); the way back is [`decode`](crate::decode). Start with [`build`].
+//! For frames that are built once: templates, answers to ARP, examples. It allocates.
+//! [`modifier`](crate::modifier) varies frames, and [`decode`](crate::decode) is the inverse. Start
+//! with [`build`].
 
 use crate::header::{
     arp, ethernet, gre, icmp, icmpv6, ipv4, ipv6, ipv6_ext, mpls, ndp, tcp, udp, vlan, vxlan,
@@ -13,17 +13,16 @@ use std::net::IpAddr;
 /// The smallest Ethernet frame, in bytes with FCS.
 pub const MIN_FRAME_SIZE: usize = 64;
 
-/// One layer of a frame: a header as values, or what the last header carries.
+/// One layer of a frame: a header as values, or the payload of the last header.
 ///
-/// Lengths are computed, so it does not matter what the values say. Of the fields that name the next layer (EtherType,
-/// protocol, next header, bottom of stack) only those before a payload or at the end count; the others follow from the
-/// next layer.
+/// Lengths are computed; the values given are ignored. So are the fields that name the next layer
+/// (EtherType, protocol, next header, bottom of stack), except before a payload or at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Layer {
-    /// Ethernet II: the outermost layer, and the first of what is in VXLAN and some GRE and MPLS.
+    /// Ethernet II: the outermost layer, and the first layer inside VXLAN and some GRE and MPLS.
     Ethernet(ethernet::Repr),
-    /// A VLAN tag. The EtherType before it stays if it is one of those that announce a tag; otherwise it becomes that of
-    /// a service tag where another tag follows, and of a customer tag where not.
+    /// A VLAN tag. The EtherType before it is kept if it announces a tag; otherwise it becomes that
+    /// of a service tag if another tag follows, and that of a customer tag if not.
     Vlan(vlan::Repr),
     /// A label stack entry.
     Mpls(mpls::Repr),
@@ -56,16 +55,16 @@ pub enum Layer {
 /// An IPv6 extension header that owns its body; see [`ipv6_ext::Repr`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extension {
-    /// Which.
+    /// Kind of the header.
     pub kind: ipv6_ext::Kind,
-    /// What follows it.
+    /// Number of the next header.
     pub next_header: u8,
-    /// Everything after next header and length.
+    /// Everything after the next header and length fields.
     pub body: Vec<u8>,
 }
 
 impl Extension {
-    /// The header as values that can be written.
+    /// Returns the header as values that can be written.
     pub fn repr(&self) -> ipv6_ext::Repr<'_> {
         ipv6_ext::Repr {
             kind: self.kind,
@@ -75,15 +74,15 @@ impl Extension {
     }
 }
 
-/// How long the frame shall be. Bytes in a buffer are without the FCS's 4; frame sizes are with them.
+/// Length of the frame. Bytes in a buffer exclude the 4 bytes of the FCS; frame sizes include them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// What the layers have, however short: for comparisons with other tools.
+    /// The sum of all layers, however short: for comparisons with other tools.
     Layers,
-    /// What the layers have, padded with zeros behind the last layer to the smallest frame.
+    /// The sum of all layers, padded with zeros behind the last layer to the smallest frame.
     Padded,
-    /// This frame size, with FCS: the payload is made longer with zeros, so that all lengths count them. A frame that
-    /// can have no payload (ARP) is padded.
+    /// This frame size, with FCS: the payload is extended with zeros, and all lengths include them.
+    /// A frame that cannot have a payload (ARP) is padded.
     Frame(usize),
 }
 
@@ -92,20 +91,20 @@ pub enum Size {
 pub struct Frame {
     /// The frame without FCS.
     pub bytes: Vec<u8>,
-    /// Where each layer starts in it.
+    /// Offset of each layer in it.
     pub offsets: Vec<usize>,
-    /// How many bytes at the end are padding.
+    /// Padding bytes at the end.
     pub padding: usize,
 }
 
 impl Frame {
-    /// Bytes from destination MAC to FCS inclusive.
+    /// Returns the bytes from destination MAC to FCS inclusive.
     pub fn frame_size(&self) -> usize {
         self.bytes.len() + usize::from(FCS_LEN)
     }
 }
 
-/// Why layers are no frame.
+/// Why layers do not form a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
     /// The first layer is not Ethernet.
@@ -121,7 +120,7 @@ pub enum StackError {
         /// Name of the layer after it.
         upper: &'static str,
     },
-    /// More bytes than the layer's length field can say.
+    /// The layer is larger than its length field allows.
     #[error(
         "layer {at}: {bytes} bytes are more than a {name} packet can have; make the payload smaller"
     )]
@@ -141,19 +140,19 @@ pub enum StackError {
         /// Size of the body, in bytes.
         bytes: usize,
     },
-    /// The frame size has no room for the layers.
+    /// The layers do not fit the frame size.
     #[error(
         "frame size {frame_size} is too small: these layers need at least {minimum} (with FCS)"
     )]
     TooSmall {
-        /// The size asked for, in bytes with FCS.
+        /// Requested size, in bytes with FCS.
         frame_size: usize,
         /// The smallest size that works, in bytes with FCS.
         minimum: usize,
     },
 }
 
-/// Puts layers together.
+/// Builds a frame from layers.
 ///
 /// # Errors
 /// Any [`StackError`].
@@ -202,12 +201,12 @@ pub fn build(layers: &[Layer], size: Size) -> Result<Frame, StackError> {
     })
 }
 
-/// Bytes of all layers.
+/// Returns the bytes of all layers.
 fn total_len(layers: &[Layer]) -> usize {
     layers.iter().map(Layer::header_len).sum()
 }
 
-/// Adds zeros to the payload, if there can be one.
+/// Adds zeros to the payload, if the frame can have one.
 fn lengthen(layers: &mut Vec<Layer>, bytes: usize) {
     match layers.last_mut() {
         Some(Layer::Payload(payload)) => payload.resize(payload.len() + bytes, 0),
@@ -217,7 +216,7 @@ fn lengthen(layers: &mut Vec<Layer>, bytes: usize) {
     }
 }
 
-/// Lets every layer name the one after it.
+/// Sets the next-protocol field of every layer.
 fn name_next_layers(layers: &mut [Layer]) -> Result<(), StackError> {
     for at in 0..layers.len() {
         let (head, tail) = layers.split_at_mut(at + 1);
@@ -234,7 +233,8 @@ fn name_next_layers(layers: &mut [Layer]) -> Result<(), StackError> {
     Ok(())
 }
 
-/// Writes one layer to the start of `bytes`, which reach to the end of the content, checksum included.
+/// Writes one layer to the start of `bytes`, which extends to the end of the content, checksum
+/// included.
 fn emit(at: usize, layer: &Layer, below: &[Layer], bytes: &mut [u8]) -> Result<(), StackError> {
     let too_long = |len: usize| StackError::TooLong {
         at,
@@ -242,7 +242,7 @@ fn emit(at: usize, layer: &Layer, below: &[Layer], bytes: &mut [u8]) -> Result<(
         bytes: len,
     };
     let len = bytes.len();
-    // Length of header and payload where there is a field for it.
+    // Length of header and payload, if the header has a field for it.
     let checked = |most: usize| match len {
         len if len <= most => Ok((len - layer.header_len()) as u16),
         len => Err(too_long(len)),
@@ -311,7 +311,8 @@ fn emit(at: usize, layer: &Layer, below: &[Layer], bytes: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// Sum of the pseudo header of what the innermost IP of `below` carries, `len` bytes of this protocol.
+/// Returns the sum of the pseudo header for `len` bytes of this protocol inside the innermost IP
+/// layer of `below`.
 fn pseudo_header(below: &[Layer], protocol: u8, len: usize) -> u16 {
     let mut last_stop = None;
     for layer in below.iter().rev() {
@@ -334,7 +335,7 @@ fn pseudo_header(below: &[Layer], protocol: u8, len: usize) -> u16 {
 }
 
 impl Layer {
-    /// Name of the protocol.
+    /// Returns the name of the protocol.
     pub fn name(&self) -> &'static str {
         match self {
             Layer::Ethernet(_) => "Ethernet",
@@ -355,7 +356,7 @@ impl Layer {
         }
     }
 
-    /// Bytes of this layer alone.
+    /// Returns the bytes of this layer alone.
     pub fn header_len(&self) -> usize {
         match self {
             Layer::Ethernet(_) => ethernet::HEADER_LEN,
@@ -376,7 +377,7 @@ impl Layer {
         }
     }
 
-    /// Its number in an EtherType, if it has one. Tags have several, see [`Layer::Vlan`].
+    /// Returns its EtherType, if it has one. Tags have several, see [`Layer::Vlan`].
     fn ethertype(&self) -> Option<u16> {
         match self {
             Layer::Mpls(_) => Some(mpls::ETHERTYPE),
@@ -387,7 +388,7 @@ impl Layer {
         }
     }
 
-    /// Its number in IPv4's protocol or IPv6's next header, if it has one there.
+    /// Returns its number in IPv4's protocol or IPv6's next header, if it has one there.
     fn protocol(&self, in_ipv6: bool) -> Option<u8> {
         match self {
             Layer::Ipv4(_) => Some(ipv4::PROTOCOL),
@@ -402,7 +403,8 @@ impl Layer {
         }
     }
 
-    /// Can this layer carry the next one (or nothing)? If so it now says what that is.
+    /// Returns true if this layer can carry the next one (or nothing), and sets the field that
+    /// names it.
     fn carries(&mut self, next: Option<&Layer>, another_tag: bool) -> bool {
         let Some(next) = next else {
             if let Layer::Mpls(repr) = self {

@@ -1,8 +1,9 @@
 //! Complete UDP test frames, built once and then changed per frame.
 //!
-//! A [`FrameTemplate`] does the constant work once. Per frame only addresses, ports, signature and checksums
-//! change, and the checksums follow from [`PartialSums`] and the new fields, whatever the frame size. Sending
-//! is not its business, nor are headers other than Ethernet, IP and UDP. Start with [`FrameTemplate::new`].
+//! A [`FrameTemplate`] does the constant work once. Per frame only addresses, ports, signature and
+//! checksums change, and the checksums follow from [`PartialSums`] and the new fields, whatever the
+//! frame size. It does not send, and knows no headers but Ethernet, IP and UDP. Start with
+//! [`FrameTemplate::new`].
 
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +25,13 @@ const IP: usize = ethernet::HEADER_LEN;
 const UDP_V4: usize = IP + ipv4::HEADER_LEN;
 const UDP_V6: usize = IP + ipv6::HEADER_LEN;
 
-/// Where the bytes end that differ from frame to frame.
+/// End of the bytes that differ from frame to frame.
 const END_V4: usize = signature::OFFSET_IPV4_UDP + signature::LEN;
 const END_V6: usize = signature::OFFSET_IPV6_UDP + signature::LEN;
 
 const HAS_ROOM: &str = "no template is smaller than the smallest frame with a signature";
 
-/// What is the same in all frames of a template.
+/// The constant properties of a template's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameSpec {
     /// Source MAC address: the sending port's.
@@ -51,7 +52,7 @@ pub struct FrameSpec {
     if *.version == IpVersion::V6 { "; 66, the smallest IPv6/UDP frame, has no payload" } else { "" }
 )]
 pub struct FrameSizeError {
-    /// The size asked for, in bytes with FCS.
+    /// Requested size, in bytes with FCS.
     pub frame_size: u16,
     /// IPv4 or IPv6.
     pub version: IpVersion,
@@ -59,18 +60,20 @@ pub struct FrameSizeError {
     pub minimum: u16,
 }
 
-/// The constant part of the checksums: sums over everything that does not change from frame to frame.
+/// The constant part of the checksums: sums over everything that does not change from frame to
+/// frame.
 ///
-/// For a sender that patches frames by itself, such as a BPF program. For each frame it adds, as 16-bit
-/// words in one's complement ([`combine`]), and complements:
+/// For a sender that patches frames by itself, such as a BPF program. For each frame it adds the
+/// sums, as 16-bit words in one's complement ([`combine`]), and complements the result:
 ///
 /// - IPv4 header checksum = `!(ipv4_header + source + destination)`
 /// - UDP checksum = `!(udp + source + destination + source port + destination port + signature)`,
-///   and `0xffff` should that be 0.
+///   and `0xffff` if that is 0.
 ///
-/// The values are sums of big-endian words, in the byte order of this machine. One's-complement addition
-/// does not mind the byte order (RFC 1071 §2 (B)): a little-endian sender swaps the two bytes of these
-/// constants once, adds the words as it loads them, and stores the result as it is.
+/// The values are sums of big-endian words, in the byte order of this machine. One's-complement
+/// addition does not depend on the byte order (RFC 1071 §2 (B)): a little-endian sender swaps the
+/// two bytes of these constants once, adds the words as it loads them, and stores the result
+/// unswapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialSums {
     /// IPv4 header without addresses (and without checksum); 0 in IPv6, which has no such checksum.
@@ -91,7 +94,7 @@ pub struct FrameTemplate {
 }
 
 impl FrameTemplate {
-    /// The same from another port: no checksum counts its address.
+    /// Returns the same template with another source address, which no checksum covers.
     #[must_use]
     pub fn from_source(mut self, source: ethernet::MacAddr) -> FrameTemplate {
         self.bytes[6..12].copy_from_slice(&source.0);
@@ -101,7 +104,7 @@ impl FrameTemplate {
     /// Builds the constant part of the frames.
     ///
     /// # Errors
-    /// When the frame size is below [`MIN_FRAME_SIZE_V4`] or [`MIN_FRAME_SIZE_V6`].
+    /// If the frame size is below [`MIN_FRAME_SIZE_V4`] or [`MIN_FRAME_SIZE_V6`].
     pub fn new(spec: &FrameSpec) -> Result<FrameTemplate, FrameSizeError> {
         let FrameSpec {
             source,
@@ -164,12 +167,12 @@ impl FrameTemplate {
         })
     }
 
-    /// Bytes of a frame in a buffer: the frame size less the FCS.
+    /// Returns the bytes of a frame in a buffer: the frame size without the FCS.
     pub fn buffer_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The constant part of the checksums.
+    /// Returns the constant part of the checksums.
     pub fn partial_sums(&self) -> PartialSums {
         self.sums
     }
@@ -177,20 +180,21 @@ impl FrameTemplate {
     /// Writes a whole frame to the first [`buffer_len`](Self::buffer_len) bytes.
     ///
     /// # Panics
-    /// When `buffer` is shorter, or the flow is not of the template's IP version.
+    /// If `buffer` is shorter, or the flow has another IP version than the template.
     #[inline]
     pub fn write(&self, buffer: &mut [u8], flow: &Flow, signature: &Signature) {
         buffer[..self.bytes.len()].copy_from_slice(&self.bytes);
         self.patch(buffer, flow, signature);
     }
 
-    /// Turns a frame of this template into another: the bytes are then as [`write`](Self::write) leaves them.
+    /// Turns a frame of this template into another: the bytes are then the same as after
+    /// [`write`](Self::write).
     ///
-    /// Note: the checksums come from [`PartialSums`], not from the frame's old ones (RFC 1624), which would
-    /// cost reading the old fields too and keep an error for ever.
+    /// Note: the checksums come from [`PartialSums`], not from the frame's old ones (RFC 1624):
+    /// that would require reading the old fields too, and would preserve an error for ever.
     ///
     /// # Panics
-    /// When `buffer` is shorter than the frame, or the flow is not of the template's IP version.
+    /// If `buffer` is shorter than the frame, or the flow has another IP version than the template.
     #[inline]
     pub fn patch(&self, buffer: &mut [u8], flow: &Flow, signature: &Signature) {
         let buffer = &mut buffer[..self.bytes.len()];

@@ -1,13 +1,13 @@
-//! Walks: in which order the flows of a set are sent, frame after frame.
+//! Walks: the order in which the flows of a set are sent.
 //!
-//! Every [`Order`] sends every flow equally often; a generator that skips some makes tests of state tables
-//! wrong. Not for picking flows with replacement, which reaches only 63 % of them in a round. Start with
-//! [`FlowSet::walk`], which gives a [`Walk`].
+//! Every [`Order`] sends every flow equally often; a generator that skips some makes tests of state
+//! tables wrong. Not for picking flows with replacement, which reaches only 63 % of them in a
+//! round. Start with [`FlowSet::walk`], which returns a [`Walk`].
 
 use crate::flow::{Digits, Flow, FlowSet};
 use crate::permutation::split_mix;
 
-/// The order in which the flows of a set are sent. Either way every flow comes once per round.
+/// The order in which the flows of a set are sent. In both orders, every flow comes once per round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
     /// 0, 1, 2, ...
@@ -21,18 +21,19 @@ pub enum Order {
 
 /// An endless walk through a flow set: frame n carries flow `(offset + n * step) mod len`.
 ///
-/// The step shares no factor with `len`, so that each round of `len` frames, wherever it starts, carries
+/// The step shares no factor with `len`, so each round of `len` frames, wherever it starts, carries
 /// every flow exactly once. In [`Order::Sequential`] offset and step are 0 and 1.
 ///
-/// In [`Order::Shuffled`] both come from the seed, and the step is chosen so that frames close in time are
-/// far apart in number: all partial quotients of `step / len` (the quotients of Euclid's algorithm) are at
-/// most [`MAX_QUOTIENT`], hence any two of w consecutive frames are more than `len / (10 * w)` apart, modulo `len`.
-/// A step near len/2 or len/3 would be coprime as well, but interleave a few sequential runs. The walk
-/// is a stride all the same, not a random permutation: within each dimension it moves regularly.
+/// In [`Order::Shuffled`] both come from the seed, and the step is chosen so that frames close in
+/// time are far apart in number: all partial quotients of `step / len` (the quotients of Euclid's
+/// algorithm) are at most [`MAX_QUOTIENT`], hence any two of w consecutive frames are more than
+/// `len / (10 * w)` apart, modulo `len`. A step near len/2 or len/3 would be coprime as well, but
+/// would interleave a few sequential runs. The walk is still a stride, not a random permutation:
+/// within each dimension it moves regularly.
 ///
-/// Note: a pseudo-random permutation (an LCG over a power of two, skipping what is too large) was rejected. It
-/// keeps state, whereas here frame n's flow is known from n alone: to a second sender thread, to a receiver
-/// that checks, and to a BPF program, with one 64-bit multiplication.
+/// Note: a pseudo-random permutation (an LCG over a power of two that skips numbers beyond the set)
+/// was rejected. It keeps state, whereas here a second sender thread, a checking receiver or a BPF
+/// program computes the flow of frame n from n alone, with one 64-bit multiplication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walk {
     flows: FlowSet,
@@ -42,9 +43,9 @@ pub struct Walk {
     step_digits: Digits,
 }
 
-/// Bound on the quotients that [`Walk`] describes.
+/// Bound on the quotients described at [`Walk`].
 ///
-/// Zaremba's conjecture says that 5 admits a step for every length; 8 leaves a choice for the seed.
+/// Zaremba's conjecture says that 5 allows a step for every length; 8 leaves a choice for the seed.
 pub const MAX_QUOTIENT: u64 = 8;
 
 impl Walk {
@@ -66,25 +67,25 @@ impl Walk {
         }
     }
 
-    /// The same walk, beginning with frame `n`.
+    /// Returns the same walk, starting at frame `n`.
     pub fn starting_at(mut self, n: u64) -> Walk {
         self.digits = self.flows.digits(self.index(n));
         self
     }
 
-    /// The number of the flow that frame `n` carries.
+    /// Returns the number of the flow that frame `n` carries.
     pub fn index(&self, n: u64) -> u64 {
         let len = self.flows.len();
         // Fits: all three are less than 2^32.
         (self.offset + n % len * self.step) % len
     }
 
-    /// The flow of frame 0.
+    /// Returns the flow of frame 0.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How far the flow number moves from frame to frame, modulo the number of flows.
+    /// Returns the distance in flow numbers from frame to frame, modulo the number of flows.
     pub fn step(&self) -> u64 {
         self.step
     }
@@ -93,11 +94,11 @@ impl Walk {
 impl Iterator for Walk {
     type Item = Flow;
 
-    /// The next frame's flow; never `None`.
+    /// Returns the next frame's flow; never `None`.
     #[inline]
     fn next(&mut self) -> Option<Flow> {
         let flow = self.flows.at(self.digits);
-        // Adds the step digit by digit. The carry out of the last digit is the modulo.
+        // Add the step digit by digit. Dropping the carry out of the last digit is the modulo.
         let mut carry = 0;
         for ((digit, step), count) in self
             .digits
@@ -113,10 +114,12 @@ impl Iterator for Walk {
     }
 }
 
-/// A step through `len` flows as [`Walk`] wants it: the first good one of a random sequence.
+/// Returns a step through `len` flows as described at [`Walk`]: the first good one of a random
+/// sequence.
 ///
-/// One number in 8 is good for 2000 flows, one in 300 near 2^32 (counted), so the draws do not run out.
-/// (Trying neighbours of one draw instead can take 2^28 tries: all numbers below len/9 are bad.)
+/// One number in 8 is good for 2000 flows, one in 300 near 2^32 (counted), so the draws do not run
+/// out. (Trying neighbours of a single draw instead can take 2^28 tries: all numbers below len/9
+/// are bad.)
 fn step(len: u64, random: u64) -> u64 {
     (1..10_000)
         .map(|draw| split_mix(random.wrapping_add(draw)) % len)
@@ -124,7 +127,8 @@ fn step(len: u64, random: u64) -> u64 {
         .unwrap_or(1)
 }
 
-/// Is the step coprime with `len`, with small quotients only? Both answers come out of Euclid's algorithm.
+/// Returns true if the step is coprime with `len` and has only small quotients. Euclid's algorithm
+/// answers both.
 fn spreads(len: u64, step: u64) -> bool {
     let (mut a, mut b) = (len, step);
     while b != 0 {

@@ -1,8 +1,9 @@
-//! Who may ask for what, and what a browser may do with an answer.
+//! Access control: which requests are allowed, and what a browser may do with an answer.
 //!
-//! On loopback everyone on this machine may read. To change a run the token must come in a header, which no foreign page can send; a
-//! foreign name that leads to this machine (DNS rebinding) is refused by the name. Elsewhere reading takes the token too: in the header, or
-//! by a cookie that a browser gets for it and that reads only.
+//! On loopback everyone on this machine may read. Changing a run requires the token in a header,
+//! which no foreign page can send; a foreign host name that resolves to this machine (DNS
+//! rebinding) is refused. On other addresses reading requires the token, too: in the header, or
+//! with a cookie that a browser gets for it and that only allows reading.
 
 use std::sync::Arc;
 
@@ -19,13 +20,14 @@ use crate::error::Refusal;
 use crate::server::Shared;
 use crate::token::same;
 
-/// What our page may load: what is ours. The styles of its charts are attributes, which are not covered by `style-src-elem`.
+/// Our page may only load our own files. The styles of its charts are attributes, which
+/// `style-src-elem` does not cover.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const COOKIE_NAME: &str = "fwdlab_session";
 
-/// Every request and every answer.
+/// Applies to every request and every answer.
 pub async fn everyone(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -52,7 +54,7 @@ pub async fn everyone(
     Ok(response)
 }
 
-/// Is the name in the request one of this machine for itself?
+/// Returns true if the host name in the request is a local name of this machine.
 fn is_ours(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
         return false;
@@ -65,7 +67,7 @@ fn is_ours(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// What reads.
+/// Guards requests that read.
 pub async fn reads(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -78,7 +80,7 @@ pub async fn reads(
     Err(no_token())
 }
 
-/// What changes a run.
+/// Guards requests that change a run.
 pub async fn changes(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -90,7 +92,7 @@ pub async fn changes(
     }
 }
 
-/// Gives who has the token a cookie to read with.
+/// Sets a cookie for reading if the request has the token.
 pub async fn session(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,

@@ -1,4 +1,5 @@
-//! The page: what `web/` was compiled to, embedded, so that building this program needs no Node.
+//! The page: the compiled files of `web/`, embedded, so that building this program does not need
+//! Node.
 
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -9,12 +10,12 @@ use crate::error::Refusal;
 
 const APP: &str = include_str!("../assets/index.html");
 
-/// The page; what it shows is in its address.
+/// Returns the page; its address determines what it shows.
 pub async fn app() -> Response {
     typed("text/html; charset=utf-8", APP)
 }
 
-/// One of its files.
+/// Returns one of its files.
 pub async fn file(Path(name): Path<String>) -> Result<Response, Refusal> {
     match name.as_str() {
         "app.js" => Ok(typed(
@@ -29,12 +30,12 @@ pub async fn file(Path(name): Path<String>) -> Result<Response, Refusal> {
     }
 }
 
-/// Browsers ask for one.
+/// Browsers request an icon.
 pub async fn icon() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Whatever else is asked for.
+/// Handles all other paths.
 pub async fn nothing() -> Refusal {
     Refusal::missing("there is nothing at this address")
 }

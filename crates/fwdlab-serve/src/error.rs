@@ -1,4 +1,4 @@
-//! What can go wrong: [`ServeError`] before anything is served, [`Refusal`] as the answer to one request.
+//! Errors: [`ServeError`] before anything is served, [`Refusal`] as the answer to one request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fwdlab_store::StoreError;
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}; choose another address with --listen")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
     /// A file cannot be read or written.
@@ -24,12 +24,12 @@ pub enum ServeError {
     File {
         /// What was tried.
         what: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
-    /// The token is too short to be one.
+    /// The token is invalid.
     #[error(
         "the token in {} has fewer than 16 characters, or others than letters, digits, - and _; remove the file and a new one is made",
         path.display()
@@ -51,7 +51,7 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// A request that is not answered: the code, and why in words.
+/// A request that is refused: the status code, and the reason.
 #[derive(Debug)]
 pub struct Refusal(pub StatusCode, pub String);
 

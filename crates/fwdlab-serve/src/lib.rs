@@ -1,9 +1,9 @@
-//! The dashboard: a server that shows stored runs, and runs that go on, to browsers.
+//! The dashboard: a server that shows stored and running runs to browsers.
 //!
-//! It has no state of its own: whatever it answers is read from the directory of runs when it is asked, so that a server that is killed
-//! loses nothing, and several may read the same runs. The only thing it writes are requests to a run that goes on, which need a
-//! token. What is measured is not its business. Start with [`Server::bind`]; the paths are in `routes.rs`, who may ask in
-//! `access.rs`, the page in `assets/`, made of `web/`.
+//! It has no state of its own: every answer is read from the directory of runs on request, so a
+//! killed server loses nothing, and several may read the same runs. It only writes requests to a
+//! running run, which require a token. It does not measure. Start with [`Server::bind`]; the paths
+//! are in `routes.rs`, access control in `access.rs`, the page in `assets/`, built from `web/`.
 
 #![forbid(unsafe_code)]
 

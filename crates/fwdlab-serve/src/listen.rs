@@ -1,5 +1,6 @@
-//! Accepts connections, plain or through TLS, and serves each in a task of its own. One that is slow, silent, or does not read does not stall
-//! others for long: `places` decides which connection makes room.
+//! Accepts connections, plain or through TLS, and serves each in its own task. A client that is
+//! slow, silent, or does not read does not stall others for long: `places` decides which connection
+//! makes room.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use tokio::net::TcpListener;
 use crate::places::{Entered, Places, Watched};
 use crate::tls::Tls;
 
-/// Who has not shaken hands by then is let go.
+/// A connection is closed if the handshake takes longer.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// So is who has not asked for anything by then, at first or after an answer.
+/// A connection is closed if it sends no request for this time, at first or after an answer.
 const QUESTION: Duration = Duration::from_secs(10);
 
-/// Serves for ever.
+/// Serves until the process ends.
 pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router) {
     let places = Arc::<Places>::default();
     let router = router.layer(Extension(places.clone()));
@@ -28,7 +29,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router) {
         let (stream, from) = match listener.accept().await {
             Ok(one) => one,
             Err(_) => {
-                // no descriptors are left, or it went away: others may still come
+                // no descriptors are left, or the client disconnected: others may still come
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -53,7 +54,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router) {
     }
 }
 
-/// Answers on one connection until its end, however it ends.
+/// Serves one connection until it ends for any reason.
 async fn one(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, place: Entered) {
     let connection = place.connection.clone();
     let answers = TowerToHyperService::new(router.layer(Extension(connection.clone())));

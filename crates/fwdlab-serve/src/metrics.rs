@@ -1,4 +1,5 @@
-//! `/metrics`: how many runs there are, where those stand that go on, and the latest results, in the text format of Prometheus.
+//! `/metrics`: the number of runs, the progress of running ones, and the latest results, in the
+//! text format of Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,16 +17,17 @@ use crate::api::trend::family;
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// The end of a journal in which the latest progress is looked for.
+/// The end of a journal in which the latest progress is searched.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// Answers.
+/// Handles the request.
 pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
     let text = apart(move || {
         let mut states: BTreeMap<String, u32> = BTreeMap::new();
         let mut running = String::new();
         let all = fwdlab_store::list(&shared.runs)?;
-        // the newest comes first: the latest result of every campaign, and of every kind of run that is none
+        // the newest comes first: the latest result of every campaign, and of every other kind of
+        // run
         let mut families = BTreeSet::new();
         let results = all.iter().filter_map(|entry| {
             let (info, summary) = (entry.info.as_ref()?, entry.summary.as_ref()?);
@@ -99,7 +101,7 @@ fn progress(dir: &std::path::Path, id: &str) -> String {
     last
 }
 
-/// The value of a label as the format has it.
+/// Escapes the value of a label as the format requires.
 fn label(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     text.replace('\n', "\\n")

@@ -1,8 +1,10 @@
-//! Limits the connections and the large answers in memory. A client that does not read makes room for others.
+//! Limits the connections and the large answers in memory. A client that does not read makes room
+//! for others.
 //!
-//! An answer takes a place from before it is made until its last bytes are handed to the kernel, because it is in memory for that time. The newest
-//! waiting request gets the next place: a crowd of clients that never read then does not keep others
-//! waiting. Start with [`Places::enter`] (connections) and [`answered`] (answers).
+//! An answer takes a place from before it is created until its last bytes are handed to the kernel,
+//! because it is in memory for that time. The newest waiting request gets the next place: a crowd
+//! of clients that never read then does not delay others. Start with [`Places::enter`]
+//! (connections) and [`answered`] (answers).
 
 use std::io;
 use std::net::IpAddr;
@@ -24,18 +26,19 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::error::Refusal;
 
-/// Connections that are served at once: in all, and from one address.
+/// Maximum number of connections, in total and from one address.
 const MOST: usize = 256;
 const MOST_OF_PEER: usize = 128;
 
-/// Answers that are made and sent at once.
+/// Maximum number of answers that are created and sent at the same time.
 const ANSWERS: usize = 4;
 
 /// A connection that reads nothing for this long is closed.
 const WRITE: Duration = Duration::from_secs(10);
 
-/// So is one whose answer has a place that others wait for, if it reads nothing for this long, or not all of it within `SLOW`. Two lost
-/// segments in a row, and a machine that stands still for a second, are no reason.
+/// Also closed: a connection whose answer has a place that others wait for, if it reads nothing for
+/// this long, or not all of it within `SLOW`. Two consecutive lost segments, or a machine that
+/// stalls for a second, are tolerated.
 const STALLED: Duration = Duration::from_secs(3);
 const SLOW: Duration = Duration::from_secs(30);
 
@@ -45,17 +48,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Answers are written in pieces of this size, so that a place becomes free only when its answer has been sent.
 const PIECE: usize = 64 << 10;
 
-/// All places.
+/// The places of connections and answers.
 #[derive(Default)]
 pub struct Places {
-    /// Connections, the oldest first.
+    /// Connections, oldest first.
     connections: Mutex<Vec<Arc<Connection>>>,
     answers: Mutex<Answers>,
 }
 
 #[derive(Default)]
 struct Answers {
-    /// Whose answers have a place, and since when they are sent.
+    /// Connections whose answers have a place, and since when they are being sent.
     taken: Vec<(Arc<Connection>, Option<Instant>)>,
     /// Waiting connections; the last one is next.
     waiting: Vec<oneshot::Sender<Place>>,
@@ -64,7 +67,8 @@ struct Answers {
 /// A connection, as others see it.
 pub struct Connection {
     from: IpAddr,
-    /// Since when nothing has gone to it: it has asked for nothing yet, waits for the place of an answer, or does not take what is written.
+    /// Since when nothing has been sent to it: it has not made a request yet, waits for the place
+    /// of an answer, or does not read.
     stalled: Mutex<Option<Instant>>,
     close: Notify,
 }
@@ -84,10 +88,10 @@ impl Connection {
     }
 }
 
-/// A connection's place, free again when this is dropped.
+/// A connection's place, released when dropped.
 pub struct Entered {
     places: Arc<Places>,
-    /// Whose it is.
+    /// The connection.
     pub connection: Arc<Connection>,
 }
 
@@ -103,7 +107,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Places {
-    /// Takes a connection in. When there is no room, the one that has waited or read nothing for the longest time makes some; `None`: none has.
+    /// Adds a connection. If there is no room, closes the one that has waited or read nothing for
+    /// the longest time; `None` if there is none.
     pub fn enter(self: &Arc<Places>, from: IpAddr) -> Option<Entered> {
         let mut all = lock(&self.connections);
         let of_peer = all.iter().filter(|one| one.from == from).count();
@@ -159,7 +164,7 @@ impl Places {
         }
     }
 
-    /// Somebody waits for the place of an answer that is not taken.
+    /// Closes connections that do not read their answers while others wait for a place.
     fn close_stalled(&self) {
         for (connection, sent) in &lock(&self.answers).taken {
             let is_slow = sent.is_some_and(|since| since.elapsed() >= SLOW);
@@ -170,7 +175,7 @@ impl Places {
     }
 }
 
-/// An answer's place, which the next gets when this is dropped.
+/// An answer's place, which is passed on when dropped.
 struct Place {
     places: Arc<Places>,
     connection: Arc<Connection>,
@@ -208,12 +213,12 @@ impl Drop for Place {
         };
         let place = self.places.place(&mut answers, &self.connection);
         drop(answers);
-        // one that waits no more drops it, and the one before it is next
+        // a request that no longer waits drops it, and the previous one is next
         drop(next.send(place));
     }
 }
 
-/// Makes an answer when there is a place for it, and keeps the place until it has been sent.
+/// Creates an answer once there is a place for it, and keeps the place until it has been sent.
 pub async fn answered(
     Extension(places): Extension<Arc<Places>>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -236,10 +241,10 @@ pub async fn answered(
     })
 }
 
-/// A body in pieces, with the place that it takes.
+/// A body in pieces, with its place.
 struct Pieces {
     body: Body,
-    /// What has not been handed over of the last part of the body.
+    /// The rest of the last part of the body.
     rest: Bytes,
     place: Place,
 }
@@ -281,12 +286,12 @@ impl HttpBody for Pieces {
     }
 }
 
-/// A stream that fails when the other end takes nothing for too long.
+/// A stream that fails if the other end reads nothing for too long.
 pub struct Watched<S> {
     stream: S,
     connection: Arc<Connection>,
     patience: Pin<Box<Sleep>>,
-    /// The other end has not taken what is there.
+    /// True if the other end has not read what is there.
     is_waiting: bool,
 }
 
@@ -300,7 +305,8 @@ impl<S> Watched<S> {
         }
     }
 
-    /// What became of an attempt to get bytes out. That there are none is no sign of a client that reads.
+    /// Records the result of an attempt to write. Having nothing to write is not a sign of a
+    /// reading client.
     fn looked<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Which path is answered by what.
+//! The handler of each path.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use crate::server::Shared;
 use crate::{access, api, assets, metrics, places};
 
-/// All of them. What is below `open` is the page itself, which knows nothing of any run.
+/// Returns all routes. Those in `open` are the page itself, which contains no run.
 pub fn all(shared: Arc<Shared>) -> Router {
     let open = Router::new()
         .route("/", get(assets::app))
@@ -34,7 +34,7 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .route("/api/beds", get(api::beds::list))
         .route("/metrics", get(metrics::all))
         .layer(from_fn(places::answered))
-        // it is no answer that is in memory as a whole
+        // not an answer that is completely in memory
         .route("/api/runs/{id}/events", get(api::events::follow))
         .layer(from_fn_with_state(shared.clone(), access::reads));
     let change = Router::new()

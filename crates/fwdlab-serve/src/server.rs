@@ -1,4 +1,4 @@
-//! The server: where it listens, what it reads, and its life.
+//! The server: its address, its data, and its lifetime.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,46 +10,48 @@ use fwdlab_store::StoredRun;
 use crate::error::ServeError;
 use crate::{listen, routes, tls, token};
 
-/// Makes the report of a run: one page. None where there is no result yet.
+/// Creates the report of a run: one page. `None` if there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
 
-/// Makes the charts of a report of a run.
+/// Creates the charts of a run's report.
 pub type Charts = fn(&StoredRun) -> Vec<Chart>;
 
-/// What to serve, and where.
+/// Configuration of the server.
 pub struct Config {
-    /// Where to listen; port 0 takes any.
+    /// The address to listen on; port 0 takes any.
     pub listen: SocketAddr,
     /// The directory of runs.
     pub runs: PathBuf,
-    /// What a browser must have to change a run, and to read at all where this is not loopback.
+    /// The token that a browser needs to change a run, and to read at all if the address is not
+    /// loopback.
     pub token: String,
-    /// Files with a certificate and its key; without them one is made where one is needed.
+    /// Files with a certificate and its key; without them one is created if needed.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Makes reports.
+    /// Creates reports.
     pub report: Page,
-    /// Makes their charts, which the page of a run shows, too.
+    /// Creates their charts, which the page of a run shows, too.
     pub charts: Charts,
-    /// What rebuilds of one run cannot show to be real, for comparisons: a logarithm of a ratio.
+    /// The allowance for comparisons: a difference that rebuilds of one run cannot prove, as the
+    /// logarithm of a ratio.
     pub allowance: f64,
 }
 
-/// What every answer is made from.
+/// What every request uses.
 pub(crate) struct Shared {
     pub runs: PathBuf,
     pub token: String,
-    /// What a browser has that showed the token once: it may read.
+    /// The cookie of a browser that has shown the token: it may read.
     pub session: String,
-    /// Reached from this machine only.
+    /// True if only reachable from this machine.
     pub local: bool,
     pub report: Page,
     pub charts: Charts,
     pub allowance: f64,
-    /// Those who follow a run now.
+    /// Limits the clients that follow a run.
     pub following: Arc<tokio::sync::Semaphore>,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
@@ -57,11 +59,11 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// So many browsers may follow runs at once.
+/// Maximum number of browsers that follow runs at the same time.
 const FOLLOWERS: usize = 64;
 
 impl Server {
-    /// Listens. Nothing is answered before [`Server::run`].
+    /// Listens. Requests are only answered by [`Server::run`].
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -96,13 +98,13 @@ impl Server {
         })
     }
 
-    /// Where to look: without the token, which follows behind `#token=`.
+    /// Returns the URL, without the token, which is appended as `#token=`.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}/", self.address)
     }
 
-    /// Is it reached from this machine only?
+    /// Returns true if it is only reachable from this machine.
     pub fn is_local(&self) -> bool {
         self.shared.local
     }
@@ -110,7 +112,7 @@ impl Server {
     /// Serves until the process ends.
     ///
     /// # Errors
-    /// The system does not let it.
+    /// If the system refuses.
     pub fn run(self) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -1,4 +1,5 @@
-//! TLS for servers that are reached from elsewhere: a certificate of the user's, or one that is made at the start and signed by itself.
+//! TLS for servers that are reachable from other machines: with a certificate of the user, or a
+//! self-signed one created at the start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::error::ServeError;
 pub struct Tls(TlsAcceptor);
 
 impl Tls {
-    /// The encrypted stream, after the handshake.
+    /// Returns the encrypted stream, after the handshake.
     pub async fn accept(
         &self,
         stream: TcpStream,
@@ -28,7 +29,7 @@ impl Tls {
     }
 }
 
-/// Uses these files, or makes a certificate.
+/// Uses these files, or creates a certificate.
 pub fn acceptor(
     files: Option<&(PathBuf, PathBuf)>,
     address: SocketAddr,

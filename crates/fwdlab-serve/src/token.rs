@@ -1,6 +1,7 @@
-//! Tokens: what a browser must have to change a run, and to read at all where the server is reached from elsewhere.
+//! Tokens: required to change a run, and to read at all if the server is reachable from other
+//! machines.
 //!
-//! Start with [`new_token`]; [`same`] compares without telling how much was right.
+//! Start with [`new_token`]; [`same`] compares in constant time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,10 +13,10 @@ use crate::error::ServeError;
 /// Random bytes of a token.
 const BYTES: usize = 16;
 
-/// A new token: 32 hexadecimal digits of the kernel's randomness.
+/// Returns a new token: 32 hexadecimal digits from the kernel's random numbers.
 ///
 /// # Errors
-/// There is no `/dev/urandom`.
+/// If there is no `/dev/urandom`.
 pub fn new_token() -> Result<String, ServeError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; BYTES];
@@ -28,10 +29,10 @@ pub fn new_token() -> Result<String, ServeError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The token that a file keeps; where there is none, one is made that only its owner can read.
+/// Returns the token in a file; if there is no file, creates one that only its owner can read.
 ///
 /// # Errors
-/// The file cannot be read or made, or has no token.
+/// If the file cannot be read or created, or contains no token.
 pub fn token_of_file(path: &Path) -> Result<String, ServeError> {
     let cannot = |what| {
         move |source| ServeError::File {
@@ -64,7 +65,7 @@ pub fn token_of_file(path: &Path) -> Result<String, ServeError> {
     }
 }
 
-/// Are they the same? It takes as long for any two of one length.
+/// Returns true if they are equal. Takes the same time for any two of one length.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     let differ = |all, (a, b): (u8, u8)| all | std::hint::black_box(a ^ b);
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, differ) == 0

@@ -1,7 +1,7 @@
 //! Intervals by resampling, for statistics without a formula: medians, ratios, percentiles.
 //!
 //! Resample what was repeated (iterations, rebuilds), never seconds within one: those are nearly
-//! identical and would feign precision. Start at [`bootstrap_median`].
+//! identical and would suggest a precision that does not exist. Start at [`bootstrap_median`].
 
 use crate::normal;
 use crate::random::SplitMix64;
@@ -10,7 +10,7 @@ use crate::sample::{Confidence, Interval, Sample, median_of_sorted};
 /// Fewest values worth resampling (docs/methodology.md, "Which test").
 pub const MIN_BOOTSTRAP: usize = 8;
 
-/// Number of resamples that makes the ends of a 95 % interval repeatable between seeds.
+/// The number of resamples with which the ends of a 95 % interval hardly vary between seeds.
 pub const DEFAULT_RESAMPLES: usize = 10_000;
 
 /// [`bootstrap`] of the median, [`DEFAULT_RESAMPLES`] times.
@@ -26,8 +26,8 @@ pub fn bootstrap_median(sample: &Sample, confidence: Confidence, seed: u64) -> O
 
 /// Bias-corrected and accelerated interval (Efron 1987) of any statistic of the values.
 ///
-/// `statistic` is given ascending values, as many as the sample has or one less. The seed decides
-/// everything: record it. `None` below [`MIN_BOOTSTRAP`] values or without resamples.
+/// `statistic` gets ascending values, as many as the sample has or one less. The seed determines
+/// the result: record it. `None` below [`MIN_BOOTSTRAP`] values or without resamples.
 pub fn bootstrap(
     sample: &Sample,
     statistic: impl Fn(&[f64]) -> f64,
@@ -48,7 +48,7 @@ pub fn bootstrap(
             for _ in 0..n {
                 drawn[random.below(n)] += 1;
             }
-            // Counting the draws leaves the resample sorted without a sort.
+            // Counting the draws yields a sorted resample without sorting.
             values.clear();
             for (&value, &times) in sorted.iter().zip(&drawn) {
                 values.extend(std::iter::repeat_n(value, times as usize));
@@ -61,7 +61,7 @@ pub fn bootstrap(
     let observed = statistic(sorted);
     let below = estimates.partition_point(|e| *e < observed);
     let not_above = estimates.partition_point(|e| *e <= observed);
-    // Half of the ties count as below: the median of a small sample repeats itself exactly.
+    // Half of the ties count as below: the median of a small sample often repeats exactly.
     let share = (below + not_above) as f64 / (2 * resamples) as f64;
     let bias = normal::quantile(share.clamp(0.5 / resamples as f64, 1.0 - 0.5 / resamples as f64));
     let acceleration = acceleration(sorted, &statistic);
@@ -77,7 +77,7 @@ pub fn bootstrap(
     })
 }
 
-/// Skewness of the statistic under leaving out one value at a time, over 6.
+/// Skewness of the statistic when one value at a time is left out (jackknife), divided by 6.
 fn acceleration(sorted: &[f64], statistic: impl Fn(&[f64]) -> f64) -> f64 {
     let mut rest = sorted[1..].to_vec();
     let mut left_out = Vec::with_capacity(sorted.len());
@@ -136,7 +136,7 @@ mod tests {
         assert!((364..=394).contains(&covered), "{covered} of 400");
     }
 
-    /// For the mean of a normal sample the bootstrap must come near the formula.
+    /// For the mean of a normal sample the bootstrap must be close to the formula.
     #[test]
     fn mean_agrees_with_the_formula() {
         let sample = normal_sample(200, &mut SplitMix64::new(5));

@@ -1,9 +1,9 @@
 //! Change points: where a series of results over versions or days steps up or down.
 //!
-//! The method of FD.io CSIT ("jumpavg"): cut the series into groups, each a normal population, so that
-//! writing it all down takes the fewest bits; a new group must save more than its own description
-//! costs (docs/methodology.md, "Change points"). Not for two samples, which
-//! [`compare`](crate::compare()) compares. Start at [`partition`].
+//! The method of FD.io CSIT ("jumpavg"): cut the series into groups, each a normal population, so
+//! that the whole description takes the fewest bits; a new group must save more bits than its own
+//! description costs (docs/methodology.md, "Change points"). To compare two samples, use
+//! [`compare`](crate::compare()). Start at [`partition`].
 
 use crate::sample::Sample;
 use crate::special::ln_gamma;
@@ -19,39 +19,40 @@ pub struct Partition {
     pub bits: f64,
 }
 
-/// A stretch of the series that is one population.
+/// A section of the series that is one population.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Which elements of the series.
+    /// Indices of its elements in the series.
     pub range: Range<usize>,
     /// Mean of all their values.
     pub mean: f64,
     /// Population standard deviation of all their values.
     pub stdev: f64,
     /// How the group begins. A group of one element may still be an outlier: wait for the next
-    /// before raising an alarm.
+    /// element before raising an alarm.
     pub shift: Shift,
 }
 
-/// How a group differs from the one before.
+/// How a group differs from the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
-    /// It is the first.
+    /// There is no previous group.
     First,
-    /// Its mean is lower: a regression, when the values are rates.
+    /// Its mean is lower: a regression, if the values are rates.
     Down,
-    /// Its mean is higher: a progression, when the values are rates.
+    /// Its mean is higher: a progression, if the values are rates.
     Up,
 }
 
 /// The largest value in units: it spans 13 bits, 12 significant ones and one more.
 const MAX: f64 = 8191.0;
 
-/// The partition of fewest bits; each element's values (say, the iterations of one version) stay
-/// together. `None` for an empty series or one with a negative value, for which there is no code.
+/// Returns the partition with the fewest bits; each element's values (say, the iterations of one
+/// version) stay together. `None` for an empty series or one with a negative value, which has no
+/// code.
 ///
-/// Of each beginning of the series only the best partition is kept, as the reference implementation
-/// does: time grows as the square of the length.
+/// For each prefix of the series only the best partition is kept, as in the reference
+/// implementation: time grows as the square of the length.
 pub fn partition(series: &[Sample]) -> Option<Partition> {
     let max = series.iter().map(Sample::max).reduce(f64::max)?;
     if series.iter().any(|sample| sample.min() < 0.0) {
@@ -63,7 +64,7 @@ pub fn partition(series: &[Sample]) -> Option<Partition> {
         .map(|sample| Moments::of(sample, unit))
         .collect();
 
-    // best[j]: how the first j elements are best described.
+    // best[j]: the best description of the first j elements.
     let mut best = vec![Best {
         bits: 0.0,
         start: 0,
@@ -119,7 +120,7 @@ struct Best {
     last: Moments,
 }
 
-/// Count, mean and sum of squared deviations, which can be joined.
+/// Count, mean and sum of squared deviations, which can be merged.
 #[derive(Clone, Copy)]
 struct Moments {
     n: f64,
@@ -159,8 +160,8 @@ impl Moments {
     }
 }
 
-/// Bits that describe one group: its size, its mean (near the previous one is cheaper), its deviation,
-/// and its values as a point on the sphere that these two leave.
+/// Bits that describe one group: its size, its mean (cheaper near the previous one), its deviation,
+/// and its values as a point on the sphere that mean and deviation define.
 fn bits(group: Moments, previous: Option<f64>) -> f64 {
     let (k, mean, stdev) = (group.n, group.mean, group.stdev());
     let mut bits = (k * (k + 1.0)).log2();
@@ -237,7 +238,7 @@ mod tests {
         assert!((found.groups[1].mean - 80.0).abs() < 1e-9);
         assert_eq!(found.groups[1].range, 2..3);
         assert!((found.groups[1].stdev - (2.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        // The same values one by one cut at the same place.
+        // The same values as single elements are cut at the same place.
         let flat: Vec<f64> = versions.iter().flat_map(|s| s.values().to_vec()).collect();
         assert_eq!(partition(&series(&flat)).unwrap().groups[1].range, 6..9);
     }
@@ -265,7 +266,7 @@ mod tests {
             prop_assert_eq!(next, values.len());
         }
 
-        /// The unit follows the largest value, so that the unit of measurement does not matter.
+        /// The unit is derived from the largest value, so the unit of measurement does not matter.
         #[test]
         fn scale_does_not_matter(values in prop::collection::vec(1.0..1e3_f64, 1..30), scale in 1e-3..1e6_f64) {
             let scaled: Vec<f64> = values.iter().map(|v| v * scale).collect();

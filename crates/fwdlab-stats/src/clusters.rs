@@ -1,48 +1,52 @@
-//! Groups of positive readings that lie apart from each other: levels between which a machine jumps.
+//! Groups of positive readings that are far apart: levels between which a machine jumps.
 //!
-//! Density clustering in one dimension, on logarithms: how many groups there are comes from the readings, and a continuum is one
-//! group however wide it is. What a group means is for the caller to say. Start at [`clusters`].
+//! Density clustering in one dimension, on logarithms: the readings determine the number of groups,
+//! and a continuum is one group however wide it is. The caller interprets the groups. Start at
+//! [`clusters`].
 
 use crate::sample::Sample;
 
-/// Two readings are neighbours when the larger is at most this many times the smaller. Readings of one level scatter by less than
-/// that, and levels that lie closer to each other are not worth telling apart.
+/// Two readings are neighbours if the larger is at most this many times the smaller. Readings of
+/// one level scatter by less than that, and closer levels are not worth separating.
 pub const NEIGHBOURS: f64 = 1.15;
 
-/// A reading belongs to a group when so large a share of all readings, and at least [`FEWEST`], are its neighbours; else it is a
-/// stray, such as one that was taken while the machine jumped.
+/// A reading belongs to a group if at least this share of all readings, and at least [`FEWEST`],
+/// are its neighbours; otherwise it is a stray, for example one taken during a jump.
 const DENSE_SHARE: f64 = 0.02;
 const FEWEST: usize = 3;
 
-/// A group holds at least this share of the readings; fewer are strays that happen to agree.
+/// A group holds at least this share of the readings; smaller groups are strays that happen to
+/// agree.
 const MIN_SHARE: f64 = 0.03;
 
-/// Fewest readings from which groups are told apart.
+/// Minimum number of readings.
 pub const MIN_CLUSTERED: usize = 20;
 
 /// One group of readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cluster {
-    /// Smallest reading of it.
+    /// Its smallest reading.
     pub low: f64,
-    /// Median of it.
+    /// Its median.
     pub centre: f64,
-    /// Largest reading of it.
+    /// Its largest reading.
     pub high: f64,
     /// Share of all readings, 0 to 1.
     pub share: f64,
 }
 
 impl Cluster {
-    /// Is a reading of this group, or a neighbour of one?
+    /// Returns true if the reading belongs to this group, or is a neighbour of one that does.
     pub fn contains(&self, reading: f64) -> bool {
-        // groups are more than NEIGHBOURS apart, so half of it on either side keeps them disjoint
+        // groups are more than NEIGHBOURS apart, so half of that (on a log scale) on either side
+        // keeps them disjoint
         let half = NEIGHBOURS.sqrt();
         reading * half >= self.low && reading <= self.high * half
     }
 }
 
-/// The groups that readings fall into, the lowest first; none with fewer than [`MIN_CLUSTERED`] readings, or if one is not positive.
+/// Returns the groups of the readings, lowest first; none if there are fewer than [`MIN_CLUSTERED`]
+/// readings, or if one is not positive.
 pub fn clusters(readings: &Sample) -> Vec<Cluster> {
     let (sorted, n) = (readings.sorted(), readings.n());
     if n < MIN_CLUSTERED || readings.min() <= 0.0 {
@@ -71,7 +75,8 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Readings around levels, so many of each, within `scatter` of it, in no order.
+    /// Readings around levels: for each level its number of readings, within `scatter` of it,
+    /// unordered.
     fn around(levels: &[(f64, usize)], scatter: f64) -> Sample {
         let mut random = SplitMix64::new(11);
         let mut unit = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -84,7 +89,7 @@ mod tests {
         Sample::new(readings).unwrap()
     }
 
-    /// The levels of dataplane.md §10, in shares that differ much.
+    /// The levels of dataplane.md §10, in very different shares.
     #[test]
     fn levels_are_found_however_many_there_are() {
         let three = clusters(&around(&[(45.0, 40), (118.0, 800), (475.0, 160)], 0.12));

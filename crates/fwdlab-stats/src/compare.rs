@@ -1,9 +1,8 @@
-//! Two independent samples: how far apart are they, and is that proven?
+//! Two independent samples: how far apart they are, and whether that is proven.
 //!
 //! The answer is a value with an interval, in the unit of the samples and in percent of the
-//! reference, and with the smallest difference these samples could have shown. Not for values
-//! measured in pairs, which [`paired`](crate::paired) compares far more sharply.
-//! Start at [`compare`].
+//! reference, and the smallest difference that these samples could have shown. For values measured
+//! in pairs, [`paired`](crate::paired) is far more sensitive. Start at [`compare`].
 
 use crate::rank::{rank_sum, shift};
 use crate::sample::{Confidence, Interval, Sample};
@@ -11,7 +10,7 @@ use crate::student;
 use crate::warning::{Warning, warnings};
 use std::fmt;
 
-/// What a comparison takes for granted about the values; it decides the test.
+/// What a comparison assumes about the values; it determines the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Assumption {
     /// Normal, and both samples spread alike: Student's t with the pooled deviation.
@@ -19,11 +18,11 @@ pub enum Assumption {
     /// Normal, each sample with its own spread: Welch's t. Our default.
     #[default]
     Normal,
-    /// Nothing but that one sample is the other shifted: Mann and Whitney's U.
+    /// Nothing but that one sample is a shifted copy of the other: Mann and Whitney's U.
     Nothing,
 }
 
-/// The test that gave a verdict.
+/// The test behind a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
     /// Student's t, pooled.
@@ -40,54 +39,54 @@ pub enum Test {
     SignedRank,
 }
 
-/// What was found, seen from the reference.
+/// The conclusion, relative to the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Proven to lie below the reference.
+    /// Proven to be below the reference.
     Less,
-    /// Proven to lie above the reference.
+    /// Proven to be above the reference.
     Greater,
-    /// Not proven to differ; this is not proof of equality.
+    /// No difference proven; this is not proof of equality.
     NoDifference,
-    /// Not enough values to say anything.
+    /// Too few values for a conclusion.
     TooFewValues,
 }
 
 /// The outcome of [`compare`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// What was assumed.
+    /// The assumption.
     pub assumption: Assumption,
-    /// The test that followed from it.
+    /// The test that the assumption implies.
     pub test: Test,
     /// Number of values of the reference and of the other sample.
     pub n: [usize; 2],
-    /// Centre of the reference: its mean, or under [`Assumption::Nothing`] its median.
+    /// Centre of the reference: its mean, or its median under [`Assumption::Nothing`].
     pub reference: f64,
     /// Centre of the other sample.
     pub value: f64,
-    /// How far the other sample lies from the reference, in the unit of the samples: the difference of
-    /// the means, or under [`Assumption::Nothing`] the median of all pairwise differences.
+    /// Distance of the other sample from the reference, in the unit of the samples: the difference
+    /// of the means, or under [`Assumption::Nothing`] the median of all pairwise differences.
     pub difference: f64,
-    /// Confidence interval of `difference`; `None` when there are too few values.
+    /// Confidence interval of `difference`; `None` if there are too few values.
     pub interval: Option<Interval>,
-    /// `difference` in percent of the reference; `None` when that has no meaning: a reference of zero,
-    /// or under [`Assumption::Nothing`] values that are not positive.
+    /// `difference` in percent of the reference; `None` if that is undefined: a reference of zero,
+    /// or values that are not positive under [`Assumption::Nothing`].
     pub difference_percent: Option<f64>,
-    /// Confidence interval of `difference_percent`, which counts the reference's own error too
-    /// (Fieller, or ranks of ratios). Excludes zero exactly when `interval` does. Of positive values it ends at
-    /// -100 %. `None` also when the reference is not proven to differ from zero.
+    /// Confidence interval of `difference_percent`, which includes the reference's own error
+    /// (Fieller, or ranks of ratios). Excludes zero exactly if `interval` does. For positive values
+    /// it ends at -100 %. Also `None` if the reference is not proven to differ from zero.
     pub interval_percent: Option<Interval>,
-    /// Two-sided p-value; `None` when there are too few values.
+    /// Two-sided p-value; `None` if there are too few values.
     pub p_value: Option<f64>,
     /// Smallest true difference, in the unit of the samples, that samples of this size and spread
-    /// show with 80 % probability (if they are normal); `None` when there are too few values.
+    /// show with 80 % probability (if they are normal); `None` if there are too few values.
     pub detectable: Option<f64>,
-    /// `detectable` in percent of the reference; `None` with it or for a reference of zero.
+    /// `detectable` in percent of the reference; `None` if it is, or for a reference of zero.
     pub detectable_percent: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
-    /// What in the data contradicts the assumption, and in which sample.
+    /// Contradictions to the assumption in the data, and the sample they are in.
     pub warnings: Vec<(Side, Warning)>,
 }
 
@@ -100,19 +99,19 @@ pub enum Side {
     Other,
 }
 
-/// Probability with which a difference of the detectable size is shown (docs/methodology.md,
-/// "How many iterations").
+/// Probability of detecting a difference of the detectable size (docs/methodology.md, "How many
+/// iterations").
 pub(crate) const POWER: f64 = 0.80;
 
-/// Fewest values a side from which ranks can prove a difference at 95 %.
+/// Fewest values per side with which ranks can prove a difference at 95 %.
 const MIN_RANKS: usize = 4;
-/// Fewest values a side that have a spread.
+/// Fewest values per side that have a spread.
 const MIN_SPREAD: usize = 2;
 
 /// Compares two samples by the test that the assumption allows.
 ///
-/// Student and Welch need 2 values a side, Mann–Whitney as many as make a p-value small enough (4 at
-/// 95 %). When neither sample has any spread the comparison is exact: p is 0 or 1.
+/// Student and Welch need 2 values per side; Mann–Whitney needs enough for a sufficiently small
+/// p-value (4 at 95 %). If neither sample has any spread the comparison is exact: p is 0 or 1.
 pub fn compare(
     reference: &Sample,
     other: &Sample,
@@ -135,7 +134,7 @@ pub fn compare(
 /// Whether two samples are the same for all practical purposes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Equivalence {
-    /// Differences up to this size, in percent of the reference, are of no interest.
+    /// Differences up to this size, in percent of the reference, do not matter.
     pub margin_percent: f64,
     /// The interval that decides, in percent: at 90 % for a claim at 95 %.
     pub interval_percent: Option<Interval>,
@@ -152,14 +151,14 @@ pub enum EquivalenceVerdict {
     Different,
     /// Neither is proven.
     Undecided,
-    /// Not enough values to say anything.
+    /// Too few values for a conclusion.
     TooFewValues,
 }
 
-/// Two one-sided tests: is the difference proven to lie within `± margin_percent` of the reference?
+/// Two one-sided tests whether the difference is within `± margin_percent` of the reference.
 ///
-/// The answer to "no regression", which [`Verdict::NoDifference`] is not. Two tests of which both must
-/// reject cost no confidence, so that the interval may be narrower: 90 % for a claim at 95 %.
+/// Answers "no regression", which [`Verdict::NoDifference`] does not. If both of two tests must
+/// reject, that costs no confidence, so the interval may be narrower: 90 % for a claim at 95 %.
 pub fn equivalence(
     reference: &Sample,
     other: &Sample,
@@ -172,7 +171,8 @@ pub fn equivalence(
     })
 }
 
-/// The claim that follows from the interval at the narrower confidence of two one-sided tests.
+/// Returns the claim that follows from the interval at the narrower confidence of two one-sided
+/// tests.
 pub(crate) fn equivalence_from(
     margin_percent: f64,
     confidence: Confidence,
@@ -198,19 +198,20 @@ pub(crate) fn equivalence_from(
     }
 }
 
-/// An assumption that the data do not contradict, and what in them speaks against the usual one.
+/// An assumption that the data do not contradict, and the evidence against the usual one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// What may be assumed.
+    /// The assumption.
     pub assumption: Assumption,
-    /// What contradicts normal values: outliers and modes. Not empty under [`Assumption::Normal`] either
-    /// where ranks could prove nothing.
+    /// Evidence against normal values: outliers and modes. Also filled under [`Assumption::Normal`]
+    /// if ranks could prove nothing.
     pub because: Vec<(Side, Warning)>,
 }
 
-/// Chooses between [`Assumption::Normal`] and, when outliers or two modes contradict it, [`Assumption::Nothing`].
+/// Chooses [`Assumption::Normal`], or [`Assumption::Nothing`] if outliers or two modes contradict
+/// it.
 ///
-/// Ranks are chosen only where they could prove something with samples this small: the p-value of a
+/// Chooses ranks only if they can prove something with samples this small: the p-value of a
 /// complete separation, times the `family` of comparisons made together, must be small enough.
 pub fn choose(reference: &Sample, other: &Sample, family: usize, confidence: Confidence) -> Choice {
     let of_side = |(side, sample): (Side, &Sample)| {
@@ -220,7 +221,7 @@ pub fn choose(reference: &Sample, other: &Sample, family: usize, confidence: Con
     let sides = [(Side::Reference, reference), (Side::Other, other)];
     let because: Vec<_> = sides.into_iter().flat_map(of_side).collect();
     let alpha = 1.0 - confidence.get();
-    // Large samples could always prove something, and their ranks take time.
+    // Large samples can always prove something, and computing their ranks takes time.
     let large = reference.n().min(other.n()) > 50;
     let able = || rank_sum(reference, other, confidence).smallest_p * family as f64 <= alpha;
     let ranks = !because.is_empty() && (large || able());
@@ -234,7 +235,7 @@ pub fn choose(reference: &Sample, other: &Sample, family: usize, confidence: Con
     }
 }
 
-/// What a planned comparison of two samples of equal size will be able to show.
+/// The precision of a planned comparison of two samples of equal size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
     /// Half-width of the interval of the difference, in percent of the mean.
@@ -243,7 +244,7 @@ pub struct Precision {
     pub detectable_percent: f64,
 }
 
-/// The precision of `n` values a side with a coefficient of variation of `cv_percent`
+/// Returns the precision of `n` values per side with a coefficient of variation of `cv_percent`
 /// (docs/methodology.md, "How many iterations"); `None` below 2 values.
 pub fn planned_precision(n: usize, cv_percent: f64, confidence: Confidence) -> Option<Precision> {
     if n < MIN_SPREAD {
@@ -258,9 +259,9 @@ pub fn planned_precision(n: usize, cv_percent: f64, confidence: Confidence) -> O
     })
 }
 
-/// The precision of `n` differences of pairs with a standard deviation of `sd_percent` of the mean: as [`planned_precision`], with what
-/// is left of the spread when both values of a pair were taken in turns, and one degree of freedom for every pair but one. `None` below
-/// 2 pairs.
+/// Returns the precision of `n` differences of pairs with a standard deviation of `sd_percent` of
+/// the mean: like [`planned_precision`], with the spread that remains if both values of a pair are
+/// measured in turns, and n - 1 degrees of freedom. `None` below 2 pairs.
 pub fn planned_precision_of_pairs(
     n: usize,
     sd_percent: f64,
@@ -278,7 +279,7 @@ pub fn planned_precision_of_pairs(
     })
 }
 
-/// A comparison that so far knows only the two centres.
+/// Returns a comparison that contains only the two centres so far.
 fn undecided(
     test: Test,
     reference: &Sample,
@@ -294,7 +295,8 @@ fn undecided(
         value: m2,
         difference: m2 - m1,
         interval: None,
-        // of a negative reference the sign is that of the difference
+        // divide by the absolute value, so that a negative reference keeps the sign of the
+        // difference
         difference_percent: (m1 != 0.0).then(|| 100.0 * (m2 - m1) / m1.abs()),
         interval_percent: None,
         p_value: None,
@@ -325,7 +327,7 @@ fn by_identity(reference: &Sample, other: &Sample) -> Comparison {
     }
 }
 
-/// Compares means by [`Test::Student`] or, with any other test named, [`Test::Welch`].
+/// Compares means by [`Test::Student`], or by [`Test::Welch`] for any other `test`.
 fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confidence) -> Comparison {
     let comparison = undecided(test, reference, other, Sample::mean);
     let (Some(s1), Some(s2)) = (reference.variance(), other.variance()) else {
@@ -337,7 +339,7 @@ fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confiden
     let t = student::critical(confidence, df);
     let interval = Interval::around(comparison.difference, t * error);
     let detectable = (t + student::quantile(POWER, df)) * error;
-    // no ratio of positive values is negative: cutting that part off takes nothing true away
+    // no ratio of positive values is negative: cutting off that part loses no true value
     let least = match reference.min() > 0.0 && other.min() > 0.0 {
         true => 0.0,
         false => f64::NEG_INFINITY,
@@ -373,7 +375,7 @@ fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Compa
     let comparison = undecided(Test::MannWhitney, reference, other, Sample::median);
     let alpha = 1.0 - confidence.get();
     let enough = ranks.smallest_p <= alpha;
-    // Logarithms keep the ranks, so that the test of ratios is this very test.
+    // Logarithms preserve ranks, so the test of ratios is the same test.
     let ln = |s: &Sample| (s.min() > 0.0).then(|| s.map(f64::ln));
     let percent = |ln: f64| 100.0 * ln.exp_m1();
     let ratios = ln(reference)
@@ -416,7 +418,7 @@ fn contradictions(
     };
     let sides = [(Side::Reference, reference), (Side::Other, other)];
     let contradicts = |warning: &Warning| match warning {
-        // Ranks need no normal values, but they do need an order that means nothing.
+        // Ranks do not need normal values, but do need an order without a trend.
         Warning::Outlier { .. }
         | Warning::Outliers { .. }
         | Warning::Bimodal { .. }
@@ -490,7 +492,7 @@ fn mean_errors(test: Test, variances: [f64; 2], n: [usize; 2]) -> MeanErrors {
         }
         _ => {
             let (a, b) = (v1 / n1, v2 / n2);
-            // Shares instead of squares of variances: those could underflow.
+            // Shares instead of squares of variances, which could underflow.
             let share = a / (a + b);
             let df = 1.0 / (share * share / (n1 - 1.0) + (1.0 - share).powi(2) / (n2 - 1.0));
             MeanErrors {
@@ -504,8 +506,8 @@ fn mean_errors(test: Test, variances: [f64; 2], n: [usize; 2]) -> MeanErrors {
 /// Fieller's interval of a ratio of two means, given the ratio and the squared half-widths of
 /// denominator and numerator, both relative to the denominator.
 ///
-/// It holds every ρ for which `numerator - ρ denominator` is not proven to differ from zero, hence
-/// contains 1 exactly when the test of the difference proves nothing. `None` when unbounded.
+/// It contains every ρ for which `numerator - ρ denominator` is not proven to differ from zero,
+/// hence contains 1 exactly if the test of the difference proves nothing. `None` if unbounded.
 fn fieller(ratio: f64, [u, w]: [f64; 2]) -> Option<Interval> {
     let lead = 1.0 - u;
     let half = (u * ratio * ratio + w * lead).sqrt() / lead;
@@ -548,7 +550,7 @@ mod tests {
         assert!((c.difference - 440_068.3).abs() < 0.01);
         assert!((c.interval.unwrap().half_width() - 144_126.0).abs() < 1.0);
         assert!((c.difference_percent.unwrap() - 9.46731).abs() < 1e-5);
-        // ministat's own interval of the percentage is ± 3.23827; Fieller's is near it.
+        // ministat's own interval of the percentage is ± 3.23827; Fieller's is close to it.
         assert!((c.interval_percent.unwrap().half_width() - 3.238).abs() < 0.02);
     }
 
@@ -663,7 +665,7 @@ mod tests {
         assert!(!choice(&modes, 7).because.is_empty());
     }
 
-    /// Choosing by the data must not make false alarms more frequent than stated.
+    /// Choosing by the data must not raise the rate of false alarms above the stated one.
     #[test]
     fn the_choice_costs_no_confidence() {
         let mut random = crate::random::SplitMix64::new(8);
@@ -707,8 +709,8 @@ mod tests {
         assert_eq!((c.difference_percent, c.interval_percent), (None, None));
     }
 
-    /// R's sleep data has ties (its wilcox.test says approximately 0.06933); all 184 756 ways to split
-    /// the ranks, counted out: 12 160 are as extreme.
+    /// R's sleep data has ties (its wilcox.test reports approximately 0.06933); of all 184 756 ways
+    /// to split the ranks, 12 160 are as extreme.
     #[test]
     fn ranks_of_the_sleep_data() {
         let one = sample(&[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]);
@@ -770,7 +772,7 @@ mod tests {
         let one = sample(&[1.0]);
         let none = equivalence(&one, &one, 2.0, Assumption::Normal, Confidence::P95);
         assert_eq!(none.verdict, EquivalenceVerdict::TooFewValues);
-        // The deciding interval is the one of 90 %: t(8) = 1.860.
+        // The deciding interval is at 90 %: t(8) = 1.860.
         let s = from_summary(5, 100.0, 1.0);
         let e = equivalence(&s, &s, 2.0, Assumption::EqualSpread, Confidence::P95);
         assert!((e.interval_percent.unwrap().half_width() - 1.860 * (0.4_f64).sqrt()).abs() < 0.01);
@@ -829,7 +831,7 @@ mod tests {
         assert_eq!(planned_precision_of_pairs(1, 0.8, Confidence::P95), None);
     }
 
-    /// More is more, also of figures below zero: -90 is 10 % above -100.
+    /// An increase is positive for negative values, too: -90 is 10 % above -100.
     #[test]
     fn a_negative_reference_keeps_the_sign() {
         for assumption in [Assumption::Normal, Assumption::EqualSpread] {
@@ -854,7 +856,7 @@ mod tests {
         );
     }
 
-    /// A ratio of positive values is positive; what the test proves stays as it was.
+    /// A ratio of positive values is positive; the conclusion of the test does not change.
     #[test]
     fn the_interval_of_positive_values_ends_at_minus_100_percent() {
         for (reference, other) in [
@@ -898,9 +900,9 @@ mod tests {
         ) {
             let ours = compare(&sample(&a), &sample(&b), Assumption::EqualSpread, Confidence::P95);
             let (f, p) = f_oneway(vec![a.clone(), b.clone()], NaNPolicy::Error).unwrap();
-            // Its F is a difference of large sums: nothing is left of it for equal means.
+            // Its F is a difference of large sums, which cancels for equal means.
             prop_assume!(f > 1e-4);
-            // statrs takes p as 1 less the distribution function, which keeps no more digits.
+            // statrs computes p as 1 minus the distribution function, which loses the other digits.
             prop_assert!((ours.p_value.unwrap() - p).abs() < 1e-7, "{:?} {}", ours.p_value, p);
             let quantile = StudentsT::new(0.0, 1.0, (a.len() + b.len() - 2) as f64).unwrap().inverse_cdf(0.975);
             let half = quantile * ours.difference.abs() / f.sqrt();

@@ -1,12 +1,13 @@
-//! One line of dots: where the values of a sample lie between two ends.
+//! One line of dots: the positions of a sample's values between two ends.
 //!
-//! The miniature of ministat's plot for a table cell; the plot itself is in
+//! A miniature of ministat's plot for a table cell; the plot itself is in
 //! [`ministat`](crate::ministat). Start at [`dots`].
 
-/// A row of `width` characters for the range `low..=high`, both ends at the centre of their column:
-/// `x` for one value in a column, `X` for two or more, `<` and `>` at the edge for values outside.
+/// Draws a row of `width` characters for the range `low..=high`, with both ends at the centre of
+/// their column: `x` for one value in a column, `X` for two or more, `<` and `>` at the edge for
+/// values outside.
 ///
-/// Values that are not finite are left out. A range of zero width has one place: the middle.
+/// Values that are not finite are omitted. A range of zero width is drawn in the middle.
 pub fn dots(values: &[f64], low: f64, high: f64, width: usize) -> String {
     let mut row = vec![' '; width];
     if width == 0 {
@@ -28,7 +29,7 @@ pub fn dots(values: &[f64], low: f64, high: f64, width: usize) -> String {
             match *column {
                 ' ' => *column = 'x',
                 'x' => *column = 'X',
-                // More than two, or a mark for values outside, which is the greater surprise.
+                // More than two values, or a mark for values outside, which has priority.
                 _ => {}
             }
         }

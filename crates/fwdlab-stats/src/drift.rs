@@ -1,17 +1,18 @@
-//! Does a sample wander over the order of its measurement?
+//! Detects a trend over the order of measurement.
 //!
 //! The Theil–Sen slope, the median of the slopes between all pairs of values, which a few outliers
-//! cannot move, with an interval from Kendall's rank statistic. It finds trends, not steps: those
-//! [`partition`](crate::partition) finds. Start at [`drift`].
+//! cannot move, with an interval from Kendall's rank statistic. It finds trends;
+//! [`partition`](crate::partition) finds steps. Start at [`drift`].
 
 use crate::normal;
 use crate::sample::{Confidence, Interval, Sample, median_of_sorted};
 
-/// Fewest values for which a trend can be told from chance (docs/methodology.md,
-/// "Outliers and trends").
+/// Fewest values for which a trend can be distinguished from chance (docs/methodology.md, "Outliers
+/// and trends").
 pub const MIN_DRIFT: usize = 6;
 
-/// Longer samples are averaged in this many consecutive batches first: pairs grow as the square.
+/// Longer samples are first averaged in this number of consecutive batches: the number of pairs
+/// grows as the square.
 const MAX_BATCHES: usize = 500;
 
 /// A trend over the order of measurement.
@@ -21,7 +22,7 @@ pub struct Drift {
     pub change: f64,
     /// Confidence interval of `change`; a trend is proven when it excludes zero.
     pub interval: Interval,
-    /// `change` in percent of the median; `None` when that is zero.
+    /// `change` in percent of the median; `None` if the median is zero.
     pub change_percent: Option<f64>,
 }
 
@@ -45,7 +46,7 @@ pub fn drift(sample: &Sample, confidence: Confidence) -> Option<Drift> {
         .collect();
     slopes.sort_by(f64::total_cmp);
 
-    // Kendall's S has this standard deviation when there is no trend.
+    // The standard deviation of Kendall's S if there is no trend.
     let z = normal::quantile(0.5 + 0.5 * confidence.get());
     let spread = z * (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
     let outside = ((slopes.len() as f64 - spread) / 2.0).floor().max(0.0) as usize;
@@ -73,7 +74,7 @@ mod tests {
         drift(&Sample::new(values).unwrap(), Confidence::P95)
     }
 
-    /// An exact line keeps its slope, whatever two outliers say.
+    /// An exact line keeps its slope in spite of two outliers.
     #[test]
     fn outliers_do_not_bend_the_line() {
         let mut values: Vec<f64> = (0..21).map(|i| 100.0 + 0.5 * f64::from(i)).collect();

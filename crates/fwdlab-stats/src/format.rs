@@ -1,6 +1,6 @@
-//! Numbers as C's `printf` writes them with `%g`.
+//! Formats numbers like C's `printf` with `%g`.
 //!
-//! For output that must equal another program's to the byte; everything else uses Rust's own
+//! For output that must match another program byte for byte; everything else uses Rust's own
 //! formatting. Start at [`general`].
 
 /// `%.{precision}g`: at most `precision` significant digits, no trailing zeros, an exponent below
@@ -35,7 +35,7 @@ pub(crate) fn general(value: f64, precision: usize) -> String {
         let zeros = "0".repeat((-1 - exponent) as usize);
         return format!("{sign}0.{zeros}{digits}");
     }
-    // Zeros trimmed before the point come back; zero itself has lost its only digit.
+    // Restore the zeros trimmed before the point; zero itself lost its only digit.
     let whole = exponent as usize + 1;
     let digits = format!("{digits:0<whole$}");
     let (before, after) = digits.split_at(whole);
@@ -85,7 +85,7 @@ mod tests {
         #[test]
         fn reads_back_within_its_precision(value in prop::num::f64::NORMAL, precision in 1..17_usize) {
             let back: f64 = general(value, precision).parse().unwrap();
-            // reading it and dividing round once each
+            // parsing and dividing round once each
             let tolerance = 0.5 * 10_f64.powi(1 - precision as i32) * (1.0 + 1e-9) + f64::EPSILON;
             prop_assert!((back / value - 1.0).abs() <= tolerance || back.is_infinite());
         }

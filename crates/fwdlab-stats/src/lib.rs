@@ -1,8 +1,9 @@
 //! Numbers from repeated measurements: samples, intervals, comparisons people can trust.
 //!
-//! A leaf: no I/O, no clock, no terminal, none of our other crates; randomness has a seed the caller
-//! gives. Values carry the caller's unit, percentages say so in their name. Start at [`Sample`],
-//! then [`compare()`] for two independent samples and [`compare_paired`] for values taken in turns.
+//! No I/O, no clock, no terminal, and no dependency on our other crates; the caller supplies the
+//! seed of all randomness. Values carry the caller's unit; the names of percentages end in
+//! `_percent`. Start at [`Sample`], then [`compare()`] for two independent samples and
+//! [`compare_paired`] for pairs measured in turns.
 //!
 //! ```
 //! use fwdlab_stats::{Assumption, Confidence, Sample, Verdict, compare};

@@ -1,7 +1,7 @@
 //! The standard normal distribution.
 //!
-//! Tail probabilities keep their relative accuracy far out, where `1 - cdf(x)` would be zero.
-//! Use [`student`](crate::student) for anything computed from a sample's own spread.
+//! Tail probabilities keep their relative accuracy far out, where `1 - cdf(x)` would be zero. Use
+//! [`student`](crate::student) for anything computed from the spread of a sample.
 
 use crate::special::erfc;
 use crate::student::solve_upper_tail;
@@ -16,7 +16,7 @@ pub fn cdf(x: f64) -> f64 {
     }
 }
 
-/// The `x` that a value stays below with probability `p`; infinite at 0 and 1, NaN outside.
+/// The `x` below which a value lies with probability `p`; infinite at 0 and 1, NaN outside.
 pub fn quantile(p: f64) -> f64 {
     let x = |q| solve_upper_tail(q, upper_tail, x_density);
     if p < 0.5 { -x(p) } else { x(1.0 - p) }

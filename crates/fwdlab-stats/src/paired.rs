@@ -1,9 +1,9 @@
-//! Values measured in pairs: the comparison that survives a machine whose speed wanders.
+//! Values measured in pairs: the comparison for a machine whose speed drifts.
 //!
-//! Two configurations take turns within fractions of a second, so that drift meets both alike and
-//! cancels in the ratio; one rebuild of the arrangement gives one value. Not for samples measured
-//! one after the other: that is [`compare`](crate::compare()). Start at [`compare_paired`];
-//! [`compare_pairs`] has every choice.
+//! Two configurations take turns within fractions of a second, so drift affects both alike and
+//! cancels in the ratio; one rebuild of the test bed yields one value. For samples measured one
+//! after the other, use [`compare`](crate::compare()). Start at [`compare_paired`];
+//! [`compare_pairs`] has all options.
 
 use crate::compare::{
     Assumption, Equivalence, POWER, Test, Verdict, cost_of_ranks, equivalence_from,
@@ -13,12 +13,13 @@ use crate::sample::{Confidence, Interval, Sample};
 use crate::student;
 use crate::warning::{Warning, warnings_of_percentages};
 
-/// Fewest rebuilds from which a verdict is drawn; with two, t is 12.7 and proves nothing useful.
+/// Fewest rebuilds for a verdict; with two, t is 12.7 and proves nothing useful.
 pub const MIN_REBUILDS: usize = 3;
 
-/// What neither slices nor rebuilds vary within one run, as a logarithm: 0.2 %. On a quiet machine the interval over
-/// rebuilds alone is as narrow as 0.1 %, and A/A differences of that size were seen to be "proven": the order in which
-/// places are visited, one process, one boot of the machine stay the same. No claim is made inside of it.
+/// The error that all slices and rebuilds of one run share, as a logarithm: 0.2 %. On a quiet
+/// machine the interval over rebuilds alone is as narrow as 0.1 %, and A/A differences of that size
+/// were "proven": the order of visits, the process and the boot of the machine are the same in all
+/// rebuilds. A difference within this allowance is never claimed.
 pub const ALLOWANCE: f64 = 0.002;
 
 /// The outcome of [`compare_paired`]; the optional fields are `None` together, exactly when the
@@ -41,24 +42,25 @@ pub struct PairedOutcome {
     pub p_value: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
-    /// What contradicts normal, independent values: outliers, modes, drift; their values in percent.
+    /// Contradictions to normal, independent values: outliers, modes, drift; with their values in
+    /// percent.
     pub warnings: Vec<Warning>,
 }
 
 /// Compares with the reference by Student's t over rebuilds.
 ///
 /// `ln_ratios` holds one value per rebuild, `ln(other / reference)`: the unit of repetition is the
-/// rebuild and never the slice within it, because a rebuild has a spread of its own.
+/// rebuild and never the slice within it, because rebuilds have a spread of their own.
 pub fn compare_paired(ln_ratios: &Sample, confidence: Confidence) -> PairedOutcome {
     compare_pairs(ln_ratios, Assumption::Normal, 0.0, confidence)
 }
 
-/// [`compare_paired`] by a test of choice, and with an allowance.
+/// Like [`compare_paired`], with a choice of test and an allowance.
 ///
-/// Under [`Assumption::Nothing`] (but symmetry) by Wilcoxon's signed ranks, which needs 6 pairs at 95 %;
-/// under the others by Student's t. `allowance` is a difference, as a logarithm, that no number of pairs
-/// shows to be real, because all of them share it: the interval is that much wider on both sides, and
-/// the p-value is that of "the difference is within the allowance".
+/// Under [`Assumption::Nothing`] (which still assumes symmetry) by Wilcoxon's signed ranks, which
+/// need 6 pairs at 95 %; otherwise by Student's t. `allowance` is a difference, as a logarithm,
+/// that all pairs may share, so no number of pairs proves it to be real: the interval is wider by
+/// that amount on both sides, and the p-value tests "the difference is within the allowance".
 pub fn compare_pairs(
     ln_ratios: &Sample,
     assumption: Assumption,
@@ -89,7 +91,7 @@ pub fn compare_pairs(
         warnings: warnings_of_percentages(&ln_ratios.map(percent)),
     };
     if ranks {
-        // Ranks need no normal values, but they do need an order that means nothing.
+        // Ranks do not need normal values, but do need an order without a trend.
         let drift = |warning: &Warning| matches!(warning, Warning::Drift { .. });
         outcome.warnings.retain(drift);
     }
@@ -110,7 +112,7 @@ pub fn compare_pairs(
     let df = (n - 1) as f64;
     let error = stdev / (n as f64).sqrt();
     let t = student::critical(confidence, df);
-    // What is left of the difference beyond the allowance, towards zero.
+    // The part of the difference beyond the allowance, towards zero.
     let beyond = (centre.abs() - allowance).max(0.0);
     let detectable = (t + student::quantile(POWER, df)) * error;
     let (interval, detectable, p_value) = if ranks {
@@ -181,7 +183,7 @@ mod tests {
         compare_paired(&Sample::new(ln).unwrap(), Confidence::P95)
     }
 
-    /// dataplane.md §9: 12 rebuilds, spread 0.95 %, give ± 0.60 %.
+    /// dataplane.md §9: 12 rebuilds with a spread of 0.95 % give ± 0.60 %.
     #[test]
     fn twelve_rebuilds_of_one_percent_spread() {
         let raw = Sample::new((0..12).map(f64::from).collect::<Vec<_>>()).unwrap();
@@ -255,8 +257,9 @@ mod tests {
         );
     }
 
-    /// R's sleep data by Wilcoxon's signed ranks: of the 512 sign patterns of nine ranks, counted out with
-    /// their ties, 4 are as extreme as the data (all differences but the zero have one sign).
+    /// R's sleep data by Wilcoxon's signed ranks: of the 512 sign patterns of nine ranks,
+    /// enumerated with their ties, 4 are as extreme as the data (all differences but the zero have
+    /// one sign).
     #[test]
     fn ranks_of_the_sleep_data() {
         let d = [-1.2, -2.4, -1.3, -1.3, 0.0, -1.0, -1.8, -0.8, -4.6, -1.4];
@@ -270,7 +273,8 @@ mod tests {
         assert_eq!(o.warnings, [Warning::TooFewValues { n: 5, needed: 6 }]);
     }
 
-    /// What is proven without an allowance is not when the interval reaches into it.
+    /// A difference that is proven without an allowance is not proven if the interval reaches into
+    /// it.
     #[test]
     fn an_allowance_takes_its_part() {
         let sample = Sample::new([0.0030, 0.0031, 0.0029, 0.0030, 0.0032, 0.0028]).unwrap();

@@ -2,8 +2,8 @@
 
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014). The caller gives and records the seed, so that every
-/// result can be repeated.
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014). The caller
+/// supplies and records the seed, so every result is reproducible.
 pub(crate) struct SplitMix64(rand_xoshiro::SplitMix64);
 
 impl SplitMix64 {
@@ -15,7 +15,7 @@ impl SplitMix64 {
         self.0.next_u64()
     }
 
-    /// A number below `bound`. The bias of the product is `bound / 2^64`: nothing for an index.
+    /// A number below `bound`. The bias of the product is `bound / 2^64`, negligible for an index.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }

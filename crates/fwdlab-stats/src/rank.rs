@@ -1,9 +1,8 @@
-//! Tests on ranks, for values that outliers, skew or two modes keep from being normal.
+//! Tests on ranks, for values that are not normal because of outliers, skew or two modes.
 //!
 //! Mann–Whitney for two samples, Wilcoxon's signed ranks for differences of pairs, each with its
-//! Hodges–Lehmann estimate; exact for small samples, ties included. Through
-//! [`compare`](crate::compare()) the first also gets its percentages and verdict.
-//! Start at [`rank_sum`] and [`signed_rank`].
+//! Hodges–Lehmann estimate; exact for small samples, ties included. [`compare`](crate::compare())
+//! adds percentages and a verdict to the first. Start at [`rank_sum`] and [`signed_rank`].
 
 use crate::normal;
 use crate::sample::{Confidence, Interval, Sample};
@@ -13,21 +12,21 @@ use crate::sample::{Confidence, Interval, Sample};
 pub struct RankTest {
     /// Two-sided p-value.
     pub p_value: f64,
-    /// Smallest p-value that samples of this size can have, whatever their values.
+    /// Smallest p-value that samples of this size can have, regardless of their values.
     pub smallest_p: f64,
     /// Hodges–Lehmann estimate: median of all pairwise differences, or of all pairwise averages.
     pub shift: f64,
-    /// Confidence interval of `shift`; `None` when the samples are too small for it.
+    /// Confidence interval of `shift`; `None` if the samples are too small for it.
     pub interval: Option<Interval>,
 }
 
-/// Up to this many values in all the distribution under the null hypothesis is counted out; above,
-/// it is nearly normal.
+/// Up to this number of values in total, the distribution under the null hypothesis is enumerated;
+/// above it, it is nearly normal.
 const EXACT: usize = 50;
 
 /// Mann and Whitney's U (Wilcoxon's rank sum) of `other` against `reference`.
 ///
-/// Exact up to 50 values in all, ties then by the permutation distribution of their mean ranks;
+/// Exact up to 50 values in total, with ties by the permutation distribution of their mean ranks;
 /// above, normal with corrections for ties and continuity.
 pub fn rank_sum(reference: &Sample, other: &Sample, confidence: Confidence) -> RankTest {
     let (x, y) = (reference.sorted(), other.sorted());
@@ -67,7 +66,8 @@ pub fn rank_sum(reference: &Sample, other: &Sample, confidence: Confidence) -> R
     }
 }
 
-/// The estimate of [`rank_sum`] alone: the test itself has been made, such as on the values of which these are the logarithms.
+/// Returns only the estimate of [`rank_sum`], if the test itself was already made, for example on
+/// the logarithms of these values.
 pub(crate) fn shift(reference: &Sample, other: &Sample, confidence: Confidence) -> Shift {
     let (x, y) = (reference.sorted(), other.sorted());
     let n = x.len() + y.len();
@@ -77,15 +77,15 @@ pub(crate) fn shift(reference: &Sample, other: &Sample, confidence: Confidence) 
     shift_between(x, y, lower_tail.as_deref(), (mean, variance), confidence)
 }
 
-/// How far a sample lies from another: see [`RankTest`].
+/// The distance of a sample from another: see [`RankTest`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Shift {
     pub(crate) shift: f64,
     pub(crate) interval: Option<Interval>,
 }
 
-/// The lower tail of the rank sum of `size` of `n` values, where it is counted out: without ties, where exact tests are
-/// symmetric, so that it decides both ends.
+/// Returns the lower tail of the rank sum of `size` of `n` values, if it is enumerated: without
+/// ties, where exact tests are symmetric, so that it determines both ends.
 fn lower_tail(n: usize, size: usize) -> Option<Vec<f64>> {
     (n <= EXACT).then(|| {
         let plain: Vec<usize> = (1..=n).map(|rank| 2 * rank).collect();
@@ -101,7 +101,7 @@ fn shift_between(
     confidence: Confidence,
 ) -> Shift {
     let pairs = x.len() * y.len();
-    // both walks go up in x and in y, because no difference grows with x
+    // both indices only increase from x to x and y to y, because no difference grows with x
     let split_at = |d: f64| {
         let (mut paired, mut split) = (0, Parted::default());
         for x in x {
@@ -135,7 +135,7 @@ fn shift_between(
     }
 }
 
-/// Wilcoxon's signed ranks: is the centre of these differences of pairs zero?
+/// Wilcoxon's signed ranks: tests whether the centre of these differences of pairs is zero.
 ///
 /// Zeros count in the estimate but not in the test (Wilcoxon's own rule); exact up to 50 others.
 pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
@@ -212,7 +212,7 @@ pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
 
 /// Holm's adjustment (1979) of p-values of several comparisons, in the order given.
 ///
-/// Claiming those that stay below 5 % makes any false claim at all less likely than 5 %.
+/// If only those below 5 % are claimed, the probability of any false claim is below 5 %.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -226,7 +226,8 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Ranks of ascending values; tied values share their mean rank, hence doubled to stay whole.
+/// Ranks of ascending values; tied values share their mean rank. Doubled, so that they are
+/// integers.
 struct Ranks {
     doubled: Vec<usize>,
     /// Sum of t³ - t over groups of t tied values.
@@ -250,7 +251,7 @@ impl Ranks {
     }
 }
 
-/// How many subsets have each sum of doubled ranks; whole numbers below 2^53.
+/// The number of subsets for each sum of doubled ranks; integers below 2^53.
 struct SumCounts(Vec<f64>);
 
 /// Subsets of `size` ranks.
@@ -259,7 +260,7 @@ fn subset_sums(ranks: &[usize], size: usize) -> SumCounts {
     let mut counts = vec![vec![0.0; total + 1]; size + 1];
     counts[0][0] = 1.0;
     for (seen, rank) in ranks.iter().enumerate() {
-        // Descending, so that no rank is taken twice.
+        // Descending, so that no rank is used twice.
         for taken in (1..=size.min(seen + 1)).rev() {
             let (fewer, more) = counts.split_at_mut(taken);
             for sum in *rank..=total {
@@ -284,7 +285,7 @@ fn all_subset_sums(ranks: &[usize]) -> SumCounts {
 }
 
 impl SumCounts {
-    /// Share of subsets whose sum is at least as far from the mean as the observed one.
+    /// Share of subsets with a sum at least as far from the mean as the observed one.
     fn two_sided(&self, observed: usize, mean: usize) -> f64 {
         let far = |sum: &usize| sum.abs_diff(mean) >= observed.abs_diff(mean);
         let extreme: f64 = (0..self.0.len()).filter(far).map(|sum| self.0[sum]).sum();
@@ -325,7 +326,8 @@ fn smallest_p(lower_tail: Option<&[f64]>, mean: f64, variance: f64) -> f64 {
     )
 }
 
-/// Which of the ordered differences, counted from 1 from either end, bounds the interval.
+/// Returns the number, counted from 1 from either end, of the ordered difference that bounds the
+/// interval.
 fn critical(
     lower_tail: Option<&[f64]>,
     mean: f64,
@@ -340,10 +342,10 @@ fn critical(
     (k > 0).then_some(k)
 }
 
-/// Values on both sides of a number.
+/// The values split at a number.
 #[derive(Debug, Clone, Copy)]
 struct Parted {
-    /// How many lie at or below it.
+    /// The number of values at or below it.
     at_most: usize,
     /// The largest of them.
     below: f64,
@@ -362,7 +364,7 @@ impl Default for Parted {
 }
 
 impl Parted {
-    /// Counts so many more, and their nearest ones.
+    /// Adds `at_most` values and updates the nearest ones.
     fn add(&mut self, at_most: usize, below: Option<f64>, above: Option<f64>) {
         self.at_most += at_most;
         self.below = below.map_or(self.below, |value| self.below.max(value));
@@ -370,25 +372,26 @@ impl Parted {
     }
 }
 
-/// Very many values in order, of which no list is ever made: they are parted at any given number, and those between two numbers
-/// are listed.
+/// A very large ordered set of values that is never stored: it can only be split at a given number,
+/// and the values between two numbers can be listed.
 ///
-/// To part them is to walk through all that was measured, so that it counts how often that is done: bisecting the representable
-/// numbers did it 64 times for each value asked for. Here a place is guessed from the counts on both sides of it, those of other
-/// values too, and the last few are listed.
+/// Each split walks through all measured values, so the number of splits matters: bisecting the
+/// representable numbers took 64 splits for each requested value. This guesses a position from the
+/// counts on both sides, which earlier requests contribute to, and lists the last few values.
 struct Ordered<P, B> {
     split_at: P,
     between: B,
-    /// So few are listed.
+    /// Up to this number of values is listed.
     few: usize,
-    /// Numbers, by their keys, and how many values lie at or below them: ascending, the first below all values.
+    /// Keys of numbers, and how many values are at or below each: ascending, the first below all
+    /// values.
     counted: Vec<(i64, usize)>,
-    /// What was listed last: how many lie below it, and the values in order.
+    /// The last listed values: the number of values below them, and the values in order.
     listed: (usize, Vec<f64>),
 }
 
 impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
-    /// `all` values from `range.0` to `range.1`.
+    /// A set of `all` values from `range.0` to `range.1`.
     fn new(range: (f64, f64), all: usize, few: usize, split_at: P, between: B) -> Self {
         Self {
             split_at,
@@ -399,7 +402,7 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
         }
     }
 
-    /// The `k`-th smallest, from 1.
+    /// Returns the `k`-th smallest value, counted from 1.
     fn nth(&mut self, k: usize) -> f64 {
         let mut step = 0;
         loop {
@@ -418,8 +421,9 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
                 self.listed = (fewer, values);
                 continue;
             }
-            // In turns a little below and above the place where it is if values lie evenly, so that both ends come near it; and
-            // now and then the middle of the representable numbers, which ends however they lie.
+            // Alternate between a little below and a little above the position that evenly spread
+            // values would have, so that both ends come near it; sometimes take the middle of the
+            // representable numbers, which guarantees an end for any distribution.
             let margin = self.few as f64 / 4.0;
             let guess = |off: f64| {
                 let share = (k as f64 + off - fewer as f64) / (more - fewer) as f64;
@@ -429,7 +433,8 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
             let middle = match step % 4 {
                 0 | 2 => guess(-margin),
                 1 => guess(margin),
-                // rounded down: just below zero is a number that is zero, and nothing is found there
+                // rounded down: the number just below zero would round to zero, where no value is
+                // found
                 _ => (low >> 1) + (high >> 1) + (low & high & 1),
             };
             step += 1;
@@ -438,7 +443,7 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
                 below,
                 above,
             } = (self.split_at)(number(middle.clamp(low + 1, high - 1)));
-            // between the nearest values on both sides there is nothing to be looked for
+            // no value lies between the nearest values on both sides
             let found = [(key(below), at_most), (key_below(above), at_most)];
             let is_new = |point: &(i64, usize)| low < point.0 && point.0 < high;
             let new = found.into_iter().filter(is_new).collect::<Vec<_>>();
@@ -447,12 +452,12 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
     }
 }
 
-/// The key of the next number below a value; both zeros are one number.
+/// Returns the key of the next number below a value; both zeros are one number.
 fn key_below(value: f64) -> i64 {
     key(value).saturating_sub(if value == 0.0 { 2 } else { 1 })
 }
 
-/// Order of bit patterns made to follow the order of numbers.
+/// Maps bit patterns so that their order is the order of the numbers.
 fn flip(bits: i64) -> i64 {
     bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
@@ -480,7 +485,7 @@ mod tests {
         rank_sum(&sample(x), &sample(y), Confidence::P95)
     }
 
-    /// Values as [`Ordered`] takes them, and how often they were parted.
+    /// Wraps values for [`Ordered`], and counts the splits.
     fn ordered<'a>(
         values: &'a [f64],
         few: usize,
@@ -506,7 +511,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever lies where, however often, on both sides of zero: the k-th is the k-th, and soon found.
+        /// For any distribution, with repetitions and on both sides of zero, the k-th value is
+        /// found quickly.
         #[test]
         fn the_kth_is_the_kth(
             mut values in prop::collection::vec(
@@ -522,14 +528,15 @@ mod tests {
             let mut ordered = ordered(&values, few, &parted);
             for k in ks {
                 let k = k % values.len();
-                // a zero is a zero, whatever its sign
+                // a zero equals a zero, regardless of its sign
                 prop_assert_eq!(ordered.nth(k + 1), values[k]);
             }
             prop_assert!(parted.get() < 500, "{}", parted.get());
         }
     }
 
-    /// Between the smallest number below zero and zero there is nothing but another zero: the search must not stay there.
+    /// Between the smallest number below zero and zero there is only the other zero: the search
+    /// must terminate there.
     #[test]
     fn the_smallest_number_below_zero_is_found() {
         let values = [-5e-324, 0.0, 0.0];
@@ -538,8 +545,8 @@ mod tests {
         assert_eq!([1, 2, 3].map(|k| ordered.nth(k)), values);
     }
 
-    /// What made a comparison of a million values take seconds is the number of walks through all of them: it was 64 for each of
-    /// four places.
+    /// A comparison of a million values once took seconds because it walked through all of them 64
+    /// times for each of four positions.
     #[test]
     fn few_walks_find_the_estimate_and_its_interval() {
         let mut random = crate::random::SplitMix64::new(18);
@@ -563,7 +570,7 @@ mod tests {
             assert_eq!(ordered.nth(k), differences[k - 1]);
         }
         assert!(parted.get() <= 20, "{} walks", parted.get());
-        // and that is the test's own estimate
+        // and this equals the test's own estimate
         assert_eq!(
             both(&x, &y).shift,
             0.5 * (differences[all / 2 - 1] + differences[all / 2])
@@ -661,7 +668,8 @@ mod tests {
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
     }
 
-    /// Share of all ways to pick `k` of the ranks whose sum is as far from the mean as the first `k`.
+    /// Share of all ways to pick `k` ranks whose sum is as far from the mean as that of the first
+    /// `k`.
     fn enumerate(pool: &[f64], k: usize) -> f64 {
         let mean_rank = |v: f64| {
             let below = pool.iter().filter(|p| **p < v).count() as f64;

@@ -1,8 +1,8 @@
-//! Measured values and what is computed from one set of them.
+//! Measured values, and statistics of one set of them.
 //!
-//! A [`Sample`] holds at least one value, all finite, in the order of measurement; its numbers carry
-//! whatever unit the caller measured in. Comparing two samples is [`compare`](crate::compare())'s task.
-//! Start at [`Sample::new`].
+//! A [`Sample`] holds at least one value, all finite, in the order of measurement; its numbers are
+//! in the caller's unit. [`compare`](crate::compare()) compares two samples. Start at
+//! [`Sample::new`].
 
 use crate::student;
 
@@ -16,7 +16,7 @@ pub struct Sample {
 /// Why values do not make a [`Sample`].
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// There was no value at all.
+    /// There are no values.
     #[error("no values")]
     Empty,
     /// One of the values was NaN or infinite.
@@ -76,7 +76,7 @@ impl Interval {
         }
     }
 
-    /// Whether `value` lies inside, ends included.
+    /// Returns true if `value` is inside, ends included.
     pub fn contains(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -86,7 +86,7 @@ impl Interval {
         0.5 * (self.high - self.low)
     }
 
-    /// Both ends passed through an increasing function, such as a change of unit.
+    /// Applies an increasing function, such as a change of unit, to both ends.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self {
             low: f(self.low),
@@ -113,10 +113,10 @@ impl Sample {
         Ok(Self { values, sorted })
     }
 
-    /// Every value passed through a function that keeps it finite, in the same order.
+    /// Applies a function that keeps values finite, in the same order.
     pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Self {
         let values = self.values.iter().map(|v| f(*v)).collect();
-        // in order already where the function rises, which this sort sees
+        // already sorted if the function is increasing, which this sort detects
         let mut sorted: Vec<f64> = self.sorted.iter().map(|v| f(*v)).collect();
         sorted.sort_by(f64::total_cmp);
         Self { values, sorted }
@@ -151,7 +151,7 @@ impl Sample {
     pub fn mean(&self) -> f64 {
         let n = self.n() as f64;
         let rough = self.sorted.iter().sum::<f64>() / n;
-        // The mean of the residues removes the rounding of the long sum.
+        // Adding the mean of the residues removes the rounding error of the long sum.
         rough + self.sorted.iter().map(|v| v - rough).sum::<f64>() / n
     }
 
@@ -160,7 +160,7 @@ impl Sample {
         median_of_sorted(&self.sorted)
     }
 
-    /// Median; for even n the upper of the two middle values, as ministat of 2015 has it.
+    /// Median; for even n the upper of the two middle values, as in ministat of 2015.
     pub fn median_upper(&self) -> f64 {
         self.sorted[self.n() / 2]
     }
@@ -217,7 +217,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Median of values, which get another order; there is one at least.
+/// Median of at least one value; reorders them.
 pub(crate) fn median_of(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     let is_odd = values.len() % 2 == 1;

@@ -1,8 +1,8 @@
 //! Special functions that `std` lacks: gamma, complementary error function, incomplete beta.
 //!
 //! Only what the distributions of this crate need, each by a series or continued fraction whose
-//! error is near one unit in the last place; not a general mathematics library.
-//! Start at [`beta_half`], on which Student's t stands.
+//! error is near one unit in the last place; not a general mathematics library. Start at
+//! [`beta_half`], the basis of Student's t.
 
 use std::f64::consts::PI;
 
@@ -75,7 +75,7 @@ pub(crate) fn erfc(x: f64) -> f64 {
         }
         1.0 - 2.0 / PI.sqrt() * (-x * x).exp() * sum
     } else {
-        // Continued fraction DLMF 7.9.2, from the tail forwards; 120 levels suffice at x = 2.
+        // Continued fraction DLMF 7.9.2, evaluated from the tail; 120 levels suffice at x = 2.
         let mut f = x;
         for k in (1..=120).rev() {
             f = x + f64::from(k) * 0.5 / f;
@@ -85,7 +85,7 @@ pub(crate) fn erfc(x: f64) -> f64 {
 }
 
 /// `½ I_x(a, ½)` with `x = 1 / (1 + r)`, the upper tail of Student's t for `a = df/2` and
-/// `r = t²/df`; the caller gives `√r` because `r` itself may overflow.
+/// `r = t²/df`; takes `√r` because `r` itself may overflow.
 pub(crate) fn beta_half(a: f64, root_r: f64) -> f64 {
     let r = root_r * root_r;
     let ln_one_plus_r = if root_r > 1e8 {
@@ -164,7 +164,7 @@ mod tests {
         close(gamma_ratio_half(1e6), 1e3 * (1.0 - 1.25e-7), 1e-13);
     }
 
-    /// Values of the C library; statrs 0.19 itself is only good to 1e-10 here.
+    /// Values of the C library; statrs 0.19 is only accurate to 1e-10 here.
     #[test]
     fn erfc_agrees_with_libm_and_statrs() {
         for (x, expect) in [

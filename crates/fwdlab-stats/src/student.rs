@@ -20,14 +20,14 @@ pub fn cdf(t: f64, df: f64) -> f64 {
     }
 }
 
-/// The `t` that a value stays below with probability `p`; infinite at 0 and 1, NaN outside.
+/// The `t` below which a value lies with probability `p`; infinite at 0 and 1, NaN outside.
 pub fn quantile(p: f64, df: f64) -> f64 {
     let t = |q| solve_upper_tail(q, |t| upper_tail(t, df), |t| t_density(t, df));
     if p < 0.5 { -t(p) } else { t(1.0 - p) }
 }
 
-/// The `t` that `|T|` stays below with the given confidence: half-width of a two-sided interval in
-/// standard errors.
+/// The `t` that `|T|` does not exceed with the given confidence: half-width of a two-sided interval
+/// in standard errors.
 pub fn critical(confidence: Confidence, df: f64) -> f64 {
     let tail = 0.5 * (1.0 - confidence.get());
     solve_upper_tail(tail, |t| upper_tail(t, df), |t| t_density(t, df))
@@ -73,11 +73,12 @@ fn t_density(t: f64, df: f64) -> f64 {
     gamma_ratio_half(0.5 * df) / (df * PI).sqrt() * (t.ln() - 0.5 * (df + 1.0) * ln).exp()
 }
 
-/// The `t >= 0` with `tail(t) = q`, for a symmetric distribution whose `ln tail` is concave in `ln t`.
+/// The `t >= 0` with `tail(t) = q`, for a symmetric distribution whose `ln tail` is concave in
+/// `ln t`.
 ///
-/// Newton's method on logarithms, which then approaches the root from one side. Steps are capped
-/// so that the first one, from a place far away, cannot leave the range of `f64`. `t_density` is
-/// `t` times the density.
+/// Newton's method on logarithms, which approaches the root from one side. Steps are capped so that
+/// the first one, far from the root, cannot leave the range of `f64`. `t_density` is `t` times the
+/// density.
 pub(crate) fn solve_upper_tail(
     q: f64,
     tail: impl Fn(f64) -> f64,

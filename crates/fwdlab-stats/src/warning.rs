@@ -1,65 +1,64 @@
-//! Reasons to doubt a number, as values that travel with it to the report.
+//! Reasons to doubt a number, as values that accompany it to the report.
 //!
-//! A warning never changes a result: values are flagged, not dropped. How a warning looks on a
-//! screen is the caller's choice; [`Display`](std::fmt::Display) gives one sentence.
-//! Start at [`warnings`].
+//! A warning never changes a result: values are flagged, not dropped. The caller chooses how to
+//! show a warning; [`Display`](std::fmt::Display) formats one sentence. Start at [`warnings`].
 
 use crate::drift::{Drift, drift};
 use crate::format::general;
 use crate::sample::{Confidence, Sample, median_of};
 use std::fmt;
 
-/// Something in the data that contradicts what a comparison takes for granted.
+/// A contradiction between the data and the assumptions of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Warning {
-    /// Fewer values than the analysis needs.
+    /// There are fewer values than the analysis needs.
     TooFewValues {
-        /// Values there are.
+        /// Number of values.
         n: usize,
-        /// Values needed.
+        /// Number of values needed.
         needed: usize,
     },
-    /// Enough values for an analysis, not enough to see what contradicts it.
+    /// There are enough values for the analysis, but too few to check its assumptions.
     Unchecked {
-        /// Values there are.
+        /// Number of values.
         n: usize,
-        /// Values needed.
+        /// Number of values needed.
         needed: usize,
     },
-    /// Values without any spread.
+    /// The values have no spread.
     NoSpread {
-        /// How often the value was seen, at least twice.
+        /// Number of values, at least two.
         n: usize,
         /// The value.
         value: f64,
     },
-    /// One value far from the others.
+    /// One value is far from the others.
     Outlier {
         /// Index in the order of measurement, from 0.
         index: usize,
         /// The value.
         value: f64,
-        /// `0.6745 (value - median) / MAD`; infinite when most values are equal.
+        /// `0.6745 (value - median) / MAD`; infinite if most values are equal.
         modified_z: f64,
     },
-    /// More values far from the others than anybody would read one by one.
+    /// Many values are far from the others: too many to list.
     Outliers {
-        /// Values far from the others.
+        /// Number of values far from the others.
         n: usize,
-        /// All values.
+        /// Number of all values.
         of: usize,
-        /// Index of the farthest in the order of measurement, from 0.
+        /// Index of the farthest value in the order of measurement, from 0.
         index: usize,
-        /// The farthest.
+        /// The farthest value.
         value: f64,
     },
-    /// The values fall into two groups.
+    /// The values form two groups.
     Bimodal {
-        /// Values in the lower group.
+        /// Number of values in the lower group.
         n_low: usize,
         /// Mean of the lower group.
         low_centre: f64,
-        /// Values in the upper group.
+        /// Number of values in the upper group.
         n_high: usize,
         /// Mean of the upper group.
         high_centre: f64,
@@ -67,28 +66,29 @@ pub enum Warning {
     /// The values rise or fall over the order of measurement.
     Drift {
         /// Change from first to last along the trend, in percent of the median, or in percentage
-        /// points where the values are percentages.
+        /// points if the values are percentages.
         change_percent: f64,
     },
 }
 
-/// Fewest values judged for outliers and modes: of four random ones, 6 % look bimodal.
+/// Fewest values checked for outliers and modes: four random values look bimodal in 6 % of cases.
 const MIN_JUDGED: usize = 5;
 /// Limit of |modified z| (Iglewicz and Hoaglin 1993; docs/methodology.md, "Outliers and trends"). A
-/// normal sample of 5 has a value beyond it in a fifth of the cases, so it is a reason to look,
-/// never one to drop.
+/// normal sample of 5 has a value beyond it in a fifth of the cases, so it is a reason to look at a
+/// value, never a reason to drop it.
 const OUTLIER_Z: f64 = 3.5;
-/// More outliers are counted, and only the farthest is named: of a million normal values 460 are.
+/// Beyond this number, outliers are only counted, with the farthest one: a million normal values
+/// have 460.
 const MOST_NAMED: usize = 5;
-/// Two groups are two modes when their gap exceeds the wider group this many times
-/// (docs/methodology.md, "Outliers and trends").
+/// Two groups are two modes if the gap between them is more than this many times the width of the
+/// wider one (docs/methodology.md, "Outliers and trends").
 const MODE_GAP: f64 = 3.0;
-/// Drift below this share of the median is not worth a word (docs/methodology.md,
-/// "Outliers and trends").
+/// Drift below this share of the median is not reported (docs/methodology.md, "Outliers and
+/// trends").
 const MIN_DRIFT_PERCENT: f64 = 1.0;
 
 impl Warning {
-    /// Does it say that the values are not normal?
+    /// Returns true if the warning means that the values are not normal.
     pub fn is_not_normal(&self) -> bool {
         matches!(
             self,
@@ -96,7 +96,7 @@ impl Warning {
         )
     }
 
-    /// What the size and the spread of a sample leave open.
+    /// Returns the warning about size or spread of a sample, if there is one.
     pub(crate) fn of_spread(sample: &Sample) -> Option<Self> {
         let n = sample.n();
         if n > 1 && sample.variance() == Some(0.0) {
@@ -108,19 +108,19 @@ impl Warning {
     }
 }
 
-/// Outliers, two modes and drift of one sample, in that order.
+/// Returns the warnings about outliers, two modes and drift of one sample, in that order.
 pub fn warnings(sample: &Sample) -> Vec<Warning> {
     found(sample, |drift| drift.change_percent)
 }
 
-/// [`warnings`] of values that are percentages themselves, such as differences of pairs.
+/// Like [`warnings`], for values that are percentages themselves, such as differences of pairs.
 pub(crate) fn warnings_of_percentages(sample: &Sample) -> Vec<Warning> {
     found(sample, |drift| Some(drift.change))
 }
 
 fn found(sample: &Sample, change_percent: impl Fn(&Drift) -> Option<f64>) -> Vec<Warning> {
     let modes = bimodal(sample);
-    // Two modes explain what would look like several outliers.
+    // Two modes explain values that would otherwise look like several outliers.
     let mut found = if modes.is_some() {
         Vec::new()
     } else {
@@ -144,7 +144,7 @@ fn outliers(sample: &Sample) -> Vec<Warning> {
     let median = sample.median();
     let mut deviations: Vec<f64> = sample.values().iter().map(|v| (v - median).abs()).collect();
     let mad = median_of(&mut deviations);
-    // Equal to the median is 0 even when MAD is 0; anything else is then infinitely far.
+    // A value equal to the median has 0 even if MAD is 0; any other value is then infinitely far.
     let modified_z = |value: f64| match value == median {
         true => 0.0,
         false => 0.6745 * (value - median) / mad,
@@ -181,7 +181,7 @@ fn bimodal(sample: &Sample) -> Option<Warning> {
     if n < MIN_JUDGED {
         return None;
     }
-    // A single value apart is an outlier, so each group has two at least.
+    // A single distant value is an outlier, so each group has at least two.
     let cut = (2..=n - 2).find(|&cut| {
         let (low, high) = sorted.split_at(cut);
         let range = |group: &[f64]| group[group.len() - 1] - group[0];
@@ -273,7 +273,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Five significant digits, but never an exponent for what is counted in whole units.
+/// Five significant digits, but no exponent for whole units.
 fn short(value: f64) -> String {
     let whole = (1e5..1e15).contains(&value.abs());
     if whole {

@@ -1,7 +1,8 @@
-//! Runs in one file, for a colleague or for later: a compressed tar archive with a directory for each.
+//! Runs in one file, to share or to keep: a compressed tar archive with a directory for each run.
 //!
-//! What is taken out of an archive is all of it or nothing, in its place only after it was found to be as it was written. Anybody may have
-//! made one, so that nothing but regular files in directories of runs is taken. Start with [`export`] and [`take_in`].
+//! An import extracts all runs or none, and moves them into place only after their contents were
+//! verified. Archives may come from anybody, so only regular files in directories of runs are
+//! extracted. Start with [`export`] and [`take_in`].
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -23,16 +24,19 @@ use crate::files::{
 };
 use crate::{StoredRun, brief, load, regular, seal};
 
-/// What an archive may become; an hour of trials is some megabytes.
+/// Maximum unpacked size of an archive; an hour of trials is some megabytes.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// What may stand before the content of an entry: its headers, with a long name or what PAX says of it. These are held in memory.
+/// Maximum size of the headers before the content of an entry, with long names and PAX records.
+/// They are held in memory.
 const MOST_HEADER_BYTES: u64 = 1 << 20;
 
-/// Writes runs that have ended into one archive: as they are, or briefly without what names their host.
+/// Writes finished runs into one archive: unchanged, or in brief form without what identifies their
+/// host.
 ///
 /// # Errors
-/// [`StoreError::StillRunning`], [`StoreError::NotARun`], [`StoreError::NotBrief`], [`StoreError::System`].
+/// [`StoreError::StillRunning`], [`StoreError::NotARun`], [`StoreError::NotBrief`],
+/// [`StoreError::System`].
 pub fn export(
     runs: &[PathBuf],
     to: impl Write,
@@ -69,7 +73,7 @@ pub fn export(
             let mut content = regular::open(&run.join(path))?;
             let about = (content.metadata()).map_err(StoreError::system("read", run))?;
             let mut header = Header::new_gnu();
-            // nothing of the user who made it
+            // no metadata of the user who made it
             header.set_metadata_in_mode(&about, tar::HeaderMode::Deterministic);
             header.set_mode(0o644);
             if let Some((_, Some(bytes))) = new {
@@ -81,7 +85,7 @@ pub fn export(
                 continue;
             }
             header.set_size(about.len());
-            // one that grows meanwhile would push all after it out of their places
+            // a file that grows during the export would shift everything after it
             let content = (&mut content).take(about.len());
             let path = format!("{name}/{path}");
             archive
@@ -97,10 +101,11 @@ pub fn export(
         .map_err(cannot())
 }
 
-/// Takes the runs of an archive in, and says where they are. All of them or none.
+/// Imports the runs of an archive, all or none, and returns their directories.
 ///
 /// # Errors
-/// [`StoreError::BadArchive`], [`StoreError::IdTaken`] where there is such a run, [`StoreError::System`].
+/// [`StoreError::BadArchive`], [`StoreError::IdTaken`] if such a run exists,
+/// [`StoreError::System`].
 pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>, StoreError> {
     fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
     let mut staged = Staged::default();
@@ -159,9 +164,9 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
     staged.publish(root)
 }
 
-/// What may still be read of an archive.
+/// How much may still be read of an archive.
 struct Limits {
-    /// In all.
+    /// In total.
     all: Cell<u64>,
     /// Of the headers of an entry, or of its content.
     part: Cell<u64>,
@@ -176,7 +181,7 @@ impl Default for Limits {
     }
 }
 
-/// A reader that ends with an error where an archive exceeds its limits. What a header says of sizes is not believed.
+/// A reader that fails if an archive exceeds its limits. Sizes in headers are not trusted.
 struct Limited<R> {
     from: R,
     limits: Rc<Limits>,
@@ -203,12 +208,13 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// What differs from what was written when the run ended. That a run never ended is no fault of the archive's.
+/// Returns how the run differs from what was written when it ended. A run that never ended is not a
+/// fault of the archive.
 fn amiss(stored: &StoredRun) -> Option<String> {
     stored.changed_files().into_iter().next()
 }
 
-/// `RUN/file` or deeper, nothing hidden in the place of a run.
+/// Returns true for `RUN/file` or deeper, without a hidden name in the place of a run.
 fn is_of_run(path: &str) -> bool {
     let Some((run, file)) = path.split_once('/') else {
         return false;
@@ -220,12 +226,12 @@ fn copy(entry: &mut Entry<'_, impl Read>, to: &Path) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }
-    // a name that comes twice would be another content under the same name
+    // a duplicate name would replace the content of the first
     io::copy(entry, &mut File::create_new(to)?)?;
     Ok(())
 }
 
-/// Runs that nobody sees yet; dropped, they were never there.
+/// Runs that are not visible yet; if dropped, they are removed.
 #[derive(Debug, Default)]
 struct Staged {
     runs: BTreeSet<String>,
@@ -269,7 +275,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         for dir in &self.directories {
-            // what is left when this fails is removed by a later listing
+            // if this fails, a later listing removes the rest
             let _ = remove_tree(dir);
         }
     }

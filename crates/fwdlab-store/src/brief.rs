@@ -1,7 +1,9 @@
-//! Files of a run without what names its host and whoever measured: the kernel's command line, and directories of the command.
+//! Files of a run without what identifies its host and user: the kernel's command line, and
+//! directories of the command.
 //!
-//! Only heads have that: `run.json`, and the events in which a run begins, goes on, or has its test bed. Everything else stays as it is,
-//! byte by byte, and checksums are those of what is there. The page is left out: it is derived. Start with [`files`].
+//! Only headers contain that: `run.json`, and the events in which a run begins, continues, or has
+//! its test bed. Everything else stays unchanged, byte for byte, and checksums are those of the new
+//! content. The page is omitted because it is derived. Start with [`files`].
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +18,10 @@ use crate::seal::{self, Seal};
 /// The checksum of a line or a file, its last member.
 const SUM: &str = "crc32";
 
-/// The name of a file, and its new content; none where it is left out.
+/// The name of a file, and its new content; `None` if it is omitted.
 pub(crate) type Changed = (&'static str, Option<Vec<u8>>);
 
-/// What stands in an archive in place of files of a run: their new content, or nothing.
+/// Returns what replaces files of a run in an archive: their new content, or nothing.
 pub(crate) fn files(run: &Path) -> Result<Vec<Changed>, StoreError> {
     let read = |name: &str| {
         let path = run.join(name);
@@ -48,7 +50,7 @@ pub(crate) fn files(run: &Path) -> Result<Vec<Changed>, StoreError> {
                 Some((_, Some(content))) => {
                     text += &format!("{name} {:08X}\n", crc32fast::hash(content));
                 }
-                // of what stays: a file that was damaged before is found to be so
+                // of unchanged files: damage from before must still be detected
                 None => text += &format!("{line}\n"),
             }
         }
@@ -62,7 +64,7 @@ pub(crate) fn files(run: &Path) -> Result<Vec<Changed>, StoreError> {
     Ok(all)
 }
 
-/// The head of a run; `None` where it is damaged.
+/// Shortens the header of a run; `None` if it is damaged.
 fn head(text: &[u8]) -> Option<Vec<u8>> {
     let (mut value, is_sealed) = opened(text)?;
     shorten(&mut value);
@@ -74,7 +76,7 @@ fn head(text: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// A journal, the lines with heads anew.
+/// Shortens the headers in a journal.
 fn journal(text: &[u8]) -> Option<Vec<u8>> {
     let mut all = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -102,7 +104,7 @@ fn journal(text: &[u8]) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// A text that is what was written, without its checksum, and whether it had one.
+/// Returns an undamaged text without its checksum, and whether it had one.
 fn opened(text: &[u8]) -> Option<(Value, bool)> {
     let is_sealed = match seal::check(text) {
         Seal::Intact => true,
@@ -114,7 +116,7 @@ fn opened(text: &[u8]) -> Option<(Value, bool)> {
     Some((value, is_sealed))
 }
 
-/// A head or facts without what names anybody.
+/// Removes everything that identifies somebody from a header or facts.
 fn shorten(value: &mut Value) {
     let Some(own) = value.as_object_mut() else {
         return;

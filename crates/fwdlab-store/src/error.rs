@@ -1,7 +1,7 @@
-//! What can go wrong with kept runs: what was tried, on which path, what the system said, what to do next.
+//! Errors of stored runs: what was tried, on which path, the system's answer, what to do next.
 //!
-//! Damage inside a run that leaves the rest readable is no error: it is a text among the run's problems. Start with
-//! [`StoreError`]; every message is complete in itself.
+//! Damage inside a run that leaves the rest readable is not an error, but a text in the run's list
+//! of problems. Start with [`StoreError`]; every message is complete on its own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Why a run could not be kept, found, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file of a run is damaged, and what names its host cannot be taken out of it.
+    /// A file of a run is damaged, so that what identifies its host cannot be removed.
     #[error("{} is damaged, so that nobody can say what it names of its host; see fwdlab runs verify, or export all of it with --facts full", path.display())]
     NotBrief {
         /// The file.
@@ -20,36 +20,36 @@ pub enum StoreError {
     System {
         /// What was tried: `append to`.
         what: &'static str,
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
     /// A record has no JSON form.
     #[error("cannot write a record to {}: {source}", path.display())]
     Record {
-        /// The file it was meant for.
+        /// The file it was for.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: serde_json::Error,
     },
-    /// Another run has this id already; take another one ([`crate::RunId::free`]).
+    /// The id is taken; use another one ([`crate::RunId::free`]).
     #[error("a run {} exists already", path.display())]
     IdTaken {
         /// Its directory.
         path: PathBuf,
     },
-    /// A name that cannot be the name of a file of the run.
+    /// The name is not valid for a file of the run.
     #[error("cannot store {what} under the name `{name}`: {why}")]
     BadName {
-        /// What was to be kept.
+        /// The kind of file.
         what: &'static str,
         /// The name.
         name: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// It was written by a newer program.
+    /// A newer program wrote it.
     #[error(
         "{} has format {found}; this program reads formats up to {supported}. A newer version of the program reads it",
         path.display()
@@ -62,7 +62,7 @@ pub enum StoreError {
         /// [`fwdlab_model::version::RUN_FORMAT`].
         supported: u32,
     },
-    /// A file that the run cannot be read without is damaged.
+    /// A file that is required for reading the run is damaged.
     #[error("{} is damaged: {why}", path.display())]
     Damaged {
         /// The file.
@@ -70,7 +70,7 @@ pub enum StoreError {
         /// What is wrong, with line and column.
         why: String,
     },
-    /// A directory that is not a run.
+    /// The directory is not a run.
     #[error("{} is not a run: it has no run.json", path.display())]
     NotARun {
         /// The directory.
@@ -81,7 +81,7 @@ pub enum StoreError {
     NoSuchRun {
         /// What was typed.
         name: String,
-        /// How many runs there are, where, and the newest of them.
+        /// The number of runs, their directory, and the newest of them.
         there_is: String,
     },
     /// More than one run has this name.
@@ -92,27 +92,27 @@ pub enum StoreError {
         /// Ids of the runs, the newest first.
         candidates: Vec<String>,
     },
-    /// A tag or a note that cannot be kept.
+    /// A tag or a note is invalid.
     #[error("`{}` cannot be said of a run: {why}", text.escape_debug())]
     BadLabel {
-        /// What was to be said.
+        /// The text.
         text: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The run cannot be removed or changed while it runs.
+    /// The run cannot be removed or changed while it is running.
     #[error("{} is still running: stop it first (its process holds {}/.lock)", path.display(), path.display())]
     StillRunning {
         /// Its directory.
         path: PathBuf,
     },
-    /// A run that has ended cannot be asked for anything.
+    /// A run that has ended does not take requests.
     #[error("{} is not running: nothing can be asked of it any more", path.display())]
     NotRunning {
         /// Its directory.
         path: PathBuf,
     },
-    /// A file that holds no runs, or damaged ones.
+    /// The file contains no runs, or damaged ones.
     #[error("no run was taken from {}: {why}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
     BadArchive {
         /// The file.
@@ -120,7 +120,7 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// Nothing says where runs live.
+    /// There is no directory for runs.
     #[error(
         "no directory for runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"
     )]
@@ -128,7 +128,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// For `map_err`: what was tried, and where.
+    /// For `map_err`: adds what was tried, and on which path.
     pub fn system<'a>(
         what: &'static str,
         path: &'a Path,
@@ -141,7 +141,7 @@ impl StoreError {
     }
 }
 
-/// The next thing to try, for the answers that a user can do something about.
+/// Returns what to try next, for errors that a user can fix.
 fn advice(error: &io::Error) -> &'static str {
     use io::ErrorKind::{
         PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, Unsupported,

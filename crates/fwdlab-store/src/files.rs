@@ -1,7 +1,9 @@
-//! Files that are whole at any instant: journals that grow by lines, files that are replaced at once, the lock.
+//! Files that are complete at any time: journals that grow by lines, files that are replaced
+//! atomically, the lock.
 //!
-//! It knows the names of the files of a run and nothing of what is in them. A file is replaced by writing a new one
-//! beside it and renaming; a journal line is one write. Start with [`Journal`] and [`replace`].
+//! It knows the names of the files of a run and nothing about their contents. A file is replaced by
+//! writing a new one next to it and renaming it; a journal line is one write. Start with
+//! [`Journal`] and [`replace`].
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -20,11 +22,11 @@ pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const REPORT: &str = "report.html";
 pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const TRIALS: &str = "trials.jsonl";
-/// What the DUT's host counted around trials; a run that read nothing has none.
+/// The counts of the DUT's host around trials; absent if nothing was read.
 pub(crate) const TELEMETRY: &str = "telemetry.jsonl";
-/// What other processes ask of a run while it goes on.
+/// Requests of other processes to a running run.
 pub(crate) const REQUESTS: &str = "requests.jsonl";
-/// What people say of a run.
+/// Tags and a note by the user.
 pub(crate) const LABELS: &str = "labels.json";
 pub(crate) const HOOKS: &str = "hooks.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
@@ -34,7 +36,7 @@ pub(crate) const LATENCY: &str = "latency.hlog";
 pub(crate) const LOCK: &str = ".lock";
 /// Checksums of all files of a run that ended.
 pub(crate) const CHECKSUMS: &str = "checksums.sfv";
-/// Room for the last words of a run on a disk that got full.
+/// Reserved space for the final records of a run on a full disk.
 pub(crate) const RESERVE: &str = ".reserve";
 /// A file that is being written.
 pub(crate) const TEMPORARY_PREFIX: &str = ".tmp-";
@@ -44,16 +46,16 @@ pub(crate) const NEW_PREFIX: &str = ".new-";
 /// A run that is being removed.
 pub(crate) const TRASH_PREFIX: &str = ".trash-";
 
-/// Is there anything of this name in the root, or about to be?
+/// Returns true if the root contains this name, or is about to.
 pub(crate) fn is_taken(root: &Path, id: &str) -> bool {
     [root.join(id), root.join(format!("{NEW_PREFIX}{id}"))]
         .iter()
         .any(|path| path.symlink_metadata().is_ok())
 }
 
-/// Is it the name of a left-over: of a run that was being created or removed?
+/// Returns true for the name of a left-over: of a run that was being created or removed.
 ///
-/// Whoever named a directory so for reasons of their own finds it again.
+/// A directory that a user gave a similar name is kept.
 pub(crate) fn is_left_over(name: &str) -> bool {
     let of = [NEW_PREFIX, TRASH_PREFIX].iter();
     of.filter_map(|prefix| name.strip_prefix(prefix))
@@ -70,7 +72,8 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates the file in `dir`; `kept_in` is the directory's name by the time anything is appended.
+    /// Creates the file in `dir`; `kept_in` is the directory's name by the time of the first
+    /// append.
     pub(crate) fn create(dir: &Path, kept_in: &Path, name: &str) -> Result<Journal, StoreError> {
         let path = dir.join(name);
         let file = OpenOptions::new()
@@ -86,11 +89,11 @@ impl Journal {
         })
     }
 
-    /// Opens the file of a run that goes on once more. A last line that its writer was stopped in is taken off.
+    /// Opens the file of a run that continues. Removes an incomplete last line.
     pub(crate) fn reopen(dir: &Path, name: &str) -> Result<Journal, StoreError> {
         let path = dir.join(name);
         let open = || -> io::Result<(File, u64)> {
-            // who goes on with a run of somebody else's must not write where a link leads
+            // continuing somebody else's run must not write through a symbolic link
             drop(regular::open_io(&path)?);
             let file = OpenOptions::new()
                 .read(true)
@@ -110,10 +113,11 @@ impl Journal {
         })
     }
 
-    /// Appends one line with one write call, so that a process killed at any instant leaves at most a torn last line.
+    /// Appends one line with one write call, so that a process killed at any time leaves at most an
+    /// incomplete last line.
     ///
-    /// A line that did not fit on the disk is taken back; later lines are whole again. A record is a JSON object; its last member
-    /// will be its checksum.
+    /// A line that did not fit on the disk is removed, so that later lines are intact. A record is
+    /// a JSON object; a checksum is added as its last member.
     pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<(), StoreError> {
         let mut line = Vec::with_capacity(1024);
         if self.torn {
@@ -135,7 +139,7 @@ impl Journal {
 }
 
 impl Journal {
-    /// Adds the line of a record to a text.
+    /// Appends the line of a record to a text.
     fn write(&self, text: &mut Vec<u8>, record: &impl Serialize) -> Result<(), StoreError> {
         let begin = text.len();
         serde_json::to_writer(&mut *text, record).map_err(|source| StoreError::Record {
@@ -147,14 +151,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces all lines at once.
+    /// Replaces all lines atomically.
     pub(crate) fn replace(&mut self, records: &[impl Serialize]) -> Result<(), StoreError> {
         let mut text = Vec::new();
         for record in records {
             self.write(&mut text, record)?;
         }
         replace(&self.path, &text, false)?;
-        // what is appended from now on belongs to the new file
+        // later lines are appended to the new file
         let file = OpenOptions::new().append(true).open(&self.path);
         self.file = file.map_err(StoreError::system("open", &self.path))?;
         (self.len, self.torn) = (text.len() as u64, false);
@@ -162,10 +166,10 @@ impl Journal {
     }
 }
 
-/// Opens nothing by way of a symbolic link, and waits for nobody at a FIFO.
+/// Never follows a symbolic link, and never blocks on a FIFO.
 pub(crate) const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
-/// So many bytes of a file are whole lines.
+/// Returns the number of bytes in complete lines.
 fn whole_lines(file: &File) -> io::Result<u64> {
     use std::os::unix::fs::FileExt;
     let mut end = file.metadata()?.len();
@@ -182,7 +186,7 @@ fn whole_lines(file: &File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Writes a file so that its name always stands for the old content or the new one, whole.
+/// Writes a file so that its name always refers to the complete old or new content.
 ///
 /// With `durable`, also after a power failure.
 pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
@@ -203,7 +207,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), St
         Ok(())
     };
     write().map_err(|source| {
-        // Nothing more can be done about a temporary file that cannot even be removed; readers ignore it.
+        // Nothing else can be done about a temporary file that cannot be removed; readers ignore
+        // it.
         let _ = fs::remove_file(&temporary);
         StoreError::system("write", path)(source)
     })
@@ -224,7 +229,7 @@ pub(crate) fn json(path: &Path, record: &impl Serialize) -> Result<Vec<u8>, Stor
     Ok(text)
 }
 
-/// Removes a directory with everything in it; another process may be doing the same.
+/// Removes a directory and its contents; another process may be doing the same.
 pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -236,7 +241,7 @@ fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Brings a directory with everything in it to the disk.
+/// Syncs a directory and its contents to the disk.
 pub(crate) fn sync_tree(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::system("read", dir))? {
         let entry = entry.map_err(StoreError::system("read", dir))?;
@@ -253,7 +258,7 @@ pub(crate) fn sync_tree(dir: &Path) -> Result<(), StoreError> {
     sync(dir).map_err(StoreError::system("bring to the disk", dir))
 }
 
-/// Takes the lock of a run, and creates it where there is none; held as long as the file is open.
+/// Takes the lock of a run, and creates it if there is none; it is held while the file is open.
 pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
     let file = OpenOptions::new()
@@ -269,8 +274,8 @@ pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Whether a process holds the lock of the run in `dir`: asks for it, shared, so that readers do not mistake each other
-/// for the writer.
+/// Returns whether a process holds the lock of the run in `dir`: tries a shared lock, so that
+/// readers do not mistake each other for the writer.
 pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
     let file = match regular::open_io(&dir.join(LOCK)) {
         Ok(file) => file,
@@ -285,10 +290,11 @@ pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// The name of a test case as the name of one directory; different test cases get different names.
+/// Converts the name of a test case to the name of a directory; different test cases get different
+/// names.
 ///
-/// Letters, digits, `.`, `_`, `-` stay; `/` becomes `+`; other bytes become `%` and two hexadecimal digits; what gets
-/// longer than 120 bytes is cut and marked with a hash of the whole.
+/// Letters, digits, `.`, `_`, `-` are kept; `/` becomes `+`; other bytes become `%` and two
+/// hexadecimal digits; a result longer than 120 bytes is cut and gets a hash of the whole name.
 pub fn file_name_of(test_case: &str) -> String {
     let mut name = String::with_capacity(test_case.len());
     for (at, byte) in test_case.bytes().enumerate() {
@@ -316,7 +322,7 @@ fn fnv1a(text: &str) -> u64 {
     })
 }
 
-/// Is it a path that stays inside the directory it is joined to, and names something there?
+/// Returns true if the path stays inside the directory it is joined to, and is not that directory.
 pub(crate) fn stays_inside(name: &str) -> bool {
     let mut components = Path::new(name).components().peekable();
     components.peek().is_some()
@@ -335,7 +341,7 @@ mod tests {
         let record = |n: u8| std::collections::BTreeMap::from([("n", n)]);
         journal.append(&record(1)).unwrap();
         let real = journal.file.try_clone().unwrap();
-        // Answers every write with "no space left" and every truncation with "invalid argument".
+        // Fails every write with "no space left" and every truncation with "invalid argument".
         journal.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = journal.append(&record(2)).unwrap_err().to_string();
         assert!(

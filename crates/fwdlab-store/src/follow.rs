@@ -1,6 +1,7 @@
-//! Follows the journal of a run, from its first event on and while it grows: for those who look at a run of another process.
+//! Follows the journal of a run, from its first event and while it grows: for monitoring a run of
+//! another process.
 //!
-//! It changes nothing on disk and the run knows nothing of it. Start with [`Follower::open`].
+//! It changes nothing on disk, and the run does not notice it. Start with [`Follower::open`].
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -13,15 +14,15 @@ use crate::read::head;
 use crate::regular;
 use crate::seal::{self, Seal};
 
-/// So much of a journal is read at a time: history comes in pieces.
+/// Maximum bytes read at a time: history comes in pieces.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// An event of a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Followed {
-    /// Where its line ends, in bytes: who goes on from here misses nothing and hears nothing twice.
+    /// End of its line, in bytes: resuming there misses nothing and repeats nothing.
     pub end: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -30,24 +31,24 @@ pub struct Followed {
 pub struct Follower {
     dir: PathBuf,
     path: PathBuf,
-    /// Where the next line begins.
+    /// Start of the next line.
     at: u64,
-    /// A line that is longer than one piece.
+    /// The extra length of a line that is longer than one piece.
     longer: u64,
-    /// Lines that were damaged.
+    /// Number of damaged lines.
     damaged: u64,
 }
 
 impl Follower {
-    /// Follows the run in a directory from its first event on.
+    /// Follows the run in a directory from its first event.
     ///
     /// # Errors
-    /// There is no run, or it cannot be read.
+    /// If there is no run, or it cannot be read.
     pub fn open(dir: &Path) -> Result<Follower, StoreError> {
         Follower::from(dir, 0)
     }
 
-    /// The same from a place on that [`Followed::end`] told.
+    /// Follows the run from a position that [`Followed::end`] returned.
     ///
     /// # Errors
     /// As [`Follower::open`].
@@ -62,16 +63,17 @@ impl Follower {
         })
     }
 
-    /// The next events, in order; none when there are no more now. History comes in pieces: ask until there are none.
+    /// Returns the next events, in order; none if there are no more at present. History comes in
+    /// pieces: repeat until there are none.
     ///
     /// # Errors
-    /// The journal cannot be read: the run may have been removed.
+    /// If the journal cannot be read: the run may have been removed.
     pub fn poll(&mut self) -> Result<Vec<Followed>, StoreError> {
         let cannot = || StoreError::system("read", &self.path);
         loop {
             let bytes = self.piece().map_err(cannot())?;
             let Some(last) = bytes.iter().rposition(|byte| *byte == b'\n') else {
-                // half a line, which is not written yet, or does not fit
+                // an incomplete line, which is still being written, or does not fit
                 match bytes.len() as u64 == PIECE_BYTES + self.longer {
                     true => self.longer += PIECE_BYTES,
                     false => return Ok(Vec::new()),
@@ -110,22 +112,23 @@ impl Follower {
         Ok(bytes)
     }
 
-    /// Does a process write it? Ask before the last [`Follower::poll`]: what it says then is all.
+    /// Returns true if a process is writing it. Call this before the last [`Follower::poll`], which
+    /// then returns the rest.
     ///
     /// # Errors
-    /// The lock cannot be looked at.
+    /// If the lock cannot be checked.
     pub fn is_running(&self) -> Result<bool, StoreError> {
         let lock = self.dir.join(crate::files::LOCK);
         is_locked(&self.dir).map_err(StoreError::system("look at", &lock))
     }
 
-    /// Lines that were damaged, or of a later version of this program.
+    /// Returns the number of lines that were damaged, or of a later version of this program.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 }
 
-/// Is it the last event of a session?
+/// Returns true for the last event of a session.
 pub fn is_last(event: &Event) -> bool {
     matches!(
         event.kind,

@@ -1,7 +1,9 @@
-//! Latencies as an HDR histogram log, which the tools of that family read: HdrHistogram's plotter, wrk2, hdr-plot.
+//! Latencies as an HDR histogram log, for the tools of that family: HdrHistogram's plotter, wrk2,
+//! hdr-plot.
 //!
-//! One line for each interval, in the compressed encoding V2. Values are in nanoseconds, to three digits; a bucket counts as
-//! its upper bound, as percentiles do everywhere in fwdlab. Start with [`log`].
+//! One line for each interval, in the compressed encoding V2. Values are in nanoseconds, with three
+//! significant digits; a bucket counts as its upper bound, as for percentiles everywhere in fwdlab.
+//! Start with [`log`].
 
 use std::time::{Duration, SystemTime};
 
@@ -14,29 +16,29 @@ use hdrhistogram::serialization::interval_log::{
 };
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
-/// Digits that are told apart.
+/// Number of significant digits.
 const DIGITS: u8 = 3;
 
-/// The largest time that is told from larger ones: some 18 minutes.
+/// The largest time that is distinguished from larger ones: some 18 minutes.
 const LARGEST_NS: u64 = (1 << 40) - 1;
 
-/// Points of a curve for every halving of what is left above.
+/// Points of a curve for every halving of the remaining share.
 const TICKS_PER_HALF: u32 = 5;
 
 /// Latencies of a stream in a part of a trial.
 #[derive(Debug, Clone)]
 pub struct Interval<'a> {
-    /// Of which stream; `None`: of all. Commas, spaces and line ends become underscores.
+    /// The stream; `None`: all. Commas, spaces and line ends become underscores.
     pub tag: Option<String>,
-    /// Since the beginning of the log.
+    /// Time since the beginning of the log.
     pub start: Duration,
-    /// How long it was.
+    /// Length of the interval.
     pub duration: Duration,
-    /// What was found in it.
+    /// The latencies in it.
     pub latencies: &'a [Bucket],
 }
 
-/// A log that begins at this time. `about` is a comment at its head, of one line.
+/// Returns a log that begins at this time. `about` is a comment of one line at its start.
 ///
 /// # Panics
 /// Never: it is written into memory, and its values are in range.
@@ -48,7 +50,7 @@ pub fn log(about: &str, begin: SystemTime, intervals: &[Interval<'_>]) -> String
         .add_comment(&format!("[{about}]"))
         .with_start_time(begin)
         .with_base_time(begin)
-        // nanoseconds, also in the column of the largest value
+        // nanoseconds, including the column of the largest value
         .with_max_value_divisor(1.0)
         .begin_log_with(&mut text, &mut serializer)
         .expect("memory can be written");
@@ -74,15 +76,16 @@ pub fn log(about: &str, begin: SystemTime, intervals: &[Interval<'_>]) -> String
     String::from_utf8(text).expect("the log is base 64 and numbers, and what was text before")
 }
 
-/// The curve of a log: percentiles of all its frames, whatever their stream, and the latency in nanoseconds that so many of them did not
-/// exceed. Denser towards 100, as plots of such curves are. None where it is no such log.
+/// Returns the curve of a log: percentiles of all its frames, regardless of their stream, and the
+/// latency in nanoseconds that this share did not exceed. Denser towards 100, as usual in plots of
+/// such curves. `None` if it is not such a log.
 pub fn percentiles(log: &str) -> Option<Vec<(f64, u64)>> {
     let mut all = Histogram::<u64>::new_with_bounds(1, LARGEST_NS, DIGITS).ok()?;
     for entry in IntervalLogIterator::new(log.as_bytes()) {
         let LogEntry::Interval(interval) = entry.ok()? else {
             continue;
         };
-        // a stream with a name is part of the one without, or there is only one
+        // a stream with a tag is part of the interval without one, or there is only one stream
         let bytes = BASE64.decode(interval.encoded_histogram()).ok()?;
         let read: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
         if interval.tag().is_none() || all.is_empty() {
@@ -118,7 +121,7 @@ mod tests {
         let curve = percentiles(&log).unwrap();
         let at = |wanted: f64| curve.iter().find(|(p, _)| *p >= wanted).unwrap().1;
         assert_eq!((at(50.0), at(90.1)), (1000, 2000));
-        // the bucket of 8000 ns ends a little above it, to three digits
+        // the bucket of 8000 ns ends slightly above it, at three digits
         assert!((8000..8008).contains(&at(100.0)), "{}", at(100.0));
         assert_eq!(percentiles("nonsense"), None);
     }

@@ -1,7 +1,8 @@
 //! Names of runs: `2026-11-21-quick-7f3k`: the date (UTC), the kind of run, four random characters.
 //!
-//! The name says nothing that is not also in `run.json`; it makes a listing of the directory readable and lets people
-//! name a run by four characters. It draws no random number itself. Start with [`RunId::free`].
+//! All information in the name is also in `run.json`; it makes a listing of the directory readable
+//! and lets people refer to a run by four characters. The caller supplies the randomness. Start
+//! with [`RunId::free`].
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +24,8 @@ const DATE_LEN: usize = "2026-11-21".len();
 pub struct RunId(String);
 
 impl RunId {
-    /// An id of a run of this kind that begins now; other `entropy` gives other last characters.
+    /// Returns an id for a run of this kind that begins now; other `entropy` gives other last
+    /// characters.
     ///
     /// Letters of the kind become lower case, everything but letters, digits and `-` becomes `-`.
     pub fn new(now: Timestamp, kind: &str, entropy: u64) -> RunId {
@@ -51,10 +53,10 @@ impl RunId {
         RunId(format!("{date}-{kind}-{suffix}"))
     }
 
-    /// The first id, counting `entropy` up, that no run in `root` has.
+    /// Returns the first id, counting `entropy` up, that no run in `root` has.
     ///
-    /// Another process may take it before the run is created: [`crate::RunWriter::create`] then says
-    /// [`crate::StoreError::IdTaken`].
+    /// Another process may take it before the run is created: [`crate::RunWriter::create`] then
+    /// returns [`crate::StoreError::IdTaken`].
     pub fn free(root: &Path, now: Timestamp, kind: &str, entropy: u64) -> RunId {
         (0..1000)
             .map(|n| RunId::new(now, kind, entropy.wrapping_add(n)))
@@ -62,12 +64,12 @@ impl RunId {
             .unwrap_or_else(|| RunId::new(now, kind, entropy))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The random characters of a name that has the shape of an id.
+    /// Returns the random characters of a name with the form of an id.
     pub(crate) fn suffix_of(name: &str) -> Option<&str> {
         let (date, rest) = name.split_at_checked(DATE_LEN)?;
         date.parse::<jiff::civil::Date>().ok()?;
@@ -89,7 +91,8 @@ impl From<RunId> for String {
     }
 }
 
-/// The first number of this seed: neighbouring numbers (a clock, a process id) get unrelated low bits.
+/// Returns the first number of this seed: consecutive seeds (a clock, a process id) get unrelated
+/// low bits.
 fn mix(entropy: u64) -> u64 {
     SplitMix64::seed_from_u64(entropy).next_u64()
 }

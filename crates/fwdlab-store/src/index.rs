@@ -1,11 +1,12 @@
-//! Which runs there are: the newest first, each with its state and its result.
+//! The list of runs: the newest first, each with its state and its result.
 //!
-//! It loads no trials, and nothing it meets stops it: a damaged run or a foreign directory is listed with what is wrong.
-//! Hidden directories, files and symbolic links are passed over. Start with [`list`].
+//! It loads no trials and always succeeds: a damaged run or a foreign directory is listed with its
+//! problems. Hidden directories, files and symbolic links are skipped. Start with [`list`].
 //!
-//! Note: every listing reads the heads and summaries of all runs: 70 ms for a thousand runs in a debug build
-//! (`a_thousand_runs_are_listed` in the tests). An index in a database would have to be kept true against people who copy
-//! and delete directories; it can wait until such a measurement asks for it.
+//! Note: every listing reads the headers and summaries of all runs: 70 ms for a thousand runs in a
+//! debug build (`listing_is_fast_enough` in the tests). An index in a database would have to be
+//! kept consistent while people copy and delete directories; it can wait until such a measurement
+//! requires it.
 
 use std::fs;
 use std::io;
@@ -22,7 +23,7 @@ use crate::id::RunId;
 use crate::labels::{Labels, labels};
 use crate::read::{Head, head, summary};
 
-/// A run that is being created for longer than this has lost its process.
+/// A run in creation for longer than this has lost its process.
 const CREATION_TIME: Duration = Duration::from_secs(60);
 
 /// One line of a listing.
@@ -32,28 +33,30 @@ pub struct RunEntry {
     pub id: String,
     /// Its directory.
     pub path: PathBuf,
-    /// The head of the run, as written; absent where it cannot be read: the problems say why.
+    /// The header of the run, as written; absent if it cannot be read: the problems contain the
+    /// reason.
     pub info: Option<RunInfo>,
-    /// How it stands now, as [`crate::StoredRun::state`].
+    /// Its current state, as [`crate::StoredRun::state`].
     pub state: Option<RunState>,
-    /// When it began: of an imported run, when it was imported.
+    /// When it began; for an imported run, when it was imported.
     pub started_at: Option<Timestamp>,
-    /// When it was measured: of an imported run what its archive says, if it does.
+    /// When it was measured; for an imported run from its archive, if known.
     pub measured_at: Option<Timestamp>,
     /// The result, if there is one.
     pub summary: Option<Summary>,
-    /// What people say of it.
+    /// Tags and note of the user.
     pub labels: Labels,
     /// What is missing or damaged, in sentences.
     pub problems: Vec<String>,
 }
 
-/// All runs in `root`, the newest first, what cannot be dated last. No such directory: no runs.
+/// Returns all runs in `root`, the newest first, those without a date last. Empty if the directory
+/// does not exist.
 ///
 /// Removes what a killed process left of runs that it was creating or removing.
 ///
 /// # Errors
-/// [`StoreError::System`] when the directory itself cannot be read.
+/// [`StoreError::System`] if the directory itself cannot be read.
 pub fn list(root: &Path) -> Result<Vec<RunEntry>, StoreError> {
     let mut entries: Vec<_> = names(root)?.into_iter().map(|id| entry(root, id)).collect();
     entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
@@ -104,7 +107,7 @@ fn entry(root: &Path, id: String) -> RunEntry {
     entry
 }
 
-/// Names of all directories in `root`, hidden ones left out, the latest date first.
+/// Returns names of all directories in `root`, without hidden ones, the latest date first.
 pub(crate) fn names(root: &Path) -> Result<Vec<String>, StoreError> {
     let directory = match fs::read_dir(root) {
         Ok(directory) => directory,
@@ -128,12 +131,13 @@ pub(crate) fn names(root: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-/// Could it be meant when somebody names a run? Foreign directories never are.
+/// Returns true if this name can refer to a run. Foreign directories never can.
 pub(crate) fn is_run(root: &Path, name: &str) -> bool {
     RunId::suffix_of(name).is_some() || root.join(name).join(RUN).is_file()
 }
 
-/// Removes a left-over, if it is one; where that fails (a read-only directory), the next listing tries again.
+/// Removes a left-over, if it is one; if that fails (a read-only directory), the next listing tries
+/// again.
 fn clean(path: &Path, name: &str) {
     let old = || {
         fs::metadata(path)
@@ -146,7 +150,7 @@ fn clean(path: &Path, name: &str) {
     }
 }
 
-/// When the first series of an imported run was measured.
+/// Returns when the first series of an imported run was measured.
 fn measured_at(info: &RunInfo) -> Option<Timestamp> {
     info.parameters.get(MEASURED_AT)?.as_str()?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! What people say of a run afterwards: tags and a note, in a file of their own beside what was measured.
+//! Labels of a run: tags and a note by the user, in a separate file next to the measurement.
 //!
-//! They may change at any time, while the run goes on too, so that they are not among the checksums of a run that ended: the file has its
-//! own. Start with [`labels`] and [`label`].
+//! They may change at any time, even during the run, so they are not among the checksums of a
+//! finished run: the file has its own. Start with [`labels`] and [`label`].
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,26 +15,26 @@ use crate::read::{CHANGED, head};
 use crate::regular;
 use crate::seal::{self, Seal};
 
-/// A tag is no longer.
+/// Maximum length of a tag.
 const TAG_BYTES: usize = 64;
-/// Nor is a note.
+/// Maximum length of a note.
 const NOTE_BYTES: usize = 64 << 10;
 
-/// What people say of a run.
+/// Labels of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels {
-    /// Words by which it is found.
+    /// Words to find it by.
     #[serde(default)]
     pub tags: BTreeSet<String>,
-    /// What else is to be known of it.
+    /// Other information about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What was said of the run in a directory; nothing, if nobody said anything.
+/// Returns the labels of the run in a directory; empty if there are none.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] when it is not what was written, [`StoreError::System`].
+/// [`StoreError::Damaged`] if the file has changed, [`StoreError::System`].
 pub fn labels(dir: &Path) -> Result<Labels, StoreError> {
     let path = dir.join(LABELS);
     let damaged = |why: String| StoreError::Damaged {
@@ -52,7 +52,7 @@ pub fn labels(dir: &Path) -> Result<Labels, StoreError> {
     }
 }
 
-/// Says this of the run in a directory, in place of what was said before.
+/// Sets the labels of the run in a directory, replacing the previous ones.
 ///
 /// # Errors
 /// [`StoreError::BadLabel`], [`StoreError::NotARun`], [`StoreError::System`].
@@ -73,7 +73,7 @@ pub fn label(dir: &Path, labels: &Labels) -> Result<(), StoreError> {
     replace_json(&dir.join(LABELS), labels)
 }
 
-/// May a tag be called so? It can stand wherever the name of a run can.
+/// Checks a tag. It can be used instead of the name of a run.
 fn is_tag(tag: &str) -> Result<(), &'static str> {
     let fits = |c: char| c.is_alphanumeric() || "._-+/:".contains(c);
     if tag.is_empty() {

@@ -1,8 +1,9 @@
-//! Keeps runs: one directory per run, readable at any instant, even after its process was killed.
+//! Keeps runs: one directory per run, readable at any time, even after its process was killed.
 //!
-//! It writes what it is given and reads it back; it judges no number, renders nothing, prints nothing, and knows neither
-//! engines nor hosts. Start with [`RunWriter`] (a run while it goes on) and [`StoredRun`] (what is left of it), then
-//! [`runs_root`] (where runs live), [`list`] and [`resolve`] (which there are, and which one is meant).
+//! It writes what it gets and reads it back; it judges no number, renders nothing, prints nothing,
+//! and knows neither engines nor hosts. Start with [`RunWriter`] (a run in progress) and
+//! [`StoredRun`] (a run on disk), then [`runs_root`] (the directory of runs), [`list`] and
+//! [`resolve`] (list them, and find one).
 //!
 //! ```text
 //! runs/2026-11-21-quick-7f3k/
@@ -10,14 +11,14 @@
 //!   inputs/           what was used, verbatim
 //!   events.jsonl      the journal: one event per line, appended with one write each
 //!   trials.jsonl      one trial, rebuild or boot per line
-//!   requests.jsonl    what other processes asked of it while it ran: pause, resume, skip, stop
-//!   labels.json       what people say of it: tags and a note
+//!   requests.jsonl    requests of other processes while it ran: pause, resume, skip, stop
+//!   labels.json       labels by the user: tags and a note
 //!   telemetry.jsonl   what the DUT's host counted around trials, where it was read: one reading per line
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary
 //!   checksums.sfv     checksums of all of these, when the run has ended
-//!   .lock             held by the process that writes: whether a run still runs is asked of the kernel
+//!   .lock             held by the process that writes: the kernel knows whether a run is still running
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,9 @@
-//! Load tests of TRex become one stored run: every file and channel is a test case, a ramp with the figures of the public viewer.
+//! Imports TRex load tests as one run: every file and channel is a test case, a ramp with the
+//! figures of the public viewer.
 //!
-//! The files are kept as they are; what is derived from them is a function of their bytes ([`summary`]). How they look and what the viewer
-//! finds in them is in `fwdlab_model::loadtest`. Start with [`import`].
+//! The files are kept unchanged; everything derived is a function of their bytes ([`summary`]).
+//! `fwdlab_model::loadtest` defines their format and the viewer's arithmetic. Start with
+//! [`import`].
 
 use std::path::{Path, PathBuf};
 
@@ -24,20 +26,20 @@ use crate::files::file_name_of;
 use crate::id::RunId;
 use crate::run_dir::{RunWriter, publish};
 
-/// Characters of a title in an id.
+/// Maximum characters of a title in an id.
 const LONGEST: usize = 40;
 
-/// The seconds of a load test, in nanoseconds.
+/// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// What to import, and how.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
-    /// Where runs are kept.
+    /// The directory of runs.
     pub runs: &'a Path,
-    /// What the run is called.
+    /// Title of the run.
     pub title: &'a str,
-    /// Only these channels; none: both.
+    /// Only these channels; empty: both.
     pub channels: &'a [Channel],
     /// The share of lost frames above which a second failed.
     pub fail_threshold: f64,
@@ -45,26 +47,26 @@ pub struct Options<'a> {
     pub tool_version: &'a str,
     /// The command line.
     pub command_line: &'a [String],
-    /// For the random characters of the id.
+    /// Source of the random characters of the id.
     pub entropy: u64,
 }
 
-/// A file with its name, which names the test.
+/// A file with its name, which is the name of the test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct File {
     /// Its name without `.json`.
     pub name: String,
-    /// What is in it, as it is.
+    /// Its unchanged contents.
     pub bytes: Vec<u8>,
-    /// The same, understood.
+    /// Its parsed contents.
     pub test: LoadTest,
 }
 
 impl File {
-    /// A file of this name.
+    /// Parses a file with this name.
     ///
     /// # Errors
-    /// It is no load test.
+    /// If it is not a load test.
     pub fn new(name: &str, bytes: Vec<u8>) -> Result<File, LoadTestError> {
         let test = LoadTest::parse(&bytes)?;
         let name = name.strip_suffix(".json").unwrap_or(name).to_owned();
@@ -75,7 +77,7 @@ impl File {
 /// Stores a run of these files. `render` makes its report.
 ///
 /// # Errors
-/// [`StoreError`]: the run could not be kept.
+/// [`StoreError`]: the run could not be stored.
 pub fn import(
     options: &Options<'_>,
     files: &[File],
@@ -98,7 +100,7 @@ pub fn import(
         }
     };
     for (n, file) in (1..).zip(files) {
-        // two files of one name from two directories are two inputs
+        // files of the same name from two directories are two inputs
         let name = format!("{n}-{}.json", file_name_of(&file.name));
         staged.writer().input(&name, &file.bytes)?;
     }
@@ -110,7 +112,7 @@ pub fn import(
     all.pop().expect("one result per run")
 }
 
-/// A title as the end of an id: its letters and digits, the rest `-`.
+/// Converts a title to the end of an id: its letters and digits, the rest `-`.
 fn in_id(title: &str) -> String {
     let words = title.split(|c: char| !c.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -138,7 +140,7 @@ fn head(options: &Options<'_>, files: &[File], id: &str, now: Timestamp) -> RunI
     if !channels.is_empty() {
         parameters.insert("only_channels".into(), json!(channels));
     }
-    // what the viewer prints above its tables: of the first file
+    // the configuration that the viewer prints above its tables: that of the first file
     for key in fwdlab_model::loadtest::CONFIGURATION {
         let value = files.first().and_then(|file| file.test.vars.get(key));
         parameters.extend(value.map(|value| (key.to_owned(), value.clone())));
@@ -164,7 +166,8 @@ fn head(options: &Options<'_>, files: &[File], id: &str, now: Timestamp) -> RunI
     }
 }
 
-/// The result of load tests: one test case per file and channel, the file that fills most of its link first, as the viewer sorts them.
+/// Returns the result of load tests: one test case per file and channel, ordered by the largest
+/// share of the link, as in the viewer.
 pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: f64) -> Summary {
     let wanted = |channel: &Channel| channels.is_empty() || channels.contains(channel);
     let share =
@@ -318,7 +321,7 @@ fn outcome(
 ) -> Outcome {
     let offered = |sample: &Interval| sample.offered_load_pps();
     let most = samples.iter().map(offered).fold(0.0, f64::max);
-    // the first of the failed seconds with which it ends
+    // the first of the failed seconds at the end
     let failed = samples
         .iter()
         .rev()
@@ -383,7 +386,7 @@ fn outcome(
     }
 }
 
-/// Second by second, from the first.
+/// Returns the samples, second by second.
 fn samples(test: &LoadTest, channel: Channel) -> Vec<Interval> {
     let time_s = |key: &str| fwdlab_model::loadtest::time_s(key).unwrap_or_default();
     let first_s = test
@@ -401,7 +404,7 @@ fn samples(test: &LoadTest, channel: Channel) -> Vec<Interval> {
     .collect()
 }
 
-/// The mean size of the frames sent, and whether the file tells it.
+/// Returns the mean size of the frames sent, and whether the file contains it.
 fn frame_size(test: &LoadTest, channel: Channel) -> (FrameSize, bool) {
     let (mut bits, mut frames) = (0.0, 0.0);
     for (_, from, _) in test
@@ -412,7 +415,7 @@ fn frame_size(test: &LoadTest, channel: Channel) -> (FrameSize, bool) {
         frames += from.tx_pps;
     }
     let mean = (frames > 0.0).then(|| (bits / frames / 8.0).round() as u16);
-    // there are no smaller frames; a larger mean is no size of frames that were sent
+    // there are no smaller frames; a larger mean is not a size of real frames
     let told = mean.and_then(|bytes| FrameSize::new(bytes.max(FrameSize::MIN.bytes())).ok());
     (told.unwrap_or(FrameSize::MIN), told.is_some())
 }

@@ -1,6 +1,8 @@
-//! Which run is meant: `2026-11-21-quick-7f3k`, its beginning, the beginning of `7f3k`, a tag of one run, or `@1` for the newest.
+//! Finds a run by name: `2026-11-21-quick-7f3k`, its beginning, the beginning of `7f3k`, a tag of
+//! one run, or `@1` for the newest.
 //!
-//! It finds directories and does not read runs, except their dates for `@n`. Start with [`resolve`].
+//! It finds directories and does not read runs, except their dates for `@n`. Start with
+//! [`resolve`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +14,15 @@ use crate::id::RunId;
 use crate::index::{RunEntry, is_run, list, names};
 use crate::labels::labels;
 
-/// How many ids a message shows.
+/// Number of ids in a message.
 const SHOWN: usize = 5;
 
-/// The directory of the run that `name` means, in this order: `@n`, the n-th newest readable run; an exact id; exact
-/// random characters; the tag of one run; the unique beginning of an id or of its random characters; the path of a result set that was imported.
+/// Returns the directory of the run with this name, in this order: `@n`, the n-th newest readable
+/// run; an exact id; exact random characters; the tag of one run; the unique beginning of an id or
+/// of its random characters; the path of an imported result set.
 ///
 /// # Errors
-/// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with what there is instead.
+/// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with the existing runs.
 pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
     if let Some(number) = name.strip_prefix('@') {
         let runs = list(root)?
@@ -41,7 +44,7 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
     for candidates in [
         matching(&|id| id == name),
         matching(&|id| RunId::suffix_of(id) == Some(name)),
-        // before the beginnings of ids: those that match change from day to day
+        // before the beginnings of ids, whose matches change from day to day
         matching(&|id| labels(&root.join(id)).is_ok_and(|labels| labels.tags.contains(name))),
         matching(&|id| {
             id.starts_with(name) || RunId::suffix_of(id).is_some_and(|s| s.starts_with(name))
@@ -62,7 +65,7 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
     of_set(root, name)?.ok_or_else(|| unknown(root, name))
 }
 
-/// The run into which the result set of this path was imported: the path in its archive, or where it lies.
+/// Returns the run of an imported result set: by its path in the archive, or its location.
 fn of_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
     let typed = name.trim_end_matches('/');
     if !typed.contains('/') && !Path::new(typed).is_dir() {

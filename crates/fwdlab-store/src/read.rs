@@ -1,7 +1,8 @@
-//! Reads what is left of a run, whole or damaged, running or long dead.
+//! Reads runs from disk: complete or damaged, running or ended.
 //!
-//! Only a missing or unreadable `run.json` is an error; all other damage costs the damaged part and is told in words. What has a
-//! checksum is held against it. It changes nothing on disk, so that a run can be read while it is written. Start with [`load`].
+//! Only a missing or unreadable `run.json` is an error; other damage only loses the damaged part
+//! and is described as text. Checksums are verified. It changes nothing on disk, so a run can be
+//! read while it is written. Start with [`load`].
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,21 +23,22 @@ use crate::run_dir::raw_path;
 use crate::seal::{self, Seal};
 use crate::upgrade;
 
-/// A journal is never larger: a million trials with all their counters have half of it.
+/// Maximum size of a journal: a million trials with all their counters need half of it.
 const JOURNAL_CAP_BYTES: u64 = 8 << 30;
-/// A line is never longer: that of a trial of a day, sampled ten times a second, has a quarter of it.
+/// Maximum size of a line: a trial of a day, sampled ten times a second, needs a quarter of it.
 const LINE_CAP_BYTES: u64 = 256 << 20;
-/// So many damaged lines of a journal are told one by one.
+/// Maximum number of damaged lines of a journal that are reported individually.
 const TOLD: usize = 20;
 
-/// What is kept of one run.
+/// The contents of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRun {
     /// Its directory.
     pub path: PathBuf,
-    /// The head of the run, as written.
+    /// The header of the run, as written.
     pub info: RunInfo,
-    /// How the run stands now: `info.state`, but [`RunState::Interrupted`] when it says running and no process runs it.
+    /// The current state of the run: `info.state`, but [`RunState::Interrupted`] if that is running
+    /// and no process runs it.
     pub state: RunState,
     /// The result, if there is one.
     pub summary: Option<Summary>,
@@ -44,28 +46,28 @@ pub struct StoredRun {
     pub trials: Vec<TrialRecord>,
     /// Rebuilds of a paired comparison, in order.
     pub rebuilds: Vec<RebuildRecord>,
-    /// Every boot of a virtual machine.
+    /// All boots of a virtual machine.
     pub boots: Vec<BootRecord>,
     /// Runs of an archive, in order.
     pub imported: Vec<ImportedRecord>,
-    /// What is missing or damaged, in sentences; empty for a run that ended in order.
+    /// What is missing or damaged, in sentences; empty for a run that ended properly.
     pub problems: Vec<String>,
-    /// Those of the problems that are no damage: what a process leaves that was killed.
+    /// Problems among these that are not damage: left by a killed process.
     pub cut_off: Vec<String>,
-    /// Its files carry checksums; runs of before there were any do not.
+    /// True if its files have checksums; old runs do not.
     pub is_protected: bool,
 }
 
-/// A file of a run that is not what it was.
+/// A file of a run that has changed.
 pub(crate) struct Change {
     /// Its path in the run.
     pub(crate) name: String,
-    /// What became of it, in a sentence.
+    /// The change, in a sentence.
     pub(crate) told: String,
 }
 
 impl StoredRun {
-    /// The journal, without what is damaged in it: that is among the run's problems.
+    /// Returns the journal, without its damaged lines, which are among the run's problems.
     pub fn events(&self) -> Vec<Event> {
         let journal = read_lines(
             &self.path.join(EVENTS),
@@ -81,7 +83,7 @@ impl StoredRun {
         events
     }
 
-    /// What the DUT's host counted around its trials, as it was read; nothing where it was not.
+    /// Returns the counts of the DUT's host around its trials, as read; empty if there are none.
     pub fn telemetry(&self) -> Vec<fwdlab_model::telemetry::Record> {
         let path = self.path.join(TELEMETRY);
         match path.is_file() {
@@ -90,7 +92,7 @@ impl StoredRun {
         }
     }
 
-    /// What became of the hooks of its campaign.
+    /// Returns the results of the hooks of its campaign.
     pub fn hooks(&self) -> Vec<fwdlab_model::hook::HookRecord> {
         let path = self.path.join(HOOKS);
         match path.is_file() {
@@ -99,27 +101,27 @@ impl StoredRun {
         }
     }
 
-    /// Files that are not what they were when the run ended: inputs, raw data and reports, which nobody reads otherwise; in
-    /// sentences. Nothing can be said of a run that goes on, or of one without checksums.
+    /// Returns files that have changed since the run ended: inputs, raw data and reports, which are
+    /// not read otherwise; in sentences. Empty for a run in progress, or one without checksums.
     pub fn changed_files(&self) -> Vec<String> {
         let changes = self.changes().into_iter();
         changes.map(|change| change.told).collect()
     }
 
-    /// The same, with the names of the files.
+    /// Returns the same, with the names of the files.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let mut changed = Vec::new();
         if !self.is_protected || self.state == RunState::Running {
             return changed;
         }
-        // what is wrong with the list itself is among the problems
+        // errors in the list itself are among the problems
         let listed = listed(&self.path, self.state, &mut Vec::new());
         if listed.is_empty() {
             return changed;
         }
         for (name, sum) in &listed {
             let told = match seal::sum_of(&self.path.join(name)) {
-                // told already where it is read
+                // already reported where it is read
                 Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => continue,
                 Ok(found) if found == *sum => continue,
                 Ok(_) => format!("{name} has changed since the run ended"),
@@ -143,7 +145,7 @@ impl StoredRun {
         changed
     }
 
-    /// Where a file of raw data lies, if it was kept.
+    /// Returns the path of a file of raw data, if it was kept.
     pub fn raw_path(&self, test_case: &str, trial: u32, name: &str) -> PathBuf {
         raw_path(&self.path, test_case, trial, name)
     }
@@ -152,8 +154,8 @@ impl StoredRun {
 /// Reads the run in a directory.
 ///
 /// # Errors
-/// [`StoreError::NotARun`] without `run.json`; [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::System`]
-/// when that file cannot be understood.
+/// [`StoreError::NotARun`] without `run.json`; [`StoreError::Damaged`], [`StoreError::Newer`] or
+/// [`StoreError::System`] if that file is not readable.
 pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     let Head {
         info,
@@ -163,12 +165,12 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     } = head(dir)?;
     let summary = summary(dir, &info, state, is_protected, &mut problems);
     let trials = read_lines(&dir.join(TRIALS), is_protected, parse_record);
-    // a checksum tells as much of an event as reading it does
+    // a checksum detects damage of an event as well as parsing it does
     let events = match is_protected {
         true => read_lines(&dir.join(EVENTS), true, |_| Ok(())).without_records(),
         false => read_lines(&dir.join(EVENTS), false, parse_any_event).without_records(),
     };
-    // what the last words of a process are that was killed is no damage: it was never written
+    // the incomplete last line of a killed process is not damage: it was never written completely
     let was_killed = info.state == RunState::Running;
     let mut cut_off = match state {
         RunState::Interrupted if was_killed => vec![NO_REPORT.to_owned()],
@@ -200,7 +202,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         (TRIALS, trials.sum, trials.problems),
         (EVENTS, events.sum, events.problems),
     ] {
-        // every line may be whole, and some of them gone
+        // every line may be intact, but some of them missing
         if damage.is_empty() && listed.get(name).is_some_and(|listed| *listed != sum) {
             run.problems.push(format!(
                 "{name} has changed since the run ended: lines are missing or were added"
@@ -222,7 +224,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     Ok(run)
 }
 
-/// The checksums of a run that ended, by path.
+/// Returns the checksums of a finished run, by path.
 pub(crate) fn listed(
     dir: &Path,
     state: RunState,
@@ -232,7 +234,7 @@ pub(crate) fn listed(
     let text = match regular::read_io(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
-            // the last words of a run that could not go on may not have had room for more than its head
+            // a run that could not continue may only have had space for its header
             if error.kind() != io::ErrorKind::NotFound || state == RunState::Finished {
                 problems.push(StoreError::system("read", &path)(error).to_string());
             }
@@ -240,7 +242,7 @@ pub(crate) fn listed(
         }
     };
     if seal::check_list(&text) == Seal::Broken {
-        // which entry is wrong cannot be told; journals and the result have checksums of their own
+        // it is unknown which entry is wrong; journals and the result have checksums of their own
         problems.push(format!(
             "{CHECKSUMS} is damaged: {CHANGED}, so inputs, reports and raw data cannot be checked"
         ));
@@ -265,7 +267,7 @@ pub(crate) fn listed(
     sums
 }
 
-/// The head of a run and how it stands.
+/// The header of a run and its state.
 pub(crate) struct Head {
     pub(crate) info: RunInfo,
     pub(crate) state: RunState,
@@ -296,7 +298,8 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
         match is_locked(dir) {
             Ok(true) => {}
             Ok(false) => {
-                // It may have ended in order between the two looks; now nobody writes any more.
+                // It may have ended properly between the two reads; now nothing is written any
+                // more.
                 (info, seal) = read()?;
                 state = info.state;
                 if state == RunState::Running {
@@ -327,10 +330,10 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
     })
 }
 
-/// What is told of a run whose process was killed.
+/// The message for a run whose process was killed.
 const NO_REPORT: &str = "its process ended without a report";
 
-/// Bytes that are not those that were written.
+/// Returns the error for changed bytes.
 fn changed(path: &Path) -> StoreError {
     StoreError::Damaged {
         path: path.to_owned(),
@@ -338,11 +341,11 @@ fn changed(path: &Path) -> StoreError {
     }
 }
 
-/// What a checksum that does not fit says.
+/// The message for a wrong checksum.
 pub(crate) const CHANGED: &str = "its checksum does not match";
 
-/// The summary, if there is one; what is wrong with it is added to the problems. One that is not what was written is left out:
-/// its figures may be wrong.
+/// Returns the summary, if there is one; adds errors to the problems. A changed one is omitted,
+/// because its figures may be wrong.
 pub(crate) fn summary(
     dir: &Path,
     info: &RunInfo,
@@ -377,10 +380,10 @@ pub(crate) fn summary(
     sound.map_err(|error| problems.push(error.to_string())).ok()
 }
 
-/// Where there should be a checksum and is none.
+/// The message for a missing checksum.
 const NO_CHECKSUM: &str = "it has no checksum, unlike all others of this run";
 
-/// Parses a file that says its format; what a newer program added inside the same format is ignored.
+/// Parses a file with a format version; ignores additions by a newer program in the same format.
 fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError> {
     versioned(path, bytes)?;
     serde_json::from_slice(bytes).map_err(|error| StoreError::Damaged {
@@ -389,7 +392,7 @@ fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, 
     })
 }
 
-/// Is a file of a format that we know?
+/// Checks that a file has a known format.
 fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     #[derive(Deserialize)]
     struct Version {
@@ -399,7 +402,7 @@ fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         path: path.to_owned(),
         why: error.to_string(),
     };
-    // First the version alone: a newer format may have changed anything else.
+    // First only the version: a newer format may have changed anything else.
     let Version { format } = serde_json::from_slice(bytes).map_err(damaged)?;
     if format > RUN_FORMAT {
         return Err(StoreError::Newer {
@@ -440,7 +443,7 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     }
 }
 
-/// An event of this or an earlier version: those that carry results had other ones.
+/// Parses an event of this or an earlier version: earlier ones had other results.
 fn parse_any_event(line: &[u8]) -> serde_json::Result<()> {
     #[derive(Deserialize)]
     struct Kind {
@@ -456,11 +459,11 @@ fn parse_as<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(line)
 }
 
-/// What is left of a journal.
+/// The readable part of a journal.
 struct Lines<T> {
     records: Vec<T>,
     problems: Vec<String>,
-    /// The one of them that says that the last line is incomplete.
+    /// The problem of an incomplete last line.
     incomplete: Option<String>,
     /// Checksum of the whole file.
     sum: u32,
@@ -477,7 +480,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// All whole lines that are what was written and can be parsed, and what is wrong with the others.
+/// Returns all intact lines that can be parsed, and the problems of the others.
 fn read_lines<T>(
     path: &Path,
     is_protected: bool,

@@ -1,7 +1,8 @@
-//! Replaces what was derived of a run that has ended: its result, its page, and then the list of checksums.
+//! Replaces the derived files of a finished run: its result, its page, and then the list of
+//! checksums.
 //!
-//! It derives nothing itself. What was measured is never touched, and a run in which anything measured has changed is left as it is: new
-//! checksums would hide that. Start with [`rebuild`].
+//! It derives nothing itself. Measured data is never touched, and a run with changes in measured
+//! data is not rebuilt, because new checksums would hide them. Start with [`rebuild`].
 
 use fwdlab_model::result::Summary;
 
@@ -9,17 +10,18 @@ use crate::error::StoreError;
 use crate::files::{CHECKSUMS, REPORT, SUMMARY, replace, replace_json, take_lock};
 use crate::{StoredRun, seal};
 
-/// Writes this result and this page in place of those that the run has. Stopped at any instant, it can be done again.
+/// Replaces the run's result and page. If it is interrupted at any point, it can be repeated.
 ///
 /// # Errors
-/// [`StoreError::StillRunning`]; [`StoreError::Damaged`] when anything else of it is not what was written; [`StoreError::System`].
+/// [`StoreError::StillRunning`]; [`StoreError::Damaged`] if any other file has changed;
+/// [`StoreError::System`].
 pub fn rebuild(run: &StoredRun, summary: &Summary, report_html: &str) -> Result<(), StoreError> {
     let dir = &run.path;
     let damaged = |why: String| StoreError::Damaged {
         path: dir.clone(),
         why,
     };
-    // held until the end: nobody goes on with the run meanwhile
+    // held until the end, so that nobody continues the run meanwhile
     let _lock = take_lock(dir).map_err(|_| StoreError::StillRunning { path: dir.clone() })?;
     if !run.is_protected {
         return Err(damaged(

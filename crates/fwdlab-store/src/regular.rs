@@ -1,7 +1,7 @@
-//! Opens files of runs that anyone may have put there: regular files only, and no more of them than fits.
+//! Opens files of runs that anyone may have created: regular files only, with a size limit.
 //!
-//! A FIFO would never answer, a device never end, a symbolic link lead anywhere. It reads bytes and knows nothing of what they
-//! mean. Start with [`read_io`].
+//! A FIFO would block, a device never end, a symbolic link lead anywhere. It reads bytes and does
+//! not interpret them. Start with [`read_io`].
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::StoreError;
 
-/// A head, a summary or a list of checksums is never larger: the largest seen had a thousandth of it.
+/// Maximum size of a header, a summary or a list of checksums: a thousand times the largest seen.
 pub(crate) const FILE_CAP_BYTES: u64 = 256 << 20;
 
 /// Opens a regular file for reading.
@@ -19,9 +19,9 @@ pub(crate) fn open(path: &Path) -> Result<File, StoreError> {
     open_io(path).map_err(StoreError::system("read", path))
 }
 
-/// [`open`] with the bare answer of the system.
+/// Like [`open`], with the system's error.
 pub(crate) fn open_io(path: &Path) -> io::Result<File> {
-    // without O_NONBLOCK the opening of a FIFO waits for a writer
+    // without O_NONBLOCK opening a FIFO waits for a writer
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -43,10 +43,10 @@ fn odd(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// All of a regular file of at most [`FILE_CAP_BYTES`], or the bare answer of the system.
+/// Reads a whole regular file of at most [`FILE_CAP_BYTES`]; returns the system's error.
 pub(crate) fn read_io(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // one byte more than allowed tells; its size may change while it is read
+    // try to read one byte more than allowed, because the size may change during the read
     (open_io(path)?.take(FILE_CAP_BYTES + 1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > FILE_CAP_BYTES {
         true => Err(io::Error::new(

@@ -1,7 +1,7 @@
-//! Removes a run, whole or not at all.
+//! Removes a run, completely or not at all.
 //!
-//! The run first gets a hidden name, in one step; only then is it taken apart. A removal that is interrupted after that
-//! step is completed by the next listing. Start with [`remove`].
+//! The run is first renamed to a hidden name, in one step; only then are its files deleted. If this
+//! is interrupted, the next listing completes it. Start with [`remove`].
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::index::is_run;
 /// Removes the run in a directory, damaged or not.
 ///
 /// # Errors
-/// [`StoreError::StillRunning`] while a process writes it, [`StoreError::NotARun`] for a directory that is none,
-/// [`StoreError::System`].
+/// [`StoreError::StillRunning`] while a process writes it, [`StoreError::NotARun`] for another
+/// directory, [`StoreError::System`].
 pub fn remove(run: &Path) -> Result<(), StoreError> {
     let cannot = |source| StoreError::system("remove", run)(source);
     let (Some(root), Some(name)) = (run.parent(), run.file_name()) else {
@@ -36,7 +36,7 @@ pub fn remove(run: &Path) -> Result<(), StoreError> {
             path: run.to_owned(),
         });
     }
-    // a later listing knows a left-over by its name, and a copy of a run may have any
+    // a later listing recognises a left-over by its name, and a copy of a run may have any name
     let hidden = match RunId::suffix_of(&name) {
         Some(_) => name.into_owned(),
         None => RunId::new(Timestamp::UNIX_EPOCH, &name, 0).into(),

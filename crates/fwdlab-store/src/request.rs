@@ -1,7 +1,7 @@
-//! What other processes ask of a run that goes on: lines of a file in its directory.
+//! Requests of other processes to a running run: lines of a file in its directory.
 //!
-//! Whoever may write there may ask. The run reads them, heeds what it can, and says so in its journal. Start with [`request`], and
-//! [`Requests`] on the other side.
+//! Anyone with write permission there may make requests. The run reads them, obeys those it can,
+//! and records that in its journal. Start with [`request`], and [`Requests`] on the other side.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ use crate::files::{NO_LINK, REQUESTS, is_locked};
 use crate::read::head;
 use crate::regular;
 
-/// No line is longer, and no file that anyone would read.
+/// Maximum size of a line and of the file.
 const CAP_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,10 +24,10 @@ struct Line {
     request: Request,
 }
 
-/// Asks something of the run in a directory. It says in its journal what it makes of it.
+/// Sends a request to the run in a directory, which records its reaction in its journal.
 ///
 /// # Errors
-/// [`StoreError::NotRunning`] when no process runs it, [`StoreError::System`] when it is not ours to steer.
+/// [`StoreError::NotRunning`] if no process runs it, [`StoreError::System`] without permission.
 pub fn request(dir: &Path, request: Request) -> Result<(), StoreError> {
     head(dir)?;
     let lock = dir.join(crate::files::LOCK);
@@ -53,7 +53,7 @@ fn append(dir: &Path, request: Request) -> Result<(), StoreError> {
     write().map_err(StoreError::system("append to", &path))
 }
 
-/// What is asked of a run, in order. What was asked before it was made is of an earlier session.
+/// The requests to a run, in order. Requests before its creation belong to an earlier session.
 #[derive(Debug)]
 pub struct Requests {
     path: PathBuf,
@@ -61,14 +61,15 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Those of the run in a directory.
+    /// Opens the requests to the run in a directory.
     pub fn of(dir: &Path) -> Requests {
         let path = dir.join(REQUESTS);
         let read = path.symlink_metadata().map_or(0, |file| file.len());
         Requests { path, read }
     }
 
-    /// What was asked since the last time. A line that makes no sense is passed over: a run does not end because of it.
+    /// Returns the requests since the last call. Invalid lines are ignored: they must not end a
+    /// run.
     pub fn read(&mut self) -> Vec<Request> {
         let grown = |file: std::fs::Metadata| file.len() > self.read;
         if !self.path.symlink_metadata().is_ok_and(grown) {
@@ -82,7 +83,7 @@ impl Requests {
             Ok(bytes)
         };
         let bytes = read().unwrap_or_default();
-        // the rest of a line that is being written comes with the next look
+        // the rest of an incomplete line comes with the next call
         let whole = bytes.iter().rposition(|byte| *byte == b'\n');
         let whole = whole.map_or(0, |last| last + 1);
         self.read += whole as u64;
@@ -107,7 +108,7 @@ mod tests {
         append(dir.path(), Request::Resume).unwrap();
         assert_eq!(requests.read(), [Request::Pause, Request::Resume]);
         assert_eq!(requests.read(), []);
-        // nonsense and half a line
+        // an invalid line and an incomplete one
         let path = dir.path().join(REQUESTS);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"request\":\"fly\"}\nnonsense\n{\"request\":")
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(requests.read(), []);
         file.write_all(b"\"stop\"}\n").unwrap();
         assert_eq!(requests.read(), [Request::Stop]);
-        // of an earlier session
+        // from an earlier session
         assert_eq!(Requests::of(dir.path()).read(), []);
     }
 

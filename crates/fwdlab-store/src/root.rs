@@ -1,6 +1,8 @@
-//! Where runs live: the directory that was named, else beside the lab's `fwdlab.toml`, else the user's data directory.
+//! The directory of runs: the one given by the user, else next to the lab's `fwdlab.toml`, else in
+//! the user's data directory.
 //!
-//! It creates nothing and reads no environment: the program passes its own in. Start with [`runs_root`].
+//! It creates nothing and reads no environment: the program passes its own. Start with
+//! [`runs_root`].
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,10 +12,10 @@ use crate::error::StoreError;
 /// The file that makes a directory a lab directory.
 const LAB_FILE: &str = "fwdlab.toml";
 
-/// What decides where runs live.
+/// The inputs that determine the directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// The directory that was named: `--runs`, or `FWDLAB_RUNS`.
+    /// The given directory: `--runs`, or `FWDLAB_RUNS`.
     pub named: Option<&'a Path>,
     /// The current directory.
     pub current_dir: &'a Path,
@@ -23,11 +25,11 @@ pub struct Surroundings<'a> {
     pub home: Option<&'a OsStr>,
 }
 
-/// The directory that holds the runs; it need not exist yet.
+/// Returns the directory of runs; it need not exist yet.
 ///
 /// # Errors
-/// [`StoreError::NoRoot`]: nothing says where. Relative and empty values of the two variables count as not set (XDG
-/// Base Directory Specification: "all paths must be absolute").
+/// [`StoreError::NoRoot`]: none is defined. Relative and empty values of the two variables count as
+/// not set (XDG Base Directory Specification: "all paths must be absolute").
 pub fn runs_root(from: &Surroundings<'_>) -> Result<PathBuf, StoreError> {
     if let Some(named) = from.named.filter(|path| !path.as_os_str().is_empty()) {
         return Ok(from.current_dir.join(named));

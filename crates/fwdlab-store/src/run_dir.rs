@@ -1,7 +1,8 @@
-//! Writes one run while it goes on; everything that was handed over survives the process.
+//! Writes one run in progress; everything passed to it survives the process.
 //!
-//! It does not read (see [`crate::StoredRun`]) and does not decide what is worth keeping, except that progress is not.
-//! Start with [`RunWriter::create`]; a writer that is dropped without [`RunWriter::finish`] leaves an interrupted run.
+//! It does not read (see [`crate::StoredRun`]) and does not select what to keep, except progress
+//! events. Start with [`RunWriter::create`]; a writer that is dropped without [`RunWriter::finish`]
+//! leaves an interrupted run.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,37 +25,40 @@ use crate::files::{
 use crate::read::{StoredRun, head, load};
 use crate::{hdr, regular, seal};
 
-/// Room for the last event, the list of checksums and the head of a run: with all facts of a host a head has a tenth of it.
+/// Space for the last event, the list of checksums and the header of a run: with all facts of a
+/// host a header needs a tenth of it.
 const RESERVE_BYTES: u64 = 64 << 10;
 
-/// Progress is journalled so often: a campaign of a week has 60 MB of it.
+/// Interval of progress events in the journal, in seconds: a campaign of a week has 60 MB of them.
 const PROGRESS_S: f64 = 1.0;
 
-/// The directory of a run that goes on. One process writes a run, any number may read it meanwhile.
+/// The directory of a run in progress. One process writes a run, any number may read it meanwhile.
 ///
-/// The kernel says whether the run still runs, by a lock that ends with this process; children forked without exec share
-/// it and must not outlive the run.
+/// A lock shows whether the run is still running; the kernel releases it when this process ends.
+/// Children forked without exec share it and must not outlive the run.
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
     events: Journal,
     trials: Journal,
-    /// From the first reading on.
+    /// Created with the first reading.
     telemetry: Option<Journal>,
-    /// From the first hook on.
+    /// Created with the first hook.
     hooks: Option<Journal>,
-    /// When progress was journalled last, in the time of the run.
+    /// Time of the last progress event in the journal, in the time of the run.
     progress: f64,
     _lock: File,
 }
 
 impl RunWriter {
-    /// Makes `root/<info.id>/`, and `root` where it is missing. `info.state` should be [`RunState::Running`].
+    /// Creates `root/<info.id>/`, and `root` if it is missing. `info.state` should be
+    /// [`RunState::Running`].
     ///
-    /// The directory appears under its name with everything in it that a run has, lock held.
+    /// The directory appears under its name with all files of a run and the lock held.
     ///
     /// # Errors
-    /// [`StoreError::IdTaken`] when there is such a run: choose another id. [`StoreError::System`] with the path.
+    /// [`StoreError::IdTaken`] if there is such a run: choose another id. [`StoreError::System`]
+    /// with the path.
     pub fn create(root: &Path, info: &RunInfo) -> Result<RunWriter, StoreError> {
         if !stays_inside(&info.id) || info.id.contains('/') || info.id.starts_with('.') {
             return Err(StoreError::BadName {
@@ -80,19 +84,20 @@ impl RunWriter {
             Ok(writer)
         };
         make().inspect_err(|_| {
-            // What is left when this fails too is removed by the next listing.
+            // If this fails, too, the next listing removes the rest.
             let _ = remove_tree(&staging);
         })
     }
 
-    /// Opens a run that did not come to its end, to go on with it, and says what is kept of it. Nothing of it has changed yet but a last
-    /// line that its process was stopped in; [`RunWriter::go_on`] says that it runs again.
+    /// Opens an unfinished run to continue it, and returns its contents. Only removes an incomplete
+    /// last line; [`RunWriter::go_on`] then marks it as running again.
     ///
     /// # Errors
-    /// [`StoreError::StillRunning`] when a process writes it; [`StoreError::Damaged`] when what is kept is not what was written, so that
-    /// nobody could say what is still to do; [`StoreError::System`].
+    /// [`StoreError::StillRunning`] if a process writes it; [`StoreError::Damaged`] if its contents
+    /// have changed, so that the remaining work is unknown; [`StoreError::System`].
     pub fn reopen(dir: &Path) -> Result<(RunWriter, StoredRun), StoreError> {
-        // a copy without hidden files has no lock, and one that is no run gets none
+        // a copy without hidden files has no lock, and a directory that is not a run must not get
+        // one
         head(dir)?;
         let lock = take_lock(dir).map_err(|error| match is_locked(dir) {
             Ok(true) => StoreError::StillRunning {
@@ -126,7 +131,8 @@ impl RunWriter {
         Ok((writer, stored))
     }
 
-    /// Says that a run that was opened again runs, with this head, and takes away what was derived at an earlier end.
+    /// Marks a reopened run as running, with this header, and removes what was derived at an
+    /// earlier end.
     ///
     /// # Errors
     /// [`StoreError::System`], such as a full disk; it can be opened again.
@@ -144,7 +150,7 @@ impl RunWriter {
         reserve(&self.dir.join(RESERVE))
     }
 
-    /// A file of raw data as [`RunWriter::raw`] kept it.
+    /// Returns a file of raw data that [`RunWriter::raw`] kept.
     ///
     /// # Errors
     /// [`StoreError::System`].
@@ -153,7 +159,7 @@ impl RunWriter {
         regular::read_io(&path).map_err(StoreError::system("read", &path))
     }
 
-    /// An input as it is kept, if there is one of this name.
+    /// Returns an input, if there is one with this name.
     ///
     /// # Errors
     /// [`StoreError::System`].
@@ -166,7 +172,8 @@ impl RunWriter {
         }
     }
 
-    /// Begins a run that appears only when it is whole, together with others ([`StagedRun::finish`], [`publish`]).
+    /// Creates a run that appears only when it is complete, together with others
+    /// ([`StagedRun::finish`], [`publish`]).
     ///
     /// # Errors
     /// As [`RunWriter::create`].
@@ -193,15 +200,16 @@ impl RunWriter {
         })
     }
 
-    /// The run's directory.
+    /// Returns the run's directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Journals an event; of progress, which comes several times a second, what is new for those who look on: one a second.
+    /// Appends an event to the journal; of progress events, which come several times a second, only
+    /// one per second.
     ///
     /// # Errors
-    /// [`StoreError::System`]; the event is then not in the journal, and later ones can be.
+    /// [`StoreError::System`]; then the event is not in the journal, but later ones may be.
     pub fn event(&mut self, event: &Event) -> Result<(), StoreError> {
         if let EventKind::Progress { .. } = event.kind {
             if event.t - self.progress < PROGRESS_S {
@@ -212,8 +220,9 @@ impl RunWriter {
         self.events.append(event)
     }
 
-    /// Keeps the record of a trial ([`fwdlab_model::result::TrialRecord`]), a rebuild ([`fwdlab_model::event::RebuildRecord`]),
-    /// or a boot ([`fwdlab_model::instructions::BootRecord`]).
+    /// Appends the record of a trial ([`fwdlab_model::result::TrialRecord`]), a rebuild
+    /// ([`fwdlab_model::event::RebuildRecord`]), or a boot
+    /// ([`fwdlab_model::instructions::BootRecord`]).
     ///
     /// # Errors
     /// As [`RunWriter::event`].
@@ -221,7 +230,7 @@ impl RunWriter {
         self.trials.append(record)
     }
 
-    /// Keeps a reading of the DUT's host around a trial.
+    /// Appends a reading of the DUT's host around a trial.
     ///
     /// # Errors
     /// As [`RunWriter::event`].
@@ -233,7 +242,7 @@ impl RunWriter {
         journal.append(record)
     }
 
-    /// Keeps what became of a hook.
+    /// Appends the result of a hook.
     ///
     /// # Errors
     /// As [`RunWriter::event`].
@@ -245,10 +254,11 @@ impl RunWriter {
         journal.append(record)
     }
 
-    /// Replaces the records of all trials: what they are judged by may be known only in the end.
+    /// Replaces the records of all trials: some criteria for judging them may be known only at the
+    /// end.
     ///
     /// # Errors
-    /// [`StoreError::System`]; the records are then those of before.
+    /// [`StoreError::System`]; then the old records are kept.
     pub fn judged_again(&mut self, records: &[impl Serialize]) -> Result<(), StoreError> {
         self.trials.replace(records)
     }
@@ -256,7 +266,7 @@ impl RunWriter {
     /// Keeps a file of raw data under `raw/<test case>/<trial>/<name>`, replacing an earlier one.
     ///
     /// # Errors
-    /// [`StoreError::BadName`] when `name` is not the name of a file, [`StoreError::System`].
+    /// [`StoreError::BadName`] if `name` is not the name of a file, [`StoreError::System`].
     pub fn raw(
         &self,
         test_case: &str,
@@ -274,8 +284,9 @@ impl RunWriter {
         self.keep(&raw_path(&self.dir, test_case, trial, name), bytes)
     }
 
-    /// Keeps the delays of the frames of a trial, which began `began` and lasted `duration`, as an HDR histogram log: of each
-    /// direction, tagged where there are two. Returns its path in the run's directory; `None` when no frame was timed.
+    /// Keeps the delays of the frames of a trial, which began at `began` and lasted `duration`, as
+    /// an HDR histogram log: those of each direction, tagged if there are two. Returns its path in
+    /// the run's directory; `None` if no frame was timed.
     ///
     /// # Errors
     /// [`StoreError::System`].
@@ -306,10 +317,12 @@ impl RunWriter {
         Ok(Some(path.to_string_lossy().into_owned()))
     }
 
-    /// Keeps an input verbatim under `inputs/<name>`; `name` may be a path such as `fw/etc/nftables.conf`.
+    /// Keeps an input verbatim under `inputs/<name>`; `name` may be a path such as
+    /// `fw/etc/nftables.conf`.
     ///
     /// # Errors
-    /// [`StoreError::BadName`] when the path would leave `inputs/` or is there already, [`StoreError::System`].
+    /// [`StoreError::BadName`] if the path would leave `inputs/` or already exists,
+    /// [`StoreError::System`].
     pub fn input(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let bad = |why| StoreError::BadName {
             what: "an input",
@@ -329,23 +342,24 @@ impl RunWriter {
     fn keep(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let dir = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(dir).map_err(StoreError::system("create", dir))?;
-        // Not durable yet: `finish` brings everything to the disk at once, outside any measurement.
+        // Not durable yet: `finish` syncs everything at once, outside any measurement.
         replace(path, bytes, false)
     }
 
-    /// Gives free what was reserved for the last words: nothing more will be measured, and the disk may be full.
+    /// Frees the reserved space: measurements are over, and the disk may be full.
     pub fn make_room(&self) {
-        // it may be gone already; if it cannot be removed, there is no room that could be made
+        // it may already be gone; if it cannot be removed, no space can be freed
         let _ = fs::remove_file(self.dir.join(RESERVE));
     }
 
-    /// Ends the run: writes what was derived, brings everything to the disk, and only then says so in `run.json`.
+    /// Ends the run: writes the derived files, syncs everything to the disk, and only then updates
+    /// `run.json`.
     ///
-    /// `info` is the run's head as it stands now, with its final state and the time.
+    /// `info` is the run's current header, with its final state and the time.
     ///
     /// # Errors
-    /// [`StoreError::System`], such as a full disk: what was kept before is intact, and `run.json` then says that the run
-    /// failed and why. Room for that was reserved when the run began.
+    /// [`StoreError::System`], such as a full disk: what was kept before is intact, and `run.json`
+    /// then contains the failure. Space for that was reserved when the run began.
     pub fn finish(
         self,
         info: &RunInfo,
@@ -386,8 +400,8 @@ impl RunWriter {
     }
 }
 
-/// A run that is written whole before anyone sees it: for runs that were not measured now, which come by the hundred and
-/// can be made again. Dropped unpublished, it was never there.
+/// A run that is written completely before it is visible: for imports, which come by the hundred
+/// and can be repeated. If dropped unpublished, it is removed.
 #[derive(Debug)]
 pub struct StagedRun {
     writer: RunWriter,
@@ -396,15 +410,16 @@ pub struct StagedRun {
 }
 
 impl StagedRun {
-    /// To hand over records and inputs.
+    /// Returns the writer for records and inputs.
     pub fn writer(&mut self) -> &mut RunWriter {
         &mut self.writer
     }
 
-    /// Keeps a derived file beside the summary, such as `gnuplot.data`.
+    /// Keeps a derived file next to the summary, such as `gnuplot.data`.
     ///
     /// # Errors
-    /// [`StoreError::BadName`] when `name` is not the name of a file or is taken, [`StoreError::System`].
+    /// [`StoreError::BadName`] if `name` is not the name of a file or is taken,
+    /// [`StoreError::System`].
     pub fn derived(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.writer.dir.join(name);
         if name.contains('/') || !stays_inside(name) || path.symlink_metadata().is_ok() {
@@ -417,7 +432,7 @@ impl StagedRun {
         replace(&path, bytes, false)
     }
 
-    /// Writes what was derived. Nothing is brought to the disk yet: [`publish`] does that for many runs at once.
+    /// Writes the derived files. Does not sync: [`publish`] does that for many runs at once.
     ///
     /// # Errors
     /// [`StoreError::System`].
@@ -443,15 +458,17 @@ impl StagedRun {
 impl Drop for StagedRun {
     fn drop(&mut self) {
         if !self.published {
-            // What is left when this fails is removed by a later listing.
+            // If this fails, a later listing removes the rest.
             let _ = remove_tree(&self.writer.dir);
         }
     }
 }
 
-/// Lets staged runs appear, each at once, after one sync of the file system for all of them. Says for each whether it did.
+/// Publishes staged runs, each atomically, after one sync of the file system for all of them.
+/// Returns the result for each.
 ///
-/// A sync per file took longer than everything else: a run has ten files, an archive a thousand runs.
+/// A sync per file took longer than everything else: a run has ten files, an archive a thousand
+/// runs.
 pub fn publish(root: &Path, staged: Vec<StagedRun>) -> Vec<Result<PathBuf, StoreError>> {
     let synced = File::open(root).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
     let published = staged
@@ -467,14 +484,15 @@ pub fn publish(root: &Path, staged: Vec<StagedRun>) -> Vec<Result<PathBuf, Store
         })
         .collect();
     if let Ok(dir) = File::open(root) {
-        // The names are only a second journal entry away; a run that loses its name in a power failure is imported again.
+        // Only the names are not synced yet; a run that loses its name in a power failure is
+        // imported again.
         let _ = dir.sync_all();
     }
     published
 }
 
-/// Puts everything into a new directory that a run has from the beginning. `dir` is the name it will have when anything is
-/// appended.
+/// Creates all initial files of a run in a new directory. `dir` is its name by the time of the
+/// first append.
 fn fill(
     staging: &Path,
     dir: &Path,
@@ -504,13 +522,13 @@ fn fill(
     })
 }
 
-/// Takes room on the disk that nobody else gets.
+/// Reserves space on the disk.
 fn reserve(path: &Path) -> Result<(), StoreError> {
     use rustix::fs::{FallocateFlags, fallocate};
     let take = || -> io::Result<()> {
         let mut file = File::create_new(path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
-            // what a file system without it is asked for byte by byte
+            // on file systems without fallocate, write the bytes
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 file.write_all(&vec![0; RESERVE_BYTES as usize])
             }
@@ -523,7 +541,8 @@ fn reserve(path: &Path) -> Result<(), StoreError> {
     ))
 }
 
-/// Lets a directory appear under the name of its run. Fails on an existing run, because no run is an empty directory.
+/// Renames a directory to the name of its run. Fails on an existing run, because no run is an empty
+/// directory.
 fn rename(staging: &Path, dir: &Path) -> Result<(), StoreError> {
     match fs::rename(staging, dir) {
         Ok(()) => Ok(()),
@@ -539,7 +558,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
-/// Where a file of raw data of a trial, or of a boot, lies in the directory of a run.
+/// Returns the path of a file of raw data of a trial, or of a boot, in the directory of a run.
 pub fn raw_path(dir: &Path, test_case: &str, trial: u32, name: &str) -> PathBuf {
     dir.join(RAW)
         .join(file_name_of(test_case))

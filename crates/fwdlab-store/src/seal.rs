@@ -1,7 +1,8 @@
-//! Checksums: the last member of every journal line and JSON file, and a list of all files of a run that ended.
+//! Checksums: the last member of every journal line and JSON file, and a list of all files of a
+//! finished run.
 //!
-//! They tell that bytes are not those that were written, and repair nothing. The CRC is that of zlib, gzip and PNG, so that any
-//! tool can compute it again (docs/runs.md). Start with [`line()`] and [`check`].
+//! They detect changed bytes, and repair nothing. The CRC is that of zlib, gzip and PNG, so any
+//! tool can recompute it (docs/runs.md). Start with [`line()`] and [`check`].
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,32 +12,32 @@ use crate::error::StoreError;
 use crate::files::{CHECKSUMS, LABELS, LOCK, REQUESTS, RESERVE, RUN, TEMPORARY_PREFIX};
 use crate::regular;
 
-/// Between the text of a line and its checksum, and after it.
+/// The text before and after the checksum of a line.
 const LINE: (&str, &str) = (",\"crc32\":\"", "\"}");
-/// The same of an indented file.
+/// The same for an indented file.
 const FILE: (&str, &str) = (",\n  \"crc32\": \"", "\"\n}\n");
 /// Hexadecimal digits of a checksum.
 const DIGITS: usize = 8;
 
-/// What the last member of a text says of it.
+/// The result of checking a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seal {
-    /// The text is what was written.
+    /// The text has not changed.
     Intact,
-    /// It is not.
+    /// The text has changed.
     Broken,
-    /// There is no checksum: written before there were any, or what says so is damaged itself.
+    /// There is no checksum: it is an old file, or the checksum itself is damaged.
     None,
 }
 
-/// Adds its checksum to the JSON object that `text` ends with and that begins at `begin`.
+/// Adds the checksum to the JSON object that begins at `begin` and ends `text`.
 pub(crate) fn line(text: &mut Vec<u8>, begin: usize) {
     add(text, begin, LINE);
 }
 
-/// Adds its checksum to an indented JSON object, and a newline.
+/// Adds the checksum to an indented JSON object, and a newline.
 pub(crate) fn file(text: &mut Vec<u8>) {
-    // the brace stands on a line of its own
+    // the brace is on a line of its own
     text.truncate(text.len() - 1);
     add(text, 0, FILE);
 }
@@ -47,7 +48,7 @@ fn add(text: &mut Vec<u8>, begin: usize, (before, after): (&str, &str)) {
     text.extend_from_slice(format!("{before}{sum:08x}{after}").as_bytes());
 }
 
-/// What a line of a journal, without its newline, or a whole file says of itself.
+/// Checks a line of a journal, without its newline, or a whole file.
 pub(crate) fn check(text: &[u8]) -> Seal {
     let of = |(before, after): (&str, &str)| {
         let (head, sum) = text.strip_suffix(after.as_bytes())?.split_last_chunk()?;
@@ -59,11 +60,11 @@ pub(crate) fn check(text: &[u8]) -> Seal {
     of(LINE).or_else(|| of(FILE)).unwrap_or(Seal::None)
 }
 
-/// Before the checksum of a list, in its last line: a comment to other readers of SFV files.
+/// The prefix of a list's own checksum in its last line: a comment for other readers of SFV files.
 const LIST: &str = "; crc32 ";
 
-/// The list of all files of a run but its head, which says itself what it is: paths and checksums in the lines of an SFV file, and at its
-/// end the checksum of these lines.
+/// Returns the list of all files of a run but its header, which has a checksum of its own: paths
+/// and checksums in the lines of an SFV file, and at the end the checksum of these lines.
 pub(crate) fn list(dir: &Path) -> Result<String, StoreError> {
     let names = names(dir)?;
     let mut text = String::new();
@@ -75,14 +76,14 @@ pub(crate) fn list(dir: &Path) -> Result<String, StoreError> {
     Ok(text)
 }
 
-/// Adds its checksum to a list, in place of one that it had.
+/// Adds the checksum to a list, replacing an earlier one.
 pub(crate) fn seal_list(text: &mut String) {
     text.truncate(entries(text).len());
     let sum = crc32fast::hash(text.as_bytes());
     *text += &format!("{LIST}{sum:08X}\n");
 }
 
-/// A list without the line of its checksum.
+/// Returns a list without the line of its checksum.
 pub(crate) fn entries(text: &str) -> &str {
     let at = text
         .rfind(LIST)
@@ -90,7 +91,8 @@ pub(crate) fn entries(text: &str) -> &str {
     &text[..at.unwrap_or(text.len())]
 }
 
-/// What a list says of itself. Lists of before they had a checksum have no comment, and say nothing but that they are in our form.
+/// Checks a list. Old lists without a checksum have no comment, and are only recognised by their
+/// form.
 pub(crate) fn check_list(text: &str) -> Seal {
     let own = entries(text);
     let is_ours = |line: &str| {
@@ -110,7 +112,7 @@ pub(crate) fn check_list(text: &str) -> Seal {
     }
 }
 
-/// Paths of all files of a run that are listed, in order.
+/// Returns the paths of all listed files of a run, in order.
 pub(crate) fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
     let mut names = Vec::new();
     collect(dir, "", &mut names)?;
@@ -118,8 +120,8 @@ pub(crate) fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-/// Paths of all files below `dir`; the hidden ones of the run itself are left out, and what others
-/// asked or say of it, which can come at any time.
+/// Returns the paths of all files below `dir`, without the hidden files of the run, and without
+/// requests and labels, which can change at any time.
 fn collect(dir: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::system("read", dir))? {
         let entry = entry.map_err(StoreError::system("read", dir))?;
@@ -141,7 +143,7 @@ fn collect(dir: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), Stor
     Ok(())
 }
 
-/// The checksum of a file, a piece at a time.
+/// Computes the checksum of a file, piece by piece.
 pub(crate) fn sum_of(path: &Path) -> Result<u32, StoreError> {
     let mut file = regular::open(path)?;
     let mut hasher = crc32fast::Hasher::new();
@@ -156,7 +158,7 @@ pub(crate) fn sum_of(path: &Path) -> Result<u32, StoreError> {
     }
 }
 
-/// The lines of a list: paths and checksums; `None` for a line that is none.
+/// Parses the lines of a list: paths and checksums; `None` for an invalid line.
 pub(crate) fn parse_list(text: &str) -> impl Iterator<Item = Option<(&str, u32)>> {
     entries(text).lines().map(|line| {
         let (name, sum) = line.rsplit_once(' ')?;
@@ -171,7 +173,7 @@ pub(crate) fn parse_list(text: &str) -> impl Iterator<Item = Option<(&str, u32)>
 mod tests {
     use super::*;
 
-    /// The check value of CRC-32 (ISO-HDLC, as in zlib): of "123456789" it is cbf43926.
+    /// The check value of CRC-32 (ISO-HDLC, as in zlib): cbf43926 for "123456789".
     #[test]
     fn the_checksum_is_that_of_zlib_over_what_stands_before_it() {
         let mut text = b"\n123456789}".to_vec();
@@ -224,8 +226,9 @@ mod tests {
         assert_eq!(lines, [Some(("a b", 0xcbf4_3926)), None]);
     }
 
-    /// Any other character in any place, and any character that is gone. What flips in a list without a checksum can only be told if it is
-    /// no longer in our form, or names another file or sum.
+    /// Any other character in any position, and any missing character. In a list without a checksum
+    /// a change can only be detected if the list is no longer in our form, or has another file or
+    /// checksum.
     #[test]
     fn every_damaged_character_of_a_list_is_seen() {
         let old = "inputs/a.toml 0000AF12\nreport.html CBF43926\n";
@@ -252,7 +255,7 @@ mod tests {
                 let is_seen = match check_list(&damaged) {
                     Seal::Intact => false,
                     Seal::Broken => true,
-                    // the line of the checksum became a line of a file that is nowhere
+                    // the line of the checksum became a line for a file that does not exist
                     Seal::None => sums(&damaged) != sums(&whole),
                 };
                 assert!(is_seen, "{at}: {damaged:?}");

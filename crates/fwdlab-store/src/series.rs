@@ -1,7 +1,7 @@
-//! What is kept of a run as values to compare: one series per test case, metric and configuration.
+//! Converts a run to values to compare: one series per test case, metric and configuration.
 //!
-//! Invalid records and A/A controls are left out, the former counted; nothing is averaged or judged. Start with
-//! [`StoredRun::series`].
+//! Invalid records and A/A controls are omitted, the former counted; nothing is averaged or judged.
+//! Start with [`StoredRun::series`].
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,22 @@ use fwdlab_model::variant::Variant;
 
 use crate::read::StoredRun;
 
-/// The configuration of a DUT to which nothing was applied.
+/// The configuration of a DUT without changes.
 const PLAIN: &str = "plain";
 
-/// The procedure whose figures are of one state of the machine.
+/// The procedure whose figures refer to one state of the machine.
 const MAXFWD: &str = "maxfwd";
 
 type Labels = BTreeMap<String, String>;
 
 impl StoredRun {
-    /// All series of the run, in the order in which their first values were measured.
+    /// Returns all series of the run, in the order of their first values.
     ///
-    /// Test cases give one per figure, with a value for every iteration: the trials behind it are evidence for a figure and no samples of
-    /// anything. Rebuilds of slices give one per configuration, imported records one per test case and metric, and where a run of
-    /// windows ended without a result, its trials. A series without a valid value is given too: it says how many were left out.
+    /// Test cases give one per figure, with a value for every iteration: the trials behind it are
+    /// evidence for a figure and not samples. Rebuilds of slices give one per configuration,
+    /// imported records one per test case and metric, and a run of windows without a result, one
+    /// from its trials. A series without a valid value is returned, too: it contains the number of
+    /// omitted records.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
         let is_sample =
@@ -70,12 +72,12 @@ impl StoredRun {
         }
     }
 
-    /// What was found, figure by figure.
+    /// Adds the results, figure by figure.
     fn add_figures(&self, all: &mut Collection) {
         let Some(summary) = &self.summary else {
             return;
         };
-        // where all are Linux, as in all runs of before, nobody asks
+        // if all are Linux, as in all old runs, the label is useless
         let mut cases = summary.test_cases.iter();
         let has_kinds = cases.any(|case| !case.case.dut.is_linux());
         for case in &summary.test_cases {
@@ -87,7 +89,7 @@ impl StoredRun {
             }
             if let Some(image) = &case.case.image {
                 labels.insert("image".into(), image.clone());
-                // the DUT's, and not that of the host which emulated it
+                // the kernel of the DUT, and not that of the host which emulated it
                 labels.remove("kernel");
                 labels.extend(kernel_of(case).map(|kernel| ("kernel".to_owned(), kernel)));
             }
@@ -110,7 +112,8 @@ impl StoredRun {
         }
     }
 
-    /// What windows say beside their figure: of which state of the machine it is, and the rate of all windows.
+    /// Adds what windows have besides their figure: the state of the machine, and the rate of all
+    /// windows.
     fn add_windows(&self, case: &TestCase, name: &str, labels: Labels, all: &mut Collection) {
         let labels = with(labels, "procedure", MAXFWD.into());
         let windows = |outcome: &Outcome| match &outcome.found {
@@ -151,7 +154,7 @@ impl StoredRun {
         labels
     }
 
-    /// Rebuilds of a campaign: they say what they compared.
+    /// Returns the rebuilds of a campaign, which contain what they compared.
     fn of_rows(&self) -> Vec<Series> {
         let mut rows: Vec<&[Compared]> = Vec::new();
         for rebuild in self.rebuilds.iter().filter(|r| !r.compared.is_empty()) {
@@ -187,7 +190,7 @@ impl StoredRun {
             return Vec::new();
         };
         let versus = parameter_list(&self.info, "versus");
-        // Index 0 is the plain DUT, then come A/A controls, the rest was asked for.
+        // Index 0 is the plain DUT, then come A/A controls, then the requested ones.
         let first = configurations.saturating_sub(versus.len()).max(1);
         let names =
             std::iter::once((0, PLAIN)).chain((first..).zip(versus.iter().map(String::as_str)));
@@ -210,7 +213,7 @@ impl StoredRun {
         self.in_turns(&test_case, labels, index, self.rebuilds.iter())
     }
 
-    /// The forwarding rates of a DUT in these rebuilds, in turns with those of the others.
+    /// Returns the forwarding rates of a DUT in these rebuilds, in turns with those of the others.
     fn in_turns<'a>(
         &self,
         test_case: &str,
@@ -226,7 +229,7 @@ impl StoredRun {
             ..Series::default()
         };
         let mut turns = Turns {
-            // DUTs under other traffic stood in another row
+            // DUTs under other traffic were in another row
             run: format!("{}/{test_case}", self.info.id),
             rebuilds: Vec::new(),
             ln_ratios: Vec::new(),
@@ -249,7 +252,7 @@ impl StoredRun {
             let case = cases.entry((&record.test_case, &record.labels));
             case.or_default().push(record);
         }
-        // What a sender's log does not say in one run, it says in another.
+        // What a sender's log lacks in one run may be in that of another.
         let labels_of: BTreeMap<_, Labels> = cases
             .into_iter()
             .map(|(case, records)| (case, self.imported_labels(&records)))
@@ -269,7 +272,8 @@ impl StoredRun {
         }
     }
 
-    /// Labels of a test case of an archive: its own, and what its senders' command lines agree on.
+    /// Returns the labels of a test case of an archive: its own, and what its senders' command
+    /// lines agree on.
     fn imported_labels(&self, records: &[&ImportedRecord]) -> Labels {
         let mut labels = records
             .first()
@@ -291,7 +295,8 @@ impl StoredRun {
     }
 }
 
-/// The rate of a configuration in a rebuild and its logarithm over that of the plain DUT, if the rebuild may be used.
+/// Returns the rate of a configuration in a rebuild and its logarithm relative to that of the plain
+/// DUT, if the rebuild may be used.
 fn value_of(rebuild: &RebuildRecord, index: usize) -> Option<(f64, f64)> {
     let rate = *rebuild.forwarding_rate_pps.get(index)?;
     let difference_percent = *rebuild.difference_percent.get(index)?;
@@ -300,7 +305,7 @@ fn value_of(rebuild: &RebuildRecord, index: usize) -> Option<(f64, f64)> {
     usable.then_some((rate, ln_ratio))
 }
 
-/// Series in the order of their first record, and where each one is.
+/// Series in the order of their first records, with an index.
 #[derive(Default)]
 struct Collection {
     series: Vec<Series>,
@@ -308,7 +313,7 @@ struct Collection {
 }
 
 impl Collection {
-    /// The series of this test case, labels and metric; made when it is the first record of it.
+    /// Returns the series with this test case, labels and metric; creates it for its first record.
     fn of(&mut self, test_case: &str, labels: &Labels, metric: &str, unit: Unit) -> &mut Series {
         let key = (metric.to_owned(), test_case.to_owned(), labels.clone());
         let index = *self.index.entry(key).or_insert_with(|| {
@@ -325,7 +330,7 @@ impl Collection {
     }
 }
 
-/// The kernel that an image had.
+/// Returns the kernel of an image.
 fn kernel_of(case: &TestCase) -> Option<String> {
     case.outcomes
         .iter()
@@ -347,7 +352,7 @@ fn add(series: &mut Series, value: Option<f64>) {
     }
 }
 
-/// Labels that all series of one of our runs share.
+/// Returns the labels that all series of one of our runs share.
 fn run_labels(info: &RunInfo) -> Labels {
     let mut labels = Labels::from([("run".to_owned(), info.id.clone())]);
     let mut label = |key: &str, value: Option<String>| {
@@ -359,7 +364,7 @@ fn run_labels(info: &RunInfo) -> Labels {
     label("cpu_model", Some(info.facts.cpu_model.clone()));
     label("load", parameter(info, "load"));
     label("dut", parameter(info, "dut"));
-    // of a timestamp of RFC 3339
+    // from a timestamp of RFC 3339
     let date = info.started_at.split('T').next();
     label("date", date.map(str::to_owned));
     labels
@@ -372,7 +377,8 @@ fn add_stream(labels: &mut Labels, stream: &Stream) {
     labels.insert("ip_version".into(), ip_version(stream.ip_version));
 }
 
-/// Labels from the name of a test case, [`Stream::id`]: a rebuild says nothing of its stream.
+/// Adds labels from the name of a test case, [`Stream::id`], because a rebuild does not contain its
+/// stream.
 fn add_case(labels: &mut Labels, test_case: &str) {
     let mut parts = test_case.split('-');
     let mut part = |key: &str, suffixes: &[&str]| {

@@ -1,9 +1,10 @@
-//! Records of earlier versions, read as if they were of today.
+//! Reads records of earlier versions, and converts them to the current one.
 //!
-//! Only what was renamed or moved is here: fields that are merely missing have defaults where they are defined. Version 1 kept a search
-//! apart from other procedures; since version 2 it is an outcome among others, and its trials are questions and answers like all. Until
-//! version 2 there were four lists of results: test cases of windows, comparisons, outcomes of procedures, and test cases of campaigns;
-//! since version 3 there is one. Start with [`searched`] and [`summary`].
+//! Only renamed or moved fields are here: missing fields have defaults in their types. Version 1
+//! kept a search apart from other procedures; since version 2 it is an outcome like the others, and
+//! its trials are questions and answers like all. Until version 2 there were four lists of results:
+//! test cases of windows, comparisons, outcomes of procedures, and test cases of campaigns; since
+//! version 3 there is one. Start with [`searched`] and [`summary`].
 
 use fwdlab_model::campaign::{Case, Kind, PLAIN};
 use fwdlab_model::comparison::Comparison;
@@ -23,7 +24,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What a trial of a search had beside others in version 1.
+/// Fields that only trials of a search had in version 1.
 #[derive(Deserialize)]
 struct SearchTrial {
     load_pps: f64,
@@ -37,7 +38,7 @@ struct SearchTrial {
     says: Vec<String>,
 }
 
-/// Reads a trial of a search of version 1, which had the place of its load.
+/// Parses a trial of a search of version 1, which contained the index of its load.
 pub(crate) fn searched(line: &[u8]) -> serde_json::Result<Box<TrialRecord>> {
     let mut record: Box<TrialRecord> = serde_json::from_slice(line)?;
     let search: SearchTrial = serde_json::from_slice(line)?;
@@ -76,7 +77,7 @@ fn asked(search: SearchTrial, record: &TrialRecord) -> Asked {
     }
 }
 
-/// Reads a summary, of the run with this head.
+/// Parses a summary of the run with this header.
 pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
     #[derive(Deserialize)]
     struct Version {
@@ -91,7 +92,7 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
     Ok(summary)
 }
 
-/// Sets what was written only in words until 0.2.0.
+/// Sets kinds that until 0.2.0 were only contained in texts.
 fn kinds(summary: &mut Summary) {
     let noise = &mut summary.noise;
     noise.not_judged |= !noise.too_noisy && noise.verdict.starts_with("not judged");
@@ -110,7 +111,7 @@ fn applicable(outcome: &mut Outcome) {
     outcome.not_applicable |= !outcome.answered && outcome.verdict.starts_with("not applicable");
 }
 
-/// Sets the kind of an iteration's failure, which was written only in words until 0.2.0.
+/// Sets the kind of an iteration's failure, which until 0.2.0 was only contained in its text.
 pub(crate) fn kind(iteration: &mut Iteration) {
     iteration.outcomes.iter_mut().for_each(applicable);
     let (NoResult::Failed, Some(why)) = (iteration.no_result, &iteration.failure) else {
@@ -133,7 +134,7 @@ pub(crate) fn kind(iteration: &mut Iteration) {
     };
 }
 
-/// Adds what stood only with the trials; from then on it is a summary of today.
+/// Adds what was only kept with the trials; after that it is a current summary.
 pub(crate) fn complete(summary: &mut Summary, trials: &[TrialRecord]) {
     if summary.format >= ONE_LIST {
         return;
@@ -159,11 +160,11 @@ pub(crate) fn complete(summary: &mut Summary, trials: &[TrialRecord]) {
             outcomes.for_each(|outcome| outcome.frame_size_bytes = stream.frame_size_bytes);
         }
     }
-    // whoever gets it as JSON goes by that
+    // consumers of the JSON depend on it
     summary.format = RUN_FORMAT;
 }
 
-/// From this version on all results are one list of test cases.
+/// The first version with a single list of test cases for all results.
 const ONE_LIST: u32 = 3;
 
 /// The four lists of results before that, and the search of version 1.
@@ -215,7 +216,7 @@ fn of_four_lists(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
     Ok(summary)
 }
 
-/// A test case without a result yet.
+/// Returns a test case without a result.
 fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> TestCase {
     let configuration = info.parameters.get("configuration").and_then(Value::as_str);
     TestCase {
@@ -237,7 +238,7 @@ fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> 
     }
 }
 
-/// The stream of this size that the run had, as far as its head says.
+/// Returns the stream of this size in the run, as far as its header shows.
 fn stream_of(size: FrameSize, info: &RunInfo) -> Stream {
     let ids = info.parameters.get("test_cases").and_then(Value::as_array);
     let mut streams = ids.into_iter().flatten().filter_map(|id| {
@@ -297,7 +298,7 @@ fn add_outcome(case: &mut TestCase, mut outcome: Outcome) {
     only.outcomes.push(outcome);
 }
 
-/// What windows said of a test case.
+/// The result of windows for a test case.
 #[derive(Deserialize)]
 struct OfWindows {
     test_case: String,
@@ -312,7 +313,7 @@ struct OfWindows {
 }
 
 fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
-    // what came of all iterations together had the same names
+    // the combined result of all iterations had the same names
     let pooled: Maxfwd = of_value(&case)?;
     let old: OfWindows = of_value(&case)?;
     let found = |found: Maxfwd| Outcome {
@@ -370,7 +371,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
     Ok(new)
 }
 
-/// A difference that slices found, of a command.
+/// Converts a difference measured by slices, of a command.
 fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
     let stream = stream_of(FrameSize::MIN, info);
     let first = info.parameters.get("test_cases");
@@ -449,7 +450,7 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
     case
 }
 
-/// A test case of a campaign of version 2.
+/// Converts a test case of a campaign of version 2.
 fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
     complete_windows(&mut case);
     let figures = case.get_mut("figures").and_then(Value::as_array_mut);
@@ -468,12 +469,12 @@ fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
     of_value(&case)
 }
 
-/// Goes by text, for which these types are compiled anyway.
+/// Converts via text, because that code is compiled anyway.
 fn of_value<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
     serde_json::from_slice(value.to_string().as_bytes())
 }
 
-/// Windows were only numbers in version 2, and what became of every frame stood with the trials.
+/// In version 2 windows were only numbers, and the ledger was kept with the trials.
 fn complete_windows(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(complete_windows),
@@ -500,7 +501,7 @@ fn outcome(found: SearchOutcome) -> Outcome {
         goal.regular || goal.relevant_lower_bound_index == Some(found.max_load_index)
     };
     Outcome {
-        // it stands with the trials only, see [`complete`]
+        // only kept with the trials, see [`complete`]
         frame_size_bytes: FrameSize::MIN,
         variant: found.variant.clone(),
         verdict: (found.failure.clone()).unwrap_or_else(|| verdicts.join("; ")),
@@ -520,7 +521,7 @@ fn outcome(found: SearchOutcome) -> Outcome {
 mod tests {
     use super::*;
 
-    /// Runs of 0.1.0 go on, and are shown, by what their words said.
+    /// Runs of 0.1.0 continue, and are shown, according to their texts.
     #[test]
     fn failures_in_words_get_their_kinds() {
         for (why, no_result) in [

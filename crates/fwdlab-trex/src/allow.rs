@@ -1,10 +1,11 @@
-//! Who may connect, by the address the connection comes from: TRex's protocol has no place for a password. Start with [`Source`].
+//! Who may connect, by the address of the client: TRex's protocol has no authentication. Start with
+//! [`Source`].
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Addresses that connections may come from: one, or those of a network.
+/// Client addresses: one, or those of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     address: IpAddr,
@@ -12,9 +13,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// Is this one of them?
+    /// Returns true if this is one of them.
     pub fn contains(&self, address: IpAddr) -> bool {
-        // a socket for both kinds says IPv4 in IPv6
+        // a dual-stack socket shows IPv4 addresses as IPv6
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
                 let differs = u32::from(ours) ^ u32::from(theirs);

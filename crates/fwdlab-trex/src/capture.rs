@@ -1,6 +1,8 @@
-//! Frames that clients ask for: captures over some ports, and the queue of a port. Each keeps a bounded number of frames in bounded memory.
+//! Frames requested by clients: captures over some ports, and the queue of a port. Each keeps a
+//! bounded number of frames in bounded memory.
 //!
-//! A port that anybody listens to has one listener, which asks each [`Store`] whether it wants a frame. Start with [`Captures`].
+//! A port with any captures has one listener, which offers each frame to every [`Store`]. Start
+//! with [`Captures`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +16,20 @@ use crate::limits;
 use crate::rpc::Fault;
 use crate::wire::{Hearing, Wire};
 
-/// Frames that passed before a capture is stopped are waited for so long.
+/// Maximum wait for frames that passed before a capture is stopped.
 const SETTLE: Duration = Duration::from_millis(30);
 
-/// What a store does when it is full.
+/// What a full store does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// New frames are not kept.
+    /// It drops new frames.
     Fixed,
-    /// The oldest make room.
+    /// It drops the oldest frames.
     Cyclic,
 }
 
 impl Mode {
-    /// TRex's word for it.
+    /// Returns TRex's name.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Fixed => "fixed",
@@ -36,7 +38,7 @@ impl Mode {
     }
 }
 
-/// A frame that is kept.
+/// A stored frame.
 #[derive(Debug, Clone)]
 pub struct Kept {
     pub bytes: Vec<u8>,
@@ -45,19 +47,19 @@ pub struct Kept {
     pub outgoing: bool,
     /// Nanoseconds on the server's clock.
     pub at_ns: u64,
-    /// Its number among those that the filter took.
+    /// Its number among those that passed the filter.
     pub index: u64,
 }
 
-/// What is wanted.
+/// The frames to store.
 pub struct Wanted {
     pub filter: Program,
-    /// The filter in words.
+    /// The filter expression.
     pub words: String,
     pub mode: Mode,
-    /// Most frames.
+    /// Maximum number of frames.
     pub limit: usize,
-    /// Bytes kept of each.
+    /// Bytes kept of each frame.
     pub snap: usize,
     pub sent: Vec<usize>,
     pub received: Vec<usize>,
@@ -71,28 +73,28 @@ pub struct Store {
     pub is_stopped: bool,
     pub matched: u64,
     pub fetched: u64,
-    /// Bytes of the frames that are kept.
+    /// Bytes of the stored frames.
     pub bytes: usize,
-    /// In the order of their times.
+    /// In chronological order.
     pub frames: VecDeque<Kept>,
-    /// The time of the last frame that was taken out.
+    /// The time of the last frame that was taken.
     taken_ns: u64,
-    /// What its listeners have missed, and had before they were its.
+    /// The missed frames of its listeners, and those from before they were added.
     listeners: Vec<(Arc<AtomicU64>, u64)>,
-    /// The same of listeners that were its.
+    /// Missed frames of former listeners.
     missed: u64,
 }
 
 /// A store that listeners fill.
 pub type Shared = Arc<Mutex<Store>>;
 
-/// Nothing in a store is half done when a thread ends.
+/// Locks a store. A thread that panicked leaves it consistent.
 pub fn open(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new(wanted: Wanted, began: Instant) -> Store {
         Store {
             wanted,
@@ -108,20 +110,22 @@ impl Store {
         }
     }
 
-    /// Frames that passed while it was filled and that no filter has seen, because too many waited.
+    /// Returns the frames that passed while it was being filled but reached no filter, because too
+    /// many were waiting.
     pub fn missed(&self) -> u64 {
         let since = |(now, before): &(Arc<AtomicU64>, u64)| now.load(Ordering::Relaxed) - before;
         self.missed + self.listeners.iter().map(since).sum::<u64>()
     }
 
-    /// It is filled no more.
+    /// Detaches it from its listeners.
     fn end(&mut self) {
         self.is_stopped = true;
         self.missed = self.missed();
         self.listeners.clear();
     }
 
-    /// Takes a frame of a port that passed at a time of the server's clock, if it is wanted and there is room.
+    /// Stores a frame of a port, with a time of the server's clock, if it matches and there is
+    /// room.
     pub fn offer(&mut self, port: usize, frame: &Captured<'_>, at_ns: u64) {
         let ports = match frame.outgoing {
             true => &self.wanted.sent,
@@ -149,11 +153,11 @@ impl Store {
             length: frame.original_len,
             port,
             outgoing: frame.outgoing,
-            // one before it was taken out already: times never run backwards
+            // a later frame was already taken: times must not run backwards
             at_ns: at_ns.max(self.taken_ns),
             index,
         });
-        // each port is heard by a thread of its own, some milliseconds apart; numbers follow the times
+        // each port has its own listener thread, some milliseconds apart; numbers follow the times
         let mut at = self.frames.len() - 1;
         while at > 0 && self.frames[at - 1].at_ns > self.frames[at].at_ns {
             self.frames.swap(at - 1, at);
@@ -163,7 +167,7 @@ impl Store {
         }
     }
 
-    /// The oldest frame, which is not kept any more.
+    /// Removes and returns the oldest frame.
     pub fn take(&mut self) -> Option<Kept> {
         let frame = self.frames.pop_front()?;
         self.bytes -= frame.bytes.len();
@@ -172,12 +176,12 @@ impl Store {
     }
 }
 
-/// What listens on a port, and for whom.
+/// The listener of a port, and its stores.
 #[derive(Default)]
 pub struct Ears {
     stores: Arc<Mutex<Vec<Shared>>>,
     hearing: Option<Box<dyn Hearing>>,
-    /// What listeners before this one have missed.
+    /// Frames missed by earlier listeners.
     missed: u64,
 }
 
@@ -217,7 +221,7 @@ impl Ears {
         Ok(())
     }
 
-    /// Fills it no more; who is left alone does not listen.
+    /// Stops filling it; without any store left, stops listening.
     fn remove(&mut self, store: &Shared) {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         stores.retain(|one| !Arc::ptr_eq(one, store));
@@ -231,36 +235,37 @@ impl Ears {
         }
     }
 
-    /// Waits for frames that have passed and have not been heard.
+    /// Waits for frames that have passed and are still being processed.
     fn settle(&self) {
         if let Some(hearing) = &self.hearing {
             hearing.settle(SETTLE);
         }
     }
 
-    /// Frames that passed while somebody listened and were not heard, since the server began.
+    /// Returns the frames that were missed while listening, since the server started.
     pub fn missed(&self) -> u64 {
         let now = self.hearing.as_ref().map(|one| one.missed());
         self.missed + now.map_or(0, |missed| missed.load(Ordering::Relaxed))
     }
 
-    /// Does anybody listen?
+    /// Returns true if there are any stores.
     pub fn is_used(&self) -> bool {
         self.hearing.is_some()
     }
 }
 
-/// The clock that begins with the server, for frames that have the system's time.
+/// Converts the system's time of frames to the clock that begins with the server.
 struct Clock {
     began: Instant,
-    /// The system's time when both were looked at, and what the server's clock was behind it, in nanoseconds.
+    /// The system's time at the last comparison, and the server's clock relative to it, in
+    /// nanoseconds.
     system_ns: u64,
     behind_ns: u64,
     last_ns: u64,
 }
 
 impl Clock {
-    /// The system's clock may be set meanwhile: both clocks are compared this often.
+    /// The system's clock may be set: both clocks are compared this often.
     const LOOK_NS: u64 = 1_000_000_000;
 
     fn new(began: Instant) -> Clock {
@@ -282,7 +287,7 @@ impl Clock {
         self.behind_ns = system.saturating_sub(between).as_nanos() as u64;
     }
 
-    /// A time of the system's, which is never before the one that was asked for last.
+    /// Converts a time of the system; the result is never before the previous one.
     fn at(&mut self, system_ns: u64) -> u64 {
         if system_ns.abs_diff(self.system_ns) > Clock::LOOK_NS {
             self.look();
@@ -292,7 +297,7 @@ impl Clock {
     }
 }
 
-/// All captures of all clients; they belong to nobody, as in TRex.
+/// All captures of all clients; they have no owners, as in TRex.
 #[derive(Default)]
 pub struct Captures {
     pub all: BTreeMap<u32, Shared>,
@@ -300,7 +305,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Begins one; its number.
+    /// Starts a capture and returns its number.
     pub fn start(
         &mut self,
         wanted: Wanted,
@@ -325,7 +330,7 @@ impl Captures {
                 return Err(fault);
             }
         }
-        // zero is no number of a capture, and one that is in use is no new one
+        // zero is not a valid number, and numbers in use are skipped
         loop {
             self.last = self.last.wrapping_add(1).max(1);
             if !self.all.contains_key(&self.last) {
@@ -336,7 +341,7 @@ impl Captures {
         Ok(self.last)
     }
 
-    /// The one of this number.
+    /// Returns the capture with this number.
     pub fn get(&self, id: u64) -> Result<&Shared, Fault> {
         let number = u32::try_from(id).ok();
         let store = number.and_then(|id| self.all.get(&id));
@@ -344,7 +349,7 @@ impl Captures {
     }
 }
 
-/// Ends what fills a store; what it has stays.
+/// Stops filling a store; its frames are kept.
 pub fn stop<'a>(store: &Shared, ears: impl Iterator<Item = &'a mut Ears>) {
     let mut ears: Vec<&mut Ears> = ears.collect();
     if open(store).is_stopped {
@@ -362,7 +367,7 @@ pub fn stop<'a>(store: &Shared, ears: impl Iterator<Item = &'a mut Ears>) {
     ears.iter_mut().for_each(|ears| ears.remove(store));
 }
 
-/// The queue of a port: the last frames that came in.
+/// Creates the queue of a port: the last frames that arrived.
 pub fn queue(
     at: usize,
     size: usize,
@@ -436,7 +441,7 @@ mod tests {
         store.offer(1, &late, 12);
         let left: Vec<u64> = store.frames.iter().map(|frame| frame.at_ns).collect();
         assert_eq!(left, [15, 20, 25, 30]);
-        // what a listener has missed before is not this store's, nor what it misses afterwards
+        // frames that a listener missed earlier or misses later do not count for this store
         let missed = Arc::new(AtomicU64::new(5));
         store.listeners.push((missed.clone(), 5));
         missed.store(8, Ordering::Relaxed);

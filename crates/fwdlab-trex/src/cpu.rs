@@ -1,13 +1,14 @@
-//! What senders cost: the CPU time of their threads, as the kernel counts it. Start with [`Load::end_window`].
+//! The cost of senders: the CPU time of their threads, as counted by the kernel. Start with
+//! [`Load::end_window`].
 
 use std::collections::VecDeque;
 use std::fs;
 use std::time::Instant;
 
-/// What the threads of senders are called.
+/// Name of sender threads.
 const SENDERS: &str = "fwdlab-send";
 
-/// Values that clients show of a CPU.
+/// Number of values that clients show for a CPU.
 const HISTORY: usize = 20;
 
 /// The load of the CPUs of all senders.
@@ -26,26 +27,27 @@ impl Load {
         }
     }
 
-    /// A window of time ends.
+    /// Ends a window of time.
     pub fn end_window(&mut self, now: Instant) {
         let used = of_senders();
         let window = now.saturating_duration_since(self.at).as_nanos();
         if window == 0 {
             return;
         }
-        // a thread that has ended takes its time with it
+        // the time of a thread that has ended is no longer included
         let share = used.saturating_sub(self.before_ns) as f64 / window as f64;
         self.history.push_front(share * 100.0);
         self.history.truncate(HISTORY);
         (self.before_ns, self.at) = (used, now);
     }
 
-    /// In the last window: percent of one CPU, and more where several senders have several.
+    /// Returns the load in the last window: percent of one CPU, and more than 100 if several
+    /// senders use several.
     pub fn percent(&self) -> f64 {
         self.history.front().copied().unwrap_or_default()
     }
 
-    /// The last windows, the newest first, as clients want them: whole numbers, always as many.
+    /// Returns the last windows, newest first, in the clients' format: integers, in a fixed number.
     pub fn history(&self, cpus: usize) -> Vec<u32> {
         let share = |at: usize| {
             self.history
@@ -56,7 +58,7 @@ impl Load {
     }
 }
 
-/// Nanoseconds that all threads of senders have run.
+/// Returns the nanoseconds that all sender threads have run.
 fn of_senders() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;

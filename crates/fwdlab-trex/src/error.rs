@@ -1,25 +1,26 @@
-//! What can go wrong before anything is served: [`TrexError`]. What goes wrong in a call is [`Fault`](crate::rpc::Fault).
+//! Errors before anything is served: [`TrexError`]. The errors of calls are
+//! [`Fault`](crate::rpc::Fault)s.
 
 use std::io;
 use std::net::SocketAddr;
 
 use fwdlab_lab::LabError;
 
-/// Why nothing is served.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum TrexError {
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error(
         "cannot listen on {address} for the {what} of TRex: {source}; choose another with --{option}"
     )]
     Listen {
         /// `RPC` or `publisher`.
         what: &'static str,
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// The option that chooses another.
+        /// The option that changes it.
         option: &'static str,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
     /// A port cannot be prepared.
@@ -30,7 +31,7 @@ pub enum TrexError {
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
 }

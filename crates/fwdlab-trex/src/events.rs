@@ -1,6 +1,7 @@
-//! What clients are told without having asked: each session has a queue of its own, which it empties now and then.
+//! Asynchronous events for clients: each session has its own queue, which it polls.
 //!
-//! Numbers of events never skip within a session: a client that misses one ends its process. So a queue is whole or gone.
+//! Numbers of events never skip within a session: a client that misses one ends its process. So a
+//! queue is either complete or removed.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,58 +10,58 @@ use serde_json::{Value, json};
 
 use crate::limits;
 
-/// What happened, by TRex's numbers.
+/// Kinds of events, with TRex's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A port sends.
     Started = 0,
-    /// It does not any more, because somebody said so.
+    /// It was stopped by a client.
     Stopped = 1,
-    /// It holds its traffic.
+    /// It paused its traffic.
     Paused = 2,
-    /// It sends again.
+    /// It resumed.
     Resumed = 3,
     /// It has sent everything.
     Done = 4,
-    /// A port has an owner.
+    /// A port was acquired by an owner.
     Acquired = 5,
-    /// A port has none any more.
+    /// A port was released.
     Released = 6,
-    /// A port cannot send any more.
+    /// A port can no longer send.
     Failed = 7,
-    /// A port was set to something else.
+    /// The attributes of a port were changed.
     Attributes = 8,
     /// A profile sends.
     ProfileStarted = 10,
-    /// It does not any more, because somebody said so.
+    /// It was stopped by a client.
     ProfileStopped = 11,
-    /// It holds its traffic.
+    /// It paused its traffic.
     ProfilePaused = 12,
-    /// It sends again.
+    /// It resumed.
     ProfileResumed = 13,
     /// It has sent everything.
     ProfileDone = 14,
-    /// It cannot send any more.
+    /// It can no longer send.
     ProfileFailed = 17,
 }
 
-/// Events of one session.
+/// The events of one session.
 struct Queue {
     waiting: Vec<Value>,
     next: u64,
     asked: Instant,
 }
 
-/// Events of all sessions.
+/// The events of all sessions.
 #[derive(Default)]
 pub struct Events {
     queues: BTreeMap<u32, Queue>,
-    /// Something happened since this was last taken.
+    /// True if there were events since this was last taken.
     news: bool,
 }
 
 impl Events {
-    /// Tells all sessions.
+    /// Sends an event to all sessions.
     pub fn tell(&mut self, event: Event, data: &Value) {
         self.news = true;
         (self.queues).retain(|_, queue| {
@@ -74,11 +75,11 @@ impl Events {
         }
     }
 
-    /// What a session has not heard yet. One that nobody knows is known from now on.
+    /// Returns the pending events of a session. An unknown session is registered.
     pub fn take(&mut self, session: u32) -> Vec<Value> {
         let now = Instant::now();
         if !self.queues.contains_key(&session) && self.queues.len() >= limits::SESSIONS {
-            // who has been silent the longest makes room
+            // the session that has been silent the longest makes room
             let silent = self.queues.iter().min_by_key(|(_, queue)| queue.asked);
             if let Some((&silent, _)) = silent {
                 self.queues.remove(&silent);
@@ -93,7 +94,7 @@ impl Events {
         std::mem::take(&mut queue.waiting)
     }
 
-    /// Did something happen since the last time this was asked?
+    /// Returns true if there were events since the last call.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }

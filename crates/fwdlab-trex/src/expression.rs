@@ -1,7 +1,8 @@
-//! Filter expressions in the words of `tcpdump`, by `tcpdump` itself: it compiles them, and [`bpf::Program`] runs what comes out.
+//! Filter expressions of `tcpdump`, compiled by `tcpdump` itself; [`bpf::Program`] runs the result.
 //!
-//! So the language is libpcap's exactly, and our programs stay without C libraries. No interface is opened. The expression is one
-//! argument, never a shell's; it is bounded in length, and what compiles it in time. Start with [`compile`].
+//! So the language is exactly libpcap's, and our programs do not need C libraries. No interface is
+//! opened. The expression is one argument and never passes through a shell; its length is limited,
+//! and so is the time to compile it. Start with [`compile`].
 
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -11,39 +12,39 @@ use std::time::{Duration, Instant};
 
 use fwdlab_packet::bpf;
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 pub const LONGEST: usize = 4096;
 
-/// `tcpdump` may take so long; names of hosts in an expression are looked up by it.
+/// Time limit of `tcpdump`, which also resolves host names in an expression.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often we look whether it has ended.
+/// Interval of checking whether it has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A line of an instruction is no longer than this.
+/// Maximum length of a line with an instruction.
 const LINE: usize = 32;
 
-/// One at a time, however many ask.
+/// Only one at a time, to limit concurrent requests.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Why an expression filters nothing.
+/// Why an expression cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
-    /// There is no `tcpdump`.
+    /// `tcpdump` is missing.
     #[error(
         "filters need tcpdump, which compiles them, and it is not there. Install it: apt-get install tcpdump"
     )]
     Missing,
-    /// It is longer than allowed.
+    /// It is too long.
     #[error("the filter has {0} bytes; it may have {LONGEST}")]
     TooLong(usize),
-    /// It is wrong, in the words of `tcpdump`.
+    /// It is invalid; contains the message of `tcpdump`.
     #[error("{0}")]
     Wrong(String),
-    /// It takes too long.
+    /// Compiling it takes too long.
     #[error("tcpdump did not compile the filter within {} s", PATIENCE.as_secs())]
     TooSlow,
-    /// It is right, and nothing we can run.
+    /// It is valid, but we cannot run the program.
     #[error("the filter cannot be run: {0}")]
     Program(#[from] bpf::BpfError),
     /// The system refuses.
@@ -51,7 +52,7 @@ pub enum ExpressionError {
     System(String),
 }
 
-/// The program of an expression, for Ethernet. No words at all want every frame.
+/// Returns the program of an expression, for Ethernet. The empty expression matches every frame.
 ///
 /// # Errors
 /// See [`ExpressionError`].
@@ -74,7 +75,7 @@ fn run(command: &mut Command) -> Result<String, ExpressionError> {
     };
     let pipes = command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = pipes.stderr(Stdio::piped()).spawn().map_err(system)?;
-    // who writes more than we read waits for us, and then is too slow
+    // if it writes more than we read it blocks, and then times out
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (out, err) = (reader(out), reader(err));
     let began = Instant::now();
@@ -100,19 +101,19 @@ fn run(command: &mut Command) -> Result<String, ExpressionError> {
     }
 }
 
-/// What comes, up to a program of the largest size.
+/// Reads from a pipe in a thread, up to a program of the largest size.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            // what cannot be read is no program
+            // incomplete output is not a valid program
             let _ = pipe.take((bpf::MOST * LINE) as u64).read_to_end(&mut bytes);
         }
         bytes
     })
 }
 
-/// What `tcpdump` said of the expression, in one line.
+/// Returns `tcpdump`'s error message about the expression, as one line.
 fn said(err: &str) -> String {
     let lines = err
         .lines()
@@ -132,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames of many kinds, tagged or not, some damaged, the same every time.
+    /// Frames of many kinds, tagged or not, some damaged, the same in every run.
     fn frames() -> Vec<Vec<u8>> {
         let mut state = 0x2545_f491_4f6c_dd1du64;
         let mut dice = move |below: usize| {
@@ -240,7 +241,7 @@ mod tests {
         "-ip[9] + 20 > 3 and tcp[(tcp[12] >> 2):4] != 0",
     ];
 
-    /// The same frames as `tcpdump -r` takes out of a file, filter by filter.
+    /// Filter by filter, the same frames as `tcpdump -r` selects from a file.
     #[test]
     fn filters_take_what_tcpdump_takes() {
         let name = "filters_take_what_tcpdump_takes";
@@ -287,7 +288,7 @@ mod tests {
         }
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(wrong, "");
-        // and they are filters: hardly any takes everything or nothing
+        // and they are real filters: hardly any matches everything or nothing
         let none = sizes
             .iter()
             .filter(|taken| [0, frames.len()].contains(taken));

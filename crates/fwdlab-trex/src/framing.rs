@@ -1,4 +1,4 @@
-//! What a message is wrapped in: nothing, or TRex's header and zlib. Start with [`unwrap`].
+//! The framing of a message: none, or TRex's header and zlib. Start with [`unwrap`].
 
 use std::io::{Read, Write};
 
@@ -11,12 +11,12 @@ use crate::limits;
 const MAGIC: u32 = 0xABE8_5CEA;
 const HEADER: usize = 8;
 
-/// What was in a message.
+/// The contents of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unwrapped {
     /// The JSON.
     pub text: Vec<u8>,
-    /// It came compressed, and so is the answer.
+    /// True if it was compressed; then the answer is, too.
     pub compressed: bool,
 }
 
@@ -25,11 +25,11 @@ pub struct Unwrapped {
 pub enum Wrong {
     /// It is larger than allowed.
     TooLarge,
-    /// It is no zlib, or has another size than it says.
+    /// It is not zlib, or its size differs from the header.
     Damaged,
 }
 
-/// Takes the JSON out of a message.
+/// Extracts the JSON from a message.
 pub fn unwrap(message: &[u8]) -> Result<Unwrapped, Wrong> {
     let Some((header, packed)) = message.split_at_checked(HEADER) else {
         return plain(message);
@@ -43,7 +43,7 @@ pub fn unwrap(message: &[u8]) -> Result<Unwrapped, Wrong> {
         return Err(Wrong::TooLarge);
     }
     let mut text = Vec::new();
-    // one byte more than it says, to see whether it said the truth
+    // read one byte more than the header's size, to verify it
     let mut unpacked = ZlibDecoder::new(packed).take(size as u64 + 1);
     unpacked
         .read_to_end(&mut text)
@@ -67,7 +67,7 @@ fn plain(message: &[u8]) -> Result<Unwrapped, Wrong> {
     }
 }
 
-/// An answer as it is sent.
+/// Returns an answer as it is sent.
 pub fn wrap(text: Vec<u8>, compressed: bool) -> Vec<u8> {
     if !compressed {
         return text;
@@ -80,7 +80,7 @@ pub fn wrap(text: Vec<u8>, compressed: bool) -> Vec<u8> {
     let mut packer = ZlibEncoder::new(message, Compression::fast());
     match packer.write_all(&text).and_then(|()| packer.finish()) {
         Ok(message) => message,
-        // clients take either form
+        // clients accept both forms
         Err(_) => text,
     }
 }

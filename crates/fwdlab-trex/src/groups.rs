@@ -1,7 +1,8 @@
-//! Groups of streams whose frames are counted and timed together: their numbers, what was sent and what arrived.
+//! Groups of streams whose frames are counted and timed together: their numbers, and the frames
+//! sent and received.
 //!
-//! A group is there as long as a stream of it is loaded. Its frames are told apart by [`fwdlab_engine::groups`], by a number that is
-//! ours. Start with [`Registry::join`].
+//! A group exists while a stream of it is loaded. [`fwdlab_engine::groups`] distinguishes frames by
+//! a number that we assign. Start with [`Registry::join`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -16,7 +17,7 @@ use crate::rpc::Fault;
 use crate::stream::Group;
 use crate::traffic::Place;
 
-/// How much of a mean the last window of time is.
+/// Weight of the last window of time in a mean.
 const SHARE: f64 = 0.5;
 
 /// A stream: port, profile, number.
@@ -45,7 +46,7 @@ struct State {
     seen: (u64, u64),
 }
 
-/// Frames and bytes with FCS, sent and arrived, and per second.
+/// Frames and bytes with FCS, sent and received, and per second.
 #[derive(Debug, Clone, Copy, Default)]
 struct OnPort {
     sent: (u64, u64),
@@ -55,7 +56,7 @@ struct OnPort {
 }
 
 impl Registry {
-    /// A stream becomes one of a group, which begins with its first.
+    /// Adds a stream to a group, which is created with its first stream.
     pub fn join(
         &mut self,
         ports: &mut [TrexPort],
@@ -120,7 +121,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A stream is gone; its group, too, if it was the last.
+    /// Removes a stream, and its group if it was the last one.
     pub fn leave(&mut self, ports: &mut [TrexPort], id: u32, member: &Member) {
         let Some(state) = self.groups.get_mut(&id) else {
             return;
@@ -131,14 +132,14 @@ impl Registry {
         }
         for port in ports {
             if let (true, Some(groups)) = (state.is_timed, port.wire.groups()) {
-                // its frames are nobody's from now on
+                // its frames no longer belong to a group
                 let _ = groups.begin_timed(state.number, 0);
             }
         }
         self.groups.remove(&id);
     }
 
-    /// Where frames of a stream are counted that is about to start.
+    /// Returns where frames of a stream are counted that is about to start.
     pub fn place(&mut self, ports: &mut [TrexPort], group: Group) -> Result<Option<Place>, Fault> {
         let Some(state) = self.groups.get_mut(&group.id) else {
             return Ok(None);
@@ -159,7 +160,7 @@ impl Registry {
         }))
     }
 
-    /// So many frames of a group left through a port.
+    /// Adds frames of a group that were sent through a port.
     pub fn sent(&mut self, id: u32, port: usize, frames: u64, bytes: u64) {
         let on = self.groups.get_mut(&id).and_then(|s| s.ports.get_mut(port));
         if let Some(on) = on {
@@ -168,7 +169,7 @@ impl Registry {
         }
     }
 
-    /// The clients' numbers of all groups that are counted, and of those with latency.
+    /// Returns the clients' numbers of all counted groups, and of those with latency.
     pub fn active(&self) -> Value {
         let of = |is_timed: bool| -> Vec<u32> {
             let groups = self.groups.iter().filter(|(_, s)| s.is_timed == is_timed);
@@ -177,7 +178,7 @@ impl Registry {
         json!({"ids": {"flow_stats": of(false), "latency": of(true)}})
     }
 
-    /// Reads what arrived.
+    /// Reads the counts of received frames.
     fn read(&mut self, ports: &mut [TrexPort], which: Option<&[u32]>) -> Result<(), Fault> {
         let failed = |error: fwdlab_engine::EngineError| Fault::execute(error.to_string());
         for (id, state) in &mut self.groups {
@@ -198,7 +199,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A window of time ends: rates and latencies of it.
+    /// Ends a window of time: updates rates and latencies.
     pub fn end_window(&mut self, ports: &mut [TrexPort]) -> Result<(), Fault> {
         let now = Instant::now();
         let Some(before) = self.looked.replace(now) else {
@@ -241,7 +242,7 @@ impl Registry {
                 });
             }
             state.seen = (count, sum);
-            // the last window that had a frame is shown until another has one
+            // show the last window that had a frame until another one has
             if let Some(most) = orders.iter().filter_map(|o| o.window_most_ns).max() {
                 state.window_most_ns = most;
             }
@@ -249,7 +250,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Everything about these groups, or all.
+    /// Returns the statistics of these groups, or of all.
     pub fn statistics(&mut self, ports: &mut [TrexPort], which: &[u32]) -> Result<Value, Fault> {
         let which = Some(which).filter(|which| !which.is_empty());
         self.read(ports, which)?;
@@ -333,7 +334,8 @@ impl State {
     }
 }
 
-/// Counts by TRex's classes: 0, 10, 20 ... 90, 100 ... 900, and so on, in microseconds; the first takes what is below 10.
+/// Returns counts in TRex's classes: 0, 10, 20 ... 90, 100 ... 900, and so on, in microseconds; the
+/// first contains everything below 10.
 fn histogram(times: &Histogram) -> Value {
     let mut classes: BTreeMap<u64, u64> = BTreeMap::new();
     for (low, high, count) in times.buckets() {
@@ -353,7 +355,7 @@ fn histogram(times: &Histogram) -> Value {
     Value::Object(classes.collect())
 }
 
-/// An HDR histogram of 1 us to 10 s with three digits, compressed, in base64.
+/// Returns an HDR histogram of 1 us to 10 s with three digits, compressed, in base64.
 fn hdr(times: &Histogram) -> Option<String> {
     use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
     let mut hdr = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 10_000_000, 3).ok()?;

@@ -1,9 +1,11 @@
-//! fwdlab as a TRex stateless server: clients of TRex drive fwdlab's ports with its RPC, unmodified.
+//! fwdlab as a TRex stateless server: unmodified TRex clients control fwdlab's ports through its
+//! RPC.
 //!
-//! This is translation only: messages, sessions and ownership become readings and settings of ports, and what is sent and counted is the
-//! affair of `lab` and `engine`. Nothing is printed here. Start with [`Server`]; a call goes through [`zmtp`] (bytes on a
-//! connection), [`framing`] (zlib), [`rpc`] (JSON-RPC) and [`methods`] (one file for each kind of call) to [`model`] (what is known).
-//! A [`stream`] that is said there becomes [`traffic`], which a [`run`] sends.
+//! This crate only translates: messages, sessions and ownership become readings and settings of
+//! ports; `lab` and `engine` send and count. Prints nothing. Start with [`Server`]; a call passes
+//! through [`zmtp`] (bytes on a connection), [`framing`] (zlib), [`rpc`] (JSON-RPC) and [`methods`]
+//! (one file for each kind of call) to [`model`] (the state). A [`stream`] of a call becomes
+//! [`traffic`], which a [`run`] sends.
 
 mod allow;
 mod capture;

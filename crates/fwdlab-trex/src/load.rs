@@ -1,7 +1,8 @@
-//! What a profile sends at its own rates, and what a multiplier makes of it.
+//! The load of a profile at its own rates, and multipliers of it.
 //!
-//! The base of a profile is the largest sum of streams that send at the same time; streams with latency are fixed: they count, and
-//! are not multiplied. Start with [`Base::of`]; [`Multiplier`] is what clients ask for, [`Course`] what follows what.
+//! The base of a profile is the largest sum of streams that send at the same time; streams with
+//! latency are fixed: they count, and are not multiplied. Start with [`Base::of`]; [`Multiplier`]
+//! is the request of a client, [`Course`] the order of the streams.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,24 +13,24 @@ use crate::limits;
 use crate::rpc::{Fault, Params};
 use crate::stream::{Mode, Stream};
 
-/// Shorter bursts are no load: their rate says little.
+/// Shorter bursts do not count as load: their rate is hardly meaningful.
 const NO_LOAD: u64 = 1000;
 
-/// Above the line rate by this is still at it.
+/// A load up to this factor of the line rate still fits.
 const OVER: f64 = 1.0001;
 
 /// Frames and bits per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
     pub pps: f64,
-    /// With FCS.
+    /// Layer 2, with FCS.
     pub layer_2: f64,
-    /// On the wire.
+    /// Layer 1, on the wire.
     pub layer_1: f64,
 }
 
 impl Load {
-    /// Of a stream, at its own rate.
+    /// Returns the load of a stream at this rate.
     fn of(stream: &Stream, pps: f64) -> Load {
         Load {
             pps,
@@ -38,7 +39,7 @@ impl Load {
         }
     }
 
-    /// With another, so many times.
+    /// Adds another load, multiplied.
     pub fn plus(self, other: Load, times: f64) -> Load {
         Load {
             pps: self.pps + times * other.pps,
@@ -56,17 +57,17 @@ impl Load {
     }
 }
 
-/// What a profile sends at the most.
+/// The maximum load of a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Base {
-    /// Whatever the multiplier.
+    /// The part that is not multiplied.
     pub fixed: Load,
-    /// At the multiplier 1.
+    /// The part at multiplier 1.
     pub variable: Load,
 }
 
 impl Base {
-    /// Of these streams, which all are enabled, with their own rates.
+    /// Computes it for these streams, which are all enabled, at their own rates.
     pub fn of(streams: &[&Stream], pps: &[f64], next: &[Option<usize>]) -> Base {
         let mut base = Base::default();
         for is_fixed in [false, true] {
@@ -86,23 +87,23 @@ impl Base {
         base
     }
 
-    /// With this multiplier.
+    /// Returns the load with this multiplier.
     pub fn times(&self, factor: f64) -> Load {
         self.fixed.plus(self.variable, factor)
     }
 
-    /// Can a line of this speed carry it?
+    /// Returns true if a line of this speed can carry it.
     pub fn fits(&self, factor: f64, speed_bps: u64) -> bool {
         self.times(factor).layer_1 <= speed_bps as f64 * OVER
     }
 
-    /// The multiplier at which the line is full.
+    /// Returns the multiplier that fills the line.
     fn full(&self, speed_bps: u64) -> f64 {
         (speed_bps as f64 - self.fixed.layer_1) / self.variable.layer_1
     }
 }
 
-/// What a client asks a load to be.
+/// The load that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Multiplier {
     unit: Unit,
@@ -127,7 +128,7 @@ enum Operation {
 }
 
 impl Multiplier {
-    /// The field `mul` of a call.
+    /// Parses the field `mul` of a call.
     pub fn parse(params: &Params<'_>) -> Result<Multiplier, Fault> {
         let mul = params.object("mul")?;
         let value = mul.real("value")?;
@@ -158,12 +159,12 @@ impl Multiplier {
         })
     }
 
-    /// Does it say all that is to be said, without what is now?
+    /// Returns true if it does not depend on the current load.
     pub fn is_absolute(&self) -> bool {
         self.operation == Operation::Be
     }
 
-    /// The factor for such streams; `now`: the one in force, to which it may be added.
+    /// Returns the factor for such streams; `now`: the current factor, for relative requests.
     pub fn factor(&self, base: &Base, speed_bps: u64, now: Option<f64>) -> Result<f64, Fault> {
         let (wanted, fixed, variable) = match self.unit {
             Unit::Raw => (self.value, 0.0, 1.0),
@@ -181,7 +182,7 @@ impl Multiplier {
                 base.variable.layer_1,
             ),
         };
-        // nothing but streams with latency: there is nothing to multiply
+        // only streams with latency: nothing to multiply
         if variable <= 0.0 {
             return Ok(1.0);
         }
@@ -202,7 +203,7 @@ impl Multiplier {
         }
     }
 
-    /// The same for a line of this speed: more than it carries is refused, unless that is wanted.
+    /// Returns the factor for a line of this speed; more than it carries is refused, unless forced.
     pub fn checked(
         &self,
         base: &Base,
@@ -228,12 +229,12 @@ impl Multiplier {
     }
 }
 
-/// A stream starts, or ends.
+/// A start or an end of a stream.
 pub struct Event {
     pub at_us: f64,
     pub starts: bool,
     pub stream: usize,
-    /// Its load; none for short bursts.
+    /// Its load; `None` for short bursts.
     pub pps: f64,
 }
 
@@ -249,7 +250,8 @@ impl<'a> Course<'a> {
         Course { streams, pps, next }
     }
 
-    /// Goes through so many events, in order of time; `true` if these are all. Ends come before starts of the same time.
+    /// Iterates over up to `most` events in chronological order; returns true if these are all.
+    /// Ends come before starts of the same time.
     pub fn each(&self, most: usize, mut tell: impl FnMut(Event)) -> bool {
         let ns = |us: f64| (us * 1e3) as u64;
         let mut events: BinaryHeap<Reverse<(u64, bool, usize)>> = (0..)
@@ -296,7 +298,8 @@ impl<'a> Course<'a> {
         true
     }
 
-    /// How long all of it takes in microseconds; `None`: it does not end, as far as can be seen.
+    /// Returns the total duration in microseconds; `None`: it does not end, as far as can be
+    /// determined.
     pub fn lasts_us(&self) -> Option<f64> {
         let endless = |s: &&&Stream| s.mode == Mode::Continuous;
         if self.streams.iter().any(|stream| endless(&stream)) {
@@ -307,7 +310,7 @@ impl<'a> Course<'a> {
         whole.then_some(last)
     }
 
-    /// The events as a dry run tells them.
+    /// Returns the events in the format of a dry run.
     pub fn told(&self, ids: &[u32]) -> Vec<Value> {
         let mut told = Vec::new();
         self.each(limits::DRY_RUN, |event| {
@@ -322,7 +325,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Frames of one run of a stream; `None`: without end.
+/// Returns the frames of one run of a stream; `None`: endless.
 fn frames(stream: &Stream) -> Option<u64> {
     match stream.mode {
         Mode::Continuous => None,
@@ -331,7 +334,7 @@ fn frames(stream: &Stream) -> Option<u64> {
     }
 }
 
-/// From the first frame of a run to its last.
+/// Returns the time from the first frame of a run to its last.
 fn lasts_us(stream: &Stream, pps: f64) -> Option<f64> {
     let group = |frames: u32| f64::from(frames.saturating_sub(1)) * 1e6 / pps;
     match stream.mode {

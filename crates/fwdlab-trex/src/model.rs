@@ -1,6 +1,7 @@
-//! What the server knows: its ports, who owns them, what is loaded on them, and the sessions that listen.
+//! The server's state: its ports, their owners, the loaded streams, and the sessions.
 //!
-//! Calls change it, one at a time. Start with [`Model`]; [`Model::owned`] is how a call gets at a port that must be its own.
+//! Calls change it, one at a time. Start with [`Model`]; [`Model::owned`] returns a port that the
+//! caller must own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,44 +24,44 @@ use crate::run::Run;
 use crate::stream::{FCS, Stream};
 use crate::wire::{Sending, Wire};
 
-/// The profile that is meant where none is named.
+/// The default profile.
 pub const PROFILE: &str = "_";
 /// All profiles.
 pub const ALL: &str = "*";
 
-/// Frames that are not ours are taken for the shortest there are, in bytes without FCS.
+/// Size assumed for foreign frames: the smallest, in bytes without FCS.
 const SHORTEST: u64 = 60;
 
-/// Rates and latencies of groups are those of so long.
+/// Length of the window for rates and latencies of groups.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// Everything.
+/// The complete state.
 pub struct Model {
     /// Our ports, by number.
     pub ports: Vec<TrexPort>,
-    /// What senders cost.
+    /// The CPU cost of senders.
     pub cpu: cpu::Load,
     /// Frames that were due and did not leave.
     pub missed: u64,
     /// Streams that are counted together.
     pub groups: Registry,
-    /// What clients capture.
+    /// Captures of clients.
     pub captures: Captures,
-    /// Filters that were compiled for the message that is being answered.
+    /// Filters that were compiled for the current message.
     pub filters: BTreeMap<String, Result<Program, Fault>>,
-    /// When a window of time ended last, see [`Model::tick`].
+    /// End of the last window of time, see [`Model::tick`].
     pub window: Instant,
-    /// What sessions have not heard yet.
+    /// Pending events of sessions.
     pub events: Events,
-    /// What a client must have asked for before anything else.
+    /// The handle that a client must request first.
     pub handle: String,
-    /// Since when we serve; the clock of `ping`.
+    /// Start of the server; the clock of `ping`.
     pub began: Instant,
-    /// To be published beside wake-ups.
+    /// Messages to publish in addition to wake-ups.
     pub to_publish: Vec<Vec<u8>>,
 }
 
-/// Who owns a port.
+/// The owner of a port.
 pub struct Owner {
     pub user: String,
     pub session: u32,
@@ -76,44 +77,44 @@ pub struct TrexPort {
     pub service: Service,
     pub attributes: Attributes,
     pub layers: Layers,
-    /// Who listens to it.
+    /// Its listener.
     pub ears: Ears,
-    /// The last frames that came, if a client wants them.
+    /// The last received frames, if a client wants them.
     pub queue: Option<capture::Shared>,
-    /// A capture file that it sends, as a whole and without a profile.
+    /// A capture file being sent, as a whole and without a profile.
     pub playing: Option<Box<dyn Sending>>,
     /// What its profiles have sent: frames, and their bytes without FCS.
     pub sent: (u64, f64),
-    /// What the kernel had counted of it before.
+    /// The kernel's counts at the start.
     began: Counters,
 }
 
-/// Does a port deliver what it receives to programs?
+/// Service mode: whether a port delivers received frames to clients.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Service {
     pub on: bool,
     pub filtered: bool,
 }
 
-/// What a client may set a port to.
+/// The attributes of a port that a client may set.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes {
     pub promiscuous: bool,
     pub multicast: bool,
 }
 
-/// Addresses that frames of a port get.
+/// The addresses of a port.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     pub destination: Option<[u8; 6]>,
     pub vlan: Vec<u16>,
-    /// If the port has one: it is resolved when there is a destination.
+    /// Set if the port has IPv4; it is resolved if it has a destination.
     pub ipv4: Option<Ipv4>,
-    /// If the port speaks it: its address, unless it makes one itself.
+    /// Set if the port has IPv6: its address, or `None` to derive it.
     pub ipv6: Option<Option<Ipv6Addr>>,
 }
 
-/// IPv4 of a port.
+/// The IPv4 settings of a port.
 #[derive(Debug, Clone)]
 pub struct Ipv4 {
     pub source: Ipv4Addr,
@@ -126,19 +127,19 @@ pub struct Profile {
     pub streams: BTreeMap<u32, Loaded>,
     /// Their size as JSON.
     pub bytes: usize,
-    /// What they send, while they do.
+    /// The run, while they send.
     pub run: Option<Run>,
 }
 
 /// A stream.
 pub struct Loaded {
-    /// As the client said it, to be given back so.
+    /// As sent by the client, to be returned unchanged.
     pub said: Value,
     pub stream: Stream,
 }
 
 impl Profile {
-    /// TRex's word for it.
+    /// Returns TRex's name of the state.
     pub fn state(&self) -> &'static str {
         match &self.run {
             Some(run) if run.is_paused => "PAUSE",
@@ -148,7 +149,7 @@ impl Profile {
         }
     }
 
-    /// The streams, understood.
+    /// Returns the parsed streams.
     pub fn understood(&self) -> BTreeMap<u32, Stream> {
         let streams = self.streams.iter();
         streams.map(|(id, one)| (*id, one.stream.clone())).collect()
@@ -178,7 +179,8 @@ impl TrexPort {
         }
     }
 
-    /// What was counted on it. A veth counts some frames without their Ethernet header, so bytes that we sent are reckoned.
+    /// Returns the counters of the port. A veth counts some frames without their Ethernet header,
+    /// so the bytes of our frames are computed.
     pub fn counters(&self) -> Result<Counters, Fault> {
         let mut counters = self.wire.counters().map_err(Fault::execute)?;
         if self.wire.kind() == Some("veth") {
@@ -192,7 +194,7 @@ impl TrexPort {
         Ok(counters)
     }
 
-    /// The programs that count frames take them away, unless somebody wants to see them.
+    /// The programs that count frames drop them, unless a client captures frames.
     pub fn deliver(&mut self) -> Result<(), Fault> {
         let everything = self.service.on || self.service.filtered || self.ears.is_used();
         match self.wire.groups() {
@@ -201,12 +203,12 @@ impl TrexPort {
         }
     }
 
-    /// Where its frames go: as a client said, or as we know.
+    /// Returns the destination of its frames: set by a client, or the default.
     pub fn destination(&self) -> Option<[u8; 6]> {
         self.layers.destination.or(self.wire.peer())
     }
 
-    /// TRex's word for all profiles together.
+    /// Returns TRex's name of the state of all profiles together.
     pub fn state(&self) -> &'static str {
         if self.playing.is_some() {
             return "PCAP_TX";
@@ -221,7 +223,7 @@ impl TrexPort {
 }
 
 impl Model {
-    /// A server of these ports.
+    /// Creates the state for these ports.
     pub fn new(wires: Vec<Box<dyn Wire>>) -> io::Result<Model> {
         Ok(Model {
             ports: wires.into_iter().map(TrexPort::new).collect(),
@@ -238,7 +240,7 @@ impl Model {
         })
     }
 
-    /// The program of a filter: as it was compiled with the message.
+    /// Returns the program of a filter that was compiled with the message.
     pub fn filter(&mut self, words: &str) -> Result<Program, Fault> {
         match self.filters.get(words) {
             Some(known) => known.clone(),
@@ -250,7 +252,7 @@ impl Model {
         }
     }
 
-    /// The number of the port that a call is about.
+    /// Returns the number of the port of a call.
     pub fn number(&self, params: &Params<'_>) -> Result<usize, Fault> {
         let number = params.number("port_id")?;
         usize::try_from(number)
@@ -264,13 +266,13 @@ impl Model {
             })
     }
 
-    /// The port that a call is about.
+    /// Returns the port of a call.
     pub fn port(&mut self, params: &Params<'_>) -> Result<&mut TrexPort, Fault> {
         let at = self.number(params)?;
         Ok(&mut self.ports[at])
     }
 
-    /// The port that a call is about, which must be the caller's.
+    /// Returns the port of a call, which the caller must own.
     pub fn owned(&mut self, params: &Params<'_>) -> Result<&mut TrexPort, Fault> {
         let handler = params.text("handler")?;
         let port = self.port(params)?;
@@ -284,7 +286,7 @@ impl Model {
         }
     }
 
-    /// Gives a port to a user, and the handler by which it is the user's.
+    /// Makes a user the owner of a port, and returns the handler that proves it.
     pub fn acquire(
         &mut self,
         at: usize,
@@ -327,7 +329,7 @@ impl Model {
         Ok(handler)
     }
 
-    /// The port is nobody's again.
+    /// Releases a port.
     pub fn release(&mut self, at: usize) {
         let Some(owner) = self.ports[at].owner.take() else {
             return;
@@ -336,7 +338,7 @@ impl Model {
         self.events.tell(Event::Released, &data);
     }
 
-    /// A profile has changed its state; its port, perhaps, too.
+    /// Sends the events of a changed profile, and of its port if that has changed, too.
     pub fn tell_profile(
         &mut self,
         profile: Event,
@@ -352,7 +354,7 @@ impl Model {
         }
     }
 
-    /// Ends what a profile sends, if it does, and tells so by these events of the profile and of the port.
+    /// Stops a profile if it sends, and sends these events of the profile and of the port.
     pub fn stop(&mut self, at: usize, name: &str, events: [Event; 2]) -> Result<(), Fault> {
         let before = self.ports[at].state();
         let run = |model: &mut Model| model.ports[at].profiles.get_mut(name)?.run.take();
@@ -365,7 +367,7 @@ impl Model {
         stopped
     }
 
-    /// Ends the capture file that a port sends, if it does, and tells so by this event.
+    /// Stops the capture file that a port sends, if any, and sends this event.
     pub fn stop_playing(&mut self, at: usize, event: Event) -> Result<(), Fault> {
         let Some(mut playing) = self.ports[at].playing.take() else {
             return Ok(());
@@ -382,7 +384,7 @@ impl Model {
         Ok(())
     }
 
-    /// Counts for their groups what a run has sent.
+    /// Adds the frames that a run has sent to its groups.
     fn count(&mut self, at: usize, run: &mut Run) {
         self.missed += run.missed();
         for (place, frames) in run.news().into_iter().enumerate() {
@@ -396,7 +398,7 @@ impl Model {
         }
     }
 
-    /// Counts what was sent so far.
+    /// Counts the frames sent so far.
     pub fn count_sent(&mut self) {
         for at in 0..self.ports.len() {
             let names: Vec<String> = self.ports[at].profiles.keys().cloned().collect();
@@ -412,7 +414,7 @@ impl Model {
         }
     }
 
-    /// Looks after what goes on by itself: traffic that ends, and windows of time. To be called a hundred times a second.
+    /// Handles the end of traffic, and windows of time. To be called a hundred times a second.
     pub fn tick(&mut self) {
         let mut ended = Vec::new();
         for (at, port) in self.ports.iter_mut().enumerate() {
@@ -440,7 +442,7 @@ impl Model {
             }
         }
         for (at, name, events) in ended {
-            // who asks for its state learns that it is over; why a sender failed is told by the next start
+            // a client sees the end in the state; the next start reports why a sender failed
             let _ = self.stop(at, &name, events);
         }
         if self.window.elapsed() >= WINDOW {
@@ -457,7 +459,7 @@ impl Model {
     }
 }
 
-/// Eight letters that nobody can guess.
+/// Returns eight unpredictable letters.
 fn handle() -> io::Result<String> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789ab";
     let mut bytes = [0; 8];

@@ -1,4 +1,5 @@
-//! A capture file of the server's own, as a recording that a port sends: times and addresses as a client wants them.
+//! A capture file on the server, as a recording that a port sends: with times and addresses as
+//! requested by a client.
 //!
 //! Start with [`Recorded::open`].
 
@@ -8,16 +9,16 @@ use std::path::{Path, PathBuf};
 use fwdlab_engine::capture::file::Frames;
 use fwdlab_engine::replay::{Clock, Recording, Source, SourceError};
 
-/// What is made of the frames of a file.
+/// Changes to the frames of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// Addresses instead of those of the file.
+    /// Replacement for the addresses of the file.
     pub source: Option<[u8; 6]>,
     pub destination: Option<[u8; 6]>,
-    /// Between frames; none: as in the file, faster by `speed`.
+    /// Gap between frames; `None`: as in the file, divided by `speed`.
     pub gap_us: Option<f64>,
     pub speed: f64,
-    /// And never less.
+    /// Minimum gap.
     pub least_us: f64,
 }
 
@@ -27,13 +28,13 @@ pub struct Recorded {
     how: How,
     frames: Frames<File>,
     clock: Clock,
-    /// The frame before: when it was captured, and when it leaves.
+    /// The previous frame: when it was captured, and when it leaves.
     before_ns: Option<(u64, u64)>,
     number: u64,
 }
 
 impl Recorded {
-    /// Looks at the first frames of a file, and reads the rest as it is sent.
+    /// Checks the first frames of a file, and reads the rest while it is sent.
     pub fn open(path: &Path, how: How) -> Result<Recording, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let frames = file(path).map_err(|error| wrong(&error))?;
@@ -71,7 +72,7 @@ impl Source for Recorded {
         let Some(captured_ns) = taken.map_err(|error| wrong(error.to_string()))? else {
             return Ok(None);
         };
-        // a gap of the client's makes the file's times no matter
+        // with a gap from the client the file's times do not matter
         let captured_ns: u64 = captured_ns?;
         let captured_ns = match self.how.gap_us {
             Some(_) => 0,

@@ -1,7 +1,7 @@
-//! A profile of TRex's as traffic for a trial: its streams, as its own library describes them, with signatures, so that every frame
-//! is known when it comes back.
+//! Converts a TRex profile to the traffic of a trial: its streams, as described by TRex's own
+//! library, with signatures, so that every frame is recognised when it comes back.
 //!
-//! Whose library it is and how it is asked is the caller's business. Start with [`traffic`].
+//! The caller runs that library. Start with [`traffic`].
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::stream::{Stream, mark};
 use crate::traffic::{Plan, Setting};
 
-/// What a profile does not know.
+/// The parameters that a profile lacks.
 #[derive(Debug, Clone, Copy)]
 pub struct Port {
     /// The address of the port.
@@ -23,20 +23,21 @@ pub struct Port {
     pub destination: [u8; 6],
     /// Speed of the link, for rates that are shares of it.
     pub speed_bps: u64,
-    /// Is it the port from which frames go back?
+    /// True for the port of the way back.
     pub is_back: bool,
 }
 
-/// Traffic of the streams of one direction, by their numbers, as JSON that a client would send.
+/// Returns the traffic of the streams of one direction, by their numbers, as the JSON that a client
+/// would send.
 ///
 /// # Errors
-/// In words: a stream is impossible, or its frames have no room for a signature.
+/// A message: a stream is impossible, or its frames have no room for a signature.
 pub fn traffic(name: &str, streams: &BTreeMap<u32, Value>, port: Port) -> Result<Traffic, String> {
     let mut understood = BTreeMap::new();
     for (id, said) in streams {
         let mut stream =
             Stream::parse(said).map_err(|fault| format!("stream {id}: {}", fault.text))?;
-        // signatures do what groups do
+        // signatures replace groups
         stream.group = None;
         understood.insert(*id, stream);
     }
@@ -68,7 +69,7 @@ pub fn traffic(name: &str, streams: &BTreeMap<u32, Value>, port: Port) -> Result
     Ok(traffic)
 }
 
-/// Where all frames have room for a signature.
+/// Returns a place where all frames have room for a signature.
 fn place(plan: &Plan) -> Result<SignaturePlace, String> {
     let mut streams = plan.ids.iter().zip(&plan.streams);
     let all = |has: fn(&Stream) -> bool| plan.streams.iter().all(has);
@@ -92,7 +93,7 @@ fn place(plan: &Plan) -> Result<SignaturePlace, String> {
     }
 }
 
-/// Are these bytes in every frame, and written by nobody?
+/// Returns true if these bytes are in every frame, and no instruction writes them.
 fn is_free(stream: &Stream, at: usize) -> bool {
     let written = stream.program.instructions.iter().filter_map(|i| match i {
         Instruction::Write { offset, .. } | Instruction::WriteMask { offset, .. } => {
@@ -106,7 +107,7 @@ fn is_free(stream: &Stream, at: usize) -> bool {
         && written.all(|range| range.end <= at || at + LEN <= range.start)
 }
 
-/// The signature is written before checksums; that of UDP, if the frame has one, is put right.
+/// Adds the signature before the checksums; corrects that of UDP, if the frame has one.
 fn sign(program: &mut Program, template: &[u8], offset: usize) {
     let is_fix = |i: &Instruction| {
         matches!(

@@ -1,6 +1,7 @@
-//! The publisher: who is connected to it is woken up when something happened, and then asks by RPC.
+//! The publisher: wakes up its subscribers when there are events, which they then request by RPC.
 //!
-//! A subscriber that does not read is let go, and holds nobody up: each has a thread that writes, and a queue of its own.
+//! A subscriber that does not read is disconnected, and does not delay others: each has its own
+//! writing thread and queue.
 
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,7 +11,7 @@ use std::thread;
 use crate::limits;
 use crate::zmtp::{Kind, Peer, Received};
 
-/// What is to be written to a subscriber.
+/// What to write to a subscriber.
 enum Out {
     Message(Vec<u8>),
     Pong(Vec<u8>),
@@ -23,13 +24,14 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Sends this to everyone who is there.
+    /// Sends a message to all subscribers.
     pub fn publish(&self, message: &[u8]) {
         self.lock()
             .retain(|subscriber| subscriber.try_send(Out::Message(message.to_vec())).is_ok());
     }
 
-    /// Serves one subscriber until it disconnects; calls `hears` whenever the subscriber has sent something.
+    /// Serves one subscriber until it disconnects; calls `hears` whenever the subscriber has sent
+    /// something.
     pub fn serve(&self, stream: TcpStream, hears: &dyn Fn()) -> std::io::Result<()> {
         let mut peer = Peer::shake_hands(stream, Kind::Pub)?;
         peer.may_be_silent()?;
@@ -39,7 +41,8 @@ impl Publisher {
         thread::Builder::new()
             .name("trex-publish".into())
             .spawn(move || write(&mut other, &waiting))?;
-        // subscriptions are read away: all there is goes to everyone, and sockets that subscribe select by themselves
+        // subscriptions are ignored: everyone gets everything, and subscribing sockets filter it
+        // themselves
         let ended = loop {
             let received = peer.receive();
             hears();
@@ -63,7 +66,7 @@ impl Publisher {
     }
 }
 
-/// Writes what waits, until nobody can send any more or the other end is gone.
+/// Writes queued messages until there are no more senders or the other end is gone.
 fn write(peer: &mut Peer, waiting: &Receiver<Out>) {
     for out in waiting {
         let written = match out {

@@ -1,10 +1,11 @@
-//! Counters of a port and what they do per second. A rate is that of the last [window](crate::model::Model::tick) of half a second.
+//! Counters of a port and their rates per second. A rate is that of the last
+//! [window](crate::model::Model::tick) of half a second.
 
 use std::time::Instant;
 
 use fwdlab_lab::ports::counters::Counters;
 
-/// Frames of a port carry four bytes that the kernel does not count, and TRex does.
+/// Bytes of each frame that TRex counts and the kernel does not.
 const FCS: u64 = 4;
 
 /// Per second.
@@ -28,7 +29,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins here.
+    /// Starts with these counters.
     pub fn new(counters: Counters, now: Instant) -> Meter {
         Meter {
             before: counters,
@@ -37,7 +38,7 @@ impl Meter {
         }
     }
 
-    /// A window of time ends, with what the port has counted now.
+    /// Ends a window of time, with the current counters of the port.
     pub fn end_window(&mut self, counters: Counters, now: Instant) {
         let time = now.saturating_duration_since(self.at);
         if time.is_zero() {
@@ -54,20 +55,20 @@ impl Meter {
         (self.before, self.at) = (counters, now);
     }
 
-    /// The rates of the last window.
+    /// Returns the rates of the last window.
     pub fn rates(&self) -> Rates {
         self.rates
     }
 }
 
-/// Bytes that left, with FCS.
+/// Returns the sent bytes, with FCS.
 pub fn tx_bytes(counters: &Counters) -> u64 {
     counters
         .tx_bytes
         .wrapping_add(FCS.wrapping_mul(counters.tx_packets))
 }
 
-/// Bytes that came, with FCS.
+/// Returns the received bytes, with FCS.
 pub fn rx_bytes(counters: &Counters) -> u64 {
     counters
         .rx_bytes
@@ -100,7 +101,7 @@ mod tests {
             rx_bps: 5.0 * 64.0 * 8.0,
         };
         assert_eq!(meter.rates(), wanted);
-        // nothing moves any more
+        // nothing is moving any more
         meter.end_window(counters, begin + Duration::from_secs(3));
         assert_eq!(meter.rates(), Rates::default());
     }

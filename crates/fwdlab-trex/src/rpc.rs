@@ -1,6 +1,8 @@
-//! JSON-RPC 2.0 with TRex's codes: requests alone or in a batch, and what is answered. Which method does what is in `methods`.
+//! JSON-RPC 2.0 with TRex's codes: single requests or batches, and their answers. `methods`
+//! implements the methods.
 //!
-//! Start with [`Message::read`] and [`Message::answer`]; a method reads its parameters through [`Params`].
+//! Start with [`Message::read`] and [`Message::answer`]; a method reads its parameters through
+//! [`Params`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use crate::limits;
 use crate::methods;
 use crate::model::Model;
 
-/// Why a call has no result: a code of TRex's, and what a user reads.
+/// Why a call has no result: a TRex code, and a message for the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     /// The number.
@@ -22,20 +24,20 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Bad JSON.
+    /// Invalid JSON.
     pub const PARSE: i64 = -32700;
-    /// No request.
+    /// Invalid request.
     pub const REQUEST: i64 = -32600;
     /// No such method.
     pub const METHOD: i64 = -32601;
     /// A parameter is missing, of another type or out of range.
     pub const PARAMS: i64 = -32602;
-    /// The message is too large, or we failed.
+    /// The message is too large, or an internal error.
     pub const INTERNAL: i64 = -32603;
-    /// It cannot be done now, or not by this client.
+    /// Not possible now, or not for this client.
     pub const EXECUTE: i64 = -32000;
 
-    /// It cannot be done now, or not by this client.
+    /// Returns the fault that it is not possible now, or not for this client.
     pub fn execute(text: impl Into<String>) -> Fault {
         Fault {
             code: Fault::EXECUTE,
@@ -43,7 +45,7 @@ impl Fault {
         }
     }
 
-    /// A parameter is not what it should be.
+    /// Returns the fault that a parameter is invalid.
     pub fn params(text: impl Into<String>) -> Fault {
         Fault {
             code: Fault::PARAMS,
@@ -67,18 +69,18 @@ impl Fault {
 pub struct Params<'a>(pub &'a Map<String, Value>);
 
 impl<'a> Params<'a> {
-    /// What was said, unless that is `null`.
+    /// Returns an optional parameter; `null` counts as missing.
     pub fn some(&self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    /// What must be said.
+    /// Returns a required parameter.
     pub fn get(&self, name: &str) -> Result<&'a Value, Fault> {
         self.some(name)
             .ok_or_else(|| Fault::params(format!("field '{name}' is missing")))
     }
 
-    /// A whole number that is not negative.
+    /// Returns a non-negative integer.
     pub fn number(&self, name: &str) -> Result<u64, Fault> {
         let value = self.get(name)?;
         let wrong = || {
@@ -90,7 +92,7 @@ impl<'a> Params<'a> {
         value.as_u64().ok_or_else(wrong)
     }
 
-    /// A whole number that fits 32 bits.
+    /// Returns an integer that fits 32 bits.
     pub fn number32(&self, name: &str) -> Result<u32, Fault> {
         let number = self.number(name)?;
         number
@@ -98,7 +100,7 @@ impl<'a> Params<'a> {
             .map_err(|_| Fault::params(format!("field '{name}' is {number}, above {}", u32::MAX)))
     }
 
-    /// A text that is no longer than names are.
+    /// Returns a text no longer than a name may be.
     pub fn text(&self, name: &str) -> Result<&'a str, Fault> {
         let value = self.get(name)?;
         match value.as_str() {
@@ -114,7 +116,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A number that is finite.
+    /// Returns a finite number.
     pub fn real(&self, name: &str) -> Result<f64, Fault> {
         let value = self.get(name)?;
         let wrong = || {
@@ -126,7 +128,7 @@ impl<'a> Params<'a> {
         value.as_f64().filter(|n| n.is_finite()).ok_or_else(wrong)
     }
 
-    /// A time in microseconds: not negative, and not so long that clocks end.
+    /// Returns a time in microseconds: not negative, and within the range of clocks.
     pub fn time(&self, name: &str) -> Result<f64, Fault> {
         let time = self.real(name)?;
         match (0.0..=limits::LONGEST_US).contains(&time) {
@@ -138,7 +140,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Yes or no.
+    /// Returns a boolean.
     pub fn truth(&self, name: &str) -> Result<bool, Fault> {
         let value = self.get(name)?;
         let wrong = || {
@@ -150,7 +152,7 @@ impl<'a> Params<'a> {
         value.as_bool().ok_or_else(wrong)
     }
 
-    /// Parameters within a parameter.
+    /// Returns a parameter that is an object.
     pub fn object(&self, name: &str) -> Result<Params<'a>, Fault> {
         let value = self.get(name)?;
         let wrong = || {
@@ -163,12 +165,12 @@ impl<'a> Params<'a> {
     }
 }
 
-/// Words of a client in an error, not all of them if they are many.
+/// Shortens a client's text for an error.
 pub fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// A value in an error, not all of it if it is long.
+/// Shortens a value for an error.
 fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
@@ -177,7 +179,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A message as it was understood, before anybody is asked.
+/// A parsed message, before it takes its turn.
 pub struct Message {
     said: Result<Value, Fault>,
     compressed: bool,
@@ -185,7 +187,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads a message. What takes time is done here, while others are answered: JSON, and the filters of captures.
+    /// Parses a message. Slow work is done here, in parallel with other clients: JSON, and
+    /// compiling the filters of captures.
     pub fn read(bytes: &[u8]) -> Message {
         let wrong = |code, text: String| Message {
             said: Err(Fault { code, text }),
@@ -222,7 +225,7 @@ impl Message {
         }
     }
 
-    /// The answer, as it is sent.
+    /// Returns the answer, as it is sent.
     pub fn answer(mut self, model: &mut Model) -> Vec<u8> {
         model.filters = std::mem::take(&mut self.filters);
         let answer = match &self.said {
@@ -235,9 +238,9 @@ impl Message {
     }
 }
 
-/// The answers to some requests, in their order.
+/// Returns the answers to several requests, in order.
 fn batched(model: &mut Model, batch: &[Value]) -> Vec<u8> {
-    // TRex answers a batch of one like a request alone
+    // TRex answers a batch of one like a single request
     if let [one] = batch {
         return bytes(&call(model, one));
     }
@@ -265,7 +268,7 @@ fn batched(model: &mut Model, batch: &[Value]) -> Vec<u8> {
     answers
 }
 
-/// The answer to a message that is too large to be looked at.
+/// Returns the answer to a message that is too large.
 pub fn too_large() -> Vec<u8> {
     let fault = Fault {
         code: Fault::INTERNAL,
@@ -281,7 +284,7 @@ fn too_large_text() -> String {
     )
 }
 
-/// The answer to one request.
+/// Returns the answer to one request.
 fn call(model: &mut Model, request: &Value) -> Value {
     let id = request.get("id").unwrap_or(&Value::Null);
     let invalid = |text: &str| Fault {

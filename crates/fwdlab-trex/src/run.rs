@@ -1,5 +1,5 @@
-//! A profile that sends: started, steered, paused and ended. What clients may ask of it when is in `methods/traffic.rs`. Start with
-//! [`Run::start`].
+//! A profile that sends: start, changes, pause and stop. `methods/traffic.rs` decides what clients
+//! may request when. Start with [`Run::start`].
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use crate::wire::{Sending, Wire};
 /// A profile that sends or is paused.
 pub struct Run {
     pub plan: Plan,
-    /// The multiplier in force.
+    /// The current multiplier.
     pub factor: f64,
-    /// Of each stream, where it has one of its own; 0: it is held.
+    /// Separate multipliers of single streams; 0: paused.
     own: Vec<Option<f64>>,
     setting: Setting,
     name: String,
     /// Where the groups of its streams are counted.
     places: Vec<Option<Place>>,
     at_most: Option<Duration>,
-    /// None while it is paused with an engine that cannot hold.
+    /// `None` while it is paused with an engine that cannot pause.
     sender: Option<Box<dyn Sending>>,
-    /// Frames of each stream that were told already.
+    /// For each stream, the frames of the current sender that were already reported.
     told: Vec<u64>,
-    /// Those of senders before this one that were not told.
+    /// Unreported frames of earlier senders.
     untold: Vec<u64>,
-    /// Frames that were due and did not leave: told, and of senders before this one.
+    /// Frames that were due and did not leave: already reported, and of earlier senders.
     missed: (u64, u64),
     pub is_paused: bool,
 }
 
-/// How a run begins.
+/// Start options of a run.
 pub struct Begin {
     pub factor: f64,
     pub at_most: Option<Duration>,
@@ -45,7 +45,7 @@ pub struct Begin {
 }
 
 impl Run {
-    /// Sends.
+    /// Starts to send.
     pub fn start(
         wire: &dyn Wire,
         name: &str,
@@ -104,7 +104,7 @@ impl Run {
         Ok(())
     }
 
-    /// Is everything sent?
+    /// Returns true if everything is sent.
     pub fn is_done(&mut self) -> Result<bool, EngineError> {
         match &mut self.sender {
             Some(sender) => sender.is_done(),
@@ -112,13 +112,13 @@ impl Run {
         }
     }
 
-    /// Has it no end, so that it can be paused?
+    /// Returns true if it is endless, so that it can be paused.
     pub fn is_endless(&self) -> bool {
         let endless = |stream: &crate::stream::Stream| stream.mode == Mode::Continuous;
         self.at_most.is_none() && self.plan.streams.iter().all(endless)
     }
 
-    /// The rate of each stream that is in force while it is not paused.
+    /// Returns the current rate of each stream, without pauses.
     fn rates(&self) -> Vec<f64> {
         let rates = self.plan.rates(self.factor);
         let own = self.own.iter().zip(&self.plan.pps);
@@ -127,14 +127,14 @@ impl Run {
         rates.into_iter().zip(own).map(rate).collect()
     }
 
-    /// Another multiplier.
+    /// Changes the multiplier.
     pub fn set_factor(&mut self, wire: &dyn Wire, factor: f64) -> Result<(), Fault> {
         let before = std::mem::replace(&mut self.factor, factor);
         if self.is_paused {
             return Ok(());
         }
         let rates = self.rates();
-        // the engine that cannot steer streams one by one can scale them
+        // an engine that cannot change single streams can still scale all of them
         let scales = self.own.iter().all(Option::is_none) && self.plan.base.fixed.pps == 0.0;
         let frames = self
             .plan
@@ -158,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Multipliers of their own for some streams; `None`: that of all again.
+    /// Sets separate multipliers for some streams; `None`: use the common one again.
     pub fn set_own(
         &mut self,
         wire: &dyn Wire,
@@ -186,7 +186,7 @@ impl Run {
         }
     }
 
-    /// Ends the sender and begins anew at the rates that are in force: for engines that cannot be steered.
+    /// Replaces the sender at the current rates: for engines that cannot change them.
     fn again(&mut self, wire: &dyn Wire) -> Result<(), Fault> {
         self.end()?;
         self.send(wire, None)?;
@@ -199,7 +199,7 @@ impl Run {
         Ok(())
     }
 
-    /// Holds all streams.
+    /// Pauses all streams.
     pub fn pause(&mut self) -> Result<(), Fault> {
         if self.is_paused {
             return Ok(());
@@ -214,13 +214,13 @@ impl Run {
         }
     }
 
-    /// Lets them go on.
+    /// Resumes all streams.
     pub fn resume(&mut self, wire: &dyn Wire) -> Result<(), Fault> {
         self.is_paused = false;
         self.steer(wire)
     }
 
-    /// Ends the sender; its counts are kept.
+    /// Stops the sender; its counts are kept.
     fn end(&mut self) -> Result<(), Fault> {
         let Some(mut sender) = self.sender.take() else {
             return Ok(());
@@ -235,7 +235,7 @@ impl Run {
         Ok(())
     }
 
-    /// Frames that were due and did not leave since this was last asked.
+    /// Returns the frames that were due and did not leave since the last call.
     pub fn missed(&mut self) -> u64 {
         let counts = self.sender.as_mut().and_then(|sender| sender.counts().ok());
         let all = self.missed.1 + counts.map_or(0, |counts| counts.not_sent);
@@ -243,7 +243,7 @@ impl Run {
         all.saturating_sub(before)
     }
 
-    /// Frames and bits per second that are wanted now.
+    /// Returns the current intended frames and bits per second.
     pub fn load(&self) -> Load {
         match self.is_paused {
             true => Load::default(),
@@ -251,12 +251,12 @@ impl Run {
         }
     }
 
-    /// Ends it for good.
+    /// Stops it for good.
     pub fn stop(&mut self) -> Result<(), Fault> {
         self.end()
     }
 
-    /// Frames of each stream that were sent since this was last asked.
+    /// Returns the frames of each stream that were sent since the last call.
     pub fn news(&mut self) -> Vec<u64> {
         let mut news = std::mem::replace(&mut self.untold, vec![0; self.plan.streams.len()]);
         let counts = self.sender.as_mut().map(|sender| sender.counts());

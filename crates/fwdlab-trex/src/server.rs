@@ -1,6 +1,7 @@
-//! Two sockets and the connections to them: requests are answered one after the other, whoever sends them.
+//! Two sockets and their connections: requests of all clients are answered in turn.
 //!
-//! A connection has a thread, and there is a limit to them. Start with [`Server::bind`], then [`Server::run`].
+//! Each connection has a thread, and their number is limited. Start with [`Server::bind`], then
+//! [`Server::run`].
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,36 +20,36 @@ use crate::rpc;
 use crate::wire::{OfLab, Wire};
 use crate::zmtp::{Kind, Peer, Received};
 
-/// How often we look whether the end has come, or a connection.
+/// Interval of checking for the end, or for a new connection.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is served, and where.
+/// Configuration of the server.
 pub struct Config {
-    /// Where requests come in.
+    /// Address for requests.
     pub rpc: SocketAddr,
-    /// Where clients subscribe.
+    /// Address for subscriptions.
     pub publisher: SocketAddr,
-    /// Where connections may come from; anywhere, if nothing is said.
+    /// Allowed client addresses; empty: any.
     pub allow: Vec<Source>,
     /// The ports, in the order of their numbers.
     pub ports: Vec<Port>,
-    /// Speed that all of them are said to have, instead of their own.
+    /// Speed to report for all of them, instead of their own.
     pub link_bps: Option<u64>,
-    /// The smallest MTU of the ports while they are served; `None` keeps their own.
+    /// Minimum MTU of the ports while the server runs; `None` keeps their own.
     pub mtu: Option<u32>,
-    /// Where frames of each port go, unless a client says.
+    /// Default destination of the frames of each port.
     pub peers: Vec<Option<[u8; 6]>>,
-    /// CPUs that senders may use; any, if there are none.
+    /// CPUs that senders may use; empty: any.
     pub cpus: Vec<usize>,
 }
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     rpc: TcpListener,
     publisher: TcpListener,
     shared: Arc<Shared>,
     allow: Vec<Source>,
-    /// What users should know of the ports.
+    /// Notes on the ports for users.
     pub notes: Vec<String>,
 }
 
@@ -89,7 +90,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The same, of any ports.
+    /// Like `bind`, for any kind of ports.
     pub(crate) fn of(
         wires: Vec<Box<dyn Wire>>,
         rpc: SocketAddr,
@@ -112,15 +113,15 @@ impl Server {
         })
     }
 
-    /// Where requests come in, and where clients subscribe.
+    /// Returns the addresses for requests and for subscriptions.
     ///
     /// # Errors
-    /// The system does not say.
+    /// If the system does not report them.
     pub fn addresses(&self) -> io::Result<(SocketAddr, SocketAddr)> {
         Ok((self.rpc.local_addr()?, self.publisher.local_addr()?))
     }
 
-    /// Serves until this says that it is enough.
+    /// Serves until `is_enough` returns true.
     pub fn run(self, is_enough: &dyn Fn() -> bool) {
         let (requests, subscribers) = (Places::default(), Places::default());
         while !is_enough() {
@@ -140,7 +141,7 @@ impl Server {
                 thread::sleep(LOOK);
             }
         }
-        // clients that are still connected must not keep what was changed on the ports
+        // clients that are still connected must not keep the changes to the ports
         let mut model = self
             .shared
             .model
@@ -151,7 +152,7 @@ impl Server {
 }
 
 impl Shared {
-    /// What goes on by itself goes on, and who follows hears of it.
+    /// Handles periodic work, and wakes subscribers up.
     fn tick(&self) {
         let is_news = {
             let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +180,7 @@ fn listen(
     })
 }
 
-/// Takes a connection in, if there is one: it is worked on in a thread.
+/// Accepts a connection, if there is one, and handles it in a thread.
 fn take(
     listener: &TcpListener,
     allow: &[Source],
@@ -200,7 +201,7 @@ fn take(
         .and_then(|()| places.enter(from.ip(), &stream));
     if let Ok(place) = set {
         let thread = thread::Builder::new().name("trex-client".into());
-        // without a thread the connection is closed; how it ended otherwise is nobody's affair here
+        // without a thread the connection is closed; other reasons for its end do not matter here
         let _ = thread.spawn(move || work(stream, &place));
     }
     true
@@ -214,19 +215,19 @@ struct Places(Arc<Mutex<Vec<Arc<Connection>>>>);
 struct Connection {
     from: IpAddr,
     stream: TcpStream,
-    /// Did it ever say anything, and when was that, or when did it come?
+    /// Whether it ever sent anything, and when it last did, or connected.
     heard: Mutex<(bool, Instant)>,
 }
 
-/// A place of a connection, free again when this is dropped.
+/// The place of a connection, released when dropped.
 struct Place {
     all: Arc<Mutex<Vec<Arc<Connection>>>>,
     connection: Arc<Connection>,
 }
 
 impl Places {
-    /// Gives a connection a place. Where there is none for its peer, or for anybody, the one that has been silent for the longest time is
-    /// closed: libzmq opens it again when there is something to say.
+    /// Gives a connection a place. If there is none for its peer, or for anyone, the one that has
+    /// been silent the longest is closed: libzmq reconnects when there is something to send.
     fn enter(&self, from: IpAddr, stream: &TcpStream) -> io::Result<Place> {
         let connection = Arc::new(Connection {
             from,
@@ -242,7 +243,7 @@ impl Places {
                 |one: &&Arc<Connection>| *one.heard.lock().unwrap_or_else(PoisonError::into_inner);
             let silent = all.iter().filter(may_go).min_by_key(heard).cloned();
             if let Some(silent) = silent {
-                // its thread ends, whatever it waits for
+                // its thread ends in any state
                 let _ = silent.stream.shutdown(Shutdown::Both);
                 all.retain(|one| !Arc::ptr_eq(one, &silent));
             }
@@ -256,7 +257,7 @@ impl Places {
 }
 
 impl Place {
-    /// The other end has said something.
+    /// Records that the other end has sent something.
     fn hears(&self) {
         let mut heard = (self.connection.heard.lock()).unwrap_or_else(PoisonError::into_inner);
         *heard = (true, Instant::now());
@@ -270,7 +271,7 @@ impl Drop for Place {
     }
 }
 
-/// Answers the requests of one client until it goes away.
+/// Answers the requests of one client until it disconnects.
 fn answer(shared: &Shared, stream: TcpStream, place: &Place) -> io::Result<()> {
     let mut peer = Peer::shake_hands(stream, Kind::Rep)?;
     peer.may_be_silent()?;
@@ -280,7 +281,7 @@ fn answer(shared: &Shared, stream: TcpStream, place: &Place) -> io::Result<()> {
         match received {
             Received::Ping(context) => peer.pong(&context)?,
             Received::Message(parts) => {
-                // the parts before an empty one are an envelope, which goes back as it came
+                // the parts before an empty one are an envelope, which is returned unchanged
                 let Some((request, envelope)) = parts.split_last() else {
                     continue;
                 };
@@ -316,14 +317,15 @@ mod tests {
 
     use super::*;
 
-    /// Connections that say nothing, more than there are places: one that speaks gets in, and is not the one that goes.
+    /// Silent connections, more than there are places: one that sends something gets in, and is not
+    /// the one that is closed.
     #[test]
     fn who_says_nothing_makes_room() {
         let none: SocketAddr = ([127, 0, 0, 1], 0).into();
         let server = Server::of(Vec::new(), none, none).unwrap();
         let (rpc, _) = server.addresses().unwrap();
         thread::spawn(move || server.run(&|| false));
-        // the greeting of a REQ socket, that it is ready, and a request
+        // the greeting of a REQ socket, its READY command, and a request
         let mut said = vec![0; 64];
         (said[0], said[9], said[10]) = (0xff, 0x7f, 3);
         said[12..16].copy_from_slice(b"NULL");

@@ -1,4 +1,4 @@
-//! Calls as clients make them, on ports that are values: what is answered, to whom, and what is refused.
+//! Calls as clients make them, on simulated ports: the answers, and what is refused.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use crate::model::Model;
 use crate::rpc::{Fault, Message};
 use crate::wire::{Hearing, OfLab, Sending, Wire};
 
-/// A port that hears what it sends.
+/// A port that receives what it sends.
 #[derive(Default)]
 struct Still {
     name: &'static str,
@@ -33,7 +33,7 @@ struct Still {
     takes: (bool, bool),
 }
 
-/// Ends with whoever listens.
+/// Ends with its listeners.
 struct Ends(Arc<Mutex<Vec<Heard>>>);
 
 impl Hearing for Ends {
@@ -49,14 +49,15 @@ impl Drop for Ends {
     }
 }
 
-/// What a port without frames was asked for: rates of its streams; it is done when somebody says so.
+/// The requests to a port without frames: the rates of its streams; it is done when the test sets
+/// that.
 #[derive(Default)]
 struct Fake {
     rates: Vec<f64>,
     sent: Vec<u64>,
 }
 
-/// How often each stream of the fake has sent by now, whoever asks.
+/// Frames of each stream that the fake reports as sent.
 const SENT: u64 = 100;
 
 impl Sending for Fake {
@@ -91,7 +92,7 @@ impl Wire for Still {
     fn peer(&self) -> Option<[u8; 6]> {
         Some([2, 0, 0, 0, 0, 2])
     }
-    /// Traffic that never ends is not done before it is steered.
+    /// Endless traffic is not done before it is changed.
     fn send(
         &self,
         frames: Frames,
@@ -365,7 +366,7 @@ fn a_port_has_one_owner_and_force_takes_it_away() {
     );
 }
 
-/// A handler that is not the owner's changes nothing of a port, whatever is called.
+/// A handler that is not the owner's changes nothing on a port, for all calls.
 #[test]
 fn a_wrong_handler_changes_nothing() {
     let mut model = model();
@@ -395,7 +396,8 @@ fn a_wrong_handler_changes_nothing() {
     assert!(!model.ports[0].attributes.promiscuous);
 }
 
-/// Profiles on one port of this machine share the socket of the first: those after it neither wait for its queue nor open another one.
+/// Profiles on one port of this machine: those after the first start without a wait. Each one
+/// waited half a second for the queue of the first.
 #[test]
 fn profiles_of_a_port_share_its_engines() {
     let name = format!("fwdlab-trextest-{}", std::process::id());
@@ -455,7 +457,7 @@ fn profiles_of_a_port_share_its_engines() {
     for profile in 0..PROFILES {
         call(&mut model, "stop_traffic", with(profile, json!({}))).unwrap();
     }
-    // the socket of the first is open, and the next takes it
+    // the socket of the first is still open, and the next one uses it
     call(&mut model, "start_traffic", with(0, json!({}))).unwrap();
     let again = sockets();
     drop(model);
@@ -463,7 +465,7 @@ fn profiles_of_a_port_share_its_engines() {
     assert_eq!((&of_all, &again), (&of_one, &of_one));
 }
 
-/// A stream of the smallest frames, as TRex's client says it.
+/// A stream of the smallest frames, as sent by TRex's client.
 fn stream(mode: Value) -> Value {
     let frame = format!(
         "{}CABFAAAuAAAAAEARAAAQAAABMAAAAQQBAAwAGgAA{}",
@@ -477,7 +479,7 @@ fn stream(mode: Value) -> Value {
     })
 }
 
-/// Traffic in all its states, and what may be asked in which.
+/// Traffic in all its states, and the requests allowed in each.
 #[test]
 fn traffic_goes_through_its_states_and_tells_so() {
     let mut model = model();
@@ -573,7 +575,7 @@ fn traffic_goes_through_its_states_and_tells_so() {
     call(&mut model, "stop_traffic", with(json!({}))).unwrap();
     assert_eq!(state(&model), "STREAMS");
 
-    // a burst ends by itself, cannot be paused, and is counted when its end is told
+    // a burst ends by itself, cannot be paused, and is counted when its end is reported
     call(&mut model, "remove_all_streams", with(json!({}))).unwrap();
     let burst = stream(
         json!({"type": "single_burst", "total_pkts": 100, "rate": {"type": "pps", "value": 1000}}),
@@ -600,7 +602,7 @@ fn traffic_goes_through_its_states_and_tells_so() {
     let numbers: Vec<u64> = told.map(|event| event["type"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [5, 10, 0, 12, 2, 13, 3, 11, 1, 10, 0, 14, 4]);
 
-    // what cannot be sent is said when it is added, or when it is started
+    // what cannot be sent is reported when it is added, or when it is started
     for (change, why) in [
         (
             json!({"mode": {"type": "continuous", "rate": {"type": "pps", "value": 0}}}),
@@ -659,7 +661,7 @@ fn the_load_of_a_profile_is_the_largest_sum() {
         call(&mut model, "add_stream", params).unwrap();
     };
     let burst = |frames: u32, pps: u32| json!({"type": "single_burst", "total_pkts": frames, "rate": {"type": "pps", "value": pps}});
-    // 2 s at 1000, then 1 s at 3000; beside them 500 all the time
+    // 2 s at 1000, then 1 s at 3000; and 500 all the time
     add(
         1,
         json!({"isg": 0.0, "next_stream_id": 2}),
@@ -809,7 +811,7 @@ fn counters_are_whole_rates_are_not_and_bytes_have_their_fcs() {
     assert_eq!(lists[0], lists[1]);
 }
 
-/// Values that are right somewhere, and values that are right nowhere.
+/// Values that are valid in some places, and values that are always invalid.
 fn values() -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => (0u64..3).prop_map(Value::from),
@@ -879,7 +881,8 @@ const FIELDS: [&str; 37] = [
 ];
 
 proptest! {
-    /// Whatever is called in whatever order: an answer that says what is wrong, states that fit, and owners who are not robbed.
+    /// For any calls in any order: errors describe what is wrong, states are consistent, and owners
+    /// keep their ports.
     #[test]
     fn any_sequence_of_calls_is_answered(calls in sequences()) {
         let mut model = model();
@@ -948,7 +951,7 @@ fn captures_keep_what_they_should_and_no_more() {
         })
     };
     let capture = |model: &mut Model, params: Value| call(model, "capture", params);
-    // outside of service mode, as TRex's server has it
+    // outside of service mode, as in TRex's server
     let early = capture(&mut model, start("fixed", &[], &[0])).unwrap();
     push(&mut model, 1);
     let stopped = json!({"command": "stop", "capture_id": early["capture_id"]});
@@ -995,7 +998,7 @@ fn captures_keep_what_they_should_and_no_more() {
         capture(&mut model, json!({"command": "remove", "capture_id": id})).unwrap();
         assert!(capture(&mut model, json!({"command": "stop", "capture_id": id})).is_err());
     }
-    // the queue is the last ones that came, once
+    // the queue returns the last frames, once
     call(&mut model, "service", service(true)).unwrap();
     let queue =
         json!({"port_id": 0, "handler": handler, "type": "queue", "enabled": true, "size": 2});
@@ -1006,7 +1009,7 @@ fn captures_keep_what_they_should_and_no_more() {
         queued["pkts"].as_array().unwrap().len()
     };
     assert_eq!([packets(&mut model), packets(&mut model)], [2, 0]);
-    // a batch with more answers than anybody may have is cut off, in words
+    // a batch whose answers exceed the limit is cut off, with a message
     let full = start("fixed", &[], &[0]);
     assert!(capture(&mut model, full).is_ok());
 }

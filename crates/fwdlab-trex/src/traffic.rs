@@ -1,4 +1,5 @@
-//! From the streams of a profile to what the engine sends: addresses of the port, marks of groups, times. Start with [`Plan::new`].
+//! Converts the streams of a profile to what the engine sends: addresses of the port, marks of
+//! groups, times. Start with [`Plan::new`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use crate::load::Base;
 use crate::rpc::Fault;
 use crate::stream::{Mode, Source, Stream, mark};
 
-/// What streams do not know.
+/// The parameters that streams lack.
 pub struct Setting {
     pub source: [u8; 6],
     pub destination: [u8; 6],
 }
 
-/// Where a group is counted: its number there, and for frames with a latency header how often it was begun.
+/// Where a group is counted: its number there, and for frames with a latency header its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Counted(u16),
@@ -30,7 +31,7 @@ pub struct Plan {
     /// The clients' numbers of the streams, in the order of the traffic.
     pub ids: Vec<u32>,
     pub streams: Vec<Stream>,
-    /// Which stream follows, by place.
+    /// Index of the stream that follows each.
     pub next: Vec<Option<usize>>,
     /// Their own rates.
     pub pps: Vec<f64>,
@@ -38,7 +39,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Of these streams, those that are enabled; what they say of each other is looked at.
+    /// Selects the enabled ones of these streams, and checks their references to each other.
     pub fn new(all: &BTreeMap<u32, Stream>, speed_bps: u64) -> Result<Plan, Fault> {
         let chosen: Vec<(u32, &Stream)> = (all.iter())
             .filter(|(_, stream)| stream.enabled && !stream.is_dummy)
@@ -93,7 +94,7 @@ impl Plan {
         })
     }
 
-    /// The rate of each stream with this multiplier.
+    /// Returns the rate of each stream with this multiplier.
     pub fn rates(&self, factor: f64) -> Vec<f64> {
         let rate = |(stream, pps): (&Stream, &f64)| match stream.is_fixed() {
             true => *pps,
@@ -102,7 +103,7 @@ impl Plan {
         self.streams.iter().zip(&self.pps).map(rate).collect()
     }
 
-    /// What is sent with this multiplier.
+    /// Returns the frames with this multiplier.
     pub fn frames(
         &self,
         name: &str,
@@ -175,7 +176,8 @@ fn template(stream: &Stream, setting: &Setting, place: Option<Place>) -> Vec<u8>
     frame
 }
 
-/// The stream's own program; a latency header is written when the length is settled and before checksums, which cover it.
+/// Returns the stream's own program; a latency header is written once the length is final and
+/// before the checksums, which cover it.
 fn program(program: &Program, place: Option<Place>) -> Program {
     let mut program = program.clone();
     if let Some(Place::Timed { group, generation }) = place {

@@ -1,4 +1,4 @@
-//! A port as this crate sees it: [`Wire`]. The real one is `lab`'s [`Port`]; tests have one of values.
+//! The interface to a port: [`Wire`]. The real one is `lab`'s [`Port`]; tests use a simulated one.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,64 +17,65 @@ use fwdlab_lab::ports::{Port, state};
 use fwdlab_lab::session::listening::{Heard, Listening};
 use fwdlab_lab::session::pushing::Pusher;
 
-/// Speed that a port without one of its own is said to have: percentages need one.
+/// Speed reported for a port without one: percentages need a speed.
 const SPEED_BPS: u64 = 10_000_000_000;
 
 /// Loads from which on the fastest engine is worth a CPU.
 const FAST_PPS: f64 = 100_000.0;
 
-/// Frames that were handed over show in the port's counters by then.
+/// Frames that were handed over are in the port's counters after this time.
 const SHOWN: Duration = Duration::from_millis(20);
 
-/// What is asked of a port.
+/// The operations of a port.
 pub trait Wire: Send {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> &str;
-    /// Its own address.
+    /// Returns its own address.
     fn mac(&self) -> [u8; 6];
-    /// Where its frames go, unless a client says.
+    /// Returns the default destination of its frames.
     fn peer(&self) -> Option<[u8; 6]>;
-    /// Its speed.
+    /// Returns its speed.
     fn speed_bps(&self) -> u64;
-    /// What it is made of: the kind of a virtual interface, or nothing for a card.
+    /// Returns the kind of a virtual interface, or `None` for a card.
     fn kind(&self) -> Option<&str>;
-    /// Has it a link?
+    /// Returns true if it has a link.
     fn is_up(&self) -> bool;
-    /// What was counted on it, by the kernel or by us, without what others sent; why not.
+    /// Returns its counters, from the kernel or from us, without what others sent; or why not.
     fn counters(&self) -> Result<Counters, String>;
-    /// Frames that others sent through it: the kernel, and programs.
+    /// Returns the frames that others sent through it: the kernel, and programs.
     fn foreign(&self) -> u64;
-    /// Everything that the kernel counted on it, by [`counters::NAMES`]; why not.
+    /// Returns all counters of the kernel for it, by [`counters::NAMES`]; or why not.
     fn details(&self) -> Result<Vec<u64>, String>;
-    /// Sends, from now or from a time of CLOCK_MONOTONIC on.
+    /// Starts to send, now or at a time of CLOCK_MONOTONIC.
     fn send(
         &self,
         frames: Frames,
         schedule: Schedule,
         begin_ns: Option<u64>,
     ) -> Result<Box<dyn Sending>, EngineError>;
-    /// Sends a recording so many times, from now on.
+    /// Starts to send a recording, `rounds` times.
     fn play(
         &self,
         recording: Recording,
         rounds: u64,
         schedule: Schedule,
     ) -> Result<Box<dyn Sending>, EngineError>;
-    /// What tells groups of frames apart that arrive; none without the privileges.
+    /// Returns the counter of received groups; `None` without the privileges.
     fn groups(&mut self) -> Option<&mut Groups>;
-    /// Hands over every frame that passes from now on, until what is returned is dropped; why not.
+    /// Passes on every frame from now on, until the returned value is dropped; or why not.
     fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String>;
-    /// Sends these by hand, with so much time between them, while the caller goes on; why not.
+    /// Sends single frames with this gap in the background; or why not.
     fn push(&mut self, frames: Vec<Vec<u8>>, gap: Duration) -> Result<(), String>;
-    /// Takes frames to all addresses or not, and to all multicast addresses or not; why not.
+    /// Sets whether frames to all addresses, and to all multicast addresses, are accepted; or why
+    /// not.
     fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String>;
 }
 
-/// A port that is listened to.
+/// A port with a listener.
 pub trait Hearing: Send {
-    /// Waits until what passed before this has been heard, or so long at most.
+    /// Waits until all frames that passed before this call were processed, up to this time.
     fn settle(&self, at_most: Duration);
-    /// Frames that passed and were not heard, because too many waited.
+    /// Returns the frames that passed and were missed, because too many were waiting.
     fn missed(&self) -> Arc<AtomicU64>;
 }
 
@@ -88,21 +89,21 @@ impl Hearing for Listening {
     }
 }
 
-/// A sender that has begun.
+/// A running sender.
 pub trait Sending: Send {
-    /// As of [`fwdlab_engine::Sender::set_rates`].
+    /// As [`fwdlab_engine::Sender::set_rates`].
     fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError>;
-    /// As of [`fwdlab_engine::Sender::set_load`].
+    /// As [`fwdlab_engine::Sender::set_load`].
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
-    /// As of [`fwdlab_engine::Sender::counts`].
+    /// As [`fwdlab_engine::Sender::counts`].
     fn counts(&mut self) -> Result<SendCounts, EngineError>;
-    /// Looks after it, and says whether everything has been sent.
+    /// Does periodic work, and returns true if everything has been sent.
     fn is_done(&mut self) -> Result<bool, EngineError>;
-    /// Ends it; the counts are final.
+    /// Stops it; the counts are final.
     fn stop(&mut self) -> Result<SendCounts, EngineError>;
 }
 
-/// A port of this machine, which is ours as long as this lives.
+/// A port of this machine, which is ours while this lives.
 pub struct OfLab {
     port: Port,
     speed_bps: u64,
@@ -116,7 +117,7 @@ pub struct OfLab {
 }
 
 impl OfLab {
-    /// This port; where it has no speed, and none is said, 10 Gbit/s.
+    /// Wraps this port; without a speed of its own or a given one, it has 10 Gbit/s.
     pub fn new(port: Port, speed_bps: Option<u64>, peer: Option<[u8; 6]>, cpus: &[usize]) -> OfLab {
         let speed_bps = speed_bps.or(port.facts.speed_bps).unwrap_or(SPEED_BPS);
         OfLab {
@@ -136,7 +137,7 @@ impl OfLab {
         }
     }
 
-    /// What the port does not offer, and why.
+    /// Returns what the port does not support, and why.
     pub fn missing(&self) -> Vec<String> {
         let name = self.name();
         let groups = self
@@ -184,12 +185,13 @@ impl Wire for OfLab {
     }
 
     fn counters(&self) -> Result<Counters, String> {
-        // before the port's: what is between is not ours less
+        // read before the port's counters, so that frames in between are not subtracted from ours
         let foreign = self.left_by_others();
         let mut counters = counters::read(&self.port.spec).map_err(|error| error.to_string())?;
         counters.tx_packets = counters.tx_packets.saturating_sub(foreign.frames);
         counters.tx_bytes = counters.tx_bytes.saturating_sub(foreign.bytes);
-        // a veth counts some frames without their Ethernet header; where we look at all of them, we know better
+        // a veth counts some frames without their Ethernet header; if we count all frames, our
+        // numbers are better
         if let Some(Ok(all)) = self.groups.as_ref().ok().map(Groups::all) {
             counters.rx_packets = all.frames;
             counters.rx_bytes = all.bytes - 4 * all.frames;
@@ -211,7 +213,7 @@ impl Wire for OfLab {
         schedule: Schedule,
         begin_ns: Option<u64>,
     ) -> Result<Box<dyn Sending>, EngineError> {
-        // the fastest engine cannot wait for a time, and leaves nothing of its CPU to others
+        // the fastest engine cannot wait for a time, and uses all of its CPU
         let is_slow = (schedule.load.peak_pps()).is_some_and(|pps| pps < FAST_PPS);
         let modes = match begin_ns.is_some() || is_slow {
             true => SLOWER,
@@ -306,8 +308,9 @@ struct Engines {
     socket: Arc<Mutex<Socket>>,
 }
 
-/// The AF_XDP socket of a port's queue, of which there is one. The kernel takes its time to release the queue, and who opens another one meanwhile
-/// waits in vain: so it stays open between profiles, and profiles that send at the same time have another engine.
+/// The AF_XDP socket of a port's queue, of which there is one. The kernel takes its time to release
+/// the queue, and opening another socket meanwhile fails: so it stays open between profiles, and
+/// profiles that send at the same time use another engine.
 #[derive(Default)]
 enum Socket {
     #[default]
@@ -321,7 +324,7 @@ impl Engines {
         self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first of these engines that can send these frames, prepared to.
+    /// Returns the first of these engines that can send these frames, prepared for them.
     fn ready(&self, modes: &[Mode], frames: &Frames) -> Result<LoneSender, EngineError> {
         let mut reasons = Vec::new();
         for &mode in modes {
@@ -361,7 +364,7 @@ impl Engines {
         Err(EngineError::NoneWorks(reasons.join("; ")))
     }
 
-    /// Takes an engine back that sends no more.
+    /// Takes back an engine that no longer sends.
     fn done(&self, mut lone: LoneSender) {
         let Ok(sender) = lone.sender() else { return };
         if sender.capabilities().mode == Mode::AfXdp {
@@ -377,14 +380,15 @@ impl Engines {
 /// An engine that sends into a port of this machine.
 struct Started {
     engines: Engines,
-    /// Absent when none works any more.
+    /// `None` once no engine works any more.
     lone: Option<LoneSender>,
     port: Port,
     frames: Frames,
     schedule: Schedule,
     at: Instant,
     before: Counters,
-    /// Frames were seen to leave: the fastest engine counts them even where a virtual port takes none.
+    /// True once frames were seen to leave: the fastest engine counts them even if a virtual port
+    /// accepts none.
     is_proven: bool,
 }
 
@@ -454,7 +458,7 @@ impl Sending for Started {
     }
 }
 
-/// A recording has one rate, its own.
+/// A recording only has its own rate.
 impl Sending for Replay {
     fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
         Sender::set_rates(self, rates)

@@ -1,8 +1,11 @@
-//! ZeroMQ's protocol on one TCP connection, as far as a server needs it: ZMTP 3.1 with the NULL mechanism (rfc.zeromq.org/spec/37).
+//! ZeroMQ's protocol on one TCP connection, as far as a server needs it: ZMTP 3.1 with the NULL
+//! mechanism (rfc.zeromq.org/spec/37).
 //!
-//! Not a library's, for two reasons. libzmq is C++, and our releases are linked by Rust's linker alone (`scripts/dist`). The pure
-//! crate `zeromq` (0.7.0) knows no command but READY, so that it drops TRex's clients at their first PING, five seconds after they came
-//! in; and it reserves as much memory as a peer says that a frame has, before it comes. Start with [`Peer::shake_hands`].
+//! Implemented here for two reasons. libzmq is C++, and our releases are linked by Rust's linker
+//! alone (`scripts/dist`). The pure crate `zeromq` (0.7.0) only supports the command READY, so it
+//! disconnects TRex's clients at their first PING, five seconds after they connected; and it
+//! allocates as much memory as a peer announces for a frame, before it arrives. Start with
+//! [`Peer::shake_hands`].
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +19,7 @@ const COMMAND: u8 = 4;
 /// Largest command: READY with some properties, PING, SUBSCRIBE.
 const LARGEST_COMMAND: u64 = 4096;
 
-/// What a socket is, to the other end.
+/// The type of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Answers requests.
@@ -33,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// May such a socket talk with us?
+    /// Returns true if a socket of this type may talk to us.
     fn takes(self, other: &[u8]) -> bool {
         match self {
             Kind::Rep => matches!(other, b"REQ" | b"DEALER"),
@@ -42,24 +45,25 @@ impl Kind {
     }
 }
 
-/// What came.
+/// What was received.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message, part by part.
     Message(Vec<Vec<u8>>),
-    /// A message that is larger than allowed: its parts up to the one that is too large. The rest was read away.
+    /// A message that is larger than allowed: its parts up to the one that is too large. The rest
+    /// was skipped.
     TooLarge(Vec<Vec<u8>>),
-    /// The other end asks whether we are there; this is what it wants to hear.
+    /// A ping of the other end, with the context for the answer.
     Ping(Vec<u8>),
 }
 
-/// A connection whose ends know each other.
+/// A connection after the handshake.
 pub struct Peer<S = TcpStream> {
     stream: S,
 }
 
 impl<S: Read + Write> Peer<S> {
-    /// Says who we are, and hears who the other end is.
+    /// Performs the handshake.
     pub fn shake_hands(mut stream: S, kind: Kind) -> io::Result<Peer<S>> {
         stream.write_all(&greeting())?;
         let mut theirs = [0; 64];
@@ -84,7 +88,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Waits for the next message or question.
+    /// Waits for the next message or ping.
     pub fn receive(&mut self) -> io::Result<Received> {
         let mut parts = Vec::new();
         let mut bytes = 0;
@@ -95,7 +99,7 @@ impl<S: Read + Write> Peer<S> {
                     return Err(wrong("a command is too large"));
                 }
                 let body = self.body(size)?;
-                // name, two bytes of patience, and what is to come back
+                // name, two bytes of TTL, and the context to return
                 if let Some(ping) = body.strip_prefix(b"\x04PING") {
                     if !parts.is_empty() {
                         return Err(wrong("a command came within a message"));
@@ -120,7 +124,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Sends a message of these parts.
+    /// Sends a message with these parts.
     pub fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let mut out = Vec::new();
         for (at, part) in parts.iter().enumerate() {
@@ -130,14 +134,14 @@ impl<S: Read + Write> Peer<S> {
         self.stream.write_all(&out)
     }
 
-    /// Says that we are there.
+    /// Answers a ping.
     pub fn pong(&mut self, context: &[u8]) -> io::Result<()> {
         let mut out = Vec::new();
         frame(&mut out, COMMAND, &[b"\x04PONG", context].concat());
         self.stream.write_all(&out)
     }
 
-    /// Flags and size of the next frame.
+    /// Reads flags and size of the next frame.
     fn header(&mut self) -> io::Result<(u8, u64)> {
         let mut flags = [0];
         self.stream.read_exact(&mut flags)?;
@@ -163,7 +167,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// So many bytes. Memory is taken as they come, not as they are announced.
+    /// Reads `size` bytes. Memory is allocated as they arrive, not as announced.
     fn body(&mut self, size: u64) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         (&mut self.stream).take(size).read_to_end(&mut body)?;
@@ -193,18 +197,18 @@ impl<S: Read + Write> Peer<S> {
 }
 
 impl Peer<TcpStream> {
-    /// The connection once more, for who sends while another waits.
+    /// Returns another handle of the connection, to send while the first one waits.
     pub fn try_clone(&self) -> io::Result<Peer> {
         let stream = self.stream.try_clone()?;
         Ok(Peer { stream })
     }
 
-    /// From now on it may be silent for longer than while hands are shaken.
+    /// Sets the longer read timeout that applies after the handshake.
     pub fn may_be_silent(&self) -> io::Result<()> {
         self.stream.set_read_timeout(Some(limits::SILENCE))
     }
 
-    /// Ends the connection, for both halves.
+    /// Closes the connection in both directions.
     pub fn close(&self) {
         // it may be closed already
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
@@ -250,7 +254,7 @@ fn frame(out: &mut Vec<u8>, flags: u8, body: &[u8]) {
     out.extend(body);
 }
 
-/// The property of this name among those of READY.
+/// Returns the value of the property that contains the socket type, among those of READY.
 fn socket_type(mut properties: &[u8]) -> Option<&[u8]> {
     loop {
         let (&size, rest) = properties.split_first()?;
@@ -268,7 +272,7 @@ fn socket_type(mut properties: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// A connection whose other end has said everything.
+    /// A connection whose other end has sent everything.
     struct Said {
         theirs: io::Cursor<Vec<u8>>,
         ours: Vec<u8>,

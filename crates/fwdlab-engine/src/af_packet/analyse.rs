@@ -1,7 +1,8 @@
 //! The analysis of a port without XDP: a thread that reads a capture of it.
 //!
-//! Frames that do not fit into the capture's ring are ours to answer for and not the DUT's: they are counted beside by a
-//! socket that keeps nothing, so that what was counted and not analysed is known. Start with [`Analysing::start`].
+//! Frames that do not fit into the capture's ring are our loss, not the DUT's: a socket that keeps
+//! nothing counts all frames, so the number counted but not analysed is known. Start with
+//! [`Analysing::start`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,14 @@ use crate::port::PortSpec;
 use crate::stamps::clock::{Ahead, Watch};
 use crate::stamps::{Kind, Log, Origin, Origins, Stamped};
 
-/// How long the thread waits for frames before it looks whether it shall end.
+/// How long the thread waits for frames before it checks whether it must stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A frame is handed over some 20 ms after it arrived at the latest: when none has come for so long, no more are coming.
+/// A frame is delivered at most some 20 ms after it arrived: if none has come for this time, no
+/// more will.
 const CATCH_UP: Duration = Duration::from_millis(200);
 
-/// An analysis that runs. Ends when dropped.
+/// A running analysis. Ends when dropped.
 pub(super) struct Analysing {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -37,12 +39,13 @@ struct Found {
     analyser: Analyser,
     statistics: Statistics,
     failed: Option<String>,
-    /// Arrivals one by one, where they are wanted.
+    /// Individual arrivals, if requested.
     arrivals: Option<Log>,
 }
 
 impl Analysing {
-    /// Analyses frames of a port from now on, and keeps their arrivals where those of the kernel or the card are wanted.
+    /// Starts to analyse the frames of a port, and records their arrivals if those of the kernel or
+    /// the card are requested.
     pub(super) fn start(
         engine: &'static str,
         port: &PortSpec,
@@ -91,12 +94,12 @@ impl Analysing {
         })
     }
 
-    /// Adds what only the analysis knows to what was counted.
+    /// Adds to the counts what only the analysis knows.
     pub(super) fn complete(&mut self, counts: &mut ReceiveCounts) -> Result<(), EngineError> {
         let found = self.shared.check()?;
         let analysed = found.analyser.counts();
         counts.wrong_length = analysed.wrong_length;
-        // frames that are on their way through the ring are not dropped
+        // frames still in the ring are not dropped
         counts.dropped_by_receiver = counts
             .received
             .saturating_sub(analysed.received)
@@ -104,7 +107,7 @@ impl Analysing {
         Ok(())
     }
 
-    /// What was found, once all of so many frames have gone through the ring or were dropped.
+    /// Returns the analysis, once this number of frames has gone through the ring or was dropped.
     pub(super) fn read(&mut self, received: u64) -> Result<Analysis, EngineError> {
         let mut progress = (0, Instant::now());
         loop {
@@ -125,7 +128,7 @@ impl Analysing {
 }
 
 impl Analysing {
-    /// The arrivals so far.
+    /// Returns the arrivals so far.
     pub(super) fn arrivals(&mut self) -> Option<Log> {
         let mut log = self.shared.found().arrivals.clone()?;
         log.step_ns = match log.origin.kind {
@@ -158,7 +161,8 @@ impl Shared {
         }
     }
 
-    /// The frames of one block of the ring. Nobody waits for the lock but a reader, now and then.
+    /// Analyses the frames of one block of the ring. The lock is contended only by an occasional
+    /// reader.
     fn next_block(&self, capture: &mut Capture) -> Result<(), EngineError> {
         let mut found = None;
         capture.frames(PATIENCE, &mut |frame| {
@@ -176,7 +180,7 @@ impl Shared {
 impl Found {
     fn take(&mut self, frame: &Captured<'_>, ahead: Ahead) {
         let arrival_ns = match frame.stamped {
-            // of another clock than departures
+            // on another clock than departures
             Kind::Hardware => 0,
             Kind::User | Kind::Software => ahead.to_monotonic(frame.timestamp_ns),
         };
@@ -212,7 +216,7 @@ mod tests {
     use crate::port::{interface_index, within};
     use crate::signature::SignaturePlace;
 
-    /// A namespace with nothing but `lo`, gone when dropped.
+    /// A namespace with only `lo`, removed when dropped.
     struct Alone(String);
 
     impl Alone {
@@ -242,7 +246,7 @@ mod tests {
     }
 
     impl Alone {
-        /// Frames that `lo` received, once no more come: its queue may be behind.
+        /// Returns the frames that `lo` received, once no more come: its queue may be behind.
         fn received(&self) -> u64 {
             let count = || -> u64 {
                 let output = Command::new("ip")
@@ -276,8 +280,8 @@ mod tests {
         }
     }
 
-    /// A reader that is held up while more frames come than the ring has room for: they are received, dropped by us, and
-    /// no loss of the DUT.
+    /// The reader stalls while more frames come than fit the ring: they are received and dropped by
+    /// us, and are not a loss of the DUT.
     #[test]
     fn frames_that_do_not_fit_are_dropped_by_the_receiver() {
         const FRAMES: u64 = 250_000;
@@ -325,7 +329,7 @@ mod tests {
         })
         .unwrap();
         drop(held_up);
-        // a busy host's `lo` loses frames by itself, before any socket
+        // on a busy host, `lo` itself loses frames before any socket
         let arrived = alone.received();
         let found = receiver.analysis().unwrap().unwrap();
         let counts = receiver.counts().unwrap();

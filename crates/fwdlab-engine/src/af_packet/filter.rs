@@ -1,7 +1,7 @@
 //! Filters in classic BPF: the tests of `bpf/find.h` and `bpf/count.bpf.c` for packet sockets.
 //!
-//! A packet socket hears a frame after the kernel has taken off its outer VLAN tag; further tags are still there. A load
-//! behind the end of the frame rejects it. Start with [`filter`].
+//! A packet socket gets a frame after the kernel has removed its outer VLAN tag; further tags are
+//! still present. A load beyond the end of the frame rejects it. Start with [`filter`].
 
 use fwdlab_packet::header::{arp, icmpv6, ipv4, ipv6, ndp, udp, vlan};
 use fwdlab_packet::signature;
@@ -10,16 +10,16 @@ use super::foreign::OURS;
 use super::sys::Instruction;
 use crate::signature::{FLOW_LABEL_MAGIC, SignaturePlace};
 
-/// Which of our frames.
+/// Which of our frames pass.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Age {
-    /// Of the trial with this nonce.
+    /// Frames of the trial with this nonce.
     Current,
-    /// Of one of the trials before.
+    /// Frames of an earlier trial.
     Late,
 }
 
-/// Where a comparison leads. Only forward: to a place further down.
+/// Target of a comparison, always further down.
 #[derive(Clone, Copy, PartialEq)]
 enum To {
     Next,
@@ -35,25 +35,26 @@ enum To {
 
 /// One step of a filter in classic BPF (`linux/bpf_common.h`).
 enum Step {
-    /// An operation and its constant.
+    /// An operation and its operand.
     Do(u32, u32),
-    /// A comparison with a constant: where to go when it holds, and when not.
+    /// A comparison with a constant: the targets if it holds and if not.
     If(u32, u32, To, To),
-    /// Comparisons lead here.
+    /// A label for comparisons.
     Here(To),
 }
 
-/// Frames of a trial, or of those before it, by their signature.
+/// Returns a filter for frames of a trial, or of those before it, by their signature.
 pub(super) fn filter(age: Age, nonce: u16, place: SignaturePlace) -> Vec<Instruction> {
     assemble(&steps(age, nonce, place), [PASS, REJECT])
 }
 
-/// Frames that are not of this trial: the test for those that are, with its two verdicts exchanged.
+/// Returns a filter for frames that are not of this trial: the opposite of `filter`, with its two
+/// verdicts exchanged.
 pub(super) fn not_ours(nonce: u16, place: SignaturePlace) -> Vec<Instruction> {
     assemble(&steps(Age::Current, nonce, place), [REJECT, PASS])
 }
 
-/// Outgoing frames without our mark.
+/// Returns a filter for outgoing frames without our mark.
 pub(super) fn foreign() -> Vec<Instruction> {
     vec![
         instruction(LOAD_WORD, PACKET_TYPE),
@@ -65,7 +66,7 @@ pub(super) fn foreign() -> Vec<Instruction> {
     ]
 }
 
-/// ARP, and neighbour solicitations in IPv6 without extension headers.
+/// Returns a filter for ARP, and neighbour solicitations in IPv6 without extension headers.
 pub(super) fn questions() -> Vec<Instruction> {
     const NEXT_HEADER: u32 = 14 + 6;
     const MESSAGE: u32 = 14 + ipv6::HEADER_LEN as u32;
@@ -91,7 +92,7 @@ fn branch(k: u32, jt: u8, jf: u8) -> Instruction {
     }
 }
 
-/// Nothing passes: for a socket that is not yet told what to count.
+/// Returns a filter that nothing passes: for a socket that has no frames to count yet.
 pub(super) fn nothing() -> Vec<Instruction> {
     assemble(&[], [REJECT, REJECT])
 }
@@ -127,7 +128,7 @@ fn steps(age: Age, nonce: u16, place: SignaturePlace) -> Vec<Step> {
                 Do(ADD, ipv6::HEADER_LEN as u32),
                 Do(TO_X, 0),
                 Here(To::Signature),
-                // is all of it there?
+                // the whole signature must be in the frame
                 Do(LOAD_BYTE_X, payload + signature::LEN as u32 - 1),
                 Do(LOAD_HALF_X, payload),
                 Do(XOR, signature::MAGIC.into()),
@@ -156,7 +157,7 @@ fn steps(age: Age, nonce: u16, place: SignaturePlace) -> Vec<Step> {
             steps
         }
     };
-    // how many trials ago: nonce less that of the frame, modulo 2^16
+    // the age in trials: our nonce minus that of the frame, modulo 2^16
     steps.extend([
         Do(TO_X, 0),
         Do(LOAD_CONSTANT, nonce.into()),
@@ -173,7 +174,7 @@ fn steps(age: Age, nonce: u16, place: SignaturePlace) -> Vec<Step> {
     steps
 }
 
-/// Bytes of tags into X.
+/// Loads the bytes of tags into X.
 fn behind_tags() -> Vec<Step> {
     use Step::{Do, Here, If};
     let is_tag = |then, otherwise| {
@@ -191,7 +192,7 @@ fn behind_tags() -> Vec<Step> {
     steps
 }
 
-/// Puts the two verdicts behind the steps, for frames that pass and for those that do not.
+/// Appends the two verdicts, for frames that pass and for those that do not.
 fn assemble(steps: &[Step], verdicts: [u32; 2]) -> Vec<Instruction> {
     let length = |steps: &[Step]| {
         let instructions = steps.iter().filter(|step| !matches!(step, Step::Here(_)));
@@ -242,11 +243,11 @@ fn instruction(code: u32, k: u32) -> Instruction {
     }
 }
 
-/// One byte of the frame is enough to count it.
+/// Keeping one byte of a frame is enough to count it.
 const PASS: u32 = 1;
 const REJECT: u32 = 0;
 
-/// The kernel's own data on a frame: its direction, and its mark.
+/// The kernel's metadata of a frame: its direction, and its mark.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 const MARK: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
 
@@ -285,7 +286,7 @@ mod tests {
 
     const NONCE: u16 = 3;
 
-    /// A filter run by the kernel, on a socket that needs no privileges.
+    /// Runs a filter in the kernel, on a socket that needs no privileges.
     fn passes(age: Age, frame: &[u8]) -> bool {
         passes_program(&filter(age, NONCE, SignaturePlace::UdpPayload), frame)
     }
@@ -295,7 +296,7 @@ mod tests {
         receiver.set_nonblocking(true).unwrap();
         let receiver = OwnedFd::from(receiver);
         sys::attach_filter(&receiver, program).unwrap();
-        // a datagram that the filter rejects is reported as sent, or refused with EPERM
+        // a datagram that the filter rejects is either reported as sent or refused with EPERM
         let _ = sender.send(frame);
         UnixDatagram::from(receiver).recv(&mut [0; 1]).is_ok()
     }
@@ -377,7 +378,7 @@ mod tests {
         }
     }
 
-    /// The same as in user space, of which XDP is compared with the same.
+    /// Equals the user-space search, with which the XDP program is compared, too.
     #[test]
     fn signatures_are_found_where_they_are() {
         let ours = frame(IpVersion::V4, NONCE);

@@ -1,8 +1,11 @@
-//! Counts the frames that others send through a port of ours: the kernel (MLD, ARP, neighbour discovery) and programs such as `lldpd`.
+//! Counts the frames that others send through our port: the kernel (MLD, ARP, neighbour discovery)
+//! and programs such as `lldpd`.
 //!
-//! The counters of a port contain them, so they must be subtracted to get what we have sent. The engines bypass the kernel's packet
-//! taps, and [`SinglePort::open_to_send`](super::SinglePort::open_to_send) marks its frames: an outgoing frame without that mark, as a
-//! packet socket sees it, is foreign. Nothing is changed on the port. Start with [`Foreign::open`].
+//! The counters of a port include them, so they must be subtracted to get what we have sent. The
+//! engines bypass the kernel's packet taps, and
+//! [`SinglePort::open_to_send`](super::SinglePort::open_to_send) marks its frames: an outgoing
+//! frame that a packet socket sees without that mark is foreign. Changes nothing on the port. Start
+//! with [`Foreign::open`].
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +28,10 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Counts from now on.
+    /// Starts to count.
     ///
     /// # Errors
-    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec) -> Result<Foreign, EngineError> {
         let failed = |e| {
             let what = format!("count foreign frames that leave through {}", port.interface);
@@ -48,14 +51,15 @@ impl Foreign {
         })
     }
 
-    /// What has left since it was opened, bytes without FCS. If the socket's buffer overflows between two calls, the bytes of the frames
-    /// without room are missing; the number of frames is exact.
+    /// Returns what has left since it was opened, bytes without FCS. If the socket's buffer
+    /// overflows between two calls, the bytes of the frames that did not fit are missing; the
+    /// number of frames is exact.
     ///
     /// # Errors
-    /// The counter cannot be read.
+    /// If the counter cannot be read.
     pub fn counts(&self) -> Result<Sunk, EngineError> {
         let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
-        // TRUNC returns the whole length of a frame of which nothing is kept
+        // TRUNC returns the full length of a frame although nothing of it is kept
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let mut bytes = 0;
         while let Ok((_, length)) = recv(&self.socket, &mut [0_u8; 1][..], flags) {

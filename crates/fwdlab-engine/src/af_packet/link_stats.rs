@@ -1,7 +1,8 @@
-//! Two counters of an interface, asked from the kernel over rtnetlink: what it sent and what it dropped.
+//! Reads a counter of an interface over rtnetlink: the frames that its driver dropped.
 //!
-//! The packet sender needs them to tell a frame that the driver dropped from one that never got there. Not a general
-//! statistics reader. Works without privileges, in the namespace where it was opened. Start with [`LinkStats`].
+//! The packet sender needs it to distinguish a frame that the driver dropped from one that never
+//! reached the driver. Not a general statistics reader. Works without privileges, in the namespace
+//! where it was opened. Start with [`LinkStats`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,13 +20,13 @@ const NLM_F_REQUEST: u16 = 1;
 const RTM_NEWSTATS: u16 = 92;
 const RTM_GETSTATS: u16 = 94;
 
-/// An open question to the kernel.
+/// A socket for requests to the kernel.
 pub(super) struct LinkStats {
     socket: OwnedFd,
 }
 
 impl LinkStats {
-    /// Asks in the calling thread's namespace from now on.
+    /// Opens a socket in the calling thread's namespace.
     pub(super) fn open() -> io::Result<LinkStats> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -36,9 +37,9 @@ impl LinkStats {
         Ok(LinkStats { socket })
     }
 
-    /// `tx_dropped` of the interface, as `ip -s link` shows it.
+    /// Returns `tx_dropped` of the interface, as in `ip -s link`.
     pub(super) fn tx_dropped(&self, interface: u32) -> io::Result<u64> {
-        // ending a blocked system call is for the sender's sockets; this one answers at once
+        // interrupts are meant for the sender's sockets; this call returns at once anyway
         let sent = rustix::io::retry_on_intr(|| {
             send(&self.socket, &request(interface), SendFlags::empty())
         })?;
@@ -51,7 +52,7 @@ impl LinkStats {
     }
 }
 
-/// `RTM_GETSTATS` for one interface.
+/// Builds an `RTM_GETSTATS` request for one interface.
 fn request(interface: u32) -> [u8; HEADER + STATS_HEADER] {
     let mut bytes = [0; HEADER + STATS_HEADER];
     bytes[0..4].copy_from_slice(&((HEADER + STATS_HEADER) as u32).to_ne_bytes());
@@ -62,7 +63,8 @@ fn request(interface: u32) -> [u8; HEADER + STATS_HEADER] {
     bytes
 }
 
-/// The eighth counter of `struct rtnl_link_stats64` in an answer; `None` when the answer is another.
+/// Returns the eighth counter of `struct rtnl_link_stats64` in an answer; `None` for any other
+/// answer.
 fn tx_dropped(answer: &[u8]) -> Option<u64> {
     let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
     if half(4)? != RTM_NEWSTATS || half(HEADER + STATS_HEADER + 2)? != LINK_64 {

@@ -1,6 +1,8 @@
-//! What a port takes in beside its own: everything (promiscuous), or every multicast. It ends with the value, or with the process.
+//! What a port receives in addition to its own frames: everything (promiscuous), or every
+//! multicast. Ends when the value is dropped or the process ends.
 //!
-//! The kernel counts who wants it, so others who do are not disturbed. Start with [`Membership::of`].
+//! The kernel counts the requests, so other users of the same mode are not affected. Start with
+//! [`Membership::of`].
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +10,7 @@ use super::sys;
 use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
 
-/// What is taken in.
+/// What is received in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Frames to any address.
@@ -17,17 +19,17 @@ pub enum Takes {
     Multicast,
 }
 
-/// A port that takes it.
+/// A port that receives it.
 #[derive(Debug)]
 pub struct Membership {
     _socket: OwnedFd,
 }
 
 impl Membership {
-    /// Lets a port take it, as long as this lives.
+    /// Makes a port receive it while the value lives.
     ///
     /// # Errors
-    /// There is no such port, or no CAP_NET_RAW in its namespace.
+    /// If there is no such port, or without CAP_NET_RAW in its namespace.
     pub fn of(port: &PortSpec, takes: Takes) -> Result<Membership, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -35,7 +37,7 @@ impl Membership {
                 Takes::Everything => libc::PACKET_MR_PROMISC,
                 Takes::Multicast => libc::PACKET_MR_ALLMULTI,
             };
-            // it is bound to nothing and receives nothing
+            // it is not bound and receives nothing
             let socket = sys::open();
             socket
                 .and_then(|socket| sys::join(&socket, index, kind as u16).map(|()| socket))

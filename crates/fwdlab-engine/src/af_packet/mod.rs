@@ -1,8 +1,9 @@
-//! AF_PACKET: the engine that works wherever there is a network namespace of one's own.
+//! AF_PACKET: the engine that works in any network namespace that we own.
 //!
-//! The sender gives frames to the driver with `sendmmsg`, past the queueing discipline; the receiver counts with a
-//! classic BPF filter and copies almost nothing. Neither is fast: a frame costs as much to send as a router needs to
-//! forward it, so this sender alone cannot overload a DUT. Start with [`sender()`] and [`PacketCount`].
+//! The sender gives frames to the driver with `sendmmsg`, past the queueing discipline; the
+//! receiver counts with a classic BPF filter and copies almost nothing. Neither is fast: sending a
+//! frame costs as much as a router needs to forward it, so this sender alone cannot overload a DUT.
+//! Start with [`sender()`] and [`PacketCount`].
 
 mod analyse;
 mod filter;

@@ -1,9 +1,11 @@
-//! The packet receiver: counts our frames with a classic BPF filter, needing no more than a network namespace of one's own.
+//! The packet receiver: counts our frames with a classic BPF filter; only needs a network namespace
+//! that we own.
 //!
-//! The socket's buffer is as small as the kernel allows and nobody reads it, so that nearly every frame is counted and
-//! dropped before anything is copied; `PACKET_STATISTICS` counts these too. A frame still goes on up the stack of the
-//! receiving namespace, which costs the CPU it runs on: prefer [`crate::xdp_count`]. Analyses read a capture of the port
-//! (`analyse.rs`). Start with [`PacketCount`]; the filters are in `filter.rs`.
+//! The socket's buffer is as small as the kernel allows and is never read, so nearly every frame is
+//! counted and dropped before anything is copied; `PACKET_STATISTICS` includes these frames. A
+//! frame still goes up the stack of the receiving namespace, which costs CPU time: prefer
+//! [`crate::xdp_count`]. Analyses read a capture of the port (`analyse.rs`). Start with
+//! [`PacketCount`]; the filters are in `filter.rs`.
 
 use std::os::fd::OwnedFd;
 
@@ -23,30 +25,31 @@ use crate::stamps::{Kind, Log, Offers, Origin};
 /// All protocols: one socket for IPv4 and IPv6.
 const ETH_P_ALL: u16 = libc::ETH_P_ALL as u16;
 
-/// The receiver. One socket for this trial's frames, one for late ones, and one for what a router says by itself.
+/// The receiver, with one socket for this trial's frames, one for late ones, and one for those that
+/// a router sends on its own.
 ///
-/// Counts what the kernel hands to packet sockets: frames as they arrive, before any firewall, and not those that an XDP
-/// program has taken. `foreign` counts IPv6 only (neighbour discovery, multicast reports: what a DUT with static neighbours
-/// sends by itself), on a socket that IPv4 traffic never touches. `wrong_length` stays 0, for it would cost another filter
-/// per frame, unless there is an analysis.
-/// `dropped_by_receiver` stays 0 too, for here nearly every frame is dropped by the socket, on purpose and counted; with an
-/// analysis it is the frames of this trial that were counted and not analysed.
-/// More than 2^32 frames between two readings are miscounted.
+/// Counts what the kernel delivers to packet sockets: frames as they arrive, before any firewall,
+/// and not those that an XDP program has taken. `foreign` counts IPv6 only (neighbour discovery,
+/// multicast reports: what a DUT with static neighbours sends on its own), on a socket that IPv4
+/// traffic never touches. `wrong_length` stays 0 without an analysis, because it would cost another
+/// filter per frame. So does `dropped_by_receiver`, because the socket drops nearly every frame on
+/// purpose, after counting it; with an analysis it is the number of frames of this trial that were
+/// counted and not analysed. More than 2^32 frames between two readings are miscounted.
 pub struct PacketCount {
     port: PortSpec,
     current: Counter,
     late: Counter,
     foreign: Counter,
     analysing: Option<Analysing>,
-    /// Arrivals that are wanted one by one.
+    /// The origin of individual arrivals, if they are requested.
     stamps: Option<Origin>,
 }
 
 impl PacketCount {
-    /// Opens the sockets on a port. Nothing is counted before [`Receiver::expect`].
+    /// Opens the sockets on a port. Counts nothing before [`Receiver::expect`].
     ///
     /// # Errors
-    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
         within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -80,7 +83,7 @@ impl Receiver for PacketCount {
     }
 
     fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
-        // the thread of the trial before ends first
+        // stop the thread of the previous trial first
         self.analysing = None;
         if expected.analysis.is_some() {
             self.analysing = Some(Analysing::start(
@@ -175,7 +178,8 @@ impl Counter {
 
     fn read(&mut self) -> std::io::Result<u64> {
         self.frames += u64::from(sys::take_statistics(&self.socket)?);
-        // The few frames that found room: their memory may belong to the sender, which wants it back at its end.
+        // Read the few frames that did fit: their memory may belong to the sender, which needs it
+        // back at its end.
         while recv(&self.socket, &mut [0_u8; 1][..], RecvFlags::DONTWAIT).is_ok() {}
         Ok(self.frames)
     }

@@ -1,7 +1,8 @@
-//! Frames one at a time: sent and received by system calls of their own, at once.
+//! Single frames: each is sent or received by its own system call, without delay.
 //!
-//! For questions and answers, where what counts is that nobody waits for a batch to fill: ping, its answers, a walk through
-//! the frames that arrive. Everything faster is for senders and receivers. Start with [`SinglePort::open`].
+//! For requests and answers, which must not wait for a batch to fill: ping and its answers, or
+//! iterating over the frames that arrive. Use senders and receivers for anything faster. Start with
+//! [`SinglePort::open`].
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::sys;
 use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
 
-/// Room for frames that have not been taken; the kernel gives what it allows.
+/// Buffer for frames that were not read yet; the kernel may grant less.
 const BUFFER_BYTES: usize = 16 << 20;
 
 /// A port whose frames are handled one by one.
@@ -27,10 +28,11 @@ pub struct SinglePort {
 }
 
 impl SinglePort {
-    /// Opens it. Frames that arrive are seen beside whoever else takes them, unless an XDP program does.
+    /// Opens a port. Other consumers see the frames that arrive, too, unless an XDP program takes
+    /// them.
     ///
     /// # Errors
-    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec) -> Result<SinglePort, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -51,10 +53,11 @@ impl SinglePort {
         })
     }
 
-    /// Opens it for questions: it receives ARP and neighbour solicitations, those to multicast addresses too, and nothing else.
+    /// Opens a port for requests: it receives ARP and neighbour solicitations, including those to
+    /// multicast addresses, and nothing else.
     ///
     /// # Errors
-    /// As of [`SinglePort::open`].
+    /// As [`SinglePort::open`].
     pub fn open_for_questions(port: &PortSpec) -> Result<SinglePort, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -76,10 +79,11 @@ impl SinglePort {
         })
     }
 
-    /// Opens it to send alone: it receives nothing. Its frames are marked as ours (see [`Foreign`](super::Foreign)).
+    /// Opens a port to send only: it receives nothing. Its frames are marked as ours (see
+    /// [`Foreign`](super::Foreign)).
     ///
     /// # Errors
-    /// As of [`SinglePort::open`].
+    /// As [`SinglePort::open`].
     pub fn open_to_send(port: &PortSpec) -> Result<SinglePort, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -99,10 +103,10 @@ impl SinglePort {
         })
     }
 
-    /// Sends a frame. `false`: there was no room for it.
+    /// Sends a frame. Returns false if there was no room for it.
     ///
     /// # Errors
-    /// The system refuses: the link is down, the frame is too long.
+    /// If the system refuses: the link is down, the frame is too long.
     pub fn send(&self, frame: &[u8]) -> Result<bool, EngineError> {
         match rustix::io::retry_on_intr(|| send(&self.socket, frame, SendFlags::empty())) {
             Ok(_) => Ok(true),
@@ -114,11 +118,11 @@ impl SinglePort {
         }
     }
 
-    /// Takes a frame, waiting so long for one; returns its length without FCS, which is more than the buffer's when the end
-    /// was cut off. `None`: there was none, or a signal came.
+    /// Receives a frame, waiting up to `patience`; returns its length without FCS, which exceeds
+    /// the buffer's if the frame was truncated. `None` if there was none, or a signal came.
     ///
     /// # Errors
-    /// The system refuses: the interface is gone.
+    /// If the system refuses: the interface is gone.
     pub fn receive(
         &self,
         buffer: &mut [u8],
@@ -143,10 +147,10 @@ impl SinglePort {
         }
     }
 
-    /// Frames that arrived since the last call and found no room.
+    /// Returns the frames that did not fit the buffer since the last call.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn dropped(&self) -> Result<u32, EngineError> {
         sys::take_drops(&self.socket)
             .map_err(|e| EngineError::system("read the packet counters", e))

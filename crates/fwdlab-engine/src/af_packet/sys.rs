@@ -1,4 +1,5 @@
-//! System calls on packet sockets that no safe library has: bind, options, filters, statistics, `sendmmsg`.
+//! System calls on packet sockets that no safe library has: bind, options, filters, statistics,
+//! `sendmmsg`.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
@@ -8,7 +9,8 @@ use std::ptr;
 /// One instruction of a classic BPF program.
 pub(super) type Instruction = libc::sock_filter;
 
-/// A raw packet socket in the calling thread's network namespace; it receives nothing before [`bind`] says what.
+/// Opens a raw packet socket in the calling thread's network namespace; it receives nothing before
+/// [`bind`].
 pub(super) fn open() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -19,7 +21,8 @@ pub(super) fn open() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sends into this interface from now on, and receives from it frames of `protocol` (host order; 0 is none).
+/// Binds the socket: it sends into this interface, and receives frames of `protocol` from it (host
+/// order; 0: none).
 pub(super) fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -46,18 +49,18 @@ pub(super) fn bypass_qdisc(socket: &OwnedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
 }
 
-/// Frames of this socket have this mark in the kernel.
+/// Marks the frames of this socket in the kernel.
 pub(super) fn set_mark(socket: &OwnedFd, mark: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
-/// Receives only what comes in.
+/// Receives only incoming frames.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
 }
 
-/// The interface takes in frames of this kind (`PACKET_MR_*`), until the socket is closed.
+/// Makes the interface accept frames of this kind (`PACKET_MR_*`), until the socket is closed.
 pub(super) fn join(socket: &OwnedFd, interface: u32, kind: u16) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: interface as libc::c_int,
@@ -73,7 +76,7 @@ pub(super) fn join(socket: &OwnedFd, interface: u32, kind: u16) -> io::Result<()
     )
 }
 
-/// Replaces the socket's filter; the next frame meets the new one.
+/// Replaces the socket's filter, from the next frame on.
 pub(super) fn attach_filter(socket: &OwnedFd, program: &[Instruction]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: program.len() as u16,
@@ -83,12 +86,13 @@ pub(super) fn attach_filter(socket: &OwnedFd, program: &[Instruction]) -> io::Re
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Frames that passed the filter since the last call, those included that found no room in the buffer.
+/// Returns the frames that passed the filter since the last call, including those that did not fit
+/// the buffer.
 pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<u32> {
     statistics(socket).map(|statistics| statistics.tp_packets)
 }
 
-/// Frames that found no room in the buffer since the last call.
+/// Returns the frames that did not fit the buffer since the last call.
 pub(super) fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
     statistics(socket).map(|statistics| statistics.tp_drops)
 }
@@ -112,10 +116,11 @@ fn statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
     Ok(statistics)
 }
 
-/// Frames in one piece of memory, each on cache lines of its own, and what `sendmmsg` needs to send some of them.
+/// Frames in one piece of memory, each on its own cache lines, and the structures with which
+/// `sendmmsg` sends them.
 pub(super) struct Batch {
     bytes: Box<[u8]>,
-    /// Where each frame starts in the bytes, and how long it is.
+    /// Offset and length of each frame.
     frames: Box<[(usize, usize)]>,
     vectors: Box<[libc::iovec]>,
     messages: Box<[libc::mmsghdr]>,
@@ -125,7 +130,7 @@ pub(super) struct Batch {
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Room for frames of these lengths; `most` are sent at a time.
+    /// Allocates frames of these lengths; at most `most` are sent at a time.
     pub(super) fn new(lengths: impl Iterator<Item = usize>, most: usize) -> Batch {
         let mut end = 0;
         let mut frames: Box<[_]> = lengths
@@ -152,22 +157,24 @@ impl Batch {
         }
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub(super) fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// The buffer of frame `index`.
+    /// Returns the buffer of frame `index`.
     #[inline]
     pub(super) fn frame(&mut self, index: usize) -> &mut [u8] {
         let (start, bytes) = self.frames[index];
         &mut self.bytes[start..start + bytes]
     }
 
-    /// Sends `count` frames from `first` on, and from 0 after the last, each as long as `length` says; waits for room.
-    /// Returns how many the kernel took: at least one, unless `count` is 0.
+    /// Sends `count` frames from `first` on, wrapping after the last one, each with the length that
+    /// `length` returns; waits for room. Returns how many the kernel took: at least one, unless
+    /// `count` is 0.
     ///
-    /// When it took fewer than `count`, the next one was refused, and the kernel does not say why. An error is the first frame's.
+    /// If it took fewer than `count`, the next one was refused for a reason that the kernel does
+    /// not report. An error refers to the first frame.
     #[inline]
     pub(super) fn send(
         &mut self,

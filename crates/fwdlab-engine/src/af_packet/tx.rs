@@ -1,15 +1,18 @@
 //! The packet sender: batches of frames, patched in place, through one socket per path.
 //!
-//! What counts as sent is what the port's counters say: on Linux 6.18, veth,
+//! The port's counters define what was sent: on Linux 6.18, veth,
 //!
-//! - a frame the kernel took is one `tx_packets` (once the peer's NAPI, if it runs one, has fetched the frame);
+//! - a frame the kernel took is one `tx_packets` (once the peer's NAPI, if it runs one, has fetched
+//!   the frame);
 //! - a frame that found the peer's queue full is one `tx_dropped`, and the sender gets ENOBUFS;
-//! - a frame that could not even be given to the driver (stopped queue, no memory) gets ENOBUFS as well, and counts nowhere.
+//! - a frame that could not even be given to the driver (stopped queue, no memory) gets ENOBUFS as
+//!   well, and counts nowhere.
 //!
-//! The second was offered to the DUT and lost there; only the third was not sent. `sendmmsg` itself cannot tell: it
-//! stops at the refused frame and returns the number before it. So the sender asks for `tx_dropped` after refusals and
-//! calls as many of them sent as the port has dropped. Then `sent = tx_packets + tx_dropped` exactly, as long as nobody
-//! else sends into the port.
+//! The second was offered to the DUT and lost there; only the third was not sent. `sendmmsg` does
+//! not distinguish them: it stops at the refused frame and returns the number before it. So the
+//! sender reads `tx_dropped` after refusals, and counts as many of them as sent as the port has
+//! dropped. Then `sent = tx_packets + tx_dropped` exactly, unless somebody else sends into the
+//! port.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -39,20 +42,22 @@ const CAPABILITIES: Capabilities = Capabilities {
     )
 };
 
-/// Frames in the DUT's queue are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
+/// Frames in the DUT's queue are charged to the socket. The kernel grants less if
+/// `net.core.wmem_max` is lower.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// While frames are refused, ask the port for its drops no more often than this: a question costs about 3 µs.
+/// While frames are refused, read the port's drops no more often than this: a request costs about 3
+/// µs.
 const ASK_EVERY_NS: u64 = 1_000_000;
 
-/// How long the end of a trial waits for departures that have not been told.
+/// How long the end of a trial waits for departures that were not reported yet.
 const STAMPS_PATIENCE: Duration = Duration::from_millis(200);
 const STAMPS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Opens the sender on the sending ports of all paths.
 ///
 /// # Errors
-/// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+/// If an interface does not exist, or without CAP_NET_RAW in its namespace.
 pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>, EngineError> {
     let Some(first) = paths.first() else {
         return Err(EngineError::Frames("a sender needs a path".into()));
@@ -77,14 +82,15 @@ pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>,
 
 struct PacketTransmit {
     sockets: Vec<Socket>,
-    /// As many frames as one call sends, or all there are.
+    /// The frames of one call, or all frames if they are cached.
     batch: Batch,
     slots: Vec<Slot>,
     is_cached: bool,
-    /// The frames that were taken and that the kernel has not seen: where they begin, and how many.
+    /// The frames that were taken and not yet given to the kernel: index of the first, and their
+    /// number.
     first: usize,
     held: usize,
-    /// Which path was sent into last.
+    /// The path used last.
     path: usize,
     link_stats: LinkStats,
     signed: Option<Signed>,
@@ -95,20 +101,20 @@ struct Socket {
     index: u32,
     socket: OwnedFd,
     tally: Tally,
-    /// Departures that are asked for.
+    /// Departures, if requested.
     departing: Option<Departing>,
 }
 
-/// What became of one path's frames in this trial.
+/// What happened to one path's frames in this trial.
 #[derive(Default)]
 struct Tally {
     accepted: u64,
     refused: u64,
-    /// Of the refused: dropped by the port, as far as we have asked.
+    /// Refused frames that the port dropped, as of the last request.
     dropped: u64,
-    /// The refused of each stream of which that is not known.
+    /// For each stream, refused frames whose fate is not known yet.
     open: Vec<u64>,
-    /// The port's `tx_dropped` when the trial began.
+    /// The port's `tx_dropped` at the start of the trial.
     dropped_before: u64,
     asked_ns: u64,
 }
@@ -145,7 +151,7 @@ impl Socket {
         &self.spec.interface
     }
 
-    /// Takes the departures that have come.
+    /// Reads the departures that have arrived.
     fn take_departures(&mut self) -> Result<(), EngineError> {
         let Some(departing) = &mut self.departing else {
             return Ok(());
@@ -158,9 +164,10 @@ impl Socket {
         })
     }
 
-    /// How many of the refused frames has the port dropped?
+    /// Reads how many of the refused frames the port has dropped.
     ///
-    /// When it has dropped some of them and not seen others, which those were is not known: the first streams get them.
+    /// If it has dropped only some of them, it is unknown which: they are attributed to the first
+    /// streams.
     fn ask(&mut self, link_stats: &LinkStats, counters: &Counters) -> Result<(), EngineError> {
         let dropped = self.tx_dropped(link_stats)?;
         let tally = &mut self.tally;
@@ -206,7 +213,7 @@ impl PacketTransmit {
         }
     }
 
-    /// The first of the held frames has been dealt with.
+    /// Removes the first of the held frames.
     #[inline]
     fn pass(&mut self) -> Slot {
         let slot = self.slots[self.first];
@@ -298,7 +305,7 @@ impl Transmit for PacketTransmit {
             Ok(accepted) => accepted,
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOBUFS) => 0,
-                // told to stop while waiting for room: nothing happened
+                // interrupted while waiting for room: nothing was sent
                 Some(libc::EINTR) => return Ok(()),
                 _ => {
                     let what = format!("send into {}", socket.interface());
@@ -316,7 +323,7 @@ impl Transmit for PacketTransmit {
             self.sockets[path].publish(path, counters);
             return self.sockets[path].take_departures();
         }
-        // the frame after the accepted ones was refused; those behind it have not been tried
+        // the frame after the accepted ones was refused; those behind it were not tried
         counters.ring_was_full();
         let slot = self.pass();
         let socket = &mut self.sockets[path];
@@ -343,7 +350,7 @@ impl Transmit for PacketTransmit {
                 socket.ask(&self.link_stats, counters)?;
             }
             socket.publish(path, counters);
-            // a card says it some time after it has sent the frame
+            // a card reports the time some time after it has sent the frame
             let begin = Instant::now();
             socket.take_departures()?;
             while socket.departing.as_ref().is_some_and(|d| d.open() > 0)
@@ -353,7 +360,7 @@ impl Transmit for PacketTransmit {
                 socket.take_departures()?;
             }
         }
-        // what is still held was due, and nobody will send it
+        // frames still held were due and will never be sent
         let tally = &self.sockets[self.path].tally;
         let held = std::mem::take(&mut self.held) as u64;
         counters.set_refused(self.path, tally.refused - tally.dropped + held);

@@ -1,8 +1,8 @@
-//! Where frames lie in the memory shared with the kernel: slots that are written again and again, or a cycle of frames that
-//! are written once.
+//! The positions of frames in the memory shared with the kernel: slots that are rewritten for each
+//! frame, or a cycle of frames that are written once.
 //!
-//! A chunk of 2048 bytes holds several small frames, so that 512 of 64 bytes need 32 kB of cache, and not sets of it that are
-//! 2048 bytes apart. Start with [`FrameMemory`].
+//! A chunk of 2048 bytes holds several small frames, so 512 frames of 64 bytes need 32 kB of cache,
+//! and do not all map to cache sets that are 2048 bytes apart. Start with [`FrameMemory`].
 
 use super::metadata::{self, BYTES, ROOM};
 use super::sys::{CHUNK_BYTES, Umem};
@@ -13,20 +13,21 @@ use crate::traffic::player::Slot;
 /// The frames of one port.
 pub(super) struct FrameMemory {
     umem: Umem,
-    /// Where each frame begins, and what it is.
+    /// Offset and contents of each frame.
     frames: Vec<(usize, Slot)>,
-    /// Slots are as many bytes apart: a power of two. `None`: all frames are in their places, and sent one after another.
+    /// Distance of slots in bytes: a power of two. `None` for a cycle: all frames are written, and
+    /// are sent in order.
     stride: Option<usize>,
-    /// Slots that are ours to write, last in, first out, so that what is written stays in the cache.
+    /// Slots that we may write, last in, first out, so that what is written stays in the cache.
     free: Vec<u32>,
     /// The next frame of a cycle.
     at: usize,
-    /// Bytes before each frame for its metadata; 0 where there is none.
+    /// Bytes before each frame for its metadata; 0 without metadata.
     room: usize,
 }
 
 impl FrameMemory {
-    /// Memory for so many slots at a time.
+    /// Allocates memory for `slots` slots.
     pub(super) fn new(slots: usize) -> Result<FrameMemory, EngineError> {
         let umem = Umem::new(slots).map_err(|e| EngineError::system("map memory for frames", e))?;
         Ok(FrameMemory {
@@ -44,8 +45,8 @@ impl FrameMemory {
         self.umem.region()
     }
 
-    /// Prepares slots for such frames, or writes all of them. None may be in flight. Frames with metadata are never cached: no two
-    /// are the same.
+    /// Prepares slots for such frames, or writes all of them. None may be in flight. Frames with
+    /// metadata are never cached, because no two are equal.
     pub(super) fn arm(&mut self, outline: &Outline, slots: usize, with_metadata: bool) {
         self.at = 0;
         self.frames.clear();
@@ -76,12 +77,12 @@ impl FrameMemory {
         }
     }
 
-    /// A trial begins.
+    /// Begins a trial.
     pub(super) fn begin(&mut self) {
         self.at = 0;
     }
 
-    /// All slots are ours: nobody else knows them any more.
+    /// Takes back all slots, once nothing else refers to them.
     pub(super) fn reclaim(&mut self) {
         self.free.clear();
         if self.stride.is_some() {
@@ -89,7 +90,7 @@ impl FrameMemory {
         }
     }
 
-    /// The frame that begins here is ours again.
+    /// Takes back the slot of the frame that begins at `start`.
     #[inline]
     pub(super) fn release(&mut self, start: usize) {
         if let Some(stride) = self.stride {
@@ -97,7 +98,8 @@ impl FrameMemory {
         }
     }
 
-    /// What the device says of the frame that begins here: when it left, and the frame. `None`: there is no metadata.
+    /// Returns the device's departure time of the frame that begins at `start`, and the frame.
+    /// `None` without metadata.
     pub(super) fn completed(&mut self, start: usize) -> Option<(Option<u64>, &[u8])> {
         let stride = self.stride.filter(|_| self.room > 0)?;
         let (_, slot) = self.frames.get(start / stride)?;
@@ -107,7 +109,7 @@ impl FrameMemory {
         Some((metadata::completed(metadata), frame))
     }
 
-    /// The lane of the next frame.
+    /// Returns the lane of the next frame.
     #[inline]
     pub(super) fn lane<S: Source>(&self, frames: &S) -> u32 {
         match self.stride {
@@ -116,7 +118,8 @@ impl FrameMemory {
         }
     }
 
-    /// Takes the next frame, which must be there: where it begins, and what it is. `None`: no slot is ours.
+    /// Takes the next frame, of which there must be one: returns its offset and contents. `None` if
+    /// no slot is free.
     #[inline]
     pub(super) fn take<S: Source>(&mut self, frames: &mut S) -> Option<(usize, Slot)> {
         if let Some(stride) = self.stride {
@@ -140,8 +143,8 @@ impl FrameMemory {
     }
 }
 
-/// Where frames of these lengths begin: one after another on cache lines of their own, none across the end of a chunk. `None`:
-/// they need more chunks.
+/// Returns the offsets of frames of these lengths: in order, each on its own cache lines, none
+/// across the end of a chunk. `None` if they need more chunks.
 fn packed(lengths: impl Iterator<Item = usize>, chunks: usize) -> Option<Vec<usize>> {
     let mut end = 0_usize;
     lengths
@@ -158,7 +161,7 @@ fn packed(lengths: impl Iterator<Item = usize>, chunks: usize) -> Option<Vec<usi
 
 #[cfg(test)]
 impl FrameMemory {
-    /// What a device would write into the metadata of the frame that begins here.
+    /// Writes what a device would write into the metadata of the frame that begins at `start`.
     pub(super) fn answer(&mut self, start: usize, at_ns: u64) {
         let answer = self.umem.bytes(start - BYTES + 8, 8);
         answer.copy_from_slice(&at_ns.to_ne_bytes());

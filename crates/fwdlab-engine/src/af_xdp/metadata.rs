@@ -1,37 +1,38 @@
-//! What goes with a frame to the device and comes back from it: `struct xsk_tx_metadata`, in the bytes before the frame
-//! (`Documentation/networking/xsk-tx-metadata.rst`).
+//! The metadata of a frame for the device and back: `struct xsk_tx_metadata`, in the bytes before
+//! the frame (`Documentation/networking/xsk-tx-metadata.rst`).
 //!
-//! Only the time of departure is asked for. Pure bytes; where they lie, the memory of the frames knows. Start with [`request`].
+//! Only requests the departure time. Pure bytes; the memory of the frames decides their position.
+//! Start with [`request`].
 
 use std::ops::Range;
 
-/// As long as the structure is, and as the kernel is told.
+/// Size of the structure, as declared to the kernel.
 pub(super) const BYTES: usize = 24;
 
-/// Room before a frame, so that it begins on a cache line all the same.
+/// Bytes reserved before a frame, so that it still begins on a cache line.
 pub(super) const ROOM: usize = 64;
 
-/// Of `struct xdp_umem_reg`: its field `tx_metadata_len` counts.
+/// Flag of `struct xdp_umem_reg`: its field `tx_metadata_len` is valid.
 pub(super) const UMEM_FLAG: u32 = 1 << 2;
 
-/// Of a descriptor: there is metadata before the frame.
+/// Flag of a descriptor: there is metadata before the frame.
 pub(super) const DESCRIPTOR_OPTION: u32 = 1 << 1;
 
 /// `XDP_TXMD_FLAGS_TIMESTAMP`
 const TIMESTAMP: u64 = 1;
 
-/// Flags are first; what is asked and what is answered share the rest.
+/// Flags come first; request and answer share the rest.
 const FLAGS: Range<usize> = 0..8;
 const ANSWER: Range<usize> = 8..16;
 
-/// Asks for the departure of the frame behind these bytes.
+/// Requests the departure time of the frame behind these bytes.
 #[inline]
 pub(super) fn request(metadata: &mut [u8; BYTES]) {
     metadata.fill(0);
     metadata[FLAGS].copy_from_slice(&TIMESTAMP.to_ne_bytes());
 }
 
-/// The departure, in nanoseconds of the device's clock; `None`: it was not told.
+/// Returns the departure, in nanoseconds of the device's clock; `None` if it was not reported.
 #[inline]
 pub(super) fn completed(metadata: &[u8; BYTES]) -> Option<u64> {
     let time = u64::from_ne_bytes(*metadata[ANSWER].first_chunk()?);
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// The layout that the libc crate has from the kernel's header.
+    /// The libc crate takes the layout from the kernel's header.
     #[test]
     fn the_layout_is_that_of_the_headers() {
         use libc::{xsk_tx_metadata, xsk_tx_metadata_completion};
@@ -58,11 +59,11 @@ mod tests {
         assert_eq!(u64::from(libc::XDP_TXMD_FLAGS_TIMESTAMP), TIMESTAMP);
         assert_eq!(libc::XDP_UMEM_TX_METADATA_LEN, UMEM_FLAG);
         assert_eq!(libc::XDP_TX_METADATA, DESCRIPTOR_OPTION);
-        // what Linux takes for a length: XDP_UMEM_REG in net/xdp/xdp_umem.c
+        // the lengths that Linux accepts: XDP_UMEM_REG in net/xdp/xdp_umem.c
         assert!(BYTES < 256 && BYTES.is_multiple_of(8) && BYTES <= ROOM);
     }
 
-    /// And the header of this machine, where it is new enough to have it.
+    /// Also compare with the header of this machine, if it is new enough.
     #[test]
     fn the_constants_are_those_of_this_machine_s_header() {
         const TEST: &str = "the_constants_are_those_of_this_machine_s_header";
@@ -95,7 +96,7 @@ mod tests {
         request(&mut bytes);
         assert_eq!(bytes[..8], 1_u64.to_ne_bytes());
         assert_eq!(completed(&bytes), None, "not told yet");
-        // as a driver does: xsk_tx_metadata_complete
+        // as in a driver: xsk_tx_metadata_complete
         bytes[8..16].copy_from_slice(&1_795_289_279_661_136_158_u64.to_ne_bytes());
         assert_eq!(completed(&bytes), Some(1_795_289_279_661_136_158));
     }

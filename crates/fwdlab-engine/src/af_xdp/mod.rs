@@ -1,8 +1,10 @@
-//! AF_XDP: the fastest sender that needs neither privileges nor a driver that helps, and faster where a driver does.
+//! AF_XDP: the fastest sender that needs neither privileges nor driver support, and faster with a
+//! driver that has zero-copy.
 //!
-//! Frames lie in memory shared with the kernel. In copy mode, one system call makes it copy a batch of them into packets of
-//! its own; where the driver offers zero-copy, the device reads them where they are. Send only. Copy mode is about a third
-//! faster than `crate::af_packet`, and as unable to overload a DUT. Start with [`sender`].
+//! Frames are in memory shared with the kernel. In copy mode, one system call makes the kernel copy
+//! a batch of them into its own packets; if the driver offers zero-copy, the device reads them in
+//! place. Send only. Copy mode is about a third faster than `crate::af_packet`, and cannot overload
+//! a DUT either. Start with [`sender`].
 
 mod memory;
 mod metadata;

@@ -1,6 +1,7 @@
-//! One AF_XDP socket: a transmit queue of a port, its two rings, and the mode that the driver agreed to.
+//! One AF_XDP socket: a transmit queue of a port, its two rings, and the mode that the driver
+//! accepted.
 //!
-//! Which frames go in, and what is counted, is not known here. Start with [`Queue`].
+//! Does not know the contents or the counts of frames. Start with [`Queue`].
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,11 +23,13 @@ use super::tx::{Options, ZeroCopy};
 use crate::sender::counters::Counters;
 use crate::sender::thread::BATCH;
 
-/// Entries of a queue's rings, a power of two. A frame is ours again when the DUT has fetched it, so there must be clearly
-/// more than a veth queue holds (256): with fewer, the sender waits for the DUT, and overload shows no loss.
+/// Entries of a queue's rings, a power of two. A slot is free again when the DUT has fetched its
+/// frame, so there must be clearly more than a veth queue holds (256): with fewer, the sender waits
+/// for the DUT, and overload shows no loss.
 pub(super) const ENTRIES: u32 = 512;
 
-/// The same frames are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
+/// Frames in the ring are charged to the socket. The kernel grants less if `net.core.wmem_max` is
+/// lower.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// A socket on one transmit queue.
@@ -34,21 +37,22 @@ pub(super) struct Queue {
     socket: OwnedFd,
     ring: Producer,
     completions: Completions,
-    /// The device reads frames where they are; otherwise the kernel has copied them when they leave the ring.
+    /// True if the device reads frames in place; otherwise the kernel has copied them when they
+    /// leave the ring.
     pub zero_copy: bool,
-    /// Streams of the frames in the ring, by their number modulo [`ENTRIES`].
+    /// Streams of the frames in the ring, indexed by frame number modulo [`ENTRIES`].
     streams: Box<[u32]>,
-    /// Frames of this trial that were put into the ring, and those of them that were counted as sent.
+    /// Frames of this trial that were put into the ring, and how many of them were counted as sent.
     produced: u64,
     counted: u64,
-    /// Frames that were put into the ring and are not ours again.
+    /// Frames that were put into the ring and were not returned yet.
     in_flight: u64,
-    /// Of each descriptor.
+    /// Options of every descriptor.
     descriptor_options: u32,
 }
 
 impl Queue {
-    /// Opens a socket on a queue of an interface, with memory of its own or the memory of the first queue.
+    /// Opens a socket on a queue of an interface, with its own memory or that of the first queue.
     pub(super) fn open(
         interface: u32,
         queue: u32,
@@ -82,21 +86,22 @@ impl Queue {
             };
             set_xdp_umem_reg(&socket, umem)?;
         }
-        // bind insists on a fill ring, though we never receive
+        // bind requires a fill ring, although this socket never receives
         set_xdp_umem_fill_ring_size(&socket, 1)?;
         set_xdp_umem_completion_ring_size(&socket, ENTRIES)?;
         set_xdp_tx_ring_size(&socket, ENTRIES)?;
         let offsets = xdp_mmap_offsets(&socket)?;
         let ring = Producer::new(&socket, &offsets.tx, ENTRIES)?;
         let completions = Completions::new(&socket, &offsets.cr, ENTRIES)?;
-        // a whole batch per call instead of half of one; older kernels do not know it
+        // a whole batch per call instead of half of one; older kernels do not support it
         let _ = set_budget(&socket, BATCH as u32);
         if let Some(busy_poll) = options.busy_poll {
             set_busy_poll(&socket, busy_poll.wait_us, busy_poll.budget)?;
         }
         match first {
             None => {
-                // without a word about copies the kernel tries without them, and makes them where the driver refuses
+                // without a flag about copies the kernel tries zero-copy, and falls back to copies
+                // if the driver refuses
                 let copies = match options.zero_copy {
                     ZeroCopy::Try => SocketAddrXdpFlags::empty(),
                     ZeroCopy::Never => SocketAddrXdpFlags::XDP_COPY,
@@ -106,7 +111,7 @@ impl Queue {
                 bind(&socket, &SocketAddrXdp::new(flags, interface, queue))?;
             }
             Some(first) => {
-                // all else is as with the first
+                // everything else is the same as for the first one
                 let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
                 bind(
                     &socket,
@@ -134,18 +139,19 @@ impl Queue {
         })
     }
 
-    /// A trial begins.
+    /// Begins a trial.
     pub(super) fn begin(&mut self) {
         (self.produced, self.counted) = (0, 0);
     }
 
-    /// Is there room for a frame?
+    /// Returns true if there is room for a frame.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         self.ring.has_room()
     }
 
-    /// Puts a frame into the ring, where there must be room. The kernel sees it after [`publish`](Self::publish).
+    /// Puts a frame into the ring, which must have room. The kernel sees it after
+    /// [`publish`](Self::publish).
     #[inline]
     pub(super) fn push(&mut self, start: usize, bytes: u32, stream: u32) {
         self.ring.push(start, bytes, self.descriptor_options);
@@ -160,7 +166,7 @@ impl Queue {
         self.ring.publish();
     }
 
-    /// Where the frames begin that are ours again.
+    /// Returns the offset of the next frame that the kernel has returned.
     #[inline]
     pub(super) fn complete(&mut self) -> Option<usize> {
         let start = self.completions.pop()?;
@@ -168,22 +174,24 @@ impl Queue {
         Some(start)
     }
 
-    /// Frames that are not ours again.
+    /// Returns the number of frames that were not returned yet.
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Frames of this trial that have not been given to the driver, or zero-copy to the wire.
+    /// Returns the frames of this trial that have not been given to the driver, or to the wire with
+    /// zero-copy.
     #[inline]
     pub(super) fn unsent(&mut self) -> u64 {
         if self.zero_copy {
             return self.in_flight;
         }
-        // The kernel may publish what it consumed late, but a frame that is complete has left the ring.
+        // The kernel may publish its position late, but a completed frame has left the ring.
         u64::from(self.ring.pending()).min(self.in_flight)
     }
 
-    /// Counts the streams of what was sent since the last time; returns the frames of this trial that were sent.
+    /// Counts the streams of the frames sent since the last call; returns the frames of this trial
+    /// that were sent.
     #[inline]
     pub(super) fn count(&mut self, counters: &Counters) -> u64 {
         let sent = self.produced.saturating_sub(self.unsent());
@@ -197,7 +205,8 @@ impl Queue {
         sent
     }
 
-    /// Tells the kernel to look at the ring, if it wants to be told. That it got nowhere is no error.
+    /// Wakes the kernel to look at the ring, if it requested that. It is not an error if the kernel
+    /// makes no progress.
     #[inline]
     pub(super) fn wake(&self, counters: &Counters) -> io::Result<()> {
         if !self.ring.needs_wakeup() {

@@ -1,5 +1,5 @@
-//! Memory shared with the kernel: the frames of an AF_XDP socket and its rings (`Documentation/networking/af_xdp.rst`); and
-//! the socket options that no safe library has.
+//! Memory shared with the kernel: the frames of an AF_XDP socket and its rings
+//! (`Documentation/networking/af_xdp.rst`); and the socket options that no safe library has.
 #![allow(unsafe_code, reason = "memory shared with the kernel, system calls")]
 
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions, XdpRingOffset};
 
-/// A frame lies inside of one chunk, wherever in it. The kernel takes chunks of 2048 bytes or a page.
+/// A frame lies within one chunk, at any offset. The kernel accepts chunks of 2048 bytes or a page.
 pub(super) const CHUNK_BYTES: usize = 2048;
 
 /// A mapping; unmapped when dropped.
@@ -22,7 +22,7 @@ struct Map {
 unsafe impl Send for Map {}
 
 impl Map {
-    /// Zeroed memory of our own, or, with a socket and an offset, one of its rings.
+    /// Maps zeroed memory of our own or, with a socket and an offset, one of its rings.
     fn new(length: usize, ring: Option<(&OwnedFd, u64)>) -> io::Result<Map> {
         let (flags, fd, offset) = match ring {
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
@@ -45,7 +45,7 @@ impl Map {
         }
     }
 
-    /// The `T` at `offset`, which must be inside and aligned.
+    /// Returns the `T` at `offset`, which must be inside and aligned.
     fn at<T>(&self, offset: u64, count: usize) -> NonNull<T> {
         let offset = offset as usize;
         assert!(offset + count * size_of::<T>() <= self.length);
@@ -71,7 +71,7 @@ pub(super) struct Umem {
 }
 
 impl Umem {
-    /// So many chunks.
+    /// Allocates `chunks` chunks.
     pub(super) fn new(chunks: usize) -> io::Result<Umem> {
         let map = Map::new(chunks * CHUNK_BYTES, None)?;
         Ok(Umem { map })
@@ -82,7 +82,8 @@ impl Umem {
         (self.map.start.as_ptr() as u64, self.map.length as u64)
     }
 
-    /// Some of its bytes. The kernel only reads them, between [`Producer::publish`] and its consumption.
+    /// Returns some of its bytes. The kernel only reads them, between [`Producer::publish`] and its
+    /// consumption.
     #[inline]
     pub(super) fn bytes(&mut self, start: usize, length: usize) -> &mut [u8] {
         assert!(start <= self.map.length && length <= self.map.length - start);
@@ -91,7 +92,8 @@ impl Umem {
     }
 }
 
-/// What both kinds of ring have: two positions that count up for ever, and a power of two of entries.
+/// The common part of both kinds of ring: two positions that count up for ever, and entries, a
+/// power of two.
 struct Ring<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -140,11 +142,11 @@ impl<T> Ring<T> {
     }
 }
 
-/// The ring of frames to be sent: we produce, the kernel consumes.
+/// The ring of frames to send: we produce, the kernel consumes.
 pub(super) struct Producer {
     ring: Ring<XdpDesc>,
     position: u32,
-    /// Where the kernel was when we last looked, for every look may miss the cache.
+    /// The kernel's position as of our last look, because every look may miss the cache.
     consumed: u32,
 }
 
@@ -163,14 +165,14 @@ impl Producer {
         })
     }
 
-    /// Entries that the kernel has not taken yet, as far as it has told.
+    /// Returns the entries that the kernel has not consumed yet, as far as it has published that.
     #[inline]
     pub(super) fn pending(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.position.wrapping_sub(self.consumed)
     }
 
-    /// Is there a free entry?
+    /// Returns true if there is a free entry.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         self.position.wrapping_sub(self.consumed) <= self.ring.mask
@@ -197,7 +199,7 @@ impl Producer {
         self.ring.producer().store(self.position, Ordering::Release);
     }
 
-    /// Does the kernel want a system call before it looks at the ring?
+    /// Returns true if the kernel needs a system call before it looks at the ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         let Some(flags) = self.ring.flags else {
@@ -208,7 +210,7 @@ impl Producer {
     }
 }
 
-/// The ring of frames whose buffers are ours again: the kernel produces, we consume.
+/// The ring of returned frames: the kernel produces, we consume.
 pub(super) struct Completions {
     ring: Ring<u64>,
     position: u32,
@@ -226,7 +228,7 @@ impl Completions {
         Ok(Completions { ring, position: 0 })
     }
 
-    /// Where the next frame begins that is ours again.
+    /// Returns the offset of the next returned frame.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<usize> {
         if self.position == self.ring.producer().load(Ordering::Acquire) {
@@ -240,15 +242,15 @@ impl Completions {
     }
 }
 
-/// At most so many frames per system call, where the kernel is new enough (6.17) to have a say.
+/// Sets the maximum number of frames per system call, if the kernel supports it (6.17).
 pub(super) fn set_budget(socket: &OwnedFd, frames: u32) -> io::Result<()> {
     /// `XDP_MAX_TX_SKB_BUDGET`
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
     set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, frames)
 }
 
-/// The driver's queue is polled from our system calls, for so long and so many frames at a time, and its interrupts are put
-/// off while we do.
+/// Polls the driver's queue from our system calls, with this time and this number of frames per
+/// poll, and defers its interrupts meanwhile.
 pub(super) fn set_busy_poll(socket: &OwnedFd, wait_us: u32, budget: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
     set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, wait_us)?;
@@ -290,7 +292,8 @@ struct Channels {
     combined: u32,
 }
 
-/// How many transmit queues an interface of the calling thread's namespace has in use, as `ethtool -l` shows them.
+/// Returns the number of transmit queues in use on an interface of the calling thread's namespace,
+/// as in `ethtool -l`.
 pub(super) fn transmit_queues(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
     const SIOCETHTOOL: u32 = 0x8946;

@@ -1,13 +1,16 @@
-//! The AF_XDP sender: frames in shared memory, one socket for each queue that is used of each path's port, one thread.
+//! The AF_XDP sender: frames in shared memory, one socket for each used queue of each path's port,
+//! one thread.
 //!
-//! In copy mode the kernel works only inside of the wake-up call, on a batch of frames each. It stops early when the
-//! driver drops a frame (EBUSY; the frame is used up and is a `tx_dropped` of the port) or cannot take it (EAGAIN; it
-//! stays in the ring). So every frame that has left the ring was given to the driver: `sent = tx_packets + tx_dropped`,
-//! and frames still in the ring at the end are not sent. With zero-copy, a frame is sent when the device has given it back.
+//! In copy mode the kernel works only inside the wake-up call, on one batch of frames per call. It
+//! stops early if the driver drops a frame (EBUSY; the frame is consumed and is a `tx_dropped` of
+//! the port) or cannot take it (EAGAIN; it stays in the ring). So every frame that has left the
+//! ring was given to the driver: `sent = tx_packets + tx_dropped`, and frames still in the ring at
+//! the end are not sent. With zero-copy, a frame is sent when the device has returned it.
 //!
-//! One thread serves all queues, so that there is one schedule and one order of frames, exact to the frame, and nothing is
-//! shared between threads. Writing a frame costs 1 % of what the kernel needs to send one in copy mode; with zero-copy a second
-//! queue lets the driver work on another CPU. Frames of one flow keep to one queue.
+//! One thread serves all queues: there is one schedule and one order of frames, exact to the frame,
+//! and threads share nothing. Writing a frame costs 1 % of what the kernel needs to send one in
+//! copy mode; with zero-copy a second queue lets the driver work on another CPU. Frames of one flow
+//! stay on one queue.
 
 use std::time::Duration;
 use std::{io, thread};
@@ -27,63 +30,67 @@ use crate::sender::source::{Outline, Signed, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{self, Kind, Log, Origin, Stamped};
 
-/// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
+/// The kernel releases a queue some time after its socket is closed, and returns EBUSY until then.
 const RELEASE_TRIES: u32 = 50;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long the end of a trial waits for frames that the driver would not take at once, and how long the next one waits
-/// before it that are still with the DUT.
+/// How long the end of a trial waits for frames that the driver does not take at once, and how long
+/// the next one waits for frames that are still in the DUT.
 const END_TRIES: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// What is wanted of the sockets.
+/// Options of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How many queues of each port; `None`: all with zero-copy, and one without, where a second gains nothing.
+    /// Number of queues of each port; `None`: all with zero-copy, and one without, where a second
+    /// gains nothing.
     pub queues: Option<u16>,
-    /// Shall the device read frames where they are?
+    /// Whether the device reads frames in place.
     pub zero_copy: ZeroCopy,
-    /// Poll the driver from the sender's own system calls, in place of interrupts. Only of use where the driver defers those
-    /// (`napi_defer_hard_irqs`, `gro_flush_timeout`), and nothing on veth.
+    /// Poll the driver from the sender's own system calls instead of by interrupts. Only useful if
+    /// the driver defers those (`napi_defer_hard_irqs`, `gro_flush_timeout`), and without effect on
+    /// veth.
     pub busy_poll: Option<BusyPoll>,
-    /// Take what the kernel writes into the metadata of frames for software stamps, where no device writes it. To find out what
-    /// that is; it is no departure (see [`Origin::FREED`](crate::stamps::Origin::FREED)).
+    /// Use the time that the kernel writes into the metadata of frames as software stamps, if no
+    /// device writes it. For experiments only; it is not a departure (see
+    /// [`Origin::FREED`](crate::stamps::Origin::FREED)).
     pub freed_stamps: bool,
 }
 
-/// Zero-copy needs a driver that can.
+/// Whether to use zero-copy, which needs driver support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZeroCopy {
-    /// Where the driver can.
+    /// If the driver supports it.
     #[default]
     Try,
-    /// No.
+    /// Never.
     Never,
-    /// Or not at all.
+    /// Fail without it.
     Require,
 }
 
 /// How to poll the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// For so long, in microseconds.
+    /// Time of one poll, in microseconds.
     pub wait_us: u32,
-    /// So many frames at a time; more than 64 needs CAP_NET_ADMIN.
+    /// Number of frames per poll; more than 64 needs CAP_NET_ADMIN.
     pub budget: u32,
 }
 
-/// Opens the sender on the sending ports of all paths, in the best mode that they agree to.
+/// Opens the sender on the sending ports of all paths, in the best mode that they support.
 ///
 /// # Errors
-/// An interface that does not exist, a kernel without AF_XDP, a queue that another AF_XDP socket has, or no CAP_NET_RAW.
+/// If an interface does not exist, the kernel has no AF_XDP, another AF_XDP socket uses the queue,
+/// or without CAP_NET_RAW.
 pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>, EngineError> {
     sender_with(paths, cpus, Options::default())
 }
 
-/// Opens the sender in a certain mode.
+/// Opens the sender with these options.
 ///
 /// # Errors
-/// As [`sender`]; the driver has no zero-copy, which was required; the port has fewer queues.
+/// As [`sender`]; zero-copy is required and the driver has none; the port has fewer queues.
 pub fn sender_with(
     paths: &[PathSpec],
     cpus: &[usize],
@@ -114,7 +121,7 @@ struct Port {
     wanted: usize,
     zero_copy: bool,
     offers: Offers,
-    /// Departures that are asked for.
+    /// Departures, if requested.
     departing: Option<Departing>,
 }
 
@@ -217,7 +224,7 @@ impl Port {
         })
     }
 
-    /// Takes back the frames that are ours again; returns how many of this trial have not been sent.
+    /// Takes back the returned frames; returns how many of this trial have not been sent.
     fn unsent(&mut self) -> u64 {
         let mut unsent = 0;
         for queue in &mut self.queues {
@@ -253,7 +260,7 @@ impl Port {
         self.queues.iter().for_each(Queue::publish);
     }
 
-    /// Lets the kernel send what is in the rings, until they are empty or nothing moves.
+    /// Lets the kernel send the frames in the rings, until they are empty or nothing moves.
     fn drain(&mut self, counters: &Counters) -> Result<(), EngineError> {
         let mut unsent = self.unsent();
         while unsent > 0 {
@@ -272,7 +279,7 @@ impl Port {
         Ok(())
     }
 
-    /// Why the device does not say when frames leave.
+    /// Returns why the device does not report departures.
     fn against_departures(&self, kind: Kind) -> Option<String> {
         let refuse = |words: &str| Some(format!("{} {words}", self.spec.interface));
         match kind {
@@ -291,7 +298,7 @@ impl Port {
         }
     }
 
-    /// Counts what was sent.
+    /// Counts the sent frames.
     fn publish(&mut self, path: usize, counters: &Counters) {
         let sent = self.queues.iter_mut().map(|queue| queue.count(counters));
         counters.set_sent(path, sent.sum());
@@ -311,7 +318,7 @@ fn open_patiently(open: impl Fn() -> io::Result<Queue>) -> io::Result<Queue> {
     }
 }
 
-/// How many queues a port can send into; 1 where the driver does not say.
+/// Returns the number of queues that a port can send into; 1 if the driver does not report it.
 fn count_queues(interface: &str) -> u32 {
     socket_with(
         AddressFamily::INET,
@@ -374,7 +381,7 @@ impl Transmit for XdpTransmit {
             if let Some(departing) = &mut port.departing {
                 departing.signed = Some(outline.signed);
             }
-            // frames still with the DUT would come back as slots that are elsewhere now
+            // frames still in the DUT would be returned as slots that have moved
             let mut patience = END_TRIES;
             port.unsent();
             while port.queues.iter().any(|queue| queue.in_flight() > 0) {
@@ -430,7 +437,7 @@ impl Transmit for XdpTransmit {
         let mut result = Ok(());
         for (path, port) in self.ports.iter_mut().enumerate() {
             let mut drained = port.drain(counters);
-            // a dropped frame may show only when the DUT has finished with those before it
+            // a dropped frame may be returned only after the DUT has finished with those before it
             let mut patience = END_TRIES;
             while drained.is_ok() && port.unsent() > 0 && patience > 0 {
                 patience -= 1;
@@ -468,7 +475,7 @@ impl Transmit for XdpTransmit {
                 signed: None,
                 log: Log::new(origin),
             });
-            // memory is registered anew, with or without metadata
+            // register the memory again, with or without metadata
             port.queues.clear();
             port.reopen()?;
         }
@@ -499,7 +506,8 @@ mod tests {
     use crate::traffic::{Frames, TestFrames};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
-    /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.
+    /// A completion ring written by the test: the device took five frames and reports the
+    /// departures of three.
     #[test]
     fn completions_become_departures_by_the_numbers_of_their_frames() {
         let template = FrameTemplate::new(&FrameSpec {
@@ -529,7 +537,7 @@ mod tests {
             signed: Some(outline.signed),
             log: Log::new(Origin::card_metadata(0)),
         };
-        // two rounds: the second one goes into the buffers of the first
+        // two rounds: the second one reuses the buffers of the first
         for round in 0..2_u64 {
             let taken: Vec<usize> = (0..5)
                 .map(|_| memory.take(&mut source).unwrap().0)

@@ -1,7 +1,8 @@
-//! The analysis in user space: a frame and its time of arrival in, nothing out; counts and answers when asked.
+//! The analysis in user space: takes frames and their times of arrival, and returns counts and
+//! results on request.
 //!
-//! Reads no clock and no socket. It is what receivers without XDP use, and what the program at the driver is compared with.
-//! Start with [`Analyser::frame`].
+//! Reads no clock and no socket. Receivers without XDP use it, and tests compare the program at the
+//! driver with it. Start with [`Analyser::frame`].
 
 use fwdlab_packet::Signature;
 
@@ -12,27 +13,27 @@ use crate::error::EngineError;
 use crate::signature::{self, Network, SignaturePlace};
 use crate::stamps::{Origins, Stamped};
 
-/// What a frame was.
+/// Classification of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// One of this trial.
+    /// A frame of this trial.
     Ours,
-    /// One of a trial before.
+    /// A frame of an earlier trial.
     Late,
-    /// Somebody else's, or of a stream that is not in the plan.
+    /// Another sender's frame, or one of a stream that is not in the plan.
     Foreign,
 }
 
-/// Receives a trial.
+/// Analyses a trial.
 #[derive(Debug, Clone)]
 pub struct Analyser {
     nonce: u16,
     place: SignaturePlace,
     counts: ReceiveCounts,
-    /// For each number of a stream its index in `streams` plus one; 0: not in the plan.
+    /// For each stream id its index in `streams` plus one; 0: not in the plan.
     index: Box<[u16]>,
     streams: Vec<Stream>,
-    /// The frames that were timed, or would be if they said when they left; where they are wanted one by one.
+    /// Individual frames that were timed, or would be if they carried a departure; if requested.
     timed: Option<Vec<Stamped>>,
 }
 
@@ -44,10 +45,10 @@ struct Stream {
     timer: Timer,
 }
 
-/// What must be remembered of latencies to compare them.
+/// State for comparing latencies.
 #[derive(Debug, Clone)]
 pub(super) struct Timer {
-    /// Of the frame that was timed last.
+    /// Latency of the frame that was timed last.
     last_latency_ns: Option<u64>,
     /// Numbers and latencies of the newest frames, each at its number modulo [`PAIRS`].
     latencies: Box<[Option<(u64, u64)>]>,
@@ -63,10 +64,10 @@ impl Default for Timer {
 }
 
 impl Analyser {
-    /// Frames of a trial are expected, with an analysis that was asked for.
+    /// Prepares for the frames of a trial, with the requested analysis.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: no analysis is asked for, or one that cannot be made.
+    /// [`EngineError::Unsupported`]: no analysis is requested, or an impossible one.
     pub fn new(engine: &'static str, expected: &Expected) -> Result<Analyser, EngineError> {
         let plan = expected.analysis.as_ref().ok_or(EngineError::Unsupported {
             engine,
@@ -92,12 +93,13 @@ impl Analyser {
         self.timed.get_or_insert_default();
     }
 
-    /// The arrivals that were kept since the last call: of frames that are whole, not older, and no copies.
+    /// Returns the arrivals kept since the last call: of frames that are neither corrupt, older nor
+    /// duplicates.
     pub fn take_arrivals(&mut self) -> Vec<Stamped> {
         self.timed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// A frame without FCS, and when it arrived, on the clock of its departure.
+    /// Analyses a frame without FCS; `arrival_ns` is on the clock of its departure.
     pub fn frame(&mut self, frame: &[u8], arrival_ns: u64) -> Seen {
         let seen = self.look_at(frame, arrival_ns);
         match seen {
@@ -140,12 +142,12 @@ impl Analyser {
         Seen::Ours
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> ReceiveCounts {
         self.counts
     }
 
-    /// What was found so far. `timestamps`: where the times come from.
+    /// Returns the results so far. `timestamps`: the origin of the times.
     pub fn analysis(&self, timestamps: Origins) -> Analysis {
         Analysis {
             streams: self.streams.iter().map(|s| s.found.clone()).collect(),
@@ -222,7 +224,7 @@ impl Stream {
 }
 
 impl Timer {
-    /// One more frame of a stream, in order of arrival.
+    /// Adds the latency of one more frame of a stream, in order of arrival.
     pub(super) fn time(&mut self, found: &mut StreamAnalysis, number: u64, latency_ns: u64) {
         if found.latency_max_ns < latency_ns {
             found.latency_max_ns = latency_ns;
@@ -378,14 +380,14 @@ mod tests {
                 analyser.frame(&damaged, 100);
             }
             let found = stream(&analyser);
-            // what is not summed: class, flow label and hop limit of IPv6
+            // bytes without a checksum: class, flow label and hop limit of IPv6
             let unprotected = if version == IpVersion::V4 {
                 0
             } else {
                 8 + 20 + 8
             };
             assert_eq!(found.received - found.corrupt, unprotected, "{version}");
-            // and what does not look like a frame of ours any more
+            // and frames that no longer look like ours
             let foreign = analyser.counts().foreign + analyser.counts().late;
             assert_eq!(found.received + foreign, whole.len() as u64 * 8 - 14 * 8);
         }
@@ -425,7 +427,7 @@ mod tests {
         }
         let counts = analyser.counts();
         assert_eq!((counts.received, counts.late, counts.foreign), (1, 1, 2));
-        // and it came before it left
+        // and it arrived before it left
         assert_eq!(
             (stream(&analyser).early, stream(&analyser).latency.len()),
             (1, 0)

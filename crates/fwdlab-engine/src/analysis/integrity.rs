@@ -1,4 +1,4 @@
-//! Is a frame whole? What can be checked without knowing what was sent.
+//! Checks whether a frame is intact, as far as possible without knowing what was sent.
 //!
 //! | what | checked |
 //! |---|---|
@@ -8,15 +8,15 @@
 //! | UDP, TCP, ICMPv6 right behind IPv6 | the same; not behind extension headers |
 //! | everything else, and bytes behind the IP packet | nothing |
 //!
-//! A signature in the last bytes of a frame that are padding, or in one that is not IP, is not protected. The twin in the
-//! kernel is `bpf/analyse.bpf.c`. Start with [`is_damaged`].
+//! A signature in the last bytes of a frame that are padding, or in one that is not IP, is not
+//! protected. The twin in the kernel is `bpf/analyse.bpf.c`. Start with [`is_damaged`].
 
 use fwdlab_packet::checksum::{combine, sum};
 use fwdlab_packet::header::{icmp, icmpv6, ipv4, ipv6, tcp, udp};
 
 use crate::signature::Network;
 
-/// Is something wrong that can be seen?
+/// Returns true if one of these checks fails.
 pub fn is_damaged(frame: &[u8], network: Network) -> bool {
     let packet = &frame[network.at.min(frame.len())..];
     match network.ethertype {
@@ -64,7 +64,7 @@ fn ipv6_is_damaged(packet: &[u8]) -> bool {
         )
 }
 
-/// `addresses`: their sum. `icmp`: which protocol is that of this version.
+/// `addresses`: their sum. `icmp`: the ICMP protocol of this IP version.
 fn transport_is_damaged(segment: &[u8], protocol: u8, addresses: u16, icmp: u8) -> bool {
     let (bytes, pseudo) = match protocol {
         udp::PROTOCOL => {
@@ -83,7 +83,7 @@ fn transport_is_damaged(segment: &[u8], protocol: u8, addresses: u16, icmp: u8) 
         tcp::PROTOCOL if segment.len() < 20 => return true,
         tcp::PROTOCOL => (segment, true),
         _ if protocol == icmp && segment.len() < 8 => return true,
-        // the checksum of ICMP has no pseudo header, that of ICMPv6 has
+        // ICMPv6's checksum includes a pseudo header, ICMP's does not
         _ if protocol == icmp => (segment, icmp == icmpv6::PROTOCOL),
         _ => return false,
     };

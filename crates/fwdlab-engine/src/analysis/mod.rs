@@ -1,25 +1,30 @@
-//! What a receiver looks for and finds out about frames: how many there are, and beyond that per stream and per flow what is
-//! missing, doubled, out of order, damaged or late, and how long frames were under way.
+//! What a receiver looks for and reports: how many frames arrived, and optionally, per stream and
+//! per flow, which are missing, duplicated, out of order, damaged or late, and their latencies.
 //!
-//! Here are the questions and the answers, and [`Analyser`], which finds the answers in user space. At the driver
-//! `bpf/analyse.bpf.c` does the same, frame by frame; a test holds the two together. Start with [`Expected`] and
-//! [`AnalysisPlan`].
+//! This file contains the requests and the results; [`Analyser`] produces the results in user
+//! space. At the driver `bpf/analyse.bpf.c` does the same, frame by frame; a test compares the two.
+//! Start with [`Expected`] and [`AnalysisPlan`].
 //!
-//! What becomes of a frame with this trial's nonce, in this order:
+//! A frame with this trial's nonce is classified in this order:
 //!
 //! 1. Its stream is not in the plan: it is *foreign*.
-//! 2. It is *corrupt*: as long as no frame of its stream is, or a checksum is wrong ([`integrity`] says what is checked). What
-//!    it says of itself is not believed: it is counted, and nothing else.
-//! 3. Its number is more than [`WINDOW`] below the next expected one: it is *older* than what is remembered. Whether it came
-//!    before is not known, so it is neither a duplicate nor reordered, and not timed. Its flow is counted.
-//! 4. It has come before: it is a *duplicate*. Only the first copy is timed and counted in its flow (RFC 2679, RFC 5560).
-//! 5. Its number is below the next expected one: it is *reordered* (RFC 4737 section 3). Else it is in order, and the next
-//!    expected number is one more than its own.
+//! 2. It is *corrupt*: no frame of its stream has this length, or a checksum is wrong
+//!    ([`integrity`] lists the checks). Its contents are not trusted: it is counted, and nothing
+//!    else.
+//! 3. Its number is more than [`WINDOW`] below the next expected one: it is *older* than what is
+//!    remembered. Whether it came before is unknown, so it is neither a duplicate nor reordered,
+//!    and not timed. Its flow is counted.
+//! 4. It has come before: it is a *duplicate*. Only the first copy is timed and counted in its flow
+//!    (RFC 2679, RFC 5560).
+//! 5. Its number is below the next expected one: it is *reordered* (RFC 4737 section 3). Otherwise
+//!    it is in order, and the next expected number is one more than its own.
 //!
-//! Frames of in 5 are timed: their latency is the time of arrival less the intended departure that is in the signature. So
-//! the time a frame waited because its sender was held up is part of the latency, and no wait is left out (no "coordinated
-//! omission"); what [`HoldUps`](crate::HoldUps) does about frames that were missed is said there. A frame without a departure is not timed; one that arrived before its departure is *early*, which shows that
-//! the clocks of the two ends are not one, and is not timed either.
+//! Frames that reach 5 are timed: their latency is the time of arrival minus the intended departure
+//! in the signature. So the time a frame waited because its sender stalled is part of the latency,
+//! and no wait is omitted (no "coordinated omission"); [`HoldUps`](crate::HoldUps) describes how
+//! missed frames are treated. A frame without a departure is not timed. One that arrived before its
+//! departure is *early*, which shows that the two ends use different clocks, and is not timed
+//! either.
 
 mod analyser;
 pub mod integrity;
@@ -39,39 +44,39 @@ use crate::pacer::CATCH_UP_US;
 use crate::signature::SignaturePlace;
 use crate::stamps::{Kind, Log, Origins};
 
-/// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
-/// from a duplicate nor from one that is late. At 10 Mpps that is 6.5 ms.
+/// How many frames of a stream, back from the newest, are remembered individually. An older frame
+/// cannot be classified as a duplicate or as late. At 10 Mpps that is 6.5 ms.
 pub const WINDOW: u64 = 65_536;
 
-/// How many latencies of a stream are remembered, to compare each with those of its two neighbours. A pair of frames that
-/// arrive farther apart than this is missing in the delay variation.
+/// How many latencies of a stream are remembered, to compare each with those of its two neighbours.
+/// A pair of frames that arrive farther apart than this is missing in the delay variation.
 pub const PAIRS: u64 = 256;
 
-/// Most streams of a plan: each takes some 400 KB of memory.
+/// Maximum number of streams in a plan: each takes some 400 KB of memory.
 pub const MAX_STREAMS: usize = 1024;
 
-/// Most flows of all streams of a plan together.
+/// Maximum number of flows of all streams of a plan together.
 pub const MAX_FLOWS: u64 = 1 << 26;
 
-/// What a receiver shall look for.
+/// What a receiver must look for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// The trial's nonce.
     pub nonce: u16,
-    /// Length without FCS and VLAN tags, where all frames have the same.
+    /// Length without FCS and VLAN tags, if all frames have the same.
     pub buffer_bytes: Option<u16>,
-    /// Where frames carry their signature.
+    /// Position of the signature in frames.
     pub place: SignaturePlace,
-    /// What to find out beyond counting; `None` costs least.
+    /// Analysis in addition to counting; `None` is cheapest.
     pub analysis: Option<AnalysisPlan>,
 }
 
-/// What a receiver has seen since [`Receiver::expect`](crate::Receiver::expect).
+/// The counts of a receiver since [`Receiver::expect`](crate::Receiver::expect).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveCounts {
     /// Frames with our signature and this trial's nonce.
     pub received: u64,
-    /// Of these, frames that are not as long as they were sent.
+    /// Of these, frames with another length than sent.
     pub wrong_length: u64,
     /// Frames with our signature of another trial.
     pub late: u64,
@@ -81,10 +86,10 @@ pub struct ReceiveCounts {
     pub dropped_by_receiver: u64,
 }
 
-/// What to find out.
+/// The requested analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AnalysisPlan {
-    /// The streams that are expected; frames of others count as foreign.
+    /// The expected streams; frames of others count as foreign.
     pub streams: Vec<StreamPlan>,
 }
 
@@ -93,9 +98,9 @@ pub struct AnalysisPlan {
 pub struct StreamPlan {
     /// Its number in the signature.
     pub id: u16,
-    /// Its frame number n carries flow n modulo this; 0 where flows are not to be counted.
+    /// Its frame number n carries flow n modulo this; 0 if flows are not counted.
     pub flows: u32,
-    /// How long its frames are; `None` where any length is right.
+    /// Lengths of its frames; `None` if any length is valid.
     pub lengths: Option<Lengths>,
 }
 
@@ -109,40 +114,41 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Has a frame of this stream so many bytes?
+    /// Returns true if frames of this stream can have this length.
     pub fn contain(self, bytes: usize) -> bool {
         (usize::from(self.shortest)..=usize::from(self.longest)).contains(&bytes)
     }
 }
 
-/// What was found out.
+/// The results of an analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Analysis {
     /// Of each stream of the plan, in its order.
     pub streams: Vec<StreamAnalysis>,
-    /// Who took the two times of each latency, where, and on which clocks.
+    /// The origins of the two times of each latency: source, place and clock.
     pub timestamps: Origins,
-    /// The time of day was set meanwhile, by so much as far as that is known, and times are from it: none is to be believed.
+    /// Set if the time of day was set during the trial and the times depend on it, by this much as
+    /// far as known: no time is reliable.
     pub clock_step_ns: Option<i64>,
 }
 
-/// The frames of one stream. What each word means is said [above](self).
+/// The frames of one stream. The terms are explained [above](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamAnalysis {
     /// Its number in the signature.
     pub id: u16,
-    /// Frames that arrived: duplicates and corrupt ones included.
+    /// Frames that arrived, including duplicates and corrupt ones.
     pub received: u64,
     /// Their bytes without FCS.
     pub bytes: u64,
-    /// Frames that had arrived before.
+    /// Frames that had already arrived.
     pub duplicates: u64,
     /// Frames that arrived after one with a higher number (RFC 4737 section 3).
     pub reordered: u64,
-    /// The largest number of frames by which one was too late (RFC 4737 section 4.2): how many arrived from the first with
-    /// a higher number until it came.
+    /// The largest number of frames by which one was too late (RFC 4737 section 4.2): how many
+    /// arrived from the first one with a higher number until it came.
     pub reordering_extent: u64,
-    /// Frames more than [`WINDOW`] behind: late, or duplicates, nobody knows.
+    /// Frames more than [`WINDOW`] behind: late or duplicates, which is unknown.
     pub older: u64,
     /// Frames whose length, checksums or contents are wrong.
     pub corrupt: u64,
@@ -154,13 +160,13 @@ pub struct StreamAnalysis {
     pub next: u64,
     /// When the first frame arrived, on the receiver's clock; 0: none has.
     pub first_ns: u64,
-    /// When the last one did.
+    /// When the last frame arrived.
     pub last_ns: u64,
     /// From intended departure to arrival, in nanoseconds.
     pub latency: Histogram,
-    /// The shortest latency, to the nanosecond; 0 when there is none.
+    /// The shortest latency, in exact nanoseconds; 0 if there is none.
     pub latency_min_ns: u64,
-    /// The longest latency, to the nanosecond.
+    /// The longest latency, in exact nanoseconds.
     pub latency_max_ns: u64,
     /// Sum of all latencies, for their mean.
     pub latency_sum_ns: u64,
@@ -169,16 +175,17 @@ pub struct StreamAnalysis {
     /// Differences of the latencies of frames n and n + 1, without sign (RFC 3393), in nanoseconds. How latencies differ from
     /// the shortest (PDV, RFC 5481) is in `latency` and `latency_min_ns`.
     pub delay_variation: Histogram,
-    /// How often each flow arrived, duplicates and corrupt frames not counted; empty where not asked for.
+    /// How often each flow arrived, without duplicates and corrupt frames; empty if not requested.
     pub flows: Vec<u32>,
 }
 
 impl Analysis {
-    /// Times all frames anew, from the stamps of both ends: latencies are what lies between the two of a frame, and nothing of
-    /// what the frames themselves say of their departure is left. A frame that lacks one of them is not timed.
+    /// Replaces all latencies, from the stamps of both ends: each is the difference between the two
+    /// stamps of a frame, and the departures in the frames are ignored. A frame without one of them
+    /// is not timed.
     ///
     /// # Errors
-    /// The stamps are of two clocks, whose times are not subtracted.
+    /// If the stamps are on two clocks, whose times cannot be subtracted.
     pub fn retime(&mut self, departures: &Log, arrivals: &Log) -> Result<(), EngineError> {
         let (left, came) = (departures.origin, arrivals.origin);
         if left.clock != came.clock {
@@ -218,7 +225,7 @@ impl Analysis {
 }
 
 impl StreamAnalysis {
-    /// No frame has been timed.
+    /// Resets all times.
     fn forget_times(&mut self) {
         self.early = 0;
         self.latency = Histogram::default();
@@ -227,17 +234,18 @@ impl StreamAnalysis {
         (self.latency_sum_ns, self.jitter_16ths_ns) = (0, 0);
     }
 
-    /// Frames of which at least one whole copy arrived; of those in `older` it is assumed.
+    /// Returns the number of frames of which at least one intact copy arrived; assumed for those in
+    /// `older`.
     pub fn delivered(&self) -> u64 {
         self.received - self.duplicates - self.corrupt
     }
 
-    /// Of so many frames sent, how many did not arrive whole.
+    /// Returns how many of `sent` frames did not arrive intact.
     pub fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.delivered())
     }
 
-    /// Which flows never arrived.
+    /// Returns the flows that never arrived.
     pub fn silent_flows(&self) -> impl Iterator<Item = u32> + '_ {
         (0..)
             .zip(&self.flows)
@@ -249,10 +257,11 @@ impl StreamAnalysis {
         self.jitter_16ths_ns / 16
     }
 
-    /// The latencies in figures, for results; `None` when nothing was timed.
+    /// Summarises the latencies for results; `None` if nothing was timed.
     ///
-    /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not. What is known
-    /// of the sender's hold-ups is part of latencies from intended departures, and of no others.
+    /// `lost` frames have no latency, or an infinite one: the summary has percentiles with and
+    /// without them. What is known about stalls of the sender is part of latencies from intended
+    /// departures, and of no others.
     pub fn latency_summary(
         &self,
         lost: u64,
@@ -283,8 +292,9 @@ impl StreamAnalysis {
     }
 }
 
-/// What a sender's counts and the [lateness](crate::Sender::lateness) of its frames say of its hold-ups. The frames that were due in one
-/// are those that it missed and the one that left when it was over.
+/// Derives the sender's stalls from its counts and the [lateness](crate::Sender::lateness) of its
+/// frames. The frames that were due in a stall are those that the sender missed and the one that
+/// left when it ended.
 pub fn held_up(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> HeldUp {
     let late = || {
         let buckets = lateness.into_iter().flat_map(Histogram::buckets);
@@ -297,7 +307,7 @@ pub fn held_up(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> Hel
     }
 }
 
-/// The buckets of a histogram that have values, as results and logs want them.
+/// Returns the non-empty buckets of a histogram, for results and logs.
 pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     histogram
         .buckets()
@@ -306,10 +316,11 @@ pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
 }
 
 impl AnalysisPlan {
-    /// Can a receiver make it?
+    /// Checks that a receiver can make this analysis.
     ///
     /// # Errors
-    /// Signatures in flow labels, which say nothing of streams; no stream, too many, or two with one number; too many flows.
+    /// Signatures in flow labels, which identify no streams; no stream, too many, or two with one
+    /// id; too many flows.
     pub(crate) fn check(
         &self,
         engine: &'static str,
@@ -358,7 +369,8 @@ mod tests {
         }
     }
 
-    /// Two streams, a frame without a departure, one without an arrival, one that came before it left; in order of arrival.
+    /// Two streams, a frame without a departure, one without an arrival, one that arrived before it
+    /// left; in order of arrival.
     #[test]
     fn stamps_of_both_ends_replace_what_frames_say() {
         let mut analysis = Analysis {
@@ -436,7 +448,8 @@ mod tests {
     }
 
     proptest! {
-        /// Percentiles of our buckets, of the HDR histogram that is made of them, and of all values, sorted.
+        /// Compares percentiles of our buckets, of the HDR histogram made from them, and of all
+        /// values, sorted.
         #[test]
         fn percentiles_are_those_of_sorted_values_and_of_hdr_histograms(
             mut values in proptest::collection::vec(

@@ -1,15 +1,17 @@
-//! In which order the frames of a stream arrive: duplicates, reordering and its extent, from the last [`WINDOW`] numbers.
+//! The order in which the frames of a stream arrive: duplicates, reordering and its extent, from
+//! the last [`WINDOW`] numbers.
 //!
-//! Two bits for each number: has it arrived, and did it end a gap when it did? A number that ended a gap has its place in
-//! the order of arrival written down; a frame from inside the gap, when it comes after all, is late by what arrived since.
-//! So a frame in order costs one bit, and nothing is ever cleared but the word that is written. Start with [`Order`].
+//! Two bits for each number: whether it has arrived, and whether it ended a gap. For a number that
+//! ended a gap, its position in the order of arrival is stored; if a frame from inside the gap
+//! comes later, it is late by the number of frames since then. So a frame in order costs one bit,
+//! and only the word being written is ever cleared. Start with [`Order`].
 
 use super::WINDOW;
 
 /// Numbers in one word.
 const BITS: u64 = 64;
 
-/// Twice the window: what is in the window is never overwritten.
+/// Twice the window, so that nothing in the window is overwritten.
 const WORDS: usize = 2 * (WINDOW / BITS) as usize;
 
 /// The numbers from 64 times `number` on.
@@ -20,7 +22,7 @@ struct Word {
     gap_ends: u64,
 }
 
-/// How a frame stands to those that arrived before.
+/// Position of a frame relative to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     InOrder,
@@ -29,14 +31,14 @@ pub(super) enum Arrival {
     Older,
 }
 
-/// What is known of a stream's order.
+/// The state of a stream's order.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     next: u64,
     /// Frames so far, without duplicates and older ones.
     arrived: u64,
     words: Box<[Word]>,
-    /// Which frame in order of arrival a number was, if it ended a gap; modulo 2^32.
+    /// For a number that ended a gap, its position in the order of arrival; modulo 2^32.
     places: Box<[u32]>,
 }
 
@@ -52,12 +54,12 @@ impl Default for Order {
 }
 
 impl Order {
-    /// The next expected number (`NextExp` of RFC 4737).
+    /// Returns the next expected number (`NextExp` of RFC 4737).
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// One more frame.
+    /// Classifies one more frame.
     pub(super) fn arrive(&mut self, number: u64) -> Arrival {
         let bit = 1 << (number % BITS);
         if number < self.next {
@@ -97,7 +99,8 @@ impl Order {
         word
     }
 
-    /// How many frames arrived since the first with a higher number: that which ended the gap `number` was missing in.
+    /// Returns how many frames arrived since the first one with a higher number: the one that ended
+    /// the gap of `number`.
     fn extent(&self, number: u64) -> u64 {
         let first = number / BITS;
         let above = !1 << (number % BITS);
@@ -121,7 +124,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 4737 by its definitions, over all frames there ever were: sections 3.3 and 4.2.2, and RFC 5560 for duplicates.
+    /// RFC 4737 by its definitions, over all frames so far: sections 3.3 and 4.2.2, and RFC 5560
+    /// for duplicates.
     fn by_definition(numbers: &[u64]) -> Vec<Arrival> {
         let mut arrived: Vec<u64> = vec![];
         numbers
@@ -190,7 +194,7 @@ mod tests {
         assert_eq!(order.arrive(last), Arrival::Duplicate);
     }
 
-    /// Numbers that mostly rise, with losses, copies, frames that come late, and leaps.
+    /// Numbers that mostly rise, with losses, duplicates, late frames, and jumps.
     fn sequences() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![
             20 => Just((1_i64, 0_u64)),

@@ -1,21 +1,22 @@
 //! Capture files of any size, frame by frame through a window of bounded size.
 //!
-//! Whoever opens the file brings it as a reader; formats are [`fwdlab_packet::pcap`]'s. Start with [`Frames::next`].
+//! The caller opens the file and passes a reader; [`fwdlab_packet::pcap`] implements the formats.
+//! Start with [`Frames::next`].
 
 use std::io::{self, Read};
 
 use fwdlab_packet::pcap::{Decoder, Frame, PcapError, Piece};
 
-/// Bytes asked of the file at a time. The window holds no more than this and one record.
+/// Bytes read from the file at a time. The window holds no more than this and one record.
 const READ_BYTES: usize = 1 << 18;
 
-/// Why there are no more frames.
+/// Why reading stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system refuses.
     #[error("{0}")]
     System(#[from] io::Error),
-    /// The bytes are no capture, or no more of one.
+    /// The bytes are not a capture, or it is damaged.
     #[error("{0}")]
     Format(#[from] PcapError),
 }
@@ -24,14 +25,14 @@ pub enum FileError {
 pub struct Frames<R> {
     file: R,
     decoder: Decoder,
-    /// Bytes of the file, of which those from `at` on have not been used.
+    /// Bytes of the file; those from `at` on have not been used.
     window: Vec<u8>,
     at: usize,
     ended: bool,
 }
 
 impl<R: Read> Frames<R> {
-    /// From the begin of a file.
+    /// Reads from the start of a file.
     pub fn new(file: R) -> Frames<R> {
         Frames {
             file,
@@ -42,10 +43,10 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// Hands the next frame over; `None`: there are no more.
+    /// Passes the next frame to `take`; `None` at the end.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged or cut off: there is no going on.
+    /// If the file cannot be read, is damaged or truncated: the rest cannot be read either.
     pub fn next<T>(&mut self, take: impl FnOnce(Frame<'_>) -> T) -> Result<Option<T>, FileError> {
         loop {
             let rest = &self.window[self.at..];
@@ -65,7 +66,7 @@ impl<R: Read> Frames<R> {
                 self.read(needed)?;
                 continue;
             }
-            // a file may end between two records, but an empty one is none
+            // a file may end between two records, but an empty file is invalid
             if rest.is_empty() && self.decoder.offset() > 0 {
                 return Ok(None);
             }
@@ -78,7 +79,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// Reads until so many unused bytes are there, or the file ends.
+    /// Reads until `needed` unused bytes are available, or the file ends.
     fn read(&mut self, needed: usize) -> Result<(), FileError> {
         self.window.drain(..self.at);
         self.at = 0;
@@ -107,7 +108,7 @@ mod tests {
         file
     }
 
-    /// Gives few bytes at a time, as pipes do.
+    /// Returns few bytes at a time, as pipes do.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {

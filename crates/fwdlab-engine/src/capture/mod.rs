@@ -1,8 +1,9 @@
 //! Capture: whole frames of a port as they pass, with nanoseconds.
 //!
-//! The kernel fills a ring of blocks (AF_PACKET, TPACKET_V3) that we read without a system call per frame. Nothing is
-//! attached or changed; what cannot be kept up with is counted as dropped. Frames that an XDP program takes are not seen. What
-//! becomes of the frames is the caller's business. Start with [`Capture::open`].
+//! The kernel fills a ring of blocks (AF_PACKET, TPACKET_V3) that we read without a system call per
+//! frame. Nothing is attached or changed; frames that do not fit are counted as dropped. Frames
+//! that an XDP program takes are not captured. The caller decides what to do with frames. Start
+//! with [`Capture::open`].
 
 pub mod file;
 mod sys;
@@ -17,29 +18,31 @@ use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
 use crate::stamps::Kind;
 
-/// A block is handed over when it is full, or this long after its first frame.
+/// The kernel delivers a block when it is full, or this long after its first frame.
 const RETIRE_MS: u32 = 20;
-/// Whole pages, and room for many frames of the largest kind.
+/// Whole pages, with room for many frames of the largest kind.
 const BLOCK_BYTES: usize = 1 << 18;
 
-/// The kernel begins to stamp frames some time after it was asked to (`net_enable_timestamp` leaves it to a worker), and does
-/// not say when.
+/// The kernel starts to stamp frames some time after the request (`net_enable_timestamp` delegates
+/// it to a worker), and does not report when.
 const STAMPS_BEGIN: Duration = Duration::from_millis(50);
 
-/// How to capture.
+/// Options of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Bytes kept of each frame.
     pub snap: u32,
-    /// Memory for frames that have not been taken yet, in bytes.
+    /// Memory for frames that have not been read yet, in bytes.
     pub ring_bytes: usize,
-    /// Frames to other MAC addresses too. Ends with the capture.
+    /// Also capture frames to other MAC addresses. Ends with the capture.
     pub promiscuous: bool,
-    /// Frames that leave through the port too.
+    /// Also capture frames that leave through the port.
     pub outgoing: bool,
-    /// Who takes the times: the socket, the kernel where frames enter, or the card, which must have been set to do so.
+    /// Source of the times: the socket, the kernel where frames enter, or the card, which must have
+    /// been configured for it.
     pub stamps: Kind,
-    /// Frames are handed over when a block of them is full, or so many milliseconds after the first of them.
+    /// Frames are delivered when a block of them is full, or this many milliseconds after the first
+    /// of them.
     pub retire_ms: u32,
 }
 
@@ -61,42 +64,43 @@ impl Default for Options {
 pub struct Captured<'a> {
     /// When it passed, in nanoseconds since 1970 (CLOCK_REALTIME), or of the card's clock.
     pub timestamp_ns: u64,
-    /// Who took that time: the card, the kernel where the frame entered, or [`Kind::User`]: the packet socket.
+    /// Source of that time: the card, the kernel where the frame entered, or [`Kind::User`]: the
+    /// packet socket.
     pub stamped: Kind,
     /// Its length without FCS.
     pub original_len: u32,
-    /// What was kept of it, VLAN tags in their place.
+    /// The captured bytes, with VLAN tags in their place.
     pub bytes: &'a [u8],
-    /// It left through the port.
+    /// True if it left through the port.
     pub outgoing: bool,
 }
 
 /// Frames that passed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Frames that the kernel saw for us, dropped ones included.
+    /// Frames that the kernel saw for us, including dropped ones.
     pub frames: u64,
-    /// Frames that found the ring full.
+    /// Frames dropped because the ring was full.
     pub dropped: u64,
 }
 
-/// A capture that runs.
+/// A running capture.
 #[derive(Debug)]
 pub struct Capture {
     interface: String,
     ring: Ring,
-    /// The block that the kernel hands over next.
+    /// The block that the kernel delivers next.
     next: usize,
     statistics: Statistics,
-    /// A frame whose VLAN tag had to be put back.
+    /// Buffer for a frame whose VLAN tag had to be restored.
     tagged: Vec<u8>,
 }
 
 impl Capture {
-    /// Begins to capture on a port.
+    /// Starts a capture on a port.
     ///
     /// # Errors
-    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec, options: &Options) -> Result<Capture, EngineError> {
         let what = || format!("capture on {}", port.interface);
         let ring = within(&port.netns, || {
@@ -115,7 +119,7 @@ impl Capture {
                     ring.stamp(options.stamps)?;
                 }
                 ring.bind(index)?;
-                // what was heard of other interfaces before is no part of this
+                // drop the counts of other interfaces from before the bind
                 ring.statistics()?;
                 Ok(ring)
             };
@@ -133,11 +137,11 @@ impl Capture {
         })
     }
 
-    /// Waits for frames, so long at most, and hands over those of one block. `each` says whether it wants more; those it does
-    /// not want are lost. Returns how many there were.
+    /// Waits for frames up to `patience`, and passes those of one block to `each`, which returns
+    /// whether it wants more; frames that it does not want are lost. Returns the number of frames.
     ///
     /// # Errors
-    /// The interface went down or away.
+    /// If the interface went down or disappeared.
     pub fn frames(
         &mut self,
         patience: Duration,
@@ -167,10 +171,10 @@ impl Capture {
         Ok(taken)
     }
 
-    /// What passed so far.
+    /// Returns the counts so far.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn statistics(&mut self) -> Result<Statistics, EngineError> {
         let new = self
             .ring
@@ -181,10 +185,10 @@ impl Capture {
         Ok(self.statistics)
     }
 
-    /// Sends one frame out of the port; for questions whose answer is to be captured.
+    /// Sends one frame out of the port; for requests whose answer is to be captured.
     ///
     /// # Errors
-    /// The system refuses.
+    /// If the system refuses.
     pub fn send(&self, frame: &[u8]) -> Result<(), EngineError> {
         self.ring
             .send(frame)
@@ -192,8 +196,9 @@ impl Capture {
     }
 }
 
-/// What a frame's signature would be, at each place where frames of ours carry one: at the begin of a UDP payload, or at the end
-/// of the frame. Any bytes are one; whose it is the nonce tells.
+/// Returns what a frame's signature would be, at each place where our frames carry one: at the
+/// start of a UDP payload, or at the end of the frame. Any bytes decode to one; the nonce shows
+/// whether it is ours.
 pub fn signatures(frame: &[u8]) -> impl Iterator<Item = Signature> {
     let tail = frame.len().checked_sub(signature::LEN);
     [
@@ -206,12 +211,12 @@ pub fn signatures(frame: &[u8]) -> impl Iterator<Item = Signature> {
     .filter_map(|at| Signature::read(frame.get(at..)?))
 }
 
-/// `struct tpacket3_hdr` and what follows it.
+/// `struct tpacket3_hdr` and the bytes behind it.
 struct Header<'a> {
     bytes: &'a [u8],
 }
 
-/// All frames of a block; a header that points out of its block ends it.
+/// Iterates over all frames of a block; ends at a header that points out of its block.
 fn headers(block: &[u8]) -> impl Iterator<Item = Header<'_>> {
     let frames = word(block, 12).unwrap_or(0);
     let mut at = word(block, 16).unwrap_or(0) as usize;
@@ -233,7 +238,7 @@ impl<'a> Header<'a> {
         let status = word(self.bytes, 20)?;
         let begin = usize::from(half(self.bytes, 24)?);
         let bytes = self.bytes.get(begin..begin + kept)?;
-        // struct sockaddr_ll follows the 48 bytes of the header; its tenth byte is the kind
+        // struct sockaddr_ll follows the 48 bytes of the header; its tenth byte is the packet type
         let outgoing = *self.bytes.get(48 + 10)? == PACKET_OUTGOING;
         let mut frame = Captured {
             timestamp_ns: u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds),
@@ -246,7 +251,7 @@ impl<'a> Header<'a> {
             bytes,
             outgoing,
         };
-        // the kernel takes the outer tag out of the frame and tells it beside
+        // the kernel removes the outer tag from the frame and reports it separately
         if status & libc::TP_STATUS_VLAN_VALID != 0 && kept >= 12 {
             let tci = word(self.bytes, 32)? as u16;
             let tpid = match status & libc::TP_STATUS_VLAN_TPID_VALID {

@@ -1,4 +1,5 @@
-//! System calls of the capture: a packet socket with a ring of blocks that the kernel fills (TPACKET_V3).
+//! System calls of the capture: a packet socket with a ring of blocks that the kernel fills
+//! (TPACKET_V3).
 #![allow(
     unsafe_code,
     reason = "socket options and memory shared with the kernel"
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::stamps::Kind;
 use crate::stamps::sys::stamp_arrivals;
 
-/// Where a block says whose it is (`struct tpacket_block_desc`: version, offset to private data, then this).
+/// Offset of a block's status (`struct tpacket_block_desc`: version, offset to private data, then
+/// this).
 const BLOCK_STATUS: usize = 8;
 
 /// A socket, and the ring it shares with the kernel.
@@ -27,17 +29,17 @@ pub(super) struct Ring {
 // SAFETY: the memory belongs to this value alone; the kernel hands blocks over with the status word.
 unsafe impl Send for Ring {}
 
-/// What the kernel counted since it was asked last.
+/// The kernel's counts since they were read last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Statistics {
-    /// Frames that passed the filter, dropped ones included.
+    /// Frames that passed the filter, including dropped ones.
     pub frames: u32,
-    /// Frames that found the ring full.
+    /// Frames dropped because the ring was full.
     pub dropped: u32,
 }
 
 impl Ring {
-    /// Opens a packet socket with a ring; it hears nothing yet.
+    /// Opens a packet socket with a ring; it receives nothing yet.
     pub(super) fn open(block_bytes: usize, blocks: usize, retire_ms: u32) -> io::Result<Ring> {
         // SAFETY: no memory is involved.
         let socket = unsafe {
@@ -53,7 +55,7 @@ impl Ring {
         let request = libc::tpacket_req3 {
             tp_block_size: block_bytes as u32,
             tp_block_nr: blocks as u32,
-            // the kernel wants it to fit, and then fills blocks with frames of any length
+            // the kernel requires it to fit, but fills blocks with frames of any length
             tp_frame_size: block_bytes as u32,
             tp_frame_nr: blocks as u32,
             tp_retire_blk_tov: retire_ms,
@@ -84,7 +86,7 @@ impl Ring {
         })
     }
 
-    /// Keeps so many bytes of each frame.
+    /// Keeps this many bytes of each frame.
     pub(super) fn keep(&self, bytes: u32) -> io::Result<()> {
         let mut instruction = libc::sock_filter {
             code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -104,17 +106,17 @@ impl Ring {
         )
     }
 
-    /// Hears only what comes in.
+    /// Captures only incoming frames.
     pub(super) fn ignore_outgoing(&self) -> io::Result<()> {
         option(&self.socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)
     }
 
-    /// Stamps frames that arrive, beside what the ring does by itself.
+    /// Enables stamps of arriving frames in addition to those of the ring.
     pub(super) fn stamp(&self, kind: Kind) -> io::Result<()> {
         stamp_arrivals(&self.socket, kind)
     }
 
-    /// Takes frames to all addresses, until the socket is closed.
+    /// Accepts frames to all addresses, until the socket is closed.
     pub(super) fn be_promiscuous(&self, interface: u32) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: interface as libc::c_int,
@@ -125,7 +127,7 @@ impl Ring {
         option(&self.socket, libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
-    /// Hears all frames of an interface from now on.
+    /// Captures all frames of an interface from now on.
     pub(super) fn bind(&self, interface: u32) -> io::Result<()> {
         // SAFETY: an all-zero address is valid, and it outlives the call.
         unsafe {
@@ -162,7 +164,7 @@ impl Ring {
         self.blocks
     }
 
-    /// The bytes of a block, when the kernel has handed it over.
+    /// Returns the bytes of a block, if the kernel has delivered it.
     pub(super) fn block(&self, index: usize) -> Option<&[u8]> {
         if self.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
@@ -174,7 +176,7 @@ impl Ring {
         })
     }
 
-    /// Gives a block back to the kernel.
+    /// Returns a block to the kernel.
     pub(super) fn release(&mut self, index: usize) {
         self.status(index)
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -192,7 +194,8 @@ impl Ring {
         }
     }
 
-    /// Waits until a block may be there, so long at most. `Err` when the interface is gone or down.
+    /// Waits until a block may be available, up to `patience_ms`. `Err` if the interface is gone or
+    /// down.
     pub(super) fn wait(&self, patience_ms: i32) -> io::Result<()> {
         let mut poll = libc::pollfd {
             fd: self.socket.as_raw_fd(),
@@ -219,7 +222,7 @@ impl Ring {
         }))
     }
 
-    /// What the kernel counted since the last call.
+    /// Returns the kernel's counts since the last call.
     pub(super) fn statistics(&self) -> io::Result<Statistics> {
         let [frames, dropped, _frozen]: [u32; 3] =
             get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;

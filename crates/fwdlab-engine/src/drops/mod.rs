@@ -1,8 +1,8 @@
-//! Why frames were dropped: the kernel's own reasons, for frames of one trial and no others.
+//! Why frames were dropped: the kernel's drop reasons, for the frames of one trial only.
 //!
-//! Listens to the tracepoint `skb:kfree_skb` while a trial runs and changes nothing. It sees packets of the kernel's
-//! stack, in every namespace of this host: not frames that a full ring or an XDP program drops before they become packets,
-//! and not a DUT elsewhere. Start with [`DropMonitor`].
+//! Listens to the tracepoint `skb:kfree_skb` during a trial and changes nothing. It sees packets of
+//! the kernel's stack, in every namespace of this host: not frames that a full ring or an XDP
+//! program drops before they become packets, and not a remote DUT. Start with [`DropMonitor`].
 
 mod reasons;
 
@@ -18,8 +18,8 @@ const WHAT: &str = "listen to the kernel's drops";
 
 /// Counts drops by reason. Detached when dropped.
 ///
-/// Frames that arrive where only [`crate::af_packet::PacketCount`] counts them go on up the tester's own stack and end
-/// there, as drops like any other.
+/// If only [`crate::af_packet::PacketCount`] counts the arriving frames, they continue up the
+/// tester's own stack, which drops them: these drops are counted, too.
 pub struct DropMonitor {
     names: reasons::Names,
     nonce: Array<MapData, u32>,
@@ -29,10 +29,12 @@ pub struct DropMonitor {
 }
 
 impl DropMonitor {
-    /// Attaches to the tracepoint. Nothing is counted before [`DropMonitor::expect`], except by chance of the nonce.
+    /// Attaches to the tracepoint. Counts nothing before [`DropMonitor::expect`], unless the nonce
+    /// matches by chance.
     ///
     /// # Errors
-    /// No CAP_BPF and CAP_PERFMON, or a kernel (before 5.17) whose tracepoint gives no reasons or that has no BTF.
+    /// Missing CAP_BPF and CAP_PERFMON, or a kernel whose tracepoint has no reasons (before 5.17)
+    /// or that has no BTF.
     pub fn open() -> Result<DropMonitor, EngineError> {
         let btf = Btf::from_sys_fs().map_err(|e| EngineError::bpf(WHAT, &e))?;
         let names = reasons::Names::of_running_kernel()
@@ -59,10 +61,10 @@ impl DropMonitor {
         })
     }
 
-    /// Frames of the trial with this nonce are counted from now on; counts start at zero.
+    /// Counts the frames of the trial with this nonce from now on; counts restart at zero.
     ///
     /// # Errors
-    /// The system refuses.
+    /// If the system refuses.
     pub fn expect(&mut self, nonce: u16) -> Result<(), EngineError> {
         self.nonce
             .set(0, u32::from(nonce), 0)
@@ -71,13 +73,15 @@ impl DropMonitor {
         Ok(())
     }
 
-    /// Reasons and frames since [`DropMonitor::expect`], most frames first; reasons without frames are left out.
+    /// Returns reasons and frames since [`DropMonitor::expect`], most frames first; omits reasons
+    /// without frames.
     ///
-    /// A reason is what the kernel calls it, `netfilter drop` for `SKB_DROP_REASON_NETFILTER_DROP`; `other` stands for all
-    /// reasons of modules that number their own (Open vSwitch, mac80211).
+    /// Reasons have the kernel's names, `netfilter drop` for `SKB_DROP_REASON_NETFILTER_DROP`;
+    /// `other` is the sum of all reasons of modules with their own numbers (Open vSwitch,
+    /// mac80211).
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn counts(&self) -> Result<Vec<(String, u64)>, EngineError> {
         let mut counts: Vec<(String, u64)> = (0..)
             .zip(self.read()?.iter().zip(&self.base))

@@ -1,7 +1,8 @@
-//! What the running kernel calls its drop reasons: the values of `enum skb_drop_reason` in its BTF.
+//! The running kernel's names of drop reasons: the values of `enum skb_drop_reason` in its BTF.
 //!
-//! The numbers change from release to release, so no table of ours could be right. tracefs prints the same names but is
-//! often not mounted, and the tracepoint program needs BTF anyway. Start with [`Names`].
+//! The numbers change from release to release, so a fixed table would be wrong. tracefs prints the
+//! same names but is often not mounted, and the tracepoint program needs BTF anyway. Start with
+//! [`Names`].
 
 use std::collections::HashMap;
 use std::io;
@@ -33,9 +34,10 @@ impl Names {
         ))
     }
 
-    /// The name of a reason as counted by `bpf/drops.bpf.c`.
+    /// Returns the name of a reason as counted by `bpf/drops.bpf.c`.
     pub(super) fn name(&self, reason: u32) -> String {
-        // nothing is dropped for the reason "not dropped yet": the program counts the rest there
+        // no frame is dropped for the reason "not dropped yet", so the program counts the rest
+        // there
         if reason == 0 {
             return "other".into();
         }

@@ -1,9 +1,10 @@
-//! Bursts of test frames of which the instructions are counted, on a machine whose processor counts them.
+//! Bursts of test frames with instruction counts, on a machine whose processor counts instructions.
 //!
-//! Such a machine is emulated (`qemu -icount shift=0`): its time stamp counter advances by one for every instruction, whatever the host
-//! does. A burst is one `BPF_PROG_TEST_RUN` of exactly so many frames, or one start of the kernel's own generator, and everything that becomes
-//! of them happens within it, on the one CPU that there is. What the numbers mean is not decided here. Start with [`Exact::open`]; [`per_instruction`] says whether this is such
-//! a machine.
+//! Such a machine is emulated (`qemu -icount shift=0`): its time stamp counter advances by one for
+//! every instruction, regardless of the host. A burst is one `BPF_PROG_TEST_RUN` of an exact number
+//! of frames, or one start of the kernel's own generator, and all processing of these frames
+//! happens within it, on the only CPU. The caller interprets the numbers. Start with
+//! [`Exact::open`]; [`per_instruction`] shows whether this is such a machine.
 
 mod pktgen;
 mod sys;
@@ -26,25 +27,27 @@ use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 use pktgen::Pktgen;
 
-/// How often the other threads of the machine may go before us, without a frame that arrives, before we sleep: to look counts as well.
+/// How often to yield to the other threads of the machine without a new frame before sleeping:
+/// checking costs instructions as well.
 const PATIENCE: u32 = 4;
 
-/// A timer may hold frames back: what has not come after so many naps is lost. The clock of a machine that counts runs on at once while
-/// nobody has anything to do, so that they take little time. Each is long, for before the next we look how long the machine was idle.
+/// A timer may delay frames: frames that have not come after this number of naps are lost. The
+/// clock of a machine that counts instructions skips idle time, so naps take little real time. Each
+/// is long, because the idle time is read before the next one.
 const NAPS: u32 = 20;
 const NAP: Duration = Duration::from_millis(50);
 
 /// The first release with live frames.
 const LIVE_FRAMES: (u32, u32) = (5, 18);
 
-/// Sender and receivers of some paths, by which bursts are sent.
+/// Sender and receivers of some paths, for bursts.
 pub struct Exact {
     ports: Ports,
     addresses: Addresses,
     nonce: u16,
 }
 
-/// What sends, and what counts at the other ends.
+/// The sender, and the receivers at the other ends.
 enum Ports {
     /// Test frames.
     Live {
@@ -55,13 +58,13 @@ enum Ports {
     Pktgen {
         sender: Pktgen,
         sinks: Vec<Sink>,
-        /// In which it must be spoken to.
+        /// The namespace of the ports.
         netns: Option<PathBuf>,
     },
 }
 
 impl Ports {
-    /// What the generator is called in results.
+    /// Returns the generator's name in results.
     fn generator(&self) -> &'static str {
         match self {
             Ports::Live { .. } => "live frames",
@@ -101,14 +104,14 @@ impl Ports {
     }
 }
 
-/// What became of a burst.
+/// The result of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Burst {
     /// Frames that were sent.
     pub sent: u64,
     /// Frames that came back.
     pub received: u64,
-    /// What the processor executed from the call that sends them until the last one was there.
+    /// Instructions executed from the call that sends the frames until the last one arrived.
     pub instructions: u64,
 }
 
@@ -116,7 +119,7 @@ impl Exact {
     /// Binds sender and receivers to the ports of these paths, which are in one namespace.
     ///
     /// # Errors
-    /// No privileges, a kernel without what is wanted, or a port that does not exist.
+    /// Missing privileges, a kernel without the requested generator, or a port that does not exist.
     pub fn open(
         paths: &[PathSpec],
         addresses: &Addresses,
@@ -152,7 +155,7 @@ impl Exact {
         })
     }
 
-    /// What the generator is called in results.
+    /// Returns the generator's name in results.
     pub fn generator(&self) -> &'static str {
         self.ports.generator()
     }
@@ -160,7 +163,7 @@ impl Exact {
     /// Prepares bursts of a stream.
     ///
     /// # Errors
-    /// There is no such set of flows, or the engines refuse.
+    /// If there is no such set of flows, or the engines refuse.
     pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
         sys::mark_ready();
         let (sender, receivers) = match &mut self.ports {
@@ -181,10 +184,11 @@ impl Exact {
             .try_for_each(|receiver| receiver.expect(&expected))
     }
 
-    /// Sends a number of frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and returns their cost.
+    /// Sends a number of frames into a path, a multiple of [`XdpLive::BURST_BATCH`], and returns
+    /// their cost.
     ///
     /// # Errors
-    /// Not armed, no such path, or the system refuses.
+    /// If it is not armed, there is no such path, or the system refuses.
     pub fn burst(&mut self, path: usize, count: u32) -> Result<Burst, EngineError> {
         match &self.ports {
             Ports::Live { .. } => self.ports.measure(path, count),
@@ -201,7 +205,7 @@ impl Ports {
         let before = self.received(path)?;
         self.prepare(path, count)?;
         let (mut received, mut end, mut waited, mut naps) = (0, 0, 0, 0);
-        // what the clock went on without instructions until the end
+        // how far the clock advances without instructions until the end
         let mut idle = Idle::begin()?;
         sys::mark_begin();
         let begin = sys::counter();
@@ -217,10 +221,10 @@ impl Ports {
             }
             if waited < PATIENCE {
                 waited += 1;
-                // what is left is done by another thread of the kernel's
+                // another thread of the kernel does the rest
                 std::thread::yield_now();
             } else {
-                // or waits for a timer
+                // or it waits for a timer
                 idle.read()?;
                 naps += 1;
                 std::thread::sleep(NAP);
@@ -231,7 +235,8 @@ impl Ports {
         let sent = sent.and_then(|()| self.sent(path))?;
         Ok(Burst {
             sent,
-            // nothing but our frames should arrive, and where all of them count, a neighbour's question would, too
+            // only our frames should arrive, and if all frames count, a neighbour's ARP request
+            // would count, too
             received: received.min(sent),
             // a tick of the counter is a nanosecond of the machine's clock
             instructions: end
@@ -241,19 +246,19 @@ impl Ports {
     }
 }
 
-/// Does this where the types of the kernel are not seen: no program here needs them, and for every object that is loaded all of them would
-/// be read, which takes an emulated machine a third of a second.
+/// Runs `work` with the kernel's types hidden: no program here needs them, but the loader would
+/// read all of them for every object, which takes an emulated machine a third of a second.
 fn without_types<T: Send>(
     work: impl FnOnce() -> Result<T, EngineError> + Send,
 ) -> Result<T, EngineError> {
     within(&None, || {
-        // where they cannot be hidden, or are not there, it only takes longer
+        // if they cannot be hidden, or do not exist, it only takes longer
         let _ = sys::hide_types();
         work()
     })
 }
 
-/// Does this kernel send live frames?
+/// Returns true if this kernel supports live frames.
 fn has_live_frames() -> Result<bool, EngineError> {
     const FILE: &str = "/proc/sys/kernel/osrelease";
     let release = std::fs::read_to_string(FILE)
@@ -267,14 +272,14 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// How long the machine had nothing to do until the last frame arrived.
+/// How long the machine was idle until the last frame arrived.
 struct Idle {
     begin: u64,
     until_end: u64,
-    /// Instructions that it took to find out, while frames were still missing.
+    /// Instructions spent on reading it while frames were still missing.
     reading: u64,
     reading_before_end: u64,
-    /// Nothing arrived since it was read.
+    /// True if nothing has arrived since it was read.
     is_known: bool,
 }
 
@@ -289,7 +294,8 @@ impl Idle {
         })
     }
 
-    /// Reads it, if frames have arrived since the last time. The machine has not been idle since the last of them.
+    /// Reads it, if frames have arrived since the last time. The machine has not been idle since
+    /// the last of them.
     fn read(&mut self) -> Result<(), EngineError> {
         if self.is_known {
             return Ok(());
@@ -303,8 +309,8 @@ impl Idle {
     }
 }
 
-/// How long the machine has had nothing to do so far. Its clock runs on then, without instructions: the kernel waits for some 20 ms when it
-/// sets a test run up and ends it.
+/// Returns the total idle time of the machine. Its clock advances then without instructions: the
+/// kernel waits for some 20 ms when it sets up and ends a test run.
 fn idle_ns() -> Result<u64, EngineError> {
     const FILE: &str = "/proc/timer_list";
     let text = std::fs::read_to_string(FILE).map_err(|e| {
@@ -328,10 +334,11 @@ fn idle_of(line: &str) -> Option<u64> {
     rest.split_whitespace().find_map(|word| word.parse().ok())
 }
 
-/// What the counter advances by for one instruction: 1 where it counts instructions. Anywhere else it is a number without a meaning.
+/// Returns how far the counter advances per instruction: 1 if it counts instructions. Otherwise the
+/// number has no meaning.
 ///
-/// The least of several loops: whatever else the guest does meanwhile, such as a timer's work, only adds instructions. Of one loop, a boot of
-/// Linux 6.12 was 1.011.
+/// The minimum of several loops: any other work of the guest, such as a timer's, only adds
+/// instructions. With a single loop, a boot of Linux 6.12 gave 1.011.
 pub fn per_instruction() -> f64 {
     const TIMES: u32 = 50_000;
     let once = |_| {

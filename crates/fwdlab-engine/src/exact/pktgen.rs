@@ -1,8 +1,11 @@
-//! The kernel's own packet generator, for kernels without live frames: bursts of UDP frames of so many flows, sent by a thread of the kernel's.
+//! The kernel's own packet generator, for kernels without live frames: bursts of UDP frames with a
+//! number of flows, sent by a kernel thread.
 //!
-//! It speaks to /proc/net/pktgen, whose module somebody else has loaded. Its frames have no signature of ours, so that every frame that
-//! arrives counts. They are the kernel's own (`sk_buff`) from the beginning, which live frames become at the DUT: of the router it is some 470
-//! instructions less, and of a rule the same (321.0 ± 7.0 and 323.0 ± 2.4, on Linux 6.1). Start with [`Pktgen::arm`]; every call must be made in the namespace of the ports.
+//! It uses /proc/net/pktgen; the caller must have loaded the module. Its frames have no signature,
+//! so every frame that arrives counts. They are `sk_buff`s from the start, which live frames become
+//! at the DUT: the router takes some 470 instructions less, and a rule takes the same (321.0 ± 7.0
+//! and 323.0 ± 2.4, on Linux 6.1). Start with [`Pktgen::arm`]; every call must be made in the
+//! namespace of the ports.
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +16,17 @@ use fwdlab_packet::{Addresses as Pair, FlowSet};
 use crate::error::EngineError;
 use crate::traffic::Addresses;
 
-/// Of the namespace of whoever asks.
+/// The directory of the calling thread's namespace.
 const FOLDER: &str = "/proc/thread-self/net/pktgen";
 
-/// The thread of the only CPU there is.
+/// The thread of the only CPU.
 const THREAD: &str = "kpktgend_0";
 
 /// The generator.
 pub(super) struct Pktgen {
     /// Sending ports.
     ports: Vec<String>,
-    /// What every device is told.
+    /// The commands for every device.
     frames: Vec<String>,
 }
 
@@ -38,7 +41,7 @@ impl Pktgen {
     /// Prepares frames of a stream.
     ///
     /// # Errors
-    /// There is no such set of flows.
+    /// If there is no such set of flows.
     pub(super) fn arm(
         &mut self,
         stream: &Stream,
@@ -48,10 +51,10 @@ impl Pktgen {
         Ok(())
     }
 
-    /// Makes everything ready for a burst of so many frames.
+    /// Prepares a burst of `count` frames.
     ///
     /// # Errors
-    /// No pktgen in this kernel, or it refuses.
+    /// If this kernel has no pktgen, or it refuses.
     pub(super) fn prepare(&self, path: usize, count: u32) -> Result<(), EngineError> {
         let port = self.port(path)?;
         tell(THREAD, "rem_device_all")?;
@@ -62,15 +65,15 @@ impl Pktgen {
         tell(port, &format!("count {count}"))
     }
 
-    /// Sends what was prepared; returns when all of it has been handed to the port.
+    /// Sends the prepared burst; returns when all of it has been handed to the port.
     pub(super) fn burst(&self) -> Result<(), EngineError> {
         tell("pgctrl", "start")
     }
 
-    /// Frames of the last burst that the port took.
+    /// Returns the frames of the last burst that the port took.
     ///
     /// # Errors
-    /// It does not say.
+    /// If pktgen does not report them.
     pub(super) fn sent(&self, path: usize) -> Result<u64, EngineError> {
         let port = self.port(path)?;
         let file = Path::new(FOLDER).join(port);
@@ -87,7 +90,7 @@ impl Pktgen {
     }
 }
 
-/// Writes a command into a file of pktgen's.
+/// Writes a command into a file of pktgen.
 fn tell(file: &str, command: &str) -> Result<(), EngineError> {
     let path = Path::new(FOLDER).join(file);
     fs::write(&path, format!("{command}\n")).map_err(|e| {
@@ -111,10 +114,11 @@ fn sent(text: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// What a device is told, but for the number of frames.
+/// Returns the commands for a device, except for the number of frames.
 ///
-/// Every dimension runs by itself in pktgen. There are as many source ports as flows, of which the others are divisors: so there are exactly so
-/// many flows. An IPv6 frame has one pair of addresses.
+/// Each dimension cycles independently in pktgen. There are as many source ports as flows, and the
+/// other dimensions divide that number: so the number of flows is exact. An IPv6 frame has one pair
+/// of addresses.
 fn commands(stream: &Stream, addresses: &Addresses) -> Result<Vec<String>, EngineError> {
     let mac = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let mut commands = vec![

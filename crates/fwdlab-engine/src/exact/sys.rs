@@ -1,12 +1,14 @@
-//! The counter of a processor that counts instructions, marks for a profiler, and a stretch of code of known length.
+//! The counter of a processor that counts instructions, marks for a profiler, and a code sequence
+//! of known length.
 //!
-//! Only on x86-64, where an emulator's time stamp counter advances by one for every instruction. Nothing here knows frames.
+//! Only on x86-64, where an emulator's time stamp counter advances by one for every instruction.
+//! Nothing here knows frames.
 #![allow(unsafe_code, reason = "instructions that Rust has no words for")]
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Takes what the kernel says of its types out of the calling thread's sight, and of those that it starts.
+/// Hides the kernel's types from the calling thread, and from those that it starts.
 pub(super) fn hide_types() -> rustix::io::Result<()> {
     // SAFETY: file descriptors stay shared; no other thread's view of the file system changes.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -23,14 +25,14 @@ pub(super) fn hide_types() -> rustix::io::Result<()> {
     )
 }
 
-/// What the processor has counted so far.
+/// Returns the processor's count.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it, and it reads no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Executes twice as many instructions as this, and a few more.
+/// Executes twice as many instructions as `times`, and a few more.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn loops(times: u32) {
     // SAFETY: a register counts down to zero; no memory is touched.
@@ -45,21 +47,23 @@ pub(super) fn loops(times: u32) {
     }
 }
 
-/// Marks where a section begins, for a profiler beneath this machine: a long no-operation with a displacement that nobody else uses.
+/// Marks the start of a section, for a profiler below this machine: a long no-operation with a
+/// unique displacement.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mark_begin() {
     // SAFETY: it does nothing.
     unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c01]", options(nostack)) }
 }
 
-/// And where it ends.
+/// Marks the end of a section.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mark_end() {
     // SAFETY: it does nothing.
     unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c02]", options(nostack)) }
 }
 
-/// Says that sections will come: until then such a profiler need not look at every instruction.
+/// Announces that sections will follow: until then such a profiler does not need to inspect every
+/// instruction.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mark_ready() {
     // SAFETY: it does nothing.

@@ -1,12 +1,15 @@
-//! Groups of frames as TRex marks them: counted, put in order and timed where they arrive.
+//! Groups of frames marked by TRex: counted, ordered and timed on arrival.
 //!
-//! A frame belongs to group n when bit 0 of its traffic class is set and the identification of its IPv4 header (of IPv6 the flow
-//! label) is [`mark`]`(n)`. Groups with a latency header share one mark, [`TIMED_MARK`], and have their number in the
-//! [trailer](fwdlab_packet::modifier::trailer). It is an XDP program of the port, in its driver or, where that knows no XDP, before the
-//! kernel's stack; it takes frames of traffic away and leaves what a host must hear (ARP, neighbour discovery, ping).
-//! Dropping the value detaches it, and so does the end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start with [`Groups::open`].
+//! A frame belongs to group n if bit 0 of its traffic class is set and the identification of its
+//! IPv4 header (in IPv6 the flow label) is [`mark`]`(n)`. Groups with a latency header share one
+//! mark, [`TIMED_MARK`], and have their number in the [trailer](fwdlab_packet::modifier::trailer).
+//! It is an XDP program of the port, in its driver or, if the driver does not support XDP, before
+//! the kernel's stack; it drops traffic and passes what a host needs (ARP, neighbour discovery,
+//! ping). Dropping the value detaches it, and so does the end of the process. Needs CAP_BPF and
+//! CAP_NET_ADMIN. Start with [`Groups::open`].
 //!
-//! Our own frames are known by their signature, see [`Receiver`](crate::Receiver): this is for frames whose bytes others decide.
+//! Our own frames are recognised by their signature, see [`Receiver`](crate::Receiver): this is for
+//! frames with contents that others define.
 
 mod sys;
 
@@ -22,21 +25,21 @@ use crate::port::{PortSpec, interface_index, within};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/groups.o"));
 
-/// Groups that are only counted.
+/// Number of groups that are only counted.
 pub const COUNTED: u16 = 1023;
-/// Groups with a latency header.
+/// Number of groups with a latency header.
 pub const TIMED: u16 = 128;
-/// The smallest mark: traffic that belongs to no group stays below.
+/// The smallest mark: traffic without a group is below.
 pub const FIRST_MARK: u16 = 0xfc00;
 /// The mark of all groups with a latency header.
 pub const TIMED_MARK: u16 = FIRST_MARK + COUNTED;
 
-/// What frames of a group that is counted have in their header.
+/// Returns the mark in the header of a counted group's frames.
 pub fn mark(group: u16) -> u16 {
     FIRST_MARK + group
 }
 
-/// Groups that arrive on one port.
+/// The groups that arrive on one port.
 pub struct Groups {
     config: Array<MapData, Config>,
     counts: PerCpuArray<MapData, Count>,
@@ -49,18 +52,18 @@ pub struct Groups {
 /// Frames of a group that arrived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
     /// Their bytes with FCS.
     pub bytes: u64,
 }
 
-/// What is known of a group with a latency header.
+/// The results of a group with a latency header.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Order {
-    /// Frames that arrived, of this generation.
+    /// Frames of this generation that arrived.
     pub arrived: Arrived,
-    /// Numbers that did not arrive, so far.
+    /// Numbers that have not arrived so far.
     pub dropped: u64,
     /// Frames that came after one with a higher number.
     pub out_of_order: u64,
@@ -72,25 +75,25 @@ pub struct Order {
     pub too_low: u64,
     /// Frames of an earlier generation.
     pub other_generation: u64,
-    /// How many latencies there are.
+    /// Number of latencies.
     pub latencies: u64,
     /// Their sum, in nanoseconds.
     pub sum_ns: u64,
-    /// The smallest.
+    /// The smallest latency.
     pub least_ns: u64,
-    /// The largest.
+    /// The largest latency.
     pub most_ns: u64,
-    /// The largest of the last window of time; none, if it had no frame.
+    /// The largest latency of the last window of time; `None` if it had no frame.
     pub window_most_ns: Option<u64>,
     /// RFC 3550's estimate, in nanoseconds.
     pub jitter_ns: u64,
 }
 
 impl Groups {
-    /// Attaches it to a port.
+    /// Attaches the program to a port.
     ///
     /// # Errors
-    /// No privileges, a program that is attached already, or a kernel without XDP.
+    /// Missing privileges, another program that is already attached, or a kernel without XDP.
     pub fn open(port: &PortSpec) -> Result<Groups, EngineError> {
         let what = format!("tell groups of frames apart on {}", port.interface);
         let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
@@ -122,19 +125,19 @@ impl Groups {
         })
     }
 
-    /// Does everything go on to the system, or is traffic taken away once it is counted?
+    /// Sets whether everything is passed to the system, or traffic is dropped once it is counted.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// If the kernel refuses.
     pub fn pass(&mut self, everything: bool) -> Result<(), EngineError> {
         self.now.pass = everything.into();
         self.configure()
     }
 
-    /// A group that is counted begins anew.
+    /// Resets a counted group.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn begin_count(&mut self, group: u16) -> Result<(), EngineError> {
         let zero = |e| EngineError::bpf("prepare a group", &e);
         let before = self.counts.get(&group.into(), 0).map_err(zero)?;
@@ -143,10 +146,11 @@ impl Groups {
         self.counts.set(group.into(), none, 0).map_err(zero)
     }
 
-    /// A group with a latency header begins anew; frames of other generations are not its frames. Generation 0: it ends.
+    /// Resets a group with a latency header; frames of other generations do not count. Generation 0
+    /// ends the group.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn begin_timed(&mut self, group: u16, generation: u8) -> Result<(), EngineError> {
         let begin = Timed {
             generation: generation.into(),
@@ -159,10 +163,10 @@ impl Groups {
             .map_err(|e| EngineError::bpf("prepare a group", &e))
     }
 
-    /// Frames of a group with a latency header begin anew with this generation; what was counted stays.
+    /// Starts a new generation of a group with a latency header; keeps the counts.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn restart_timed(&mut self, group: u16, generation: u8) -> Result<(), EngineError> {
         let again = Timed {
             lock: 0,
@@ -176,10 +180,10 @@ impl Groups {
             .map_err(|e| EngineError::bpf("prepare a group", &e))
     }
 
-    /// Frames of a group that is counted.
+    /// Returns the frames of a counted group.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn counted(&self, group: u16) -> Result<Arrived, EngineError> {
         let per_cpu = self.counts.get(&group.into(), 0);
         let per_cpu = per_cpu.map_err(|e| EngineError::bpf("read a group", &e))?;
@@ -191,18 +195,18 @@ impl Groups {
         Ok(sum)
     }
 
-    /// All frames, of whatever group or none, since it was opened.
+    /// Returns all frames since it was opened, with or without a group.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// If the kernel refuses.
     pub fn all(&self) -> Result<Arrived, EngineError> {
         self.counted(COUNTED)
     }
 
-    /// What is known of a group with a latency header.
+    /// Returns the results of a group with a latency header.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn timed(&self, group: u16) -> Result<Order, EngineError> {
         let found = self.state(group)?;
         Ok(Order {
@@ -230,10 +234,10 @@ impl Groups {
         })
     }
 
-    /// All latencies of a group.
+    /// Returns all latencies of a group.
     ///
     /// # Errors
-    /// There is no such group.
+    /// If there is no such group.
     pub fn times(&self, group: u16) -> Result<Histogram, EngineError> {
         let times = self.times.get(&group.into(), 0);
         let times = times.map_err(|e| EngineError::bpf("read a group's latencies", &e))?;
@@ -244,10 +248,11 @@ impl Groups {
         Ok(histogram)
     }
 
-    /// Ends a window of time and begins the next: [`Order::window_most_ns`] is of the one that ended last.
+    /// Ends a window of time and begins the next: [`Order::window_most_ns`] refers to the last one
+    /// that ended.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// If the kernel refuses.
     pub fn end_window(&mut self) -> Result<(), EngineError> {
         self.now.window = self.now.window.wrapping_add(1);
         self.configure()
@@ -286,7 +291,7 @@ mod tests {
     const DROP: u32 = 1;
     const PASS: u32 = 2;
 
-    /// `None`, and a skip that is counted, without the privileges.
+    /// Returns `None`, and reports a skip, without privileges.
     fn groups() -> Option<Groups> {
         let loaded = load().map_err(|e| e.to_string()).and_then(|mut programs| {
             let program: &mut Xdp = programs
@@ -307,7 +312,7 @@ mod tests {
         }
     }
 
-    /// What the program says to a frame that arrives at a time.
+    /// Returns the program's verdict on a frame that arrives at a given time.
     fn arrive(groups: &mut Groups, frame: &[u8], now_ns: u64) -> u32 {
         let data = [&now_ns.to_ne_bytes(), frame].concat();
         let context: Vec<u8> = [8, data.len() as u32, 0, 0, 0, 0]
@@ -328,7 +333,7 @@ mod tests {
         program.test_run(options).unwrap().return_value
     }
 
-    /// Ethernet, so many tags, an IP header with this mark and protocol, and 30 bytes.
+    /// Ethernet, a number of tags, an IP header with this mark and protocol, and 30 bytes.
     fn frame(tags: usize, version: u8, mark: Option<u16>, protocol: u8) -> Vec<u8> {
         let mut frame = vec![2; 12];
         for _ in 0..tags {
@@ -372,7 +377,8 @@ mod tests {
                 "{tags} tags, IPv{version}"
             );
         }
-        // the number alone is no mark; traffic without one is taken away, and a host hears what it must
+        // the number alone is not a mark; traffic without a mark is dropped, except what a host
+        // needs
         for (version, protocol, action) in
             [(4, 17, DROP), (4, 1, PASS), (6, 6, DROP), (6, 58, PASS)]
         {
@@ -411,7 +417,8 @@ mod tests {
             timed[end..].copy_from_slice(&trailer(3, generation, &signature));
             assert_eq!(arrive(groups, &timed, 1_000_000 + latency), DROP);
         };
-        // 0 1 2, then 5 (3 and 4 are missing), 5 again, and 3 after all; one of a generation before
+        // 0 1 2, then 5 (3 and 4 are missing), 5 again, and 3 after all; one of the previous
+        // generation
         for (number, latency) in [(0, 10), (1, 30), (2, 20), (5, 40), (5, 40), (3, 50)] {
             come(&mut groups, number, 1, latency * 1000);
         }
@@ -436,7 +443,7 @@ mod tests {
             order.jitter_ns
         );
         assert_eq!(groups.times(3).unwrap().len(), 6);
-        // the largest of the window that ended, and of one in which nothing came
+        // the largest of the window that ended, and of one without frames
         assert_eq!(order.window_most_ns, None);
         groups.end_window().unwrap();
         assert_eq!(groups.timed(3).unwrap().window_most_ns, Some(50_000));
@@ -446,7 +453,7 @@ mod tests {
         assert_eq!(groups.timed(3).unwrap().window_most_ns, Some(15_000));
         groups.end_window().unwrap();
         assert_eq!(groups.timed(3).unwrap().window_most_ns, None);
-        // a new generation begins with its own first number, and what was counted stays
+        // a new generation begins with its own first number, and the counts are kept
         groups.restart_timed(3, 2).unwrap();
         come(&mut groups, 0, 2, 20_000);
         let order = groups.timed(3).unwrap();
@@ -455,7 +462,7 @@ mod tests {
             (8, 1, 2)
         );
         assert_eq!(order.least_ns, 10_000);
-        // nobody's: it is foreign
+        // no group has it: it is foreign
         groups.begin_timed(3, 0).unwrap();
         let signature = Signature::default();
         let mut timed = frame(0, 4, Some(TIMED_MARK), 1);

@@ -1,4 +1,4 @@
-//! The layout of the maps of `bpf/groups.bpf.c`, byte for byte.
+//! The layout of the maps of `bpf/groups.bpf.c`.
 #![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
 
 use crate::histogram::BUCKETS;

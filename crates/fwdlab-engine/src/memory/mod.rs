@@ -1,8 +1,10 @@
-//! Memory: an engine that writes frames into a ring and gives them to nobody. For benchmarks and selftests of frame writing.
+//! Memory: an engine that writes frames into a ring without sending them. For benchmarks and
+//! self-tests of frame writing.
 //!
-//! Everything before the system call is as in the socket engines: the clock, the schedule, what is written and counted; only
-//! that flat out, frames of one kind are written in runs ([`Source::fill`]), of which nothing would be seen beside a system call.
-//! It needs no port, and [`crate::Tester`] never chooses it by itself. Start with [`sender`].
+//! Everything before the system call is as in the socket engines: the clock, the schedule, the
+//! frames and the counts. One difference: at full speed, frames of one kind are written in runs
+//! ([`Source::fill`]), which would make no visible difference next to a system call. It needs no
+//! port, and [`crate::Tester`] never chooses it automatically. Start with [`sender`].
 
 use std::hint::black_box;
 
@@ -16,11 +18,12 @@ use crate::sender::source::{Outline, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::traffic::player::{Room, Slot};
 
-/// The ring and its frames stay in a second-level cache: 512 frames of 2048 bytes were written in 4.6 ns each where 4096
-/// needed 13.6 (DPDK's net_null, which it is compared with, turns over a few hundred).
+/// The ring and its frames fit a second-level cache: 512 frames of 2048 bytes were written in 4.6
+/// ns each where 4096 needed 13.6 (DPDK's net_null, with which it is compared, cycles through a few
+/// hundred).
 pub const RING_BYTES: usize = 1 << 20;
 
-/// More frames than that are never under way.
+/// Maximum number of frames in flight.
 const MOST_SLOTS: usize = 8192;
 
 const CAPABILITIES: Capabilities = Capabilities {
@@ -35,12 +38,12 @@ const CAPABILITIES: Capabilities = Capabilities {
     )
 };
 
-/// Opens the engine for so many paths, which all lead nowhere.
+/// Opens the engine with a number of paths, none of which has a port.
 pub fn sender(paths: usize, cpus: &[usize]) -> impl Sender + use<> {
     with_ring(RING_BYTES, paths, cpus)
 }
 
-/// Opens the engine with another size of the ring; it holds two batches of frames at least.
+/// Opens the engine with another size of the ring, which holds at least two batches of frames.
 pub fn with_ring(ring_bytes: usize, paths: usize, cpus: &[usize]) -> impl Sender + use<> {
     let transmit = MemoryTransmit {
         ring_bytes,
@@ -57,16 +60,16 @@ pub fn with_ring(ring_bytes: usize, paths: usize, cpus: &[usize]) -> impl Sender
 struct MemoryTransmit {
     ring_bytes: usize,
     bytes: Vec<u8>,
-    /// Where each frame of the ring begins, and what it is.
+    /// Offset and contents of each frame of the ring.
     slots: Vec<(usize, Slot)>,
     at: usize,
     is_cached: bool,
-    /// What a device would be given.
+    /// The descriptors that a device would get.
     descriptors: [XdpDesc; BATCH],
     sent: Vec<u64>,
 }
 
-/// A batch of frames on its way.
+/// A batch of frames being filled.
 struct Batch<'a> {
     memory: &'a mut MemoryTransmit,
     taken: usize,
@@ -159,7 +162,7 @@ impl Transmit for MemoryTransmit {
         }
         let taken = batch.taken;
         drop(batch);
-        // without this the compiler sees that nobody reads the frames, and leaves them out
+        // without this the compiler sees that the frames are never read, and omits them
         black_box(&mut self.bytes);
         black_box(&self.descriptors[..taken]);
         self.sent[path] += taken as u64;
@@ -219,7 +222,7 @@ mod tests {
         assert!(sender.set_load(1e6).is_err(), "it is not running");
     }
 
-    /// However busy this machine is: what was intended was sent, or it is said that it was not.
+    /// On a machine of any load, every intended frame was sent, or was counted as not sent.
     #[test]
     fn sent_and_not_sent_are_what_was_intended() {
         for (load_pps, hold_ups) in [
@@ -249,7 +252,8 @@ mod tests {
         }
     }
 
-    /// A load over time: exactly the frames of its integral, of test frames and of the streams of a profile together.
+    /// A load over time: exactly the frames of its integral, for test frames and for the streams of
+    /// a profile together.
     #[test]
     fn a_load_over_time_is_its_integral() {
         let stretch = |ms: u64, from_pps, to_pps| Stretch {
@@ -283,7 +287,7 @@ mod tests {
                 let counts = sender.stop().expect("a thread that ends");
                 let due = counts.sent[0] + counts.not_sent;
                 let integral = 50_000.0 + 15_000.0 + 56_172.8_f64;
-                // every stream has its first frame at the begin
+                // every stream has its first frame at the start
                 let allowed = integral.floor() as u64..=integral.floor() as u64 + streams;
                 assert!(allowed.contains(&due), "{due} of {integral}: {counts:?}");
             }
@@ -310,7 +314,7 @@ mod tests {
         assert!(why.contains("times of their own"), "{why}");
     }
 
-    /// Streams of these shares.
+    /// Streams with these shares.
     fn streams(rates: &[f64]) -> TrafficFrames {
         let stream = |(id, &rate_pps): (u16, &f64)| Stream {
             id,

@@ -1,4 +1,5 @@
-//! What a driver says it can do for AF_XDP sockets, asked from the kernel's `netdev` family over generic netlink (Linux 6.8).
+//! The AF_XDP features of a driver, from the kernel's `netdev` family over generic netlink (Linux
+//! 6.8).
 //!
 //! Start with [`Offers::of`].
 
@@ -11,21 +12,21 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 
-/// What a device offers beside frames. Nothing where the kernel is too old to say.
+/// Metadata features of a device. All false if the kernel is too old to report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offers {
-    /// It says when a frame of an AF_XDP socket left (`XDP_TXMD_FLAGS_TIMESTAMP`).
+    /// Reports when a frame of an AF_XDP socket left (`XDP_TXMD_FLAGS_TIMESTAMP`).
     pub tx_timestamp: bool,
-    /// It fills in checksums (`XDP_TXMD_FLAGS_CHECKSUM`).
+    /// Fills in checksums (`XDP_TXMD_FLAGS_CHECKSUM`).
     pub tx_checksum: bool,
-    /// It holds a frame back until its time (`XDP_TXMD_FLAGS_LAUNCH_TIME`, Linux 6.15).
+    /// Delays a frame until its launch time (`XDP_TXMD_FLAGS_LAUNCH_TIME`, Linux 6.15).
     pub tx_launch_time: bool,
-    /// Its driver answers XDP programs that ask when a frame arrived (`bpf_xdp_metadata_rx_timestamp`).
+    /// Reports to XDP programs when a frame arrived (`bpf_xdp_metadata_rx_timestamp`).
     pub rx_timestamp: bool,
 }
 
 impl Offers {
-    /// Asks for an interface of the calling thread's namespace.
+    /// Returns the features of an interface of the calling thread's namespace.
     pub fn of(interface: u32) -> Offers {
         let Ok(answer) = device(interface) else {
             return Offers::default();
@@ -46,7 +47,7 @@ impl Offers {
     }
 }
 
-/// What the kernel says of an interface.
+/// Returns the kernel's attributes of an interface.
 fn device(interface: u32) -> io::Result<Vec<u8>> {
     Netdev::open()?.get(
         NETDEV_CMD_DEV_GET,
@@ -66,7 +67,8 @@ mod tests {
         assert!(device(u32::MAX >> 1).is_err());
     }
 
-    /// An answer as the kernel writes it, for a device with timestamps and checksums: id 5, two attributes, one of 8 bytes.
+    /// An answer in the kernel's format, for a device with timestamps and checksums: id 5, two
+    /// attributes, one of 8 bytes.
     #[test]
     fn attributes_are_found_behind_others() {
         let mut answer = request(
@@ -83,7 +85,7 @@ mod tests {
         assert_eq!(value, 3_u64.to_ne_bytes());
         assert_eq!(attribute(&answer, 7), None);
         for length in 0..answer.len() {
-            // short answers are none, and never a panic
+            // truncated answers yield nothing, and never a panic
             assert_eq!(
                 attribute(&answer[..length], NETDEV_A_DEV_XSK_FEATURES),
                 None

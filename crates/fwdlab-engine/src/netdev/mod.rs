@@ -1,6 +1,7 @@
-//! Questions to the kernel's `netdev` family over generic netlink: what it says of a device, and of the threads that serve it.
+//! Queries to the kernel's `netdev` family over generic netlink: devices, and the threads that
+//! serve them.
 //!
-//! The callers decide what an answer means for them. Start with [`Offers::of`] and [`napi_threads`].
+//! The callers interpret the answers. Start with [`Offers::of`] and [`napi_threads`].
 
 mod features;
 
@@ -21,7 +22,7 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-/// The family that knows the numbers of all others.
+/// The family that resolves the numbers of all others.
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -31,11 +32,12 @@ const NETDEV_A_NAPI_IFINDEX: u16 = 1;
 const NETDEV_A_NAPI_ID: u16 = 2;
 const NETDEV_A_NAPI_PID: u16 = 4;
 
-/// The kernel's threads that serve an interface of the calling thread's namespace (`threaded` NAPI), oldest first; none where it has
-/// none. They have the name of the interface as well, but so have those of other namespaces.
+/// Returns the kernel's threads that serve an interface of the calling thread's namespace
+/// (`threaded` NAPI), oldest first; empty if there are none. Searching by name is not enough:
+/// threads of other namespaces may have the same names.
 ///
 /// # Errors
-/// The kernel does not tell (before Linux 6.8), or there is no such interface.
+/// If the kernel does not report them (before Linux 6.8), or there is no such interface.
 pub fn napi_threads(interface: &str) -> Result<Vec<u32>, EngineError> {
     let index = interface_index(interface)?;
     let answers = Netdev::open()
@@ -58,7 +60,7 @@ pub fn napi_threads(interface: &str) -> Result<Vec<u32>, EngineError> {
     Ok(threads.into_iter().map(|(_, thread)| thread).collect())
 }
 
-/// The family, asked in the namespace in which it was opened.
+/// The family, in the namespace in which it was opened.
 struct Netdev {
     socket: OwnedFd,
     family: u16,
@@ -68,7 +70,7 @@ impl Netdev {
     /// Finds the family.
     ///
     /// # Errors
-    /// The kernel has none (before Linux 6.3).
+    /// If the kernel has none (before Linux 6.3).
     fn open() -> io::Result<Netdev> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -90,10 +92,10 @@ impl Netdev {
         Ok(Netdev { socket, family })
     }
 
-    /// The answer to a question with one attribute.
+    /// Sends a request with one attribute and returns the answer.
     ///
     /// # Errors
-    /// There is none, or it lacks that attribute.
+    /// If there is none, or it lacks that attribute.
     fn get(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
         tell(
             &self.socket,
@@ -104,7 +106,7 @@ impl Netdev {
         Ok(answer)
     }
 
-    /// All answers to a question with one attribute.
+    /// Sends a request with one attribute and returns all answers.
     fn dump(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         tell(
             &self.socket,
@@ -127,7 +129,7 @@ impl Netdev {
     }
 }
 
-/// What a datagram of a dump was.
+/// The kind of a datagram of a dump.
 #[derive(Debug, PartialEq, Eq)]
 enum Taken {
     More,
@@ -135,7 +137,7 @@ enum Taken {
     Error,
 }
 
-/// Takes the messages out of a datagram.
+/// Extracts the messages of a datagram.
 fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> Taken {
     loop {
         let Some(length) = datagram.first_chunk().map(|four| u32::from_ne_bytes(*four)) else {
@@ -146,7 +148,7 @@ fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> Taken {
             return Taken::Error;
         };
         match kind {
-            // the number behind its header says whether the dump went well
+            // the number behind its header is 0 if the dump succeeded
             NLMSG_DONE if message.get(16..20).is_none_or(|code| code == [0; 4]) => {
                 return Taken::Done;
             }
@@ -177,7 +179,7 @@ fn hear(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// A request with one attribute.
+/// Builds a request with one attribute.
 fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     let attribute_bytes = 4 + value.len();
     let length = HEADER + attribute_bytes.next_multiple_of(4);
@@ -194,7 +196,7 @@ fn request(family: u16, flags: u16, command: u8, attribute: u16, value: &[u8]) -
     bytes
 }
 
-/// The value of the first attribute of this kind; `None` also when the answer is an error.
+/// Returns the value of the first attribute of this kind; `None` also if the answer is an error.
 fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
     if half(answer, 4)? == NLMSG_ERROR {
         return None;
@@ -205,7 +207,7 @@ fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
         if length < 4 {
             return None;
         }
-        // the upper two bits say how the value is to be read
+        // the upper two bits are flags about the value
         if half(answer, at + 2)? & 0x3fff == kind {
             return answer.get(at + 4..at + length);
         }
@@ -213,7 +215,7 @@ fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// A number of 16 bits at this place.
+/// Reads a 16-bit number.
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -239,7 +241,7 @@ mod tests {
         assert!(napi_threads("no-such-port").is_err());
     }
 
-    /// A dump as the kernel writes it: two messages in one datagram, the end in another.
+    /// A dump in the kernel's format: two messages in one datagram, the end in another.
     #[test]
     fn dumps_are_taken_apart_and_torn_ones_are_no_panic() {
         let of = |id: u32| {

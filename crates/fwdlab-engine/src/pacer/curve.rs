@@ -1,8 +1,9 @@
-//! The plan of a load that changes: stretches, in each of which it is constant or goes evenly from one value to another.
+//! The plan of a changing load: stretches in each of which it is constant or changes linearly.
 //!
-//! Frame n is planned for the first nanosecond at which the integral of the load has reached n. Integrals are whole numbers and
-//! every time is computed from the begin of its stretch, so that nothing adds up: not within a stretch, not at the joints, not
-//! over days. A frame that falls on a joint belongs to the later stretch; where the load is 0 nothing is planned. Start with
+//! Frame n is planned for the first nanosecond at which the integral of the load has reached n.
+//! Integrals are integers and every time is computed from the start of its stretch, so no error
+//! accumulates: not within a stretch, not where stretches meet, not over days. A frame that falls
+//! on a boundary belongs to the later stretch; while the load is 0 nothing is planned. Start with
 //! [`Curve::new`].
 
 use std::sync::Arc;
@@ -11,22 +12,26 @@ use fwdlab_model::procedure::Stretch;
 
 use super::{FRACTION, LONGEST_NS, Lag, Plan};
 
-/// Loads are counted in 2^-20 frames per second: in 78 hours an eighth of a frame at the most.
+/// Loads are counted in 2^-20 frames per second: an error of at most an eighth of a frame in 78
+/// hours.
 const LOAD: f64 = (1 << 20) as f64;
 
-/// A frame in the unit of integrals, which is half of a nanosecond at the smallest load: a stretch has whole ones.
+/// One frame in the unit of integrals, which is half a nanosecond at the smallest load: the
+/// integral of a stretch is an integer.
 const FRAME: u128 = (2 * 1_000_000_000) << 20;
 
 /// A 65536th of a frame.
 const STEP: u128 = FRAME >> 16;
 
-/// Above this load frames would be planned for the same nanosecond, in frames per second.
+/// The largest load in frames per second: above it several frames would be planned for the same
+/// nanosecond.
 pub const MOST_PPS: f64 = 1e9;
 
-/// No frame is planned any more.
+/// No more frames are planned.
 const NEVER: u64 = u64::MAX;
 
-/// What a floating-point result may be off, relatively: 2^-48, and with it 16 times the rounding of all steps together.
+/// Maximum relative error of a floating-point result: 2^-48, which is 16 times the rounding error
+/// of all steps together.
 const UNSURE: f64 = 1.0 / (1_u64 << 48) as f64;
 
 /// One stretch. Times are nanoseconds.
@@ -38,20 +43,21 @@ struct Piece {
     to: u64,
 }
 
-/// Planned times of a load over time.
+/// The planned times of a load over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pieces: Arc<[Piece]>,
-    /// Where the next frame is: in which piece, and at which integral from its begin.
+    /// Position of the next frame: index of its piece, and the integral from the start of that
+    /// piece.
     piece: usize,
     done: u128,
-    /// And when, in the unit of plans.
+    /// Its planned time, in the unit of plans.
     next: u64,
 }
 
 impl Curve {
-    /// One stretch after the other from the start on; the load at the end of the last one goes on. Loads are between 0 and
-    /// [`MOST_PPS`].
+    /// Returns the curve of consecutive stretches; the final load of the last one continues. Loads
+    /// are between 0 and [`MOST_PPS`].
     pub fn new(stretches: &[Stretch]) -> Curve {
         let mut pieces = Vec::with_capacity(stretches.len() + 1);
         let mut begin = 0;
@@ -83,24 +89,25 @@ impl Curve {
         curve
     }
 
-    /// On by so many 65536ths of a frame, for frames that are not evenly spaced.
+    /// Advances by a number of 65536ths of a frame, for frames that are not evenly spaced.
     pub(crate) fn advance_steps(&mut self, steps: u64) {
         self.go_on(u128::from(steps) * STEP);
     }
 
-    /// How many whole 65536ths of a frame after the next the integral is at this time; `None`: that is before the next.
+    /// Returns how many whole 65536ths of a frame the integral grows from the next frame to this
+    /// time; `None` if that is before the next frame.
     pub(crate) fn steps(&self, until: u64) -> Option<u64> {
         Some((self.reached(until)? / STEP) as u64)
     }
 
-    /// How many frames are planned before this time, from the next on.
+    /// Returns the number of frames planned before this time, from the next one on.
     pub(crate) fn before(&self, time: u64) -> u64 {
         let last = time.checked_sub(1);
         last.and_then(|last| self.followers(last))
             .map_or(0, |more| more + 1)
     }
 
-    /// The load at the next frame, and how it changes: in frames per second, and per second.
+    /// Returns the load at the next frame, in frames per second, and its rate of change per second.
     pub(crate) fn slope(&self) -> (f64, f64) {
         let Some(piece) = self.pieces.get(self.piece) else {
             return (0.0, 0.0);
@@ -111,7 +118,7 @@ impl Curve {
         (load.max(0.0), slope / LOAD * 1e9)
     }
 
-    /// How many frames after the next are planned in the same stretch.
+    /// Returns the number of frames after the next one in the same stretch.
     pub(crate) fn in_stretch(&self) -> u64 {
         let Some(piece) = self.pieces.get(self.piece) else {
             return 0;
@@ -132,8 +139,8 @@ impl Curve {
         self.next = NEVER;
     }
 
-    /// The integral from the next frame to this time, and less by a bit where that is in a pause: what falls on its begin is
-    /// planned for its end.
+    /// Returns the integral from the next frame to this time, minus one unit if that is in a pause:
+    /// a frame that falls on the start of a pause is planned for its end.
     fn reached(&self, until: u64) -> Option<u128> {
         if self.next > until {
             return None;
@@ -168,7 +175,7 @@ impl Plan for Curve {
         self.followers(until)
     }
 
-    /// While frames are owed, `behind` is as long as what is planned for it less what that makes up.
+    /// While frames are owed, `behind` equals the planned duration minus the part that is made up.
     #[inline]
     fn overdue(&self, behind: u64, lag: &Lag) -> u64 {
         let planned = self.next.saturating_add(lag.unmade(behind));
@@ -192,19 +199,20 @@ impl Plan for Curve {
 }
 
 impl Piece {
-    /// What its load is more at the end than at the begin.
+    /// Returns the load at the end minus the load at the start.
     #[inline]
     fn slope(&self) -> f64 {
         self.to as f64 - self.from as f64
     }
 
-    /// Its whole integral.
+    /// Returns its whole integral.
     #[inline]
     fn total(&self) -> u128 {
         u128::from(self.from + self.to) * u128::from(self.length)
     }
 
-    /// The integral from its begin to a time in it, without the part of a unit: `2 from t + (to - from) t^2 / length`.
+    /// Returns the integral from its start to a time in it, rounded down:
+    /// `2 from t + (to - from) t^2 / length`.
     #[inline]
     fn integral(&self, at: u64) -> u128 {
         let even = 2 * u128::from(self.from) * u128::from(at);
@@ -213,7 +221,7 @@ impl Piece {
         }
         let change = u128::from(self.to.abs_diff(self.from));
         let (square, length) = (u128::from(at) * u128::from(at), u128::from(self.length));
-        // in two parts, of which none overflows
+        // split to avoid an overflow
         let (whole, rest) = (square / length * change, square % length * change);
         match self.to > self.from {
             true => even + whole + rest / length,
@@ -221,7 +229,8 @@ impl Piece {
         }
     }
 
-    /// The first time at which the integral is so much, which is less than the whole.
+    /// Returns the first time at which the integral reaches this value, which is less than the
+    /// total.
     #[inline]
     fn reaches(&self, integral: u128) -> u64 {
         let (from, wanted) = (self.from as f64, integral as f64);
@@ -236,7 +245,7 @@ impl Piece {
         }
     }
 
-    /// The same from a time near it, for when floating point is not sure.
+    /// Finds the same time from one near it, if floating point is not accurate enough.
     #[cold]
     fn search(&self, integral: u128, near: u64) -> u64 {
         let is_there = |at: u64| self.integral(at) >= integral;
@@ -280,8 +289,8 @@ mod tests {
         }
     }
 
-    /// Whole loads, of which every integral is a whole number of these: 1 / (2 duration 10^9) of a frame. Exact, by another way:
-    /// every stretch in the common denominator of all.
+    /// For integer loads, whose integrals are multiples of 1 / (2 duration 10^9) of a frame. Exact,
+    /// and computed in a different way: every stretch in the common denominator of all.
     fn due_by(stretches: &[(u64, u64, u64)], at: u64) -> u64 {
         let mut halves = 0_u128;
         let (mut begin, mut rest, mut is_pause) = (0, (0_u128, 1_u128), false);
@@ -304,7 +313,7 @@ mod tests {
         let integral = halves * rest.1 + rest.0;
         let on_a_frame = integral.is_multiple_of(frame * rest.1);
         let whole = (integral / (frame * rest.1)) as u64;
-        // a frame at the begin of a pause is planned for its end
+        // a frame at the start of a pause is planned for its end
         if is_pause && on_a_frame {
             whole
         } else {
@@ -319,7 +328,7 @@ mod tests {
         Curve::new(&stretches)
     }
 
-    /// Planned times in nanoseconds, all before a time.
+    /// Returns the planned times in nanoseconds, all before a given time.
     fn times(mut curve: Curve, before: u64) -> Vec<u64> {
         let mut times = vec![];
         while curve.next() < before << FRACTION {
@@ -389,9 +398,9 @@ mod tests {
             u64::MAX >> FRACTION,
         );
         let ms: Vec<u64> = planned.iter().take(8).map(|at| at / 1_000_000).collect();
-        // the frame that falls on the begin of the second pause leaves after it
+        // the frame that falls on the start of the second pause leaves after it
         assert_eq!(ms, [1000, 1250, 1500, 1750, 3000, 3500, 4000, 4500]);
-        // and is not counted before, neither at its begin nor in it
+        // and is not counted before, neither at the start of the pause nor in it
         let paused = curve(&[(SECOND, 4, 4), (SECOND, 0, 0), (SECOND, 2, 2)]);
         for (ms, due) in [
             (999, 4),
@@ -411,7 +420,8 @@ mod tests {
         assert_eq!(falling.len(), 5);
     }
 
-    /// 50 hours, up and down and up again: not a frame is lost at the joints, and the last one is where it should be.
+    /// 50 hours, up and down and up again: no frame is lost between stretches, and the last one is
+    /// on time.
     #[test]
     fn days_do_not_add_up() {
         const HOURS: u64 = 3600 * SECOND;
@@ -434,14 +444,15 @@ mod tests {
         let flat = (length.clone(), load()).prop_map(|(length, load)| (length, load, load));
         let any = (length, load(), load());
         prop::collection::vec(prop_oneof![flat, any], 1..6).prop_map(|mut all| {
-            // something to send at the end
+            // make sure something is sent at the end
             all.push((1 << 40, 1_000_000, 1_000_000));
             all
         })
     }
 
     proptest! {
-        /// By any moment as many frames are planned as the integral says, each later than the one before it.
+        /// At any time the number of planned frames equals the integral, each frame later than the
+        /// previous one.
         #[test]
         fn frames_are_the_integral(stretches in stretches(), looks in prop::collection::vec(0_u64..20_000_000, 1..20)) {
             let curve = curve(&stretches);
@@ -451,12 +462,12 @@ mod tests {
             for at in looks {
                 let due = due_by(&stretches, at);
                 prop_assert_eq!(planned.iter().filter(|&&planned| planned <= at).count() as u64, due, "by {}", at);
-                // and the same by counting without walking
+                // and the same by counting without iterating
                 prop_assert_eq!(curve.before((at + 1) << FRACTION), due);
             }
         }
 
-        /// In one step or in many, from wherever it is.
+        /// In one step or in many, from any position.
         #[test]
         fn steps_are_frames(stretches in stretches(), frames in 0_u64..5000, part in 1_u64..2000) {
             let (mut one, mut many) = (curve(&stretches), curve(&stretches));
@@ -470,7 +481,7 @@ mod tests {
             prop_assert_eq!(one, many);
         }
 
-        /// Whatever happens, and whatever the load does meanwhile: all that was due was sent, or is counted.
+        /// For any stalls and any load: every due frame was sent or is counted.
         #[test]
         fn nothing_is_lost(
             stretches in stretches(), makes_up: bool, step in 100_u64..300_000, length in 1_u64..30_000_000,

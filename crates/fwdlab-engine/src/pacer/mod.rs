@@ -1,11 +1,11 @@
-//! Schedule arithmetic for the senders: told the time, a [`Pacer`] says how many frames are due, and [`HoldUps`] what becomes
-//! of those that a sender missed.
+//! Schedule arithmetic for the senders: a [`Pacer`] returns how many frames are due at a given
+//! time, and [`HoldUps`] decides what happens to missed frames.
 //!
-//! It reads no clock, sends nothing and cannot wait, so that its tests are arithmetic. The rule is the one of
-//! `bpf/schedule.h`, so that all engines keep the same schedule (`tests/schedule.rs` compares the two). Start with
-//! [`HoldUps`] and [`Pacer::due`]; what is planned for when is a [`Plan`]: one load, or a [`Curve`] of loads. Streams with
-//! different rates are the business of [`crate::traffic::player`], which uses the same gaps and, in the socket senders, the same
-//! [`Lag`].
+//! It reads no clock, sends nothing and cannot wait, so its tests are arithmetic. It follows the
+//! same rule as `bpf/schedule.h`, so all engines keep the same schedule (`tests/schedule.rs`
+//! compares the two). Start with [`HoldUps`] and [`Pacer::due`]; a [`Plan`] holds the planned
+//! times: one load, or a [`Curve`] of loads. [`crate::traffic::player`] handles streams with
+//! different rates; it uses the same gaps and, in the socket senders, the same [`Lag`].
 
 mod curve;
 mod plan;
@@ -16,44 +16,53 @@ use serde::{Deserialize, Serialize};
 pub use self::curve::{Curve, MOST_PPS};
 pub use self::plan::{Even, Plan};
 
-/// A sender that was held up for longer has missed frames. What it owes for less leaves at once: a longer debt that is paid in
-/// a burst fills the DUT's ring (256 frames, 100 us at 2.5 Mpps): the mean would be right and the load wrong.
+/// A sender that stalls for longer than this has missed frames. After a shorter stall the owed
+/// frames leave at once: a longer burst would fill the DUT's ring (256 frames, 100 us at 2.5 Mpps),
+/// so that the mean would be right but the load wrong.
 pub(crate) const CATCH_UP_US: u32 = 100;
 
 /// The same in the unit of schedules.
 pub(crate) const CATCH_UP: u64 = (CATCH_UP_US as u64 * 1000) << FRACTION;
 
-/// What a sender does about frames that it missed because it was held up for more than 100 us: the system gave its CPU to
-/// somebody else, or the port refused them.
+/// What a sender does about frames that it missed because it stalled for more than 100 us: another
+/// process got its CPU, or the port refused the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum HoldUps {
-    /// All but the newest frame will never leave, and are counted as not sent. The load is never above the intended one, and
-    /// below it in the mean: for trials whose result is what a DUT loses at a load.
+    /// Drop all missed frames but the newest, and count them as not sent. The load never exceeds
+    /// the intended one, and its mean is lower: for trials whose result is what a DUT loses at a
+    /// load.
     Forgive,
-    /// The schedule is put off by as much, and catches up: gaps are a quarter shorter until nothing is owed. The mean is
-    /// exact, and the load at no time more than a third above the intended one. For everything else.
+    /// Delay the schedule by the length of the stall, then catch up: gaps are a quarter shorter
+    /// until nothing is owed. The mean is exact, and the load never exceeds the intended one by
+    /// more than a third. For everything else.
     ///
-    /// - Of what is owed, no more than a second's load is kept; the rest is not sent.
-    /// - What is owed at the end of the sending time leaves right after it, if that takes less than 100 ms; or it is not sent.
-    /// - When the sender is stopped, what is owed is not sent.
-    /// - When the load changes, as many frames stay owed.
+    /// - At most one second's load is owed; the rest is not sent.
+    /// - Frames owed at the end of the sending time leave right after it, if that takes less than
+    ///   100 ms; otherwise they are not sent.
+    /// - If the sender is stopped, owed frames are not sent.
+    /// - If the load changes, the number of owed frames stays the same.
     ///
-    /// A frame that was due while the sender was held up has waited from its own time until that was over, and its intended
-    /// departure is earlier by this wait than when it leaves. Leaving later because gaps are only a quarter shorter is what the
-    /// sender chose, for the DUT's sake, and no wait: a hold-up of 100 ms at 10 kpps is in the latencies of the 1000 frames that
-    /// were due in it, from 100 ms down to nothing, and not in those of the 3000 that were due later and leave while it is made up.
+    /// A frame that was due during a stall has waited from its own due time to the end of the
+    /// stall, and its intended departure is earlier than its real one by this wait. The additional
+    /// delay from catching up slowly is the sender's choice, for the DUT's sake, and does not count
+    /// as a wait: a stall of 100 ms at 10 kpps affects the latencies of the 1000 frames that were
+    /// due in it, from 100 ms down to nothing, but not those of the 3000 later frames that leave
+    /// while the sender catches up.
     ///
-    /// Note: gaps half as long would pay back three times as soon, and overload every DUT that is loaded with more than
-    /// half of what it can do. With gaps of 7/8 a sender that loses more than an eighth of the time never catches up, and on
-    /// shared machines that happens.
+    /// Note: with half the gap the sender would catch up three times as fast, and overload every
+    /// DUT that is loaded to more than half of its capacity. With 7/8 of the gap a sender that
+    /// stalls for more than an eighth of the time never catches up, and that happens on shared
+    /// machines.
     MakeUp {
-        /// Never faster than this: the line rate of an emulated link. At this load nothing can be made up.
+        /// Never exceed this rate: the line rate of an emulated link. At this load nothing can be
+        /// made up.
         most_pps: Option<f64>,
     },
 }
 
 impl HoldUps {
-    /// By which part of itself a gap is shorter while frames are owed, in 1/65536; 0: nothing is made up.
+    /// Returns by which part of itself a gap is shorter while frames are owed, in 1/65536; 0:
+    /// nothing is made up.
     pub(crate) fn relief(self, load_pps: f64) -> u32 {
         match self {
             HoldUps::Forgive => 0,
@@ -64,7 +73,7 @@ impl HoldUps {
         }
     }
 
-    /// The name in results and on the command line.
+    /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             HoldUps::Forgive => "forgive",
@@ -73,21 +82,23 @@ impl HoldUps {
     }
 }
 
-/// More than this is not owed, in the unit of schedules: who was stopped for an hour does not send faster for three.
+/// Maximum of what is owed, in the unit of schedules: a sender that was stopped for an hour must
+/// not send faster for three.
 const MOST_OWED: u64 = 1_000_000_000 << FRACTION;
 
-/// What is owed at the end leaves within this time after it, or not at all.
+/// Frames owed at the end leave within this time after it, or not at all.
 pub(crate) const OVERTIME_NS: u64 = 100_000_000;
 
 /// The same in the unit of schedules.
 const OVERTIME: u64 = OVERTIME_NS << FRACTION;
 
-/// Hold-ups that are told apart as long as not all frames that were due in them have left; of more, the last ones count as one, with
-/// what lies between them. A sender beside three other processes on its CPU has some 60 in a second, and owes no more than that.
+/// Maximum number of stalls that are tracked separately until all their frames have left; beyond
+/// it, the last ones are merged, including the time between them. A sender that shares its CPU with
+/// three processes stalls some 60 times a second, and owes no more than a second.
 const HOLD_UPS: usize = 16;
 
-/// Frames that are planned from one time to another were due while the sender was held up, and waited until a third: the end of the
-/// hold-up, which is the second, unless the load has changed since.
+/// The wait of one stall: frames planned between `from` and `to` were due in it, and waited until
+/// `until`, the end of the stall. That equals `to` unless the load has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Waited {
     from: u64,
@@ -95,17 +106,19 @@ struct Waited {
     until: u64,
 }
 
-/// How far a schedule is behind its plan, and how it catches up. A frame leaves at its planned time and the lag.
+/// How far a schedule is behind its plan, and how it catches up. A frame leaves at its planned time
+/// plus the lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lag {
     /// In 1/65536 ns.
     time: u64,
     relief: u32,
-    /// Is the sending time over, so that every frame is one that was missed?
+    /// True once the sending time is over: every further frame was missed.
     over: bool,
-    /// Frames that were missed and have left since, in 1/65536: of four that leave in the time of three, one.
+    /// Frames that were missed and have left since, in 1/65536: one of four that leave in the time
+    /// of three.
     made_up: u64,
-    /// Hold-ups whose frames have not all left, a ring: the oldest, and how many there are.
+    /// A ring of stalls whose frames have not all left: index of the oldest, and their number.
     hold_ups: [Waited; HOLD_UPS],
     oldest: usize,
     kept: usize,
@@ -128,19 +141,20 @@ impl Lag {
         }
     }
 
-    /// The lag itself.
+    /// Returns the lag.
     #[inline]
     pub(crate) fn time(&self) -> u64 {
         self.time
     }
 
-    /// Are missed frames made up?
+    /// Returns true if missed frames are made up.
     #[inline]
     pub(crate) fn makes_up(&self) -> bool {
         self.relief > 0
     }
 
-    /// Frames have left, and the next is planned so much later than the first of them.
+    /// Accounts for frames that have left; the next one is planned `step` later than the first of
+    /// them.
     #[inline]
     pub(crate) fn advance(&mut self, frames: u64, step: u64) {
         if self.over {
@@ -153,7 +167,7 @@ impl Lag {
         }
     }
 
-    /// What was planned for a time that, made up as long as frames are owed, takes so long.
+    /// Returns the planned duration that takes `time` while frames are being made up.
     fn unmade(&self, time: u64) -> u64 {
         let rest = u128::from(65_536 - self.relief);
         ((u128::from(time) << 16) / rest)
@@ -161,28 +175,30 @@ impl Lag {
             .unwrap_or(u64::MAX)
     }
 
-    /// By how much such a step is shorter while frames are owed.
+    /// Returns by how much a step is shorter while frames are owed.
     fn part(&self, step: u64) -> u64 {
         let relief = u64::from(self.relief);
         (step >> 16) * relief + (((step & 0xffff) * relief) >> 16)
     }
 
-    /// All that is left leaves so much later.
+    /// Delays all remaining frames.
     pub(crate) fn lengthen(&mut self, time: u64) {
         self.time = self.time.saturating_add(time);
     }
 
-    /// What was planned for so long will never leave, and the rest no later for it.
+    /// Drops what was planned for this duration; the remaining frames are not delayed by it.
     pub(crate) fn shorten(&mut self, time: u64) {
         self.time = self.time.saturating_sub(time);
     }
 
-    /// By how much the lag is too long: what is planned for that time is to be forgiven.
+    /// Returns by how much the lag exceeds its maximum: frames planned for that duration must be
+    /// dropped.
     pub(crate) fn excess(&self) -> u64 {
         self.time.saturating_sub(MOST_OWED)
     }
 
-    /// The sender was held up: what should have left at the first of these times leaves at the second, and the rest after it.
+    /// Records a stall: the frame that should have left at `from` leaves at `to`, and the others
+    /// after it.
     pub(crate) fn held_up(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -197,8 +213,8 @@ impl Lag {
         self.kept += 1;
     }
 
-    /// The intended departure of the next frame, which is planned then: when it leaves, less what it waited for the end of the
-    /// hold-up in which it was due.
+    /// Returns the intended departure of the next frame, planned for `planned`: its real departure
+    /// minus its wait for the end of the stall in which it was due.
     #[inline]
     pub(crate) fn intended(&mut self, planned: u64) -> u64 {
         let leaves = planned.wrapping_add(self.time);
@@ -224,7 +240,7 @@ impl Lag {
         0
     }
 
-    /// Gaps change, and as many frames stay owed.
+    /// Changes the gap; the number of owed frames stays the same.
     pub(crate) fn change(&mut self, relief: u32, from: u128, to: u128) {
         self.relief = relief;
         if self.time > 0 {
@@ -233,8 +249,9 @@ impl Lag {
         }
     }
 
-    /// Gaps have changed, and the next frame is planned for another time than before. The longest wait stays as long as it was, and all
-    /// that is owed counts as due in one hold-up: other waits are told too long where the load rises, too short where it falls.
+    /// Adjusts the waits after a change of gaps, which moved the planned time of the next frame.
+    /// The longest wait is kept, and all owed frames count as due in one stall: other waits are
+    /// overestimated if the load rises, and underestimated if it falls.
     pub(crate) fn replan(&mut self, before: u64, planned: u64) {
         let waits = (0..self.kept).map(|at| {
             let held_up = self.hold_ups[(self.oldest + at) % HOLD_UPS];
@@ -249,42 +266,45 @@ impl Lag {
         };
     }
 
-    /// Can what is left, from the next frame to the end, be made up now that it is so late after the end?
+    /// Returns true if the rest, from the next frame to the end, can be made up this late after the
+    /// end.
     pub(crate) fn fits(&mut self, left: u64, late: u64) -> bool {
         self.over = true;
         self.makes_up() && late.saturating_add(left - self.part(left)) <= OVERTIME
     }
 
-    /// Frames that were missed and have left since.
+    /// Returns the frames that were missed and have left since.
     pub(crate) fn made_up(&self) -> u64 {
         self.made_up >> 16
     }
 
-    /// Nothing is owed any more.
+    /// Clears the backlog.
     pub(crate) fn settle(&mut self) {
         (self.time, self.kept) = (0, 0);
     }
 }
 
-/// Schedules count 1/65536 ns after the start: 2^64 of them are 78 hours.
+/// Fractional bits of a schedule's nanoseconds: 1/65536 ns after the start; 2^64 of them are 78
+/// hours.
 pub(crate) const FRACTION: u32 = 16;
 
-/// No schedule is longer, in nanoseconds.
+/// The longest schedule, in nanoseconds.
 pub(crate) const LONGEST_NS: u64 = u64::MAX >> FRACTION;
 
-/// Times that are added up have 64 bits behind that unit, so that a frame a year from now is due when it should be.
+/// Additional fractional bits of times that are added up, so that a frame a year from now is still
+/// on time.
 ///
-/// Note: without them 14.88 Mpps are wrong by 5 * 10^-8, which nobody would see; but streams whose rates are multiples of
-/// each other would leave step.
+/// Note: without them the rate is wrong by 5 * 10^-8 at 14.88 Mpps, which would not matter; but
+/// streams whose rates are multiples of each other would drift apart.
 pub(crate) const FINE: u32 = 64;
 
-/// The time between frames, in 1/65536 ns with [`FINE`] more bits: at least one unit, at most 78 hours. A rate that is not a
-/// positive number gives the longest gap.
+/// Returns the time between frames, in 1/65536 ns with [`FINE`] more bits: at least one unit, at
+/// most 78 hours. A rate that is not a positive number gives the longest gap.
 pub(crate) fn gap(rate_pps: f64) -> u128 {
     const LONGEST: u128 = (u64::MAX as u128) << FINE;
     const SHORTEST: u128 = 1 << FINE;
     const SECOND: u128 = (1_000_000_000 << FRACTION) << FINE;
-    // the range in which nothing below overflows: 36 hours to a unit
+    // the range without overflows below: gaps from 1/65536 ns to 36 hours
     if rate_pps.is_nan() || rate_pps < 1.0 / 131_072.0 {
         return LONGEST;
     }
@@ -301,8 +321,8 @@ pub(crate) fn gap(rate_pps: f64) -> u128 {
     .clamp(SHORTEST, LONGEST)
 }
 
-/// A gap that is `factor` times as long, to the last bit: gaps that are multiples of each other stay so. A factor that is not
-/// a positive number gives the longest gap.
+/// Returns a gap that is `factor` times as long, exact to the last bit: gaps that are multiples of
+/// each other stay so. A factor that is not a positive number gives the longest gap.
 pub(crate) fn scaled(gap: u128, factor: f64) -> u128 {
     const LONGEST: u128 = (u64::MAX as u128) << FINE;
     if factor.is_nan() || factor <= 0.0 || factor > 1e15 {
@@ -324,7 +344,7 @@ pub(crate) fn scaled(gap: u128, factor: f64) -> u128 {
         .clamp(1 << FINE, LONGEST)
 }
 
-/// A positive number as an odd integer times a power of two.
+/// Returns a positive number as an odd integer times a power of two.
 fn parts(number: f64) -> (u128, i32) {
     let mantissa = number.to_bits() & ((1 << 52) - 1) | 1 << 52;
     let zeros = mantissa.trailing_zeros();
@@ -334,13 +354,13 @@ fn parts(number: f64) -> (u128, i32) {
 
 /// The departure times of one trial's frames.
 ///
-/// The schedule advances by what is planned and not by the time of sending, so that the mean is exact: frame n is planned when
-/// n frames are due of the load since the start, those [not sent](Self::not_sent) counted, and leaves then or, when frames are
-/// made up, some time later.
+/// The schedule advances by planned times and not by the times of sending, so the mean is exact:
+/// frame n is planned when n frames of the load are due since the start, including those [not
+/// sent](Self::not_sent), and leaves then or, while frames are made up, some time later.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pacer<P = Even> {
     start_ns: u64,
-    /// A frame that is planned later than this does not leave: a nanosecond before the end.
+    /// A frame planned later than this does not leave: a nanosecond before the end.
     last: u64,
     hold_ups: HoldUps,
     plan: P,
@@ -349,15 +369,18 @@ pub struct Pacer<P = Even> {
 }
 
 impl Pacer {
-    /// A schedule of `load_pps` frames per second, the first of them at `start_ns` and the last before `end_ns`.
+    /// Returns a schedule of `load_pps` frames per second, the first of them at `start_ns` and the
+    /// last before `end_ns`.
     ///
-    /// The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive number gives the longest gap.
+    /// The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive number
+    /// gives the longest gap.
     pub fn new(load_pps: f64, hold_ups: HoldUps, start_ns: u64, end_ns: u64) -> Pacer {
         Pacer::following(Even::new(load_pps), load_pps, hold_ups, start_ns, end_ns)
     }
 
-    /// Another load from `now_ns` on. Of the time to the next frame as much is left as has not passed, at the new load; of what
-    /// was due before and was not taken, one frame is due now, and of the others becomes what [`HoldUps`] says.
+    /// Changes the load from `now_ns` on. The remaining fraction of the current gap is kept, at the
+    /// new load; of the frames that were due before and not taken, one is due now, and the others
+    /// are treated as [`HoldUps`] defines.
     pub fn set_load(&mut self, load_pps: f64, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
         self.miss(elapsed);
@@ -370,7 +393,7 @@ impl Pacer {
         };
         (self.lag).change(self.hold_ups.relief(load_pps), self.plan.gap, gap);
         self.plan.gap = gap;
-        // nothing is planned for before the start
+        // nothing is planned before the start
         let before = self.lag.time.saturating_sub((slot >> FINE) as u64);
         let dropped = self.plan.frames(self.lag.excess().max(before));
         self.lag.shorten(self.plan.time(dropped));
@@ -382,8 +405,9 @@ impl Pacer {
 }
 
 impl Pacer<Curve> {
-    /// A schedule of a load that changes ([`Curve::new`]), from `start_ns` on and to before `end_ns`. What is missed is made up
-    /// as if the load was at its peak all the time: never faster than the link carries.
+    /// Returns a schedule of a changing load ([`Curve::new`]), from `start_ns` on and to before
+    /// `end_ns`. Missed frames are made up as if the load was always at its peak: never faster than
+    /// the link.
     pub fn over(
         stretches: &[Stretch],
         hold_ups: HoldUps,
@@ -418,16 +442,17 @@ impl<P: Plan> Pacer<P> {
         }
     }
 
-    /// The same schedule with another start.
+    /// Returns the same schedule with another start.
     pub(crate) fn starting(mut self, start_ns: u64) -> Pacer<P> {
         self.start_ns = start_ns;
         self
     }
 
-    /// How many frames are due at `now_ns`, those not [`taken`](Self::taken) since they were due included.
+    /// Returns how many frames are due at `now_ns`, including earlier ones that were not
+    /// [`taken`](Self::taken).
     ///
-    /// When the oldest of them has been due for more than 100 us, only the newest is, and of the others becomes what
-    /// [`HoldUps`] says.
+    /// If the oldest of them has been due for more than 100 us, only the newest is due, and the
+    /// others are treated as [`HoldUps`] defines.
     #[inline]
     pub fn due(&mut self, now_ns: u64) -> u64 {
         let Some(elapsed) = now_ns.checked_sub(self.start_ns) else {
@@ -450,7 +475,7 @@ impl<P: Plan> Pacer<P> {
         frames.min(self.plan.overdue(behind, &self.lag)) + 1
     }
 
-    /// All frames that are due but the newest were missed.
+    /// Handles missed frames: all due frames but the newest.
     #[cold]
     fn miss(&mut self, elapsed: u64) {
         let now = elapsed.saturating_sub(self.lag.time);
@@ -465,27 +490,29 @@ impl<P: Plan> Pacer<P> {
         }
     }
 
-    /// When the oldest frame not taken leaves, CLOCK_MONOTONIC.
+    /// Returns when the oldest frame that was not taken leaves, CLOCK_MONOTONIC.
     #[inline]
     pub fn departure_ns(&self) -> u64 {
         self.start_ns + (self.slot() >> FRACTION)
     }
 
-    /// Its intended departure, which is in its signature and from which its latency counts: the same, less what it waited because
-    /// the sender was held up when it was due ([`HoldUps::MakeUp`]).
+    /// Returns its intended departure, which goes into its signature and from which its latency
+    /// counts: its departure minus its wait if the sender stalled when it was due
+    /// ([`HoldUps::MakeUp`]).
     #[inline]
     pub fn intended_ns(&mut self) -> u64 {
         self.start_ns + (self.lag.intended(self.plan.next()) >> FRACTION)
     }
 
-    /// The sender has taken care of so many due frames.
+    /// Accounts for due frames that the sender has handled.
     #[inline]
     pub fn taken(&mut self, frames: u64) {
         let step = self.plan.advance(frames);
         self.lag.advance(frames, step);
     }
 
-    /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
+    /// Called when the time is over at `now_ns`. Returns true if frames still leave; otherwise
+    /// those that were planned and not taken will never leave.
     pub fn goes_on(&mut self, now_ns: u64) -> bool {
         let Some(left) = self.last.checked_sub(self.plan.next()) else {
             self.lag.settle();
@@ -505,17 +532,17 @@ impl<P: Plan> Pacer<P> {
         false
     }
 
-    /// The sender is stopped before the end: what is owed will never leave.
+    /// Stops the sender before the end: the owed frames will never leave.
     pub fn abandon(&mut self) {
         self.forgive(self.plan.frames(self.lag.time));
     }
 
-    /// Frames that were due and will never leave.
+    /// Returns the frames that were due and will never leave.
     pub fn not_sent(&self) -> u64 {
         self.not_sent
     }
 
-    /// Frames that were missed and have left since.
+    /// Returns the frames that were missed and have left since.
     pub fn made_up(&self) -> u64 {
         self.lag.made_up()
     }
@@ -532,7 +559,7 @@ impl<P: Plan> Pacer<P> {
     }
 }
 
-/// A time in the unit of sums.
+/// Converts a time to the unit of sums.
 fn fine(time: u64) -> u128 {
     u128::from(time) << FINE
 }
@@ -551,7 +578,8 @@ mod tests {
         Pacer::new(load_pps, HoldUps::Forgive, START, u64::MAX)
     }
 
-    /// Runs for a second of simulated time, looking at the clock every `step_ns`; returns what was sent and forgiven.
+    /// Runs for a second of simulated time, reading the clock every `step_ns`; returns the frames
+    /// sent and dropped.
     fn second(load_pps: f64, step_ns: u64) -> (u64, u64) {
         let mut pacer = forgiving(load_pps);
         let mut sent = 0;
@@ -579,7 +607,8 @@ mod tests {
         for (load, step) in [(10e3, 700), (50e3, 13), (1.8e6, 333), (14_880_952.0, 977)] {
             let (sent, not_sent) = second(load, step);
             assert_eq!(not_sent, 0);
-            // frames become due until the last look at the clock, less than a step before the end
+            // frames become due until the last reading of the clock, less than a step before the
+            // end
             let expected = load * (1.0 - step as f64 / 1e9);
             assert!(
                 (expected - 1.0..=load + 1.0).contains(&(sent as f64)),
@@ -607,21 +636,21 @@ mod tests {
         assert_eq!(pacer.due(START + 100_001), 1);
         assert_eq!(pacer.not_sent(), 100);
         pacer.taken(1);
-        // and the schedule goes on where it would be
+        // and the schedule continues where it would be
         assert_eq!(pacer.due(START + 100_999), 0);
         assert_eq!(pacer.due(START + 101_000), 1);
     }
 
     #[test]
     fn sent_and_forgiven_together_are_the_intended_load() {
-        // every look at the clock but the first comes too late
+        // every reading of the clock but the first comes too late
         let (sent, not_sent) = second(1e6, 200_000);
         assert_eq!(sent, 5000);
         assert_eq!(sent + not_sent, 999_801);
     }
 
-    /// 1.6374 Mpps have gaps of whole units and a part, and the hold-up ends about when the schedule does: with whole units alone
-    /// one frame of 193,000 was counted too many.
+    /// 1.6374 Mpps have gaps of whole units and a fraction, and the stall ends about when the
+    /// schedule does: with whole units alone one frame of 193,000 was counted too many.
     #[test]
     fn a_long_hold_up_is_counted_to_the_frame() {
         const LENGTH: u64 = 277_427_629;
@@ -652,7 +681,7 @@ mod tests {
     }
 
     proptest! {
-        /// A day at any load: the last frame is due to a unit where the exact fraction says.
+        /// A day at any load: the last frame is due exactly at the unit of the exact fraction.
         #[test]
         fn nothing_adds_up(rate in 1_u32..200_000_000, eighths in 0_u32..8) {
             let rate = f64::from(rate) + f64::from(eighths) / 8.0;
@@ -686,7 +715,7 @@ mod tests {
         assert_eq!(pacer.departure_ns(), START + 343_750);
         pacer.taken(1);
         assert_eq!(pacer.due(START + 468_750), 1);
-        // two frames are due: one is forgiven, and the new load begins with the other
+        // two frames are due: one is dropped, and the new load begins with the other
         pacer.set_load(1e6, START + 593_750);
         assert_eq!(pacer.not_sent(), 1);
         assert_eq!(pacer.due(START + 593_750), 1);
@@ -703,8 +732,9 @@ mod tests {
         }
     }
 
-    /// A sender that looks at the clock every `step_ns`, takes all that is due, and sleeps at some times; until the end of a
-    /// schedule of `length_ns` and as long after it as it goes on. Returns the departures in ns after the start.
+    /// A sender that reads the clock every `step_ns`, takes all due frames, and sleeps at given
+    /// times; until the end of a schedule of `length_ns` and as long after it as frames leave.
+    /// Returns the departures in ns after the start.
     fn departures(
         pacer: &mut Pacer,
         length_ns: u64,
@@ -735,7 +765,8 @@ mod tests {
         let departures = departures(&mut pacer, 200 * MS, 250, &[(10 * MS, 20 * MS)]);
         assert_eq!(departures.len(), 200_000);
         assert_eq!((pacer.not_sent(), pacer.made_up()), (0, 20_000));
-        // frames 0 to 9999 in time, the others from 30 ms on until they have caught up after 60 ms, and then in time again
+        // frames 0 to 9999 on time, the others from 30 ms on until they have caught up after 60 ms,
+        // and then on time again
         let expected = |frame: u64| match frame {
             0..10_000 => frame * 1000,
             10_000..90_000 => 30 * MS + (frame - 10_000) * 750,
@@ -751,7 +782,8 @@ mod tests {
         assert!(departures.windows(2).all(|pair| pair[1] - pair[0] >= 749));
     }
 
-    /// The second hold-up comes while the first is made up: each is in what the frames waited that were due in it, and in nothing else.
+    /// The second stall comes while the first is being made up: each affects the waits of the
+    /// frames that were due in it, and of no others.
     #[test]
     fn frames_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
         const MS: u64 = 1_000_000;
@@ -767,7 +799,7 @@ mod tests {
                     .iter()
                     .find(|(from, to)| (*from..*to).contains(&planned));
                 let expected = match begun {
-                    // a hold-up begins when the next frame should have left
+                    // a stall begins when the next frame should have left
                     Some((from, _)) if planned - from < 10_000 => waited,
                     Some((_, to)) => to - planned,
                     None => 0,
@@ -789,7 +821,7 @@ mod tests {
         assert_eq!(pacer.lag.kept, 0);
     }
 
-    /// Of more hold-ups than are told apart the last ones are one: nothing that waited is said to have waited less.
+    /// Stalls beyond the tracked number are merged: no frame's wait is underestimated.
     #[test]
     fn many_hold_ups_are_not_forgotten() {
         const MS: u64 = 1_000_000;
@@ -804,7 +836,7 @@ mod tests {
             held_up.push((now - START, now - START + 5 * MS));
             now += 5 * MS;
         }
-        // longer than all before it: whoever was due then is still owed
+        // longer than all stalls before it: the frames that were due then are still owed
         let mut frame = ((pacer.plan.next >> FINE) as u64 >> FRACTION) / 10_000;
         while pacer.due(now) > 0 {
             let (planned, intended) = (frame * 10_000, pacer.intended_ns() - START);
@@ -897,14 +929,15 @@ mod tests {
         let now = pacer.departure_ns();
         pacer.taken(1);
         assert_eq!(pacer.departure_ns(), now + 750);
-        // of 1000 frames at 100 pps a second's are owed, and no more than fit into the time that has passed
+        // of 1000 frames at 100 pps one second's load is owed, and no more than fit into the
+        // elapsed time
         pacer.set_load(100.0, START + 10_000_750);
         assert_eq!(pacer.lag.time.div_ceil((pacer.plan.gap >> FINE) as u64), 1);
         assert_eq!(pacer.not_sent(), 999);
     }
 
     proptest! {
-        /// Whatever happens: all that was intended was sent, or is counted.
+        /// For any stalls: every intended frame was sent or is counted.
         #[test]
         fn nothing_is_lost(
             load in 1_000_u32..3_000_000, makes_up: bool, step in 100_u64..300_000, length in 1_000_000_u64..300_000_000,

@@ -1,48 +1,51 @@
-//! When frames are planned, one after another: what a [`Pacer`](super::Pacer) follows, and the plan of one load.
+//! The planned times of frames, which a [`Pacer`](super::Pacer) follows, and the plan of one load.
 //!
-//! A plan knows nothing of senders that are late. Every plan is compiled into a pacer of its own, so that one load costs
-//! nothing for what others need. Start with [`Plan`]; a load that changes is a [`Curve`](super::Curve).
+//! A plan knows nothing of stalls. Every plan is compiled into its own pacer, so a constant load
+//! does not pay for the others. Start with [`Plan`]; a changing load is a [`Curve`](super::Curve).
 
 use super::{FINE, Lag, Pacer, fine, gap, scaled};
 
 /// Planned times, in 1/65536 ns after the start.
 pub trait Plan: Sized {
-    /// When the next frame is planned.
+    /// Returns the planned time of the next frame.
     fn next(&self) -> u64;
 
-    /// How many more frames than the next are planned up to this time, which is near; `None`: the next is planned for later.
+    /// Returns how many frames after the next one are planned up to this time, which is near;
+    /// `None` if the next one is planned later.
     fn followers(&self, until: u64) -> Option<u64>;
 
-    /// The same up to any time.
+    /// Like `followers`, for any time.
     fn all_followers(&self, until: u64) -> Option<u64>;
 
-    /// How many more frames than the next leave at once, of a sender that is so much behind with the next and has this lag.
+    /// Returns how many frames after the next one leave at once, if the sender is `behind` with the
+    /// next one and has this lag.
     fn overdue(&self, behind: u64, lag: &Lag) -> u64;
 
-    /// How many frames are planned for such a time from the next on, the next included.
+    /// Returns how many frames are planned for this duration, starting with the next one.
     fn frames(&self, time: u64) -> u64;
 
-    /// How much later than the next the frame so many after it is planned.
+    /// Returns how much later than the next frame the one `frames` after it is planned.
     fn time(&self, frames: u64) -> u64;
 
-    /// On by so many frames; returns how much later the next is planned.
+    /// Advances by `frames`; returns how much later the next frame is planned.
     fn advance(&mut self, frames: u64) -> u64;
 
-    /// [`Pacer::set_load`], of a plan that is changed from outside. Of another the engine refuses to.
+    /// Implements [`Pacer::set_load`], if the plan can be changed from outside. Otherwise the
+    /// engine refuses.
     fn set_load(_pacer: &mut Pacer<Self>, _load_pps: f64, _now_ns: u64) {}
 }
 
-/// One load: one gap after the other, from the start on.
+/// One load: constant gaps, from the start on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Even {
     pub(super) gap: u128,
-    /// For when the next frame is planned after the start.
+    /// Planned time of the next frame after the start.
     pub(super) next: u128,
 }
 
 impl Even {
-    /// The first frame at the start. The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive
-    /// number gives the longest gap.
+    /// The first frame is at the start. The gap is at least 1/65536 ns and at most 78 hours. A load
+    /// that is not a positive number gives the longest gap.
     pub(super) fn new(load_pps: f64) -> Even {
         Even {
             gap: gap(load_pps),
@@ -55,7 +58,7 @@ impl Even {
         (self.gap >> FINE) as u64
     }
 
-    /// The time to the next frame from `now` on, when the gap becomes another.
+    /// Returns the time from `now` to the next frame after a change of the gap.
     pub(super) fn rest(&self, left: u128, gap: u128) -> u128 {
         scaled(left, gap as f64 / self.gap as f64)
     }
@@ -70,7 +73,8 @@ impl Plan for Even {
     #[inline]
     fn followers(&self, until: u64) -> Option<u64> {
         let planned = fine(until).checked_sub(self.next)?;
-        // gaps are a little longer than their whole units: the last frame of many may be planned for later
+        // gaps are slightly longer than their whole units: the last of many frames may be planned
+        // later
         let frames = (planned >> FINE) as u64 / self.whole_gap();
         Some(frames - u64::from(u128::from(frames).saturating_mul(self.gap) > planned))
     }
@@ -86,12 +90,13 @@ impl Plan for Even {
         behind / (gap - lag.part(gap))
     }
 
-    /// A part of a gap is counted as one. [`time`](Self::time) loses less than a unit: this finds again how many they were.
+    /// Rounds up to whole gaps. [`time`](Self::time) loses less than a unit, so this is its
+    /// inverse.
     fn frames(&self, time: u64) -> u64 {
         fine(time).div_ceil(self.gap) as u64
     }
 
-    /// Without the parts of a unit.
+    /// Without the fraction of a unit.
     fn time(&self, frames: u64) -> u64 {
         let time = u128::from(frames).saturating_mul(self.gap) >> FINE;
         time.try_into().unwrap_or(u64::MAX)

@@ -1,7 +1,7 @@
-//! Where frames enter and leave: an interface in a network namespace, and the way between two of them.
+//! Ports and paths: an interface in a network namespace, and the path between two of them.
 //!
-//! A port is only a name until an engine opens it. Engines work in the namespace of the port, on a thread of their own,
-//! so that nobody else's namespace changes under them. Start with [`PathSpec`].
+//! A port is only a name until an engine opens it. Engines work in the namespace of the port, on
+//! their own thread, so the namespace of other threads never changes. Start with [`PathSpec`].
 
 mod sys;
 
@@ -23,19 +23,19 @@ pub struct PortSpec {
     pub interface: String,
 }
 
-/// One way through a device under test: frames go into `tx`, and should come out at `rx`.
+/// A path through a device under test: frames go into `tx`, and should come out at `rx`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathSpec {
-    /// The tester's port that sends.
+    /// The tester's sending port.
     pub tx: PortSpec,
-    /// The tester's port that receives.
+    /// The tester's receiving port.
     pub rx: PortSpec,
 }
 
-/// Moves the calling thread into a network namespace. Other threads stay where they are.
+/// Moves the calling thread into a network namespace. Does not affect other threads.
 ///
 /// # Errors
-/// The namespace does not exist or may not be entered.
+/// If the namespace does not exist or may not be entered.
 pub fn enter(netns: &Option<PathBuf>) -> Result<(), EngineError> {
     let Some(path) = netns else { return Ok(()) };
     let what = || format!("enter the network namespace {}", path.display());
@@ -44,10 +44,10 @@ pub fn enter(netns: &Option<PathBuf>) -> Result<(), EngineError> {
         .map_err(|e| EngineError::system(what(), e))
 }
 
-/// Runs `work` on a thread of its own inside a namespace and returns what it returns.
+/// Runs `work` on a new thread inside a namespace and returns its result.
 ///
 /// # Errors
-/// The namespace cannot be entered, or `work` fails.
+/// If the namespace cannot be entered, or `work` fails.
 pub fn within<T: Send>(
     netns: &Option<PathBuf>,
     work: impl FnOnce() -> Result<T, EngineError> + Send,
@@ -66,7 +66,7 @@ pub fn within<T: Send>(
 /// Pins the calling thread to a set of CPUs; an empty set changes nothing.
 ///
 /// # Errors
-/// A CPU does not exist or is not ours to use.
+/// If a CPU does not exist or may not be used.
 pub fn pin(cpus: &[usize]) -> Result<(), EngineError> {
     if cpus.is_empty() {
         return Ok(());
@@ -77,9 +77,10 @@ pub fn pin(cpus: &[usize]) -> Result<(), EngineError> {
         .map_err(|e| EngineError::system(format!("pin a thread to CPUs {cpus:?}"), e))
 }
 
-/// Index of an interface in the calling thread's namespace.
+/// Returns the index of an interface in the calling thread's namespace.
 pub(crate) fn interface_index(name: &str) -> Result<u32, EngineError> {
-    // the directory under /sys belongs to the namespace in which it was mounted, so ask the kernel instead
+    // the directory under /sys belongs to the namespace in which it was mounted, so use a system
+    // call instead
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,

@@ -1,18 +1,19 @@
-//! Questions to the kernel about interfaces: MTU and link.
+//! Queries about interfaces: MTU and link.
 //!
-//! They are asked by `ioctl`, for /sys shows the namespace in which it was mounted. Start with [`Interfaces::open`].
+//! They use `ioctl`, because /sys shows the namespace in which it was mounted. Start with
+//! [`Interfaces::open`].
 #![allow(unsafe_code, reason = "a system call")]
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Answers questions about interfaces of the namespace in which it was opened.
+/// Queries interfaces of the namespace in which it was opened.
 pub(crate) struct Interfaces {
     socket: OwnedFd,
 }
 
 impl Interfaces {
-    /// In the calling thread's namespace.
+    /// Opens it in the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Interfaces> {
         let socket = rustix::net::socket(
             rustix::net::AddressFamily::INET,
@@ -22,7 +23,7 @@ impl Interfaces {
         Ok(Interfaces { socket })
     }
 
-    /// The largest packet, without the Ethernet header.
+    /// Returns the largest packet, without the Ethernet header.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
         let mut request = request(name)?;
         self.ask(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
@@ -30,7 +31,7 @@ impl Interfaces {
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
 
-    /// Is it up, and is there somebody at the other end? Where a driver does not know, there is.
+    /// Returns true if the interface is up and has a link. True if the driver does not know.
     pub(crate) fn runs(&self, name: &str) -> io::Result<bool> {
         let mut request = request(name)?;
         self.ask(libc::SIOCGIFFLAGS as libc::c_ulong, &mut request)?;
@@ -58,7 +59,7 @@ impl Interfaces {
     }
 }
 
-/// A question about the interface of this name.
+/// Prepares a request about the interface with this name.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: all zeros are a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

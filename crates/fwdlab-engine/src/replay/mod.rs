@@ -1,9 +1,10 @@
-//! Replay: the frames of a capture, sent again as they are, at their own times or at others.
+//! Replay: sends the frames of a capture again unchanged, at their own times or at others.
 //!
-//! A [`Recording`] is read while it is sent, so that its size is no matter; the [`Replay`] is a [`Sender`] of its own, for no other
-//! one keeps times that follow no rule. It gives up no frame: after a hold-up times are put off and catch up
-//! ([`HoldUps::MakeUp`]), and a frame that the port refuses is tried again. Reading files is the caller's business: it brings a
-//! [`Source`]. Start with [`Recording::open`].
+//! A [`Recording`] is read while it is sent, so its size does not matter; the [`Replay`] is a
+//! separate [`Sender`], because no other one supports irregular times. It drops no frame: after a
+//! stall it delays its times and catches up ([`HoldUps::MakeUp`]), and a frame that the port
+//! refuses is tried again. The caller reads files and supplies a [`Source`]. Start with
+//! [`Recording::open`].
 
 mod recording;
 mod sys;
@@ -35,20 +36,20 @@ const CAPABILITIES: Capabilities = Capabilities::plain(
 
 /// Time for the thread to start.
 const LEAD_NS: u64 = 1_000_000;
-/// Longer waits are slept, but for the rest, which no sleep hits.
+/// Longer waits are slept, except for this last part, because sleeps are inexact.
 const SPIN_NS: u64 = 200_000;
-/// A port that refuses frames is given this time before the next try.
+/// Time before the next try after a port refused a frame.
 const RETRY_NS: u64 = 20_000;
 
-/// At which times the frames of a recording leave.
+/// The departure times of a recording's frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// At their own, so many times faster.
+    /// Their own times, `speed` times as fast.
     Own {
-        /// 1: as they were captured; 2: in half the time.
+        /// 1: as captured; 2: in half the time.
         speed: f64,
     },
-    /// One after another at the schedule's load, or flat out.
+    /// In order at the schedule's load, or at full speed.
     Schedule,
 }
 
@@ -72,7 +73,7 @@ struct Running {
     thread: JoinHandle<Result<(), EngineError>>,
 }
 
-/// Written by the thread, read by everybody.
+/// Written by the thread, read by others.
 #[derive(Default)]
 struct Progress {
     sent: AtomicU64,
@@ -82,17 +83,18 @@ struct Progress {
     bytes: AtomicU64,
     not_sent: AtomicU64,
     begun_ns: AtomicU64,
-    /// When the last of all frames left, and when it should have, after the begin; 0: not yet.
+    /// When the last of all frames left, and when it should have left, after the start; 0: not yet.
     ended_ns: AtomicU64,
     planned_ns: AtomicU64,
     lateness: Mutex<Histogram>,
 }
 
 impl Replay {
-    /// Opens a port for a recording, so many rounds of it.
+    /// Opens a port for a recording that is sent `rounds` times.
     ///
     /// # Errors
-    /// There are no frames, or too long ones; the interface does not exist, or no CAP_NET_RAW in its namespace.
+    /// If there are no frames, or frames that are too long; if the interface does not exist, or
+    /// without CAP_NET_RAW in its namespace.
     pub fn open(
         port: &PortSpec,
         recording: Recording,
@@ -126,7 +128,7 @@ impl Replay {
 }
 
 impl Replay {
-    /// How many frames are known before they are sent; `None`: all.
+    /// Returns how many frames are checked before sending; `None`: all.
     pub fn looked_at(&self) -> Option<u64> {
         self.looked_at
     }
@@ -264,7 +266,7 @@ impl Drop for Replay {
     }
 }
 
-/// When frames leave, once the load is known.
+/// Departure times, once the load is known.
 #[derive(Debug, Clone, Copy)]
 enum Times {
     Own { speed: f64 },
@@ -273,19 +275,20 @@ enum Times {
 }
 
 impl Times {
-    /// When frame `number` is due that has this time of its own, in nanoseconds after the start.
+    /// Returns when frame `number` is due, in nanoseconds after the start; `own_ns` is its own
+    /// time.
     fn due_ns(self, own_ns: u64, number: u64) -> u64 {
         match self {
             Times::FlatOut => 0,
             Times::Even { gap_ns } => (number as f64 * gap_ns) as u64,
-            // whole nanoseconds stay exact at the speed of the capture
+            // no rounding at the speed of the capture
             Times::Own { speed: 1.0 } => own_ns,
             Times::Own { speed } => (own_ns as f64 / speed) as u64,
         }
     }
 }
 
-/// What the thread does.
+/// The thread's work.
 struct Job {
     interface: String,
     socket: Arc<Socket>,
@@ -294,7 +297,7 @@ struct Job {
     frames: u64,
     at_most: Duration,
     lag: Lag,
-    /// When the last frame that left should have, after the start; none flat out.
+    /// When the last frame that left should have left, after the start; `None` at full speed.
     last_due_ns: Option<u64>,
     progress: Arc<Progress>,
     stop: Arc<AtomicBool>,
@@ -353,13 +356,13 @@ impl Job {
         Ok(())
     }
 
-    /// When the next frame is due, if there was no hold-up.
+    /// Returns when the next frame is due without stalls.
     fn planned(&self, start: u64, number: u64) -> Option<u64> {
         let (own_ns, _) = self.coming.frames().next()?;
         Some(start.saturating_add(self.times.due_ns(own_ns, number)))
     }
 
-    /// Sends frames that are due, and returns how many the port took.
+    /// Sends due frames, and returns how many the port took.
     fn send(&mut self, start: u64, now: u64, number: u64) -> Result<usize, EngineError> {
         let mut batch: [&[u8]; BATCH] = [&[]; BATCH];
         let mut gaps = [0; BATCH];
@@ -428,13 +431,14 @@ impl Job {
         Ok(taken)
     }
 
-    /// Frames that were due before this time and have not left, as far as they are in memory.
+    /// Returns the frames that were due before this time and have not left, as far as they are in
+    /// memory.
     fn owed(&mut self, start: u64, until: u64, number: u64) -> u64 {
         let mut owed = 0;
         if matches!(self.times, Times::FlatOut) {
             return owed;
         }
-        // what is wrong with frames that nobody will send is no matter
+        // errors in frames that will not be sent do not matter
         while number + owed < self.frames && self.coming.fill(2).unwrap_or(false) {
             match self.planned(start, number + owed) {
                 Some(planned) if planned < until => {
@@ -447,7 +451,7 @@ impl Job {
         owed
     }
 
-    /// The port has no room: not now, but soon.
+    /// Waits shortly because the port has no room.
     fn refused(&self) {
         self.progress.refusals.fetch_add(1, Ordering::Relaxed);
         let until = monotonic_ns() + RETRY_NS;

@@ -1,8 +1,10 @@
-//! Recordings: frames with the times between them, as much of them in memory as is needed next.
+//! Recordings: frames with the times between them; only the frames that are needed next are in
+//! memory.
 //!
-//! A recording begins with a look at its first frames, so that what is wrong with these is found before anything is sent. If that
-//! was all, they stay in memory; otherwise a thread reads the rest a bounded number of frames ahead. Start with
-//! [`Recording::open`]; [`Coming`] is what the sender takes frames from.
+//! Opening a recording checks its first frames, so errors in them are found before anything is
+//! sent. A short recording stays in memory; for a longer one a thread reads the rest, a bounded
+//! number of frames in advance. Start with [`Recording::open`]; the sender takes frames from
+//! [`Coming`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,52 +17,54 @@ use fwdlab_packet::pcap::on_wire;
 use crate::error::EngineError;
 use crate::mtu;
 
-/// The first look ends after so many frames, or bytes of them.
+/// The first check ends after this number of frames or bytes.
 const LOOK_FRAMES: usize = 50_000;
 const LOOK_BYTES: usize = 32 << 20;
-/// A piece of a recording has so many frames or bytes at most, the last frame not counted.
+/// Maximum frames or bytes of a piece of a recording, without its last frame.
 const CHUNK_FRAMES: usize = 8192;
 const CHUNK_BYTES: usize = 1 << 20;
-/// Pieces that wait for the sender.
+/// Number of pieces that are read in advance.
 const AHEAD: usize = 8;
-/// How long the sender waits for a piece before it looks whether it should stop.
+/// How long the sender waits for a piece before it checks whether it must stop.
 const WAIT: Duration = Duration::from_millis(10);
 
-/// What went wrong with a source, in its own words.
+/// An error of a source.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where frames come from, in the order in which they are to leave.
+/// A source of frames, in the order in which they leave.
 pub trait Source: Send {
-    /// Appends the next frame, without FCS, and returns its time in nanoseconds, on any clock. `None`: there are no more.
+    /// Appends the next frame, without FCS, and returns its time in nanoseconds, on any clock.
+    /// `None` at the end.
     ///
     /// # Errors
-    /// There should be more, and they cannot be had, or not be sent.
+    /// If the next frame cannot be read, or cannot be sent.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError>;
 
-    /// Begins again with the first frame.
+    /// Restarts at the first frame.
     ///
     /// # Errors
-    /// It cannot.
+    /// If it cannot.
     fn rewind(&mut self) -> Result<(), SourceError>;
 }
 
-/// The times of a capture file: how long after its first frame each was captured.
+/// The times of a capture file, relative to its first frame.
 ///
-/// A frame without a time leaves with the one before it.
+/// A frame without a time leaves with the previous one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clock {
     first_ns: Option<u64>,
     last_ns: u64,
 }
 
-/// Longer than this is no gap between two frames, but a wrong time.
+/// A longer gap between two frames is a wrong time.
 const LONGEST_GAP_NS: u64 = 366 * 86_400 * 1_000_000_000;
 
 impl Clock {
-    /// When a frame of this time leaves, in nanoseconds after the first frame that has one; 0 is no time.
+    /// Returns when a frame with this time leaves, in nanoseconds after the first frame that has
+    /// one; 0 is no time.
     ///
     /// # Errors
-    /// It comes more than a year after the frame before it.
+    /// If it is more than a year after the previous frame.
     pub fn at(&mut self, timestamp_ns: u64) -> Result<u64, String> {
         if timestamp_ns == 0 {
             return Ok(self.last_ns);
@@ -78,7 +82,7 @@ impl Clock {
     }
 }
 
-/// Frames in one piece.
+/// A piece of consecutive frames.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunk {
     bytes: Vec<u8>,
@@ -87,7 +91,7 @@ pub(super) struct Chunk {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Recorded {
-    /// After the first frame of the round.
+    /// Time after the first frame of the round.
     at_ns: u64,
     begin: u32,
     len: u32,
@@ -100,16 +104,17 @@ impl Chunk {
     }
 }
 
-/// Takes pieces out of a source.
+/// Reads pieces from a source.
 struct Reader {
     source: Box<dyn Source>,
-    /// The largest MTU that frames may need, and the port that it is of.
+    /// The MTU that limits the frames, and its port.
     most: Option<(u32, String)>,
-    /// Of this round: the time of the first frame, the latest after it, and how many frames.
+    /// For this round: the time of the first frame, the latest time after it, and the number of
+    /// frames.
     first_ns: Option<u64>,
     latest_ns: u64,
     frames: u64,
-    /// What is wrong behind the frames that were taken.
+    /// The error behind the frames that were read.
     failed: Option<SourceError>,
     ended: bool,
 }
@@ -127,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// The next frames; `None` at the end of a round.
+    /// Returns the next frames; `None` at the end of a round.
     fn chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -142,7 +147,7 @@ impl Reader {
                     len: (chunk.bytes.len() - begin) as u32,
                 }),
                 Ok(None) => self.ended = true,
-                // first those before it
+                // first return the frames before it
                 Err(error) if !chunk.frames.is_empty() => {
                     self.failed = Some(error);
                     break;
@@ -167,7 +172,8 @@ impl Reader {
         Ok(Some(self.latest_ns))
     }
 
-    /// From the begin of one round to that of the next: between two rounds lies the mean time between two frames.
+    /// Returns the time from the start of one round to that of the next: rounds are separated by
+    /// the mean time between two frames.
     fn round_ns(&self) -> u64 {
         let gaps = self.frames.saturating_sub(1);
         let mean = self.latest_ns.checked_div(gaps).unwrap_or(0);
@@ -182,7 +188,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands pieces over until all rounds are through or nobody takes them any more.
+    /// Sends pieces to the channel until all rounds are done or the receiver is gone.
     fn run(mut self, rounds: u64, to: &SyncSender<Result<Piece, String>>) {
         let (mut round, mut base_ns) = (1, 0);
         loop {
@@ -210,26 +216,27 @@ impl Reader {
 /// A piece, and when its round begins.
 type Piece = (Arc<Chunk>, u64);
 
-/// Frames to be sent, each with its time. One that was captured before the frame before it leaves with that.
+/// Frames to send, each with its time. One that was captured before its predecessor leaves together
+/// with it.
 pub struct Recording {
     head: Vec<Arc<Chunk>>,
     /// Frames and bytes of the head.
     frames: u64,
     bytes: u64,
-    /// The same as they are on the wire, where short frames are padded.
+    /// The bytes on the wire, where short frames are padded.
     wire_bytes: u64,
     /// The MTU that the longest of them needs, and its length.
     most: (usize, usize),
     round_ns: u64,
-    /// What is behind the head.
+    /// The frames behind the head.
     rest: Option<Reader>,
 }
 
 impl Recording {
-    /// Looks at the first frames of a source, or at all if there are not many.
+    /// Checks the first frames of a source, or all if there are few.
     ///
     /// # Errors
-    /// The source's own, of one of these frames; there may be none.
+    /// The source's error for one of these frames; or there are none.
     pub fn open(source: impl Source + 'static) -> Result<Recording, SourceError> {
         let mut reader = Reader::new(Box::new(source));
         let mut recording = Recording {
@@ -263,27 +270,28 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Frames that were looked at.
+    /// Returns the number of frames that were checked.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Bytes of these on the wire, where short frames are padded, without FCS.
+    /// Returns the bytes of these on the wire, where short frames are padded, without FCS.
     pub fn wire_bytes(&self) -> u64 {
         self.wire_bytes
     }
 
-    /// Were these all?
+    /// Returns true if these were all.
     pub fn is_whole(&self) -> bool {
         self.rest.is_none()
     }
 
-    /// The MTU that the longest of these needs, and its length without FCS.
+    /// Returns the MTU that the longest of these needs, and its length without FCS.
     pub(super) fn most(&self) -> (usize, usize) {
         self.most
     }
 
-    /// So many rounds of it, for a port with this MTU. What was read while it was sent cannot be sent again.
+    /// Returns `rounds` rounds of it, for a port with this MTU. Frames that were read during
+    /// sending cannot be sent again.
     pub(super) fn play(
         &mut self,
         rounds: u64,
@@ -333,7 +341,7 @@ impl Recording {
 /// Frames that have not left.
 pub(super) struct Coming {
     pieces: VecDeque<Piece>,
-    /// The next frame, in the first piece.
+    /// Index of the next frame in the first piece.
     at: usize,
     /// Frames in memory.
     len: usize,
@@ -343,7 +351,7 @@ pub(super) struct Coming {
 }
 
 enum Feed {
-    /// All is in memory, for so many rounds more.
+    /// All frames are in memory, for this number of further rounds.
     Head {
         head: Vec<Arc<Chunk>>,
         next: usize,
@@ -351,16 +359,17 @@ enum Feed {
         round_ns: u64,
         rounds: u64,
     },
-    /// Somebody reads it.
+    /// A thread reads them.
     Thread(Receiver<Result<Piece, String>>),
 }
 
 impl Coming {
-    /// Takes in what there is until so many frames are in memory; waits a little when there are fewer than two, of which the
-    /// second says when the first has been passed. `false`: there are no more at all.
+    /// Reads available frames until `wanted` frames are in memory; waits shortly if there are fewer
+    /// than two, because the time of the second is needed when the first has left. Returns false if
+    /// there are no more at all.
     ///
     /// # Errors
-    /// The source failed, and all frames before that have left.
+    /// If the source failed, and all frames before that have left.
     pub(super) fn fill(&mut self, wanted: usize) -> Result<bool, EngineError> {
         while self.len < wanted && !self.ended {
             match &mut self.feed {
@@ -409,7 +418,7 @@ impl Coming {
         self.pieces.push_back(piece);
     }
 
-    /// The frames in memory, each with its time after the first frame of all.
+    /// Returns the frames in memory, each with its time after the very first frame.
     pub(super) fn frames(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let skipped = self.at;
         (self.pieces.iter().enumerate()).flat_map(move |(n, (chunk, base_ns))| {
@@ -421,7 +430,7 @@ impl Coming {
         })
     }
 
-    /// So many frames are through.
+    /// Removes frames that have left.
     pub(super) fn pass(&mut self, frames: usize) {
         self.len -= frames;
         self.at += frames;
@@ -455,7 +464,7 @@ mod tests {
         assert!(wrong.contains("19675 days after"), "{wrong}");
     }
 
-    /// So many frames of 100 bytes, 1 us apart, the last of which is bad if that is wanted.
+    /// A number of frames of 100 bytes, 1 us apart, optionally with a bad last one.
     struct Made {
         frames: u64,
         next: u64,
@@ -489,7 +498,7 @@ mod tests {
         }
     }
 
-    /// Times and first bytes of all frames, and how it ended.
+    /// Times and first bytes of all frames, and the final error.
     fn play(recording: &mut Recording, rounds: u64) -> (Vec<(u64, u8)>, Option<String>) {
         let mut coming = recording.play(rounds, "x", 1500).unwrap();
         let mut found = Vec::new();

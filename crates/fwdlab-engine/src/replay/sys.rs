@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// Frames per system call at most.
+/// Maximum number of frames per system call.
 pub(super) const BATCH: usize = 64;
 
 /// A packet socket that only sends, past the queueing discipline.
@@ -13,7 +13,7 @@ pub(super) const BATCH: usize = 64;
 pub(super) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Opens one on an interface.
+    /// Opens a socket on an interface.
     pub(super) fn open(interface: u32) -> io::Result<Socket> {
         // SAFETY: no memory is involved.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -45,7 +45,8 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// Sends frames, [`BATCH`] at most; returns how many were taken: at least one, unless there are none. An error is the first frame's.
+    /// Sends frames, at most [`BATCH`]; returns how many were taken: at least one, unless there are
+    /// none. An error refers to the first frame.
     pub(super) fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
         // SAFETY: all-zero headers and vectors are valid.
         let mut vectors: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };

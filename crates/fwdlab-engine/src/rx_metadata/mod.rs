@@ -1,9 +1,11 @@
-//! When frames arrived, as a driver tells it to XDP programs: does it, for the frames that come in on this port?
+//! Checks whether a driver reports arrival times to XDP programs, for the frames that arrive on
+//! this port.
 //!
-//! A driver may answer `bpf_xdp_metadata_rx_timestamp` and have nothing to say: veth does, for it hands on what the sender's card
-//! had stamped, and no card was there. So a small program asks for every frame and counts the answers; frames go on as if nobody
-//! asked. It must be loaded for one device and call a function of the kernel by its BTF number, which our loader (aya 0.14) can do
-//! for no program; this one needs none. Start with [`RxMetadata::ask`].
+//! A driver may implement `bpf_xdp_metadata_rx_timestamp` and have no times: veth does, because it
+//! passes on the stamp of the sender's card, and there is none. So a small program requests the
+//! time of every frame and counts the answers; frames continue unaffected. It must be loaded for
+//! one device and call a kernel function by its BTF number, which our loader (aya 0.14) does not
+//! support; this file needs no loader. Start with [`RxMetadata::ask`].
 
 mod program;
 mod sys;
@@ -20,30 +22,30 @@ use crate::stamps::Origin;
 
 const FUNCTION: &str = "bpf_xdp_metadata_rx_timestamp";
 
-/// A program that asks. Detached when dropped, and when the process ends.
+/// An attached program. Detached when dropped, and when the process ends.
 pub struct RxMetadata {
     interface: String,
     counts: Array<MapData, u64>,
     _link: OwnedFd,
 }
 
-/// What was answered.
+/// The driver's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Answers {
     /// Frames with a time.
     pub stamped: u64,
-    /// Frames whose time was said to be zero.
+    /// Frames with a time of zero.
     pub empty: u64,
-    /// Frames that got an error instead, by its number.
+    /// Error numbers, and the frames for which they were returned.
     pub errors: Vec<(i32, u64)>,
 }
 
 impl RxMetadata {
-    /// Asks for every frame that arrives on a port from now on.
+    /// Requests the time of every frame that arrives on a port from now on.
     ///
     /// # Errors
-    /// A kernel without BTF or older than 6.3, a driver without device-bound programs, a port with an XDP program, or no
-    /// CAP_BPF and CAP_NET_ADMIN.
+    /// A kernel without BTF or older than 6.3, a driver without device-bound programs, a port with
+    /// an XDP program, or no CAP_BPF and CAP_NET_ADMIN.
     pub fn ask(port: &PortSpec) -> Result<RxMetadata, EngineError> {
         let what = |step: &str| format!("{step} for {} (XDP metadata)", port.interface);
         let failed = |step: &str, e: io::Error| EngineError::system(what(step), e);
@@ -71,10 +73,10 @@ impl RxMetadata {
         })
     }
 
-    /// The answers so far.
+    /// Returns the answers so far.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn answers(&self) -> Result<Answers, EngineError> {
         let count = |slot| {
             self.counts.get(&slot, 0).map_err(|e| {
@@ -97,13 +99,13 @@ impl RxMetadata {
 }
 
 impl Answers {
-    /// All frames for which was asked.
+    /// Returns the number of frames with any answer.
     pub fn frames(&self) -> u64 {
         self.stamped + self.empty + self.errors.iter().map(|(_, frames)| frames).sum::<u64>()
     }
 
-    /// The times of arrival that can be had of frames like these on a port whose card has this clock: the card's, when there
-    /// was one for every frame, and else those that the program itself takes, with the reason.
+    /// Returns the origin of arrival times for such frames on a port whose card has this clock: the
+    /// card, if it stamped every frame; otherwise the program itself, with the reason.
     pub fn best(&self, clock: Option<u32>) -> (Origin, Option<String>) {
         let frames = self.frames();
         if let (Some(clock), true) = (clock, frames > 0 && self.stamped == frames) {

@@ -1,13 +1,15 @@
-//! The program that asks, instruction by instruction: one call, and a counter for each answer.
+//! The program that requests arrival times, instruction by instruction: one call, and a counter for
+//! each answer.
 //!
-//! Written by hand because the compiler's object would need a relocation that our loader does not do, and the program is
-//! shorter than the loader would be. Start with [`assemble`].
+//! Written by hand because a compiled object would need a relocation that our loader does not
+//! support, and the program is shorter than a loader. Start with [`assemble`].
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The counter of frames with a time; 0 is of those whose time is zero, and those between of errors by their number.
+/// Index of the counter of frames with a time; 0 counts those with a time of zero, and the counters
+/// between are indexed by error number.
 pub(super) const STAMPED: u32 = 256;
-/// How many counters there are.
+/// Number of counters.
 pub(super) const COUNTERS: u32 = STAMPED + 1;
 
 /// `struct bpf_insn`: code, registers, offset, number.
@@ -18,11 +20,12 @@ const R1: u8 = 1;
 const R2: u8 = 2;
 /// The end of the stack.
 const R10: u8 = 10;
-/// Where the time is written, and the number of the counter.
+/// Stack offsets of the time, and of the counter's index.
 const TIME: i16 = -8;
 const SLOT: i16 = -16;
 
-/// The program, for a function of the kernel with this number in its BTF, and an array of counters.
+/// Assembles the program for a kernel function with this number in its BTF, and an array of
+/// counters.
 pub(super) fn assemble(function: u32, counters: &OwnedFd) -> Vec<Instruction> {
     let map = counters.as_raw_fd();
     vec![
@@ -32,12 +35,12 @@ pub(super) fn assemble(function: u32, counters: &OwnedFd) -> Vec<Instruction> {
         instruction(0x07, R2, 0, 0, TIME.into()),
         // r0 = function(context, r2): BPF_PSEUDO_KFUNC_CALL
         instruction(0x85, 0, 2, 0, function as i32),
-        // without an error, go on behind the next three
+        // without an error, skip the next three
         instruction(0x15, R0, 0, 3, 0),
         instruction(0x87, R0, 0, 0, 0),
         instruction(0x57, R0, 0, 0, 255),
         instruction(0x05, 0, 0, 3, 0),
-        // r0 is 0: count there when the time is zero, too
+        // r0 is 0: keep it as the index if the time is zero, too
         instruction(0x79, R1, R10, TIME, 0),
         instruction(0x15, R1, 0, 1, 0),
         instruction(0xb7, R0, 0, 0, STAMPED as i32),

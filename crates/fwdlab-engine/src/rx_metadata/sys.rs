@@ -1,4 +1,4 @@
-//! The bpf() system call for one map, one program that is bound to a device, and its attachment.
+//! The bpf() system call for one map, one device-bound program, and its attachment.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
@@ -12,10 +12,10 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// `BPF_F_XDP_DEV_BOUND_ONLY`: for this device alone, whose driver then answers its calls.
+/// `BPF_F_XDP_DEV_BOUND_ONLY`: for this device only, whose driver then implements its calls.
 const DEVICE_BOUND: u32 = 1 << 6;
 
-/// A map of so many counters.
+/// Creates a map of counters.
 pub(super) fn counters(entries: u32) -> io::Result<OwnedFd> {
     /// Of `union bpf_attr`.
     #[repr(C)]

@@ -1,4 +1,5 @@
-//! What a sender thread counts, on cache lines of its own: it alone writes, everybody may read at any time.
+//! The counters of a sender thread, on their own cache lines: only the thread writes, everyone may
+//! read at any time.
 //!
 //! Nothing here locks or waits. Start with [`Counters`].
 
@@ -7,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::generator::SendCounts;
 use crate::histogram::{self, Histogram};
 
-/// Two cache lines, which some CPUs fetch together: what lies in one disturbs nobody in another.
+/// Two cache lines, which some CPUs fetch together: avoids false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
 const PER_LINE: usize = 16;
 
-/// So many numbers.
+/// An array of counters.
 #[derive(Debug)]
 struct Cells(Box<[OwnLine<[AtomicU64; PER_LINE]>]>);
 
@@ -36,7 +37,7 @@ impl Cells {
     }
 }
 
-/// Frames of streams that are counted together: those of one stream that follow each other, at one go.
+/// Batches counts: consecutive frames of the same stream are added in one step.
 pub(crate) struct Tally<'a> {
     counters: &'a Counters,
     stream: u32,
@@ -44,7 +45,7 @@ pub(crate) struct Tally<'a> {
 }
 
 impl Tally<'_> {
-    /// One more frame.
+    /// Counts one more frame.
     #[inline]
     pub(crate) fn add(&mut self, stream: u32) {
         if stream != self.stream {
@@ -99,19 +100,19 @@ impl Counters {
         }
     }
 
-    /// Frames of this trial given to the driver of a path's port.
+    /// Sets the number of frames of this trial given to the driver of a path's port.
     #[inline]
     pub(crate) fn set_sent(&self, path: usize, frames: u64) {
         self.sent.at(path).store(frames, Ordering::Relaxed);
     }
 
-    /// Frames of this trial that were taken and did not get as far as the driver.
+    /// Sets the number of frames of this trial that were taken but did not reach the driver.
     #[inline]
     pub(crate) fn set_refused(&self, path: usize, frames: u64) {
         self.refused.at(path).store(frames, Ordering::Relaxed);
     }
 
-    /// More frames of a stream that were given to a driver. Test frames are not counted by stream.
+    /// Adds frames of a stream that were given to a driver. Test frames are not counted by stream.
     #[inline]
     pub(crate) fn add_of_stream(&self, stream: u32, frames: u64) {
         if self.streams > 0 {
@@ -119,7 +120,8 @@ impl Counters {
         }
     }
 
-    /// To count frames of streams one by one; they show when the tally is dropped.
+    /// Returns a tally to count frames of streams one by one; the counts are visible once it is
+    /// dropped.
     #[inline]
     pub(crate) fn tally(&self) -> Tally<'_> {
         Tally {
@@ -129,32 +131,33 @@ impl Counters {
         }
     }
 
-    /// Frames that were due and will never leave, and frames that were missed and have left since.
+    /// Sets the number of frames that were due and will never leave, and of frames that were missed
+    /// and have left since.
     #[inline]
     pub(crate) fn set_missed(&self, forgiven: u64, made_up: u64) {
         self.forgiven.0.store(forgiven, Ordering::Relaxed);
         self.made_up.0.store(made_up, Ordering::Relaxed);
     }
 
-    /// Frames were due, and there was no room for one.
+    /// Counts that frames were due while the ring was full.
     #[inline]
     pub(crate) fn ring_was_full(&self) {
         add(&self.ring_full.0, 1);
     }
 
-    /// A system call told the kernel to send.
+    /// Counts a system call that woke the kernel to send.
     #[inline]
     pub(crate) fn woke_the_kernel(&self) {
         add(&self.wakeups.0, 1);
     }
 
-    /// The oldest due frame is so late.
+    /// Records the lateness of the oldest due frame.
     #[inline]
     pub(crate) fn is_late(&self, ns: u64) {
         add(self.late.at(histogram::index(ns)), 1);
     }
 
-    /// How many streams are counted.
+    /// Returns the number of streams that are counted.
     pub(crate) fn streams(&self) -> usize {
         self.streams
     }
@@ -182,7 +185,7 @@ impl Counters {
     }
 }
 
-/// By the one thread that writes: no locked instruction is needed.
+/// Adds without a locked instruction, because only one thread writes.
 #[inline]
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! Where the frames of a trial come from, and when each is due: test frames and profiles behind one face.
+//! The frames of a trial and their due times: one interface for test frames and profiles.
 //!
-//! A sender looks at the clock, tells a [`Source`] the time, and takes what is due, frame by frame. Nothing here knows
-//! sockets. Start with [`Source`]; what a buffer holds from before is in [`Slot`].
+//! A sender reads the clock, passes the time to a [`Source`], and takes the due frames one by one.
+//! Nothing here knows sockets. Start with [`Source`]; [`Slot`] describes the previous contents of a
+//! buffer.
 
 use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
@@ -16,33 +17,37 @@ use crate::traffic::player::{Player, Room, Slot, Upcoming};
 use crate::traffic::{Frames, TestFrames, TrafficFrames};
 use fwdlab_model::procedure::Stretch;
 
-/// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
+/// Maximum memory of cached frames, so that they and their rings fit a second-level cache.
 pub(crate) const CACHE_BYTES: usize = 1 << 20;
-/// And are no more than this: each has a descriptor, or a message header, of its own.
+/// Maximum number of cached frames: each has its own descriptor or message header.
 const CACHE_FRAMES: u64 = 16_384;
 
-/// What is owed is no more than a second of a load.
+/// The backlog is at most a second of a load.
 const MOST_GIVEN_UP: u64 = 1 << 24;
 
-/// The frames of one trial, one after the other, each at its time.
+/// The frames of one trial, in order, each at its time.
 pub(crate) trait Source {
-    /// It is `now_ns` (CLOCK_MONOTONIC): lets go of what is too late. `None`: nothing is due. Otherwise by how much the oldest
-    /// frame is late; flat out, never.
+    /// Sets the time to `now_ns` (CLOCK_MONOTONIC) and drops frames that are too late. Returns
+    /// `None` if nothing is due, otherwise the lateness of the oldest frame; always 0 at full
+    /// speed.
     fn look(&mut self, now_ns: u64) -> Option<u64>;
 
-    /// Goes on to the path of the next frame, counted from the one that is selected, and says which that is.
+    /// Moves to the path of the next frame, counted from the selected one, and returns it.
     fn turn(&mut self) -> usize;
 
-    /// Is there another frame that was due at the last [`look`](Self::look), for the path whose [`turn`](Self::turn) it is?
+    /// Returns true if there is another frame that was due at the last [`look`](Self::look), for
+    /// the path that [`turn`](Self::turn) returned.
     fn has_next(&self) -> bool;
 
-    /// Frames that must not overtake each other have the same lane: those of one flow.
+    /// Returns the lane of the next frame. Frames that must not overtake each other have the same
+    /// lane: those of one flow.
     fn lane(&self) -> u32;
 
-    /// Writes the next frame, which must be [there](Self::has_next).
+    /// Writes the next frame; there must be one, see [`has_next`](Self::has_next).
     fn write(&mut self, buffer: &mut [u8], slot: &mut Slot);
 
-    /// Writes the frames that are [there](Self::has_next), one after another, as long as there is room.
+    /// Writes the frames for which [`has_next`](Self::has_next) is true, until there is no more
+    /// room.
     fn fill(&mut self, room: &mut impl Room)
     where
         Self: Sized,
@@ -50,33 +55,34 @@ pub(crate) trait Source {
         fill_one_by_one(self, room);
     }
 
-    /// Goes on to the frame after the next: the sender has it cached.
+    /// Skips the next frame: the sender has it cached.
     fn skip(&mut self);
 
-    /// For how long nothing is due, at the least.
+    /// Returns a lower bound of the time until the next frame is due.
     fn idle_ns(&self, _now_ns: u64) -> u64 {
         0
     }
 
-    /// Is there nothing more to come?
+    /// Returns true if no more frames will come.
     fn has_ended(&self) -> bool;
 
-    /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
+    /// Called when the time is over at `now_ns`. Returns true if frames still leave; otherwise
+    /// those that were planned and not taken will never leave.
     fn goes_on(&mut self, now_ns: u64) -> bool;
 
-    /// The trial ends, perhaps before its time: what is owed will never leave.
+    /// Ends the trial, perhaps early: the backlog will never leave.
     fn end(&mut self);
 
-    /// Frames that were due and will never leave.
+    /// Returns the frames that were due and will never leave.
     fn not_sent(&self) -> u64;
 
-    /// Frames that were missed and have left since.
+    /// Returns the frames that were missed and have left since.
     fn made_up(&self) -> u64;
 
-    /// Another load from `now_ns` on.
+    /// Changes the load from `now_ns` on.
     fn set_load(&mut self, load_pps: f64, now_ns: u64);
 
-    /// Another rate for each stream from `now_ns` on; test frames have no streams.
+    /// Changes the rate of each stream from `now_ns` on; test frames have no streams.
     fn set_rates(&mut self, _rates: &[f64], _now_ns: u64) {}
 }
 
@@ -90,27 +96,27 @@ fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
     }
 }
 
-/// A frame that is sent again and again as it is.
+/// A frame that is sent repeatedly without changes.
 pub(crate) struct Cached {
     pub slot: Slot,
     pub bytes: Vec<u8>,
 }
 
-/// What a sender must know of frames before a trial.
+/// Properties of the frames that a sender needs before a trial.
 pub(crate) struct Outline {
-    /// Bytes of the longest.
+    /// Bytes of the longest frame.
     pub buffer_len: usize,
-    /// How many streams are counted; 0 for test frames.
+    /// Number of streams that are counted; 0 for test frames.
     pub streams: usize,
-    /// How many paths they go into.
+    /// Number of paths.
     pub paths: usize,
-    /// All of them, where they repeat after a while and take no more than [`CACHE_BYTES`].
+    /// All frames, if they repeat and take no more than [`CACHE_BYTES`].
     pub cycle: Option<Vec<Cached>>,
-    /// How frames of ours are known.
+    /// How to recognise our frames.
     pub signed: Signed,
 }
 
-/// How to read of a frame which one it is.
+/// How to read the stream and number of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signed {
     nonce: u16,
@@ -118,7 +124,7 @@ pub(crate) struct Signed {
 }
 
 impl Signed {
-    /// Stream and number of a frame; `None` when it has no signature.
+    /// Returns stream and number of a frame; `None` if it has no signature.
     pub(crate) fn number(self, frame: &[u8]) -> Option<(u16, u64)> {
         let signature = signature::find(frame, signature::network(frame)?, self.place?)?;
         let signature = Signature::read(signature).filter(|s| s.nonce == self.nonce)?;
@@ -127,7 +133,7 @@ impl Signed {
 }
 
 impl Outline {
-    /// Looks at the frames, and renders them if they can be cached.
+    /// Examines the frames, and renders them if they can be cached.
     pub(crate) fn of(frames: &Frames) -> Result<Outline, EngineError> {
         match frames {
             Frames::Test(frames) => Ok(Outline {
@@ -146,7 +152,7 @@ impl Outline {
                     buffer_len: player.buffer_len(),
                     streams: player.streams(),
                     paths: paths(frames),
-                    // each port goes through its cache by itself, and would take another's frames
+                    // each port steps through its own cache, and would take frames of another port
                     cycle: match paths(frames) {
                         1 => cycle(&mut player),
                         _ => None,
@@ -161,7 +167,7 @@ impl Outline {
     }
 }
 
-/// How many paths the frames go into.
+/// Returns the number of paths that the frames go into.
 pub(crate) fn paths(frames: &TrafficFrames) -> usize {
     let paths = frames.traffic.streams.iter().map(|stream| stream.path + 1);
     paths.max().unwrap_or(1)
@@ -175,7 +181,7 @@ fn cycle(player: &mut Player) -> Option<Vec<Cached>> {
     for _ in 0..frames {
         let upcoming = player.upcoming()?;
         let bytes = player.take(&mut buffer, None, 0);
-        // a cache line more or less, wherever it comes to lie
+        // an extra cache line, because the frame may not be aligned
         room = room.checked_sub(bytes.next_multiple_of(64) + 64)?;
         cycle.push(Cached {
             slot: Slot {
@@ -189,7 +195,7 @@ fn cycle(player: &mut Player) -> Option<Vec<Cached>> {
     Some(cycle)
 }
 
-/// Test frames, whose times follow a plan.
+/// Test frames at planned times.
 pub(crate) struct TestSource<P = Even> {
     template: FrameTemplate,
     walk: Walk,
@@ -202,7 +208,7 @@ pub(crate) struct TestSource<P = Even> {
 }
 
 impl TestSource {
-    /// With one load, or flat out.
+    /// Test frames at one load, or at full speed.
     pub(crate) fn new(frames: &TestFrames, schedule: &Schedule) -> TestSource {
         let length_ns = length_ns(schedule);
         let pacer = |pps| Pacer::new(pps, schedule.hold_ups, 0, length_ns);
@@ -212,7 +218,7 @@ impl TestSource {
 }
 
 impl TestSource<Curve> {
-    /// With a load over time.
+    /// Test frames with a load over time.
     pub(crate) fn over(
         stretches: &[Stretch],
         frames: &TestFrames,
@@ -240,7 +246,7 @@ impl<P: Plan> TestSource<P> {
         }
     }
 
-    /// The first frame is due then.
+    /// Sets the due time of the first frame.
     pub(crate) fn starting(mut self, start_ns: u64) -> TestSource<P> {
         self.pacer = self.pacer.map(|pacer| pacer.starting(start_ns));
         self
@@ -316,7 +322,7 @@ impl<P: Plan> Source for TestSource<P> {
     }
 
     fn end(&mut self) {
-        // who has sent all that it was to owes nothing
+        // if all frames were sent, nothing is owed
         if let Some(pacer) = self.pacer.as_mut().filter(|_| self.left > 0) {
             pacer.abandon();
         }
@@ -341,29 +347,29 @@ fn whole_gap(load_pps: f64) -> u64 {
     ((gap(load_pps) >> FINE) as u64).max(1)
 }
 
-/// How long a trial lasts.
+/// Returns the duration of a trial.
 fn length_ns(schedule: &Schedule) -> u64 {
     schedule.at_most.as_nanos().min(LONGEST_NS.into()) as u64
 }
 
-/// What a profile says. What is missed is made up by all streams together: the player's time is put off, and goes faster until it
-/// has caught up.
+/// The frames of a profile. All streams catch up on missed frames together: the player's time is
+/// delayed, and then runs faster until it has caught up.
 pub(crate) struct TrafficSource<W = Straight> {
     player: Player,
     warp: W,
     start_ns: u64,
-    /// A frame that is planned later than this does not leave: a nanosecond before the end.
+    /// A frame planned later than this does not leave: a nanosecond before the end.
     last: u64,
-    /// The load, where there is one.
+    /// The load, if there is one.
     load_pps: Option<f64>,
-    /// What is missed is missed in whole parts of this, the mean time between frames.
+    /// The mean time between frames; missed time is counted in multiples of it.
     gap: u64,
     hold_ups: HoldUps,
     lag: Lag,
     left: u64,
-    /// The last look: frames that are due up to here leave; flat out, all.
+    /// Frames that are due up to here leave, as of the last look; all of them at full speed.
     until: u64,
-    /// Which path's turn it is.
+    /// The current path.
     turn: usize,
     now_ns: u64,
     overtime: bool,
@@ -371,7 +377,7 @@ pub(crate) struct TrafficSource<W = Straight> {
 }
 
 impl TrafficSource {
-    /// With one load, which is the player's, or flat out.
+    /// Frames at one load, which is the player's, or at full speed.
     pub(crate) fn new(player: Player, schedule: &Schedule) -> TrafficSource {
         let load_pps = schedule.load.peak_pps();
         let gap = load_pps.map_or(1, whole_gap);
@@ -381,7 +387,7 @@ impl TrafficSource {
 }
 
 impl TrafficSource<Bent> {
-    /// With a load over time.
+    /// Frames with a load over time.
     pub(crate) fn over(
         stretches: &[Stretch],
         frames: &TrafficFrames,
@@ -413,7 +419,7 @@ impl<W: Warp> TrafficSource<W> {
         }
     }
 
-    /// Its time begins then.
+    /// Sets the start of its time.
     pub(crate) fn starting(mut self, start_ns: u64) -> TrafficSource<W> {
         (self.start_ns, self.now_ns) = (start_ns, start_ns);
         self
@@ -431,13 +437,13 @@ impl<W: Warp> TrafficSource<W> {
         now_ns.saturating_sub(self.start_ns).min(LONGEST_NS) << FRACTION
     }
 
-    /// When a frame leaves that is due then for the player.
+    /// Returns the departure of a frame that the player has due at `due`.
     #[inline]
     fn slot(&self, due: u64) -> u64 {
         self.warp.planned(due).wrapping_add(self.lag.time())
     }
 
-    /// The intended departure of the next frame: see [`HoldUps::MakeUp`].
+    /// Returns the intended departure of the next frame: see [`HoldUps::MakeUp`].
     #[inline]
     fn intended_ns(&mut self, next: Upcoming) -> u64 {
         let planned = self.warp.planned(next.due);
@@ -445,12 +451,12 @@ impl<W: Warp> TrafficSource<W> {
         self.start_ns + (intended >> FRACTION)
     }
 
-    /// Is it planned for a time before the end?
+    /// Returns true if it is planned for a time before the end.
     fn is_planned(&self, due: u64) -> bool {
         self.warp.is_by(due, self.last)
     }
 
-    /// A frame that was due then has left.
+    /// Advances after the departure of a frame that was due at `due`.
     #[inline]
     fn advance(&mut self, due: u64) {
         self.left -= 1;
@@ -459,7 +465,7 @@ impl<W: Warp> TrafficSource<W> {
         }
     }
 
-    /// The frame that is due then is late by more than can be caught up at once, or the load changes.
+    /// Handles a frame that is too late to catch up at once, or a change of the load.
     #[cold]
     fn miss(&mut self, late: u64, elapsed: u64) {
         if !self.lag.makes_up() {
@@ -472,7 +478,7 @@ impl<W: Warp> TrafficSource<W> {
         self.give_up_excess();
     }
 
-    /// The player changes its load to this one; what is owed is owed with this gap between frames.
+    /// Changes the player's load to this one; `owed` is the gap between owed frames.
     fn change(
         &mut self,
         load_pps: f64,
@@ -491,7 +497,7 @@ impl<W: Warp> TrafficSource<W> {
         {
             self.miss(late, now);
         }
-        // what is owed leaves as it would, and the others after it
+        // the backlog leaves as before, and the other frames after it
         let planned = due.map(|due| self.warp.planned(due));
         let of_player = self.warp.of_player(now.wrapping_sub(self.lag.time()));
         player(&mut self.player, of_player);
@@ -512,9 +518,9 @@ impl<W: Warp> TrafficSource<W> {
         self.give_up_while(|source, _| source.lag.excess() > 0 && !source.player.is_counted());
     }
 
-    /// Lets go of the next frame, and the next, as long as this holds of it and the time for which it is planned.
+    /// Drops frames while `holds` is true for the next one and its planned time.
     fn give_up_while(&mut self, holds: impl Fn(&Self, u64) -> bool) {
-        // streams that start each other without taking any time are always due
+        // streams that start each other without a delay are always due
         for _ in 0..self.left.min(MOST_GIVEN_UP) {
             let Some(due) = self.player.due().filter(|&due| holds(self, due)) else {
                 break;
@@ -579,7 +585,8 @@ impl<W: Warp> Source for TrafficSource<W> {
 
     #[inline]
     fn fill(&mut self, room: &mut impl Room) {
-        // flat out there are no times to keep, and frames of one kind all change in the same places
+        // at full speed there are no due times, and frames of one kind all change at the same
+        // offsets
         if self.load_pps.is_some() || !self.player.is_uniform() {
             return fill_one_by_one(self, room);
         }
@@ -595,13 +602,13 @@ impl<W: Warp> Source for TrafficSource<W> {
                 self.player.skip();
                 self.advance(due);
             }
-            // what is cached never ends; flat out, its times do not matter
+            // cached frames never end; at full speed, their times do not matter
             None => self.left -= 1,
         }
     }
 
     fn idle_ns(&self, now_ns: u64) -> u64 {
-        // what is held waits for an order
+        // a paused stream waits for an order
         let due = self.player.due().map_or(u64::MAX, |due| self.slot(due));
         due.saturating_sub(self.units(now_ns)) >> FRACTION
     }
@@ -631,7 +638,7 @@ impl<W: Warp> Source for TrafficSource<W> {
         let (Some(due), Some(_)) = (self.player.due(), self.load_pps) else {
             return;
         };
-        // who has sent all that it was to owes nothing
+        // if all frames were sent, nothing is owed
         let until = self.slot(due);
         self.give_up_while(|source, due| source.lag.time() > 0 && source.warp.planned(due) < until);
         self.lag.settle();
@@ -646,7 +653,7 @@ impl<W: Warp> Source for TrafficSource<W> {
     }
 
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
-        // what is held has no load
+        // paused streams have no load
         if self.player.due().is_some() {
             let player = |player: &mut Player, now| player.set_load(load_pps, now);
             self.change(load_pps, gap(load_pps), now_ns, player);
@@ -657,7 +664,7 @@ impl<W: Warp> Source for TrafficSource<W> {
         let Some(before) = self.load_pps else { return };
         let sum: f64 = rates.iter().sum();
         let load_pps = if sum > 0.0 { sum } else { before };
-        // who sends less from now on does not make up frames of those who are held
+        // if the load is lower from now on, the backlog must not replace frames of paused streams
         let owed = gap(load_pps).min(gap(before));
         let player = |player: &mut Player, now| player.set_rates(rates, now);
         self.change(load_pps, owed, now_ns, player);
@@ -676,7 +683,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
 
-    /// 20 frames at 1 Mpps and a pause of 1 ms, over and over, which start another stream; and one that goes on all the time.
+    /// 20 frames at 1 Mpps and a pause of 1 ms, repeated, which start another stream; and one
+    /// continuous stream.
     fn chain() -> Player {
         let stream = |id: u16, rate_pps, mode, next| Stream {
             id,
@@ -725,7 +733,8 @@ mod tests {
         TrafficSource::new(chain(), &schedule).starting(START)
     }
 
-    /// Streams and departures (ns after the start) of a sender that looks every 100 ns and once sleeps.
+    /// Returns streams and departures (ns after the start) of a sender that looks every 100 ns and
+    /// sleeps once.
     fn play(
         source: &mut TrafficSource,
         at_most: u64,
@@ -760,7 +769,7 @@ mod tests {
         assert!(held_up.made_up() > 0);
         for (number, (played, planned)) in played.iter().zip(&planned).enumerate() {
             let lag = played.1 - planned.1;
-            // 20 ms at the most; a third of the time since is made up
+            // at most 20 ms; a third of the time since then has been made up
             let expected = match planned.1 {
                 at if at < 10 * MS => 0,
                 at => (20 * MS).saturating_sub((at - 10 * MS) / 4),
@@ -777,8 +786,9 @@ mod tests {
         }
     }
 
-    /// When frames are planned, leave and are intended to (ns after the start), of a sender that looks every 100 ns and is held up from
-    /// 10 to 30 ms and, while it makes that up, from 40 to 45 ms.
+    /// Returns when frames are planned, leave, and are intended to leave (ns after the start), for
+    /// a sender that looks every 100 ns and stalls from 10 to 30 ms and, while it catches up, from
+    /// 40 to 45 ms.
     fn held_up_twice(source: &mut TrafficSource) -> Vec<(u64, u64, u64)> {
         let (mut now, mut frames) = (START, vec![]);
         while now < START + 150 * MS {
@@ -819,8 +829,8 @@ mod tests {
         assert!(frames.iter().any(|frame| frame.1 - frame.2 > 19 * MS));
     }
 
-    /// Forgiven are frames of streams that go on for ever. A stream that sends so many goes on later with all of them, and those that
-    /// were due have waited.
+    /// Frames of endless streams are dropped. A stream with a fixed number of frames sends all of
+    /// them later, and those that were due have waited.
     #[test]
     fn forgiven_groups_say_what_they_waited() {
         let mut source = source(HoldUps::Forgive, 150 * MS, None);
@@ -828,7 +838,8 @@ mod tests {
         let late: Vec<u64> = (frames.iter().map(|(_, leaves, intended)| leaves - intended))
             .filter(|waited| *waited > 0)
             .collect();
-        // the next of its group was due at once after 10 ms, and the others of it; their pause was over long before 30 ms
+        // the next of its group was due right after 10 ms, and so were the others; their pause was
+        // over long before 30 ms
         assert!(
             late.first().is_some_and(|first| *first > 18 * MS),
             "{late:?}"
@@ -906,7 +917,7 @@ mod tests {
         play(&mut source(MAKE_UP, at_most, None), at_most, None).len() as u64
     }
 
-    /// Room for so many frames, and what was written.
+    /// Buffers for a number of frames, and what was written.
     struct Heap {
         left: usize,
         buffers: Vec<(Vec<u8>, Slot)>,
@@ -930,7 +941,8 @@ mod tests {
         }
     }
 
-    /// Flat out, of one kind and of two, and with a load: batches are the frames that come one after another.
+    /// At full speed with one kind and with two, and with a load: batches contain the same frames
+    /// as single calls.
     #[test]
     fn batches_are_the_same_frames() {
         let signed = |byte| Kind {
@@ -1014,7 +1026,7 @@ mod tests {
 
     #[test]
     fn as_many_frames_are_owed_when_the_load_changes() {
-        // half the rates: 10 ms of what is owed become 20 ms, but for pauses
+        // half the rates: a backlog of 10 ms becomes 20 ms, except for pauses
         let mut source = source(MAKE_UP, 1000 * MS, None);
         play_until(&mut source, 10 * MS);
         source.look(START + 30 * MS);
@@ -1022,7 +1034,7 @@ mod tests {
         let slot = source.slot(due);
         assert!(owed > 20_000, "{owed}");
         source.set_load(555_000.0, START + 30 * MS);
-        // not earlier, nor a gap later
+        // not earlier, and less than a gap later
         let moved = source.slot(source.player.due().unwrap()) - slot;
         assert!(moved >> FRACTION <= 1000, "{moved}");
         assert_eq!(source.lag.time() / source.gap, owed);

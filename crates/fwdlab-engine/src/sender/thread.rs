@@ -1,7 +1,9 @@
-//! The sender thread that the socket engines share: it looks at the clock, takes what is due, and counts.
+//! The sender thread that the socket engines share: it reads the clock, takes the due frames, and
+//! counts.
 //!
-//! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. What is due, and what it looks
-//! like, is the business of a [`Source`]. Nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
+//! An engine only adds a [`Transmit`]: how a batch of frames gets from memory to a port. A
+//! [`Source`] decides which frames are due and what they contain. The loop does not allocate, lock
+//! or log. Start with [`SocketSender`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,25 +26,26 @@ use crate::sys::{
 use crate::traffic::Frames;
 use crate::traffic::player::Player;
 
-/// Frames per system call at most. Larger batches gain nothing measurable and make bursts that a veth ring of 256 slots
-/// cannot take twice.
+/// Maximum number of frames per system call. Larger batches gain nothing measurable, and their
+/// bursts do not fit a veth ring of 256 slots twice.
 pub(crate) const BATCH: usize = 64;
 
 /// How frames get from memory to the ports of one engine.
 pub(crate) trait Transmit: Send + 'static {
-    /// What has been reached.
+    /// Returns the properties in use.
     fn capabilities(&self) -> Capabilities;
 
-    /// Prepares buffers for such frames. No traffic flows.
+    /// Prepares buffers for such frames. Sends nothing.
     fn arm(&mut self, outline: &Outline) -> Result<(), EngineError>;
 
-    /// A trial begins: forget what was counted before.
+    /// Begins a trial: resets the counts.
     fn begin(&mut self) -> Result<(), EngineError>;
 
-    /// Takes due frames for a path, as many as there are and as there is room for, and some [`BATCH`] at the most. The rest
-    /// stays due. Is also called when nothing is due and [`holds`](Self::holds) frames.
+    /// Takes due frames for a path until none is due, there is no more room, or about [`BATCH`]
+    /// were taken. The rest stays due. Also called if nothing is due but it [`holds`](Self::holds)
+    /// frames.
     ///
-    /// What became of them goes to `counters`, at the latest in [`Transmit::end`].
+    /// Updates `counters`, at the latest in [`Transmit::end`].
     fn send<S: Source>(
         &mut self,
         path: usize,
@@ -50,17 +53,17 @@ pub(crate) trait Transmit: Send + 'static {
         counters: &Counters,
     ) -> Result<(), EngineError>;
 
-    /// Are there frames that were taken and not yet given to the kernel?
+    /// Returns true if it holds frames that were not yet given to the kernel.
     fn holds(&self) -> bool {
         false
     }
 
-    /// Must those leave before frames for another path are taken?
+    /// Returns true if those must leave before frames for another path are taken.
     fn is_bound(&self) -> bool {
         self.holds()
     }
 
-    /// A trial ends: nothing may leave any more, and `counters` become final.
+    /// Ends a trial: no more frames may leave, and `counters` become final.
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError>;
 
     /// As [`Sender::stamp`].
@@ -83,7 +86,7 @@ pub(crate) struct SocketSender<T> {
     cpus: Vec<usize>,
     paths: usize,
     armed: Option<Armed>,
-    /// Absent while the thread has it, and after the thread has died.
+    /// `None` while the thread uses it, and after the thread has died.
     transmit: Option<T>,
     load: LoadPlan,
     shares_cpu: bool,
@@ -94,12 +97,12 @@ pub(crate) struct SocketSender<T> {
 struct Armed {
     frames: Frames,
     streams: usize,
-    /// Its frames were written beforehand, in the order of their times.
+    /// Its frames were precomputed, in the order of their times.
     in_order: bool,
 }
 
 impl Armed {
-    /// Do streams follow each other at these rates as they did before?
+    /// Returns true if streams keep their order at these rates.
     fn keeps_order(&self, rates: &[f64]) -> bool {
         let Frames::Traffic(frames) = &self.frames else {
             return true;
@@ -122,23 +125,23 @@ struct Shared {
     begun_ns: AtomicU64,
     ended_ns: AtomicU64,
     counters: Counters,
-    /// Its number; 0: it has not begun.
+    /// The thread's id; 0: it has not started.
     thread: AtomicU32,
 }
 
-/// What the thread is told. It reads them every time it looks at the clock, and they seldom change.
+/// Orders to the thread, which reads them whenever it reads the clock. They seldom change.
 #[derive(Default)]
 struct Orders {
     stop: AtomicBool,
     path: AtomicUsize,
-    /// A new load, as bits; [`NO_LOAD`] when it has been taken.
+    /// A new load, as bits; [`NO_LOAD`] once it has been taken.
     load_pps: AtomicU64,
-    /// New rates of the streams, and whether there are any.
+    /// New rates of the streams, if there are any.
     rates: Mutex<Vec<f64>>,
     has_rates: AtomicBool,
 }
 
-/// Bits of no positive number.
+/// Not the bits of any positive number.
 const NO_LOAD: u64 = 0;
 
 impl Shared {
@@ -173,7 +176,7 @@ impl<T: Transmit> SocketSender<T> {
         EngineError::Frames(format!("there is no path {path}"))
     }
 
-    /// Starts the thread, which waits until it is `begin_ns`.
+    /// Starts the thread, which waits until `begin_ns`.
     fn begin(&mut self, schedule: Schedule, begin_ns: u64) -> Result<(), EngineError> {
         if schedule.path >= self.paths {
             return Err(Self::no_path(schedule.path));
@@ -205,7 +208,8 @@ impl<T: Transmit> SocketSender<T> {
                 become_preferred();
                 shared.thread.store(own_thread(), Ordering::Relaxed);
                 let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
-                    // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
+                    // The clock of the schedule starts here, so that a thread that started slowly
+                    // owes nothing.
                     let start_ns = wait_until(begin_ns, &shared.orders.0.stop);
                     let job = Job {
                         transmit: &mut transmit,
@@ -231,11 +235,11 @@ impl<T: Transmit> SocketSender<T> {
     }
 }
 
-/// Leaves the CPU to others while nothing is due for so long.
+/// Yields the CPU if nothing is due for long enough.
 fn let_others(idle_ns: u64) {
-    /// A thread that slept is back by then.
+    /// A sleeping thread is back within this time.
     const BACK_NS: u64 = 80_000;
-    /// Orders are looked at once in so long.
+    /// Orders are read at least this often.
     const LONGEST_NS: u64 = 1_000_000;
     match idle_ns.checked_sub(BACK_NS) {
         Some(sleep) if sleep > 0 => thread::sleep(Duration::from_nanos(sleep.min(LONGEST_NS))),
@@ -243,13 +247,14 @@ fn let_others(idle_ns: u64) {
     }
 }
 
-/// Sleeps until shortly before that time, and looks at the clock from then on; returns the time it has become, or that it was to be.
+/// Sleeps until shortly before that time, then polls the clock; returns the current time, or
+/// `begin_ns` if it is only slightly later.
 fn wait_until(begin_ns: u64, stop: &AtomicBool) -> u64 {
     const SHORTLY_NS: u64 = 2_000_000;
     loop {
         let now_ns = monotonic_ns();
         if now_ns >= begin_ns || stop.load(Ordering::Relaxed) {
-            // a little late is on time: what is due since then leaves at once
+            // slightly late counts as on time: the frames due since then leave at once
             return match now_ns.saturating_sub(begin_ns) < SHORTLY_NS {
                 true => begin_ns,
                 false => now_ns,
@@ -421,7 +426,8 @@ impl<T> Drop for SocketSender<T> {
     }
 }
 
-/// Frames and when they leave: one kind of source for each kind of plan, so that one load costs nothing for the others.
+/// Frames and their times: one kind of source for each kind of plan, so that a constant load does
+/// not pay for the others.
 enum AnySource {
     Test(TestSource),
     TestOverTime(TestSource<Curve>),
@@ -451,7 +457,7 @@ impl AnySource {
     }
 }
 
-/// What the thread does, but for the frames.
+/// The thread's work, except the frames.
 struct Job<'a, T> {
     transmit: &'a mut T,
     schedule: &'a Schedule,
@@ -466,7 +472,8 @@ impl<T: Transmit> Job<'_, T> {
     }
 }
 
-/// The loop of the sender thread: until it is told to stop, everything is sent, or the time has run out.
+/// The loop of the sender thread: runs until it is stopped, everything is sent, or the time is
+/// over.
 fn send<T: Transmit, S: Source>(job: Job<'_, T>, mut frames: S) -> Result<(), EngineError> {
     let Job {
         transmit,

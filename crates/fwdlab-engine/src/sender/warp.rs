@@ -1,7 +1,7 @@
-//! How the times of a profile become the times of a schedule: as they are, or along a load that changes.
+//! Maps the times of a profile to the times of a schedule: unchanged, or along a load that changes.
 //!
-//! A player counts time at one load. Under a load over time its clock goes as fast as frames are due, so that all streams keep
-//! their order and their shares to the frame. Start with [`Warp`].
+//! A player counts time at one load. Under a load over time its clock runs as fast as frames are
+//! due, so that all streams keep their order and their shares exactly. Start with [`Warp`].
 
 use fwdlab_model::procedure::Stretch;
 
@@ -10,28 +10,30 @@ use crate::pacer::{CATCH_UP, Curve, FRACTION, Plan};
 use crate::traffic::TrafficFrames;
 use crate::traffic::player::Player;
 
-/// From the player's times to planned ones, in 1/65536 ns after the start. The player's time is always that of its next frame.
+/// Maps the player's times to planned ones, in 1/65536 ns after the start. The player's time is
+/// always that of its next frame.
 pub(crate) trait Warp {
-    /// When the next frame is planned, which is due then for the player.
+    /// Returns the planned time of the next frame, which the player has due at `due`.
     fn planned(&self, due: u64) -> u64;
 
-    /// Is that not later than this?
+    /// Returns true if that is not later than `time`.
     fn is_by(&self, due: u64, time: u64) -> bool;
 
-    /// The player has gone on from one frame to another; returns how much later that is planned.
+    /// Moves from one frame of the player to another; returns how much later it is planned.
     fn step(&mut self, from: u64, to: u64) -> u64;
 
-    /// What the player has due at a planned time.
+    /// Returns the player's time at a planned time.
     fn of_player(&self, planned: u64) -> u64;
 
-    /// Lets the player forgive what was planned too long before this.
+    /// Makes the player drop frames that were planned too long before `now`.
     fn forgive(&mut self, player: &mut Player, now: u64);
 
-    /// By how much planned times are later than the player's, where that is all there is between them.
+    /// The constant difference between planned times and the player's, if that is the whole
+    /// mapping.
     fn moved(&mut self) -> Option<&mut i64>;
 }
 
-/// As the player says; loads that changed from outside while frames were owed have moved it.
+/// The player's times, moved by load changes from outside while frames were owed.
 pub(crate) struct Straight {
     pub(super) moved: i64,
 }
@@ -64,20 +66,22 @@ impl Warp for Straight {
     }
 }
 
-/// Along a load over time. The player's load is never below that, so that its clock lasts as long as the schedule's.
+/// Along a load over time. The player's load is never below it, so that its clock lasts as long as
+/// the schedule's.
 pub(crate) struct Bent {
     curve: Curve,
-    /// A 65536th of a gap of the player's is 2 to this.
+    /// The player's gap / 65536 is 2 to the power of this.
     shift: u32,
-    /// The player's time of the frame that the curve is at.
+    /// The player's time of the frame at which the curve is.
     due: u64,
 }
 
 impl Bent {
-    /// And the player that it is for.
+    /// Returns the mapping and its player.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]: streams that begin later, pause or end have times of their own, which no load scales.
+    /// [`EngineError::Unsupported`]: streams that begin later, pause or end have times of their
+    /// own, which a load cannot scale.
     pub(super) fn new(
         stretches: &[Stretch],
         frames: &TrafficFrames,
@@ -105,7 +109,8 @@ impl Bent {
         Ok((player, bent))
     }
 
-    /// In 65536ths of a gap, to the nearest: the player's gaps are off by the last bit of a floating-point number.
+    /// Returns a time in 65536ths of a gap, to the nearest: the player's gaps are off by the last
+    /// bit of a floating-point number.
     fn steps(&self, due: u64) -> u64 {
         due.saturating_add(self.half()) >> self.shift
     }

@@ -1,7 +1,8 @@
-//! Answers to the questions of procedures: trials of any shape, with samples, delays, losses in time, and an early end.
+//! Answers the requests of procedures: trials of any shape, with samples, delays, losses in time,
+//! and an early end.
 //!
-//! The course of the queues is in [`super::course`]; here it is turned into what a tester would see. Start with
-//! [`Simulation::answer`].
+//! [`super::course`] simulates the queues; this file turns the result into what a tester would see.
+//! Start with [`Simulation::answer`].
 
 use fwdlab_model::latency::{Bucket, exact_buckets};
 use fwdlab_model::procedure::{
@@ -12,20 +13,20 @@ use super::course::{Course, Passed, Step};
 use super::random::Random;
 use super::{Counts, Dut, Simulation};
 
-/// An early end is noticed at multiples of this.
+/// An early end is noticed at multiples of this time.
 const NOTICED_NS: u64 = 10_000_000;
 
-/// Frames lost by chance have a moment of their own up to so many; more are told in portions.
+/// Up to this number, each frame lost by chance has its own moment; beyond, they are grouped.
 const MOMENTS: u64 = 1000;
 
-/// Chance on the way back, apart from that on the way there.
+/// Separates the random sequence of the way back from that of the way there.
 const WAY_BACK: u64 = 0x5bd1_e995_1b87_3593;
 
-/// Frames lost by chance, and when.
+/// Times of random losses, and how many frames were lost then.
 type Moments = Vec<(u64, u64)>;
 
 impl Simulation {
-    /// Makes the trial that is asked for, with so many flows.
+    /// Runs the requested trial, with this number of flows.
     pub fn answer(&mut self, question: &Question, flows: u32) -> (Answer, Counts) {
         self.wait(question.waits.learn_ns);
         self.trials += 1;
@@ -34,7 +35,8 @@ impl Simulation {
         if self.way > 0 {
             random = Random::new(self.dut.seed ^ WAY_BACK, self.trials);
         }
-        // chance that plain trials do not need has a sequence of its own, so that those stay as they are
+        // what plain trials do not need uses a separate random sequence, so that their results do
+        // not change
         let mut further = Random::new(self.dut.seed ^ (self.way * WAY_BACK), !self.trials);
 
         let steps = self.steps(&question.stretches, question.frame_size_bytes, u64::MAX);
@@ -125,10 +127,10 @@ impl Simulation {
         (answer, counts)
     }
 
-    /// Makes the trial that is asked for in both directions at once, each with that load: there and back.
+    /// Runs the requested trial in both directions at once, each with that load: there and back.
     ///
-    /// They share the DUT: of its capacity, its buffers and what the tester can send each has one half, for frames of both
-    /// arrive by turns. Each has the line for itself.
+    /// They share the DUT: each gets half of its capacity, of its buffers and of the tester's
+    /// limit, because their frames alternate. Each has its own line.
     pub fn answer_both_ways(&mut self, question: &Question, flows: u32) -> [(Answer, Counts); 2] {
         let whole = &self.dut;
         let half = |way: u64| Dut {
@@ -158,7 +160,7 @@ impl Simulation {
         answers
     }
 
-    /// When the trial may end, as somebody who looks now and then notices.
+    /// Returns when the trial may end, as noticed by a tester that checks periodically.
     fn end(
         &self,
         question: &Question,
@@ -214,7 +216,7 @@ impl Simulation {
     }
 }
 
-/// Moments of the tagged frames, each in the middle of its share of the time.
+/// Returns the times of the tagged frames, each in the middle of its share of the time.
 fn tags(question: &Question) -> Vec<u64> {
     let Some(tagging) = question.tagging else {
         return Vec::new();
@@ -228,7 +230,8 @@ fn tags(question: &Question) -> Vec<u64> {
         .collect()
 }
 
-/// When frames were lost by chance: few of them at random, many evenly, in the measure of what came out.
+/// Returns when frames were lost by chance: few of them at random, many evenly, in proportion to
+/// what came out.
 fn moments(
     steps: &[Step],
     passed: &Passed,
@@ -236,7 +239,8 @@ fn moments(
     lost: u64,
     random: &mut Random,
 ) -> Moments {
-    // frames that had come out at moments: at the samples where there are some, else as they were sent
+    // frames that had come out over time: at the samples if there are any, otherwise as they were
+    // sent
     let mut curve = vec![(0u64, 0.0)];
     match question.sample_ns {
         Some(length_ns) if !passed.out.is_empty() => {
@@ -271,7 +275,7 @@ fn moments(
     let portions = MOMENTS.max(curve.len() as u64);
     let portion = |n: u64| (lost as f64 * (n as f64 / portions as f64)).round() as u64;
     let mut moments: Moments = match question.sample_ns {
-        // exactly as much as each interval's share
+        // exactly each interval's share
         Some(_) => curve
             .windows(2)
             .map(|pair| {
@@ -290,7 +294,8 @@ fn moments(
     moments
 }
 
-/// Counts over time. A frame that waits in a buffer at the end of an interval comes out in the next.
+/// Returns counts over time. A frame that waits in a buffer at the end of an interval comes out in
+/// the next.
 fn samples(question: &Question, passed: &Passed, moments: &Moments) -> Vec<Interval> {
     let Some(length_ns) = question.sample_ns else {
         return Vec::new();
@@ -360,11 +365,11 @@ mod tests {
             }
             assert_eq!(dut.now_ns(), SECOND);
         }
-        // together they forward what the DUT can, and its buffer counts once
+        // together they forward the DUT's capacity, and its buffer counts once
         let both = simulation("capacity=1e6,buffer=1001").answer_both_ways(&question(1e6, 1), 1);
         let received: u64 = both.iter().map(|(answer, _)| answer.frames_received).sum();
         assert_eq!(received, 1_001_001);
-        // each loses by chance on its own, and all the same in the next life
+        // random losses of the two directions are independent, and repeat with the same seed
         let lossy =
             || simulation("capacity=1e7,loss=1e-3,seed=3").answer_both_ways(&question(1e6, 1), 1);
         let [there, back] = lossy().map(|(answer, _)| answer.frames_received);
@@ -392,14 +397,14 @@ mod tests {
                 answer.frames_sent as f64 / 1024.0,
             )
         };
-        // it holds what was not forwarded meanwhile, if it has run empty before
+        // it holds what was not forwarded during a burst, if it was empty before
         assert_eq!(lost("capacity=1e6,buffer=922", 1000.0).0, 0.0);
         let (frames, bursts) = lost("capacity=1e6,buffer=900", 1000.0);
         assert!((frames / bursts - 21.6).abs() < 0.1, "{frames} in {bursts}");
-        // 1024 frames take 1024 us: of these 102.3 pass in the burst
+        // 1024 frames take 1024 us: 102.3 of them pass during the burst
         assert_eq!(lost("capacity=1e6,buffer=1000", 922.0).0, 0.0);
         assert!(lost("capacity=1e6,buffer=1000", 900.0).0 > 0.0);
-        // evenly the same load passes with hardly any buffer
+        // the same load without bursts passes with hardly any buffer
         let mut even = question(1024.0 / 1.1e-3, 1);
         even.bursts = None;
         assert_eq!(
@@ -413,7 +418,7 @@ mod tests {
 
     #[test]
     fn frames_beside_fill_the_link_and_not_the_dut() {
-        // of 1e6/0.99 frames per second one in a hundred is a broadcast
+        // at 1e6/0.99 frames per second, one in a hundred is a broadcast
         let mut dut = simulation("capacity=1e6");
         dut.offer(Offer {
             mean: None,
@@ -426,7 +431,7 @@ mod tests {
             (answer.frames_sent, answer.frames_lost()),
             (1_089_000, 89_000)
         );
-        // 1 Gbit/s carries 1488095 of 64 bytes, broadcasts among them
+        // 1 Gbit/s carries 1488095 frames of 64 bytes, including broadcasts
         let mut dut = simulation("capacity=1e7,link=1Gbps");
         dut.offer(Offer {
             mean: None,
@@ -456,7 +461,7 @@ mod tests {
         assert_eq!(answer.samples.len(), 10);
         let sum = |of: fn(&Interval) -> u64| answer.samples.iter().map(of).sum::<u64>();
         assert_eq!(sum(|s| s.frames_sent), answer.frames_sent);
-        // what is in the buffer at the end comes out later
+        // frames in the buffer at the end come out later
         assert_eq!(sum(|s| s.frames_received) + 5000, answer.frames_received);
         assert_eq!(answer.frames_lost() as u64, counts.lost());
         assert!(answer.samples[8].loss_ratio() > 0.4 && answer.samples[1].loss_ratio() < 0.01);
@@ -468,14 +473,14 @@ mod tests {
     fn it_ends_when_the_first_frame_is_lost() {
         let mut asked = question(1_000_500.0, 60);
         asked.ending = Some(Ending::Lost { frames: 0 });
-        // 500 frames per second too many fill 1000 places in two seconds
+        // an excess of 500 frames per second fills 1000 places in two seconds
         let (answer, _) = simulation("capacity=1e6,buffer=1000").answer(&asked, 1);
         assert!(answer.ended_early && answer.frames_lost() > 0);
         assert_eq!(answer.duration_ns, 2_010_000_000);
         assert_eq!(answer.frames_intended, 2_011_005);
         let (answer, _) = simulation("capacity=1e6,buffer=30000").answer(&asked, 1);
         assert!(!answer.ended_early && answer.frames_lost() == 0);
-        // one frame in a hundred million: the trial ends when it is lost, wherever that is
+        // one frame in a hundred million: the trial ends when it is lost, whenever that is
         asked.stretches[0] = Stretch::constant(9e5, 600 * SECOND);
         for seed in 0..20 {
             let mut dut = simulation(&format!("capacity=1e6,loss=1e-8,seed={seed}"));
@@ -557,7 +562,7 @@ mod tests {
     fn rules_cost_time_and_links_flap() {
         let mut asked = question(5e6, 1);
         asked.setting = Some(50);
-        // 1000 ns and 50 times 20 ns a frame
+        // 1000 ns plus 50 times 20 ns per frame
         let (answer, _) = simulation("capacity=1e6,cost=20ns").answer(&asked, 1);
         assert_eq!(answer.frames_received, 500_000);
         let (answer, _) = simulation("capacity=1e6,cliff=49/0.1").answer(&asked, 1);
@@ -573,7 +578,7 @@ mod tests {
     }
 
     proptest! {
-        /// A plain question is a plain trial, frame for frame.
+        /// A plain request equals a plain trial, frame for frame.
         #[test]
         fn a_plain_question_is_a_plain_trial(
             load in 1.0..3e6f64, ms in 1u64..5000, flows in 1u32..100, seed: u64, cores in 1u32..5,

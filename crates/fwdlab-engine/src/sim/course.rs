@@ -1,8 +1,8 @@
-//! The course of a trial: steps of constant load pass through the queues of the cores, cut into phases in which nothing
-//! changes.
+//! The course of a trial: steps of constant load pass through the queues of the cores, divided into
+//! phases of constant conditions.
 //!
-//! It knows what the DUT does at which moment (stalls, resets, slow starts); chance and counters are elsewhere. Start with
-//! [`Simulation::pass`].
+//! It knows what the DUT does at each time (stalls, resets, slow starts); chance and counters are
+//! elsewhere. Start with [`Simulation::pass`].
 
 use fwdlab_model::procedure::{Bursts, Stretch};
 use fwdlab_model::units::FrameSize;
@@ -11,25 +11,25 @@ use super::queue::{Phase, Queue};
 use super::random::Random;
 use super::{NO_FRAME, Simulation};
 
-/// The capacity changes in so many steps while the DUT starts.
+/// Number of steps in which the capacity changes while the DUT starts.
 const SLOW_START_STEPS: u64 = 50;
 
-/// What the DUT forwards when it has just been switched on, relative to its capacity.
+/// Forwarding rate of a DUT that has just been switched on, relative to its capacity.
 const SLOW_START_FROM: f64 = 0.5;
 
-/// A drifting capacity is taken as constant for so long.
+/// A drifting capacity is treated as constant for this time.
 const DRIFT_STEP_NS: u64 = 60_000_000_000;
 
-/// What a core forwards while it recovers from overload, relative to its capacity.
+/// Forwarding rate of a core that recovers from overload, relative to its capacity.
 const RECOVERING: f64 = 0.1;
 
 /// A load that changes is offered in steps of this length (docs/methodology.md, "Ramp").
 const RAMP_STEP_NS: u64 = 100_000_000;
 
-/// Stalls of the generator have their own random sequence, so that they do not change the DUT.
+/// Stalls of the generator use their own random sequence, so that they do not change the DUT.
 const HOLD_UPS: u64 = 0x7a1e_0f5e_4de2;
 
-/// A part of a trial with one load.
+/// A part of a trial with constant load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step {
     pub length_ns: u64,
@@ -37,28 +37,28 @@ pub(super) struct Step {
     pub sent: u64,
 }
 
-/// What passes, and what is to be noted.
+/// The steps of a trial, and what to record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Course<'a> {
     pub steps: &'a [Step],
     /// Factor of the capacity in this trial.
     pub noise: f64,
-    /// What a core forwards.
+    /// Capacity of a core.
     pub capacity_pps: f64,
     /// Frames arrive in bursts.
     pub bursts: Option<Bursts>,
-    /// Note the state of affairs at every multiple of it.
+    /// Record the counts at every multiple of this time.
     pub sample_ns: Option<u64>,
-    /// Note the waits that frames find at these moments.
+    /// Record the waits of frames that arrive at these times.
     pub tags_ns: &'a [u64],
-    /// The DUT is reset at this moment.
+    /// The DUT is reset at this time.
     pub reset_at_ns: Option<u64>,
-    /// Note when more than so many frames were lost.
+    /// Record when more than this number of frames was lost.
     pub watch_lost: Option<u64>,
 }
 
 impl<'a> Course<'a> {
-    /// Nothing is noted.
+    /// Returns a course that records nothing.
     pub fn of(steps: &'a [Step]) -> Course<'a> {
         Course {
             steps,
@@ -73,16 +73,16 @@ impl<'a> Course<'a> {
     }
 }
 
-/// How it went.
+/// The result of a course.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Passed {
     pub lost_at_input: u64,
     pub longest_wait_s: f64,
-    /// Frames that had been sent and that had come out at each noted moment.
+    /// Frames sent and frames that had come out, at each recorded time.
     pub out: Vec<(f64, f64)>,
     /// Waits of the tagged frames, in seconds.
     pub waits_s: Vec<f64>,
-    /// When more frames than watched for had been lost.
+    /// When the number of lost frames exceeded the watched one.
     pub watched_at_ns: Option<u64>,
     /// When the last frame was lost.
     pub last_lost_ns: Option<u64>,
@@ -106,13 +106,13 @@ impl Core {
         }
     }
 
-    /// Frames that it has lost, whole ones.
+    /// Returns the whole frames that it has lost.
     fn lost(&self) -> u64 {
         ((self.queue.overflow() + NO_FRAME) as u64).min(self.arrived)
     }
 }
 
-/// What the DUT does in a phase, all cores alike.
+/// The condition of the DUT in a phase, the same for all cores.
 #[derive(Debug, Clone, Copy)]
 struct State {
     at_ns: u64,
@@ -123,7 +123,8 @@ struct State {
 }
 
 impl Simulation {
-    /// The stretches as steps of constant load: what is due in each, and what the tester can send. Not beyond `until_ns`.
+    /// Converts the stretches to steps of constant load: what is due in each, and what the tester
+    /// can send. Ends at `until_ns`.
     pub(super) fn steps(&self, stretches: &[Stretch], size: FrameSize, until_ns: u64) -> Vec<Step> {
         let whole = |frames: f64| frames.round().max(0.0) as u64;
         let mean = self.offer.mean.unwrap_or_else(|| size.into());
@@ -142,7 +143,7 @@ impl Simulation {
                     from_pps: stretch.load_at(at_ns),
                     to_pps: stretch.load_at(at_ns + length_ns),
                 };
-                // the same rounding for both: at the limit every frame leaves that is due
+                // round both alike: at the limit every due frame leaves
                 let before = whole(due);
                 due += part.frames() * expected;
                 let intended = whole(due) - before;
@@ -167,7 +168,7 @@ impl Simulation {
         steps
     }
 
-    /// Lets the steps pass through the cores.
+    /// Passes the steps through the cores.
     pub(super) fn pass(&mut self, course: &Course<'_>, flows: u32) -> Passed {
         let mut passed = Passed {
             waits_s: vec![0.0; course.tags_ns.len()],
@@ -231,7 +232,7 @@ impl Simulation {
             begin_ns = end_ns;
         }
         for core in &mut cores {
-            // what waits comes out in the end, where anything does
+            // the frames in the queue come out at the end, if the DUT forwards anything
             if course.capacity_pps * course.noise == 0.0 {
                 core.queue.flush();
             }
@@ -244,7 +245,7 @@ impl Simulation {
         passed
     }
 
-    /// Lets a phase pass through one core.
+    /// Passes a phase through one core.
     #[expect(
         clippy::too_many_arguments,
         reason = "the phase, the core, and what to note"
@@ -312,7 +313,8 @@ impl Simulation {
         }
     }
 
-    /// Notes how long the tagged frames of this core and phase wait: one core after the other gets one.
+    /// Records the waits of the tagged frames of this core and phase: tags are assigned to the
+    /// cores in turn.
     fn note_waits(
         &self,
         course: &Course<'_>,
@@ -341,7 +343,7 @@ impl Simulation {
         }
     }
 
-    /// What the DUT does at a moment of the trial, and for how long it does the same.
+    /// Returns the condition of the DUT at a time of the trial, and how long it lasts.
     fn state(
         &self,
         course: &Course<'_>,

@@ -1,7 +1,8 @@
-//! What the meters of a simulated test bed read: all right, off by a factor, not there, or with frames of others among theirs.
+//! The readings of a simulated test bed's counters: correct, off by a factor, missing, or with
+//! foreign frames.
 //!
-//! It turns the truth of a trial into the counters that a tester would have; what they say is for others to find out. Start with
-//! [`Simulation::counters`].
+//! Turns the truth of a trial into the counters that a tester would have; interpreting them is up
+//! to the caller. Start with [`Simulation::counters`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,41 +11,41 @@ use fwdlab_model::loss::{Counters, Stage, VethCounts};
 
 use super::{Counts, Simulation};
 
-/// What the DUT's own counters are like.
+/// Behaviour of the DUT's own counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Counting {
-    /// To the frame.
+    /// Exact.
     #[default]
     Exact,
-    /// They report 1000 frames for so many.
+    /// They report 1000 frames for this number.
     PerThousand(u32),
-    /// Nobody can read them: a black box.
+    /// They cannot be read: a black box.
     Nobody,
 }
 
 /// Frames in every trial that are not of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Foreign {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
-    /// Where they join the others.
+    /// Port where they are added.
     pub at: Port,
 }
 
-/// A port on the way.
+/// A port on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     /// The generator's: it sends them itself, and they end in the DUT.
     Generator,
     /// The DUT's input: they end in the DUT.
     DutInput,
-    /// The DUT's output: the DUT sends them, and the receiver sees them.
+    /// The DUT's output: the DUT sends them, and the receiver counts them.
     DutOutput,
-    /// The receiver's: something behind the DUT sends them, and the receiver sees them.
+    /// The receiver's: something behind the DUT sends them, and the receiver counts them.
     Receiver,
 }
 
-/// All of them, as they are typed.
+/// All ports, with their names in specifications.
 const PORTS: [(Port, &str); 4] = [
     (Port::Generator, "generator-port"),
     (Port::DutInput, "dut-input"),
@@ -68,7 +69,8 @@ impl FromStr for Port {
 }
 
 impl Simulation {
-    /// The counters of a trial in which so many frames were sent beside those that come back.
+    /// Returns the counters of a trial in which `beside` frames were sent in addition to those that
+    /// come back.
     pub fn counters(&self, counts: &Counts, beside: u64) -> Counters {
         let into_dut = counts.sent - counts.lost_at_input + beside;
         let mut ports = VethCounts {
@@ -109,7 +111,7 @@ impl Simulation {
     }
 }
 
-/// Others' frames pass the ports from where they join to where they end.
+/// Foreign frames pass the ports from where they are added to where they end.
 fn join(ports: &mut VethCounts, Foreign { frames, at }: Foreign) {
     match at {
         Port::Generator => {
@@ -125,7 +127,7 @@ fn join(ports: &mut VethCounts, Foreign { frames, at }: Foreign) {
     }
 }
 
-/// The DUT reports 1000 frames for so many.
+/// Makes the DUT report 1000 frames for this number.
 fn lie(ports: &mut VethCounts, frames: u32) {
     for count in [
         &mut ports.dut_in_rx_packets,

@@ -1,10 +1,12 @@
-//! A simulated DUT with its tester: a trial is arithmetic, its time is simulated, and one seed gives one course of events.
+//! A simulated DUT with its tester: a trial is arithmetic, its time is simulated, and a seed
+//! determines everything.
 //!
-//! Procedures are proven on it, because here the truth is known; it says nothing of real hardware, and sends no frame. It
-//! is a fluid model of queues: frames arrive evenly, are served at the capacity of the moment, wait in a buffer, and are
-//! lost when it is full. Frames are whole numbers, and sent = received + lost: what is due is rounded to the nearest frame, what is lost is
-//! cut to whole ones. Start with [`Dut`] (what it is like) and
-//! [`Simulation::trial`]; [`Simulation::answer`] takes the questions of procedures.
+//! Procedures are tested with it, because the truth is known; it says nothing about real hardware,
+//! and sends no frame. It is a fluid model of queues: frames arrive evenly, are served at the
+//! current capacity, wait in a buffer, and are lost if it is full. Frames are whole numbers, and
+//! sent = received + lost: due frames are rounded to the nearest integer, lost frames are rounded
+//! down. Start with [`Dut`] (its properties) and [`Simulation::trial`]; [`Simulation::answer`]
+//! answers the requests of procedures.
 
 mod answer;
 mod course;
@@ -26,18 +28,18 @@ pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Losses, Stall};
 /// Name of the engine and of its receiver in results.
 pub const NAME: &str = "sim";
 
-/// Entries of the table by which hashes of flows find their core: as many as network cards have at least.
+/// Entries of the table that maps hashes of flows to cores: the minimum of network cards.
 const INDIRECTION: u64 = 128;
 
-/// Rounding may leave a little of a frame where there is none.
+/// Rounding may leave a fraction this small where there is no frame.
 const NO_FRAME: f64 = 1e-6;
 
-/// What is asked of a trial.
+/// Parameters of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
     /// Intended load in frames per second.
     pub load_pps: f64,
-    /// How long frames are sent, in nanoseconds of simulated time.
+    /// Duration of sending, in nanoseconds of simulated time.
     pub duration_ns: u64,
     /// Frame size; it decides the line rate.
     pub frame_size: FrameSize,
@@ -45,25 +47,26 @@ pub struct Trial {
     pub flows: u32,
 }
 
-/// What the frames of trials are, where they are not all of the size that was asked for, or not all expected back.
+/// The frames of trials, if they have several sizes or are not all expected back.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Offer {
-    /// Their mean size; `None` is the size that was asked for.
+    /// Their mean size; `None` is the requested size.
     pub mean: Option<MeanSize>,
-    /// Share of frames that a router does not forward. They fill the tester's link and cost the DUT nothing.
+    /// Share of frames that a router does not forward. They use the tester's link and cost the DUT
+    /// nothing.
     pub beside: f64,
 }
 
-/// What came of a trial.
+/// The counts of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that should have been sent: load × duration.
+    /// Intended frames: load × duration.
     pub intended: u64,
     /// Frames that the generator sent.
     pub sent: u64,
     /// Frames that came back.
     pub received: u64,
-    /// Frames that found the buffer of their core full.
+    /// Frames dropped because the buffer of their core was full.
     pub lost_at_input: u64,
     /// Frames lost inside, at random or in a burst.
     pub lost_inside: u64,
@@ -74,31 +77,31 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Frames that should have been sent and were not.
+    /// Returns the frames that should have been sent and were not.
     pub fn not_sent(&self) -> u64 {
         self.intended - self.sent
     }
 
-    /// Frames that were sent and did not come back.
+    /// Returns the frames that were sent and did not come back.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
     }
 }
 
-/// A simulated DUT in the course of its time: it starts when this is made.
+/// A simulated DUT with its clock, which starts when this is created.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     dut: Dut,
     now_ns: u64,
-    /// How long it has forwarded, of `now_ns`.
+    /// The part of `now_ns` in which it forwarded traffic.
     traffic_ns: u64,
     trials: u64,
-    /// The core of each flow, for the number of flows asked for last.
+    /// The core of each flow, for the last number of flows.
     spread: Vec<u32>,
     offer: Offer,
-    /// 1 on the way back: what is lost by chance is not what is lost on the way there.
+    /// 1 on the way back: random losses there are independent of those on the way there.
     way: u64,
-    /// Delays of the tagged frames of the trial that was asked for last, of each direction.
+    /// Delays of the tagged frames of the last requested trial, for each direction.
     latencies: Vec<Vec<Bucket>>,
 }
 
@@ -117,12 +120,12 @@ impl Simulation {
         }
     }
 
-    /// Trials have such frames from now on.
+    /// Sets the frames of later trials.
     pub fn offer(&mut self, offer: Offer) {
         self.offer = offer;
     }
 
-    /// Gives the DUT so many cores from now on.
+    /// Sets the number of cores for later trials.
     pub fn set_cores(&mut self, cores: u32) {
         if self.dut.cores != cores.max(1) {
             self.dut.cores = cores.max(1);
@@ -130,17 +133,18 @@ impl Simulation {
         }
     }
 
-    /// What is simulated.
+    /// Returns the simulated DUT.
     pub fn dut(&self) -> &Dut {
         &self.dut
     }
 
-    /// Delays of the tagged frames of the last question, in ascending buckets, of each direction.
+    /// Returns the delays of the tagged frames of the last request, in ascending buckets, for each
+    /// direction.
     pub fn latencies(&self) -> &[Vec<Bucket>] {
         &self.latencies
     }
 
-    /// Simulated time since it was switched on, in nanoseconds.
+    /// Returns the simulated time since it was switched on, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -150,7 +154,7 @@ impl Simulation {
         self.now_ns += duration_ns;
     }
 
-    /// Makes a trial. What is left in the buffers at its end comes out: the next trial finds them empty.
+    /// Runs a trial. Frames in the buffers at its end come out: the next trial finds them empty.
     pub fn trial(&mut self, trial: &Trial) -> Counts {
         let whole = Stretch::constant(trial.load_pps, trial.duration_ns);
         let steps = self.steps(&[whole], trial.frame_size, u64::MAX);
@@ -168,7 +172,8 @@ impl Simulation {
         counts
     }
 
-    /// What became of the frames of these steps: those that found a full buffer, and those lost by chance.
+    /// Returns the counts of these steps: frames that found a full buffer, and frames lost by
+    /// chance.
     fn counts(&self, steps: &[Step], passed: &Passed, random: &mut Random) -> Counts {
         let sent: u64 = steps.iter().map(|step| step.sent).sum();
         let into_dut = sent - passed.lost_at_input.min(sent);
@@ -199,7 +204,7 @@ impl Simulation {
         }
     }
 
-    /// How many of the frames each core gets.
+    /// Returns the number of frames for each core.
     fn frames_per_core(&mut self, sent: u64, flows: u32) -> Vec<u64> {
         let cores = self.dut.cores;
         if cores == 1 || flows == 0 {
@@ -213,7 +218,7 @@ impl Simulation {
                 })
                 .collect();
         }
-        // every flow in turn: the first ones are sent once more than the others
+        // every flow in turn: the first ones send one frame more than the others
         let (each, rest) = (sent / u64::from(flows), sent % u64::from(flows));
         let mut frames = vec![0; cores as usize];
         for (flow, &core) in (0..).zip(&self.spread) {
@@ -252,7 +257,7 @@ mod tests {
         assert_eq!(second("capacity=1e6", 1e6).lost(), 0);
         assert_eq!(second("capacity=1e6", 1_000_001.0).lost(), 1);
         assert_eq!(second("capacity=1e6", 2e6).received, 1_000_000);
-        // a short trial passes on the buffer alone: 1000 frames hide an excess of 1000 frames per second
+        // the buffer lets a short trial pass: 1000 frames hide an excess of 1000 frames per second
         assert_eq!(second("capacity=1e6,buffer=1000", 1_001_000.0).lost(), 0);
         assert_eq!(second("capacity=1e6,buffer=1000", 1_001_001.0).lost(), 1);
         let mut minute = simulation("capacity=1e6,buffer=1000");
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn overload_costs_what_the_livelock_says() {
-        // twice the load: 30 % of the capacity gone; 4.4 times: all of it
+        // at twice the load 30 % of the capacity is lost; at 4.4 times, all of it
         assert_eq!(second("capacity=1e6,livelock=0.3", 2e6).received, 700_000);
         assert_eq!(second("capacity=1e6,livelock=0.3", 1e6).received, 1_000_000);
         assert_eq!(second("capacity=1e6,livelock=0.3", 4.4e6).received, 0);
@@ -285,7 +290,7 @@ mod tests {
         let sent: Vec<u64> = (0..2000)
             .map(|_| held_up.trial(&trial(1e6, SECOND, 1)).sent)
             .collect();
-        // 600 of 2,000 trials, binomial with a spread of 20; half of the frames in the mean
+        // 600 of 2,000 trials, binomial with a spread of 20; half of the frames on average
         let short: Vec<f64> = (sent.iter().filter(|sent| **sent < 1_000_000))
             .map(|sent| *sent as f64)
             .collect();
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(one.received, 1_000_000);
         let many = four.trial(&trial(5e6, SECOND, 20_000));
         assert_eq!(many.received, 4_000_000);
-        // the fullest core loses first, so that spreading by hash costs some of the capacity
+        // the fullest core loses first, so that spreading by hash costs part of the capacity
         let mut lossless = |load| four.trial(&trial(load, SECOND, 2000)).lost() == 0;
         assert!(lossless(3.5e6) && !lossless(4e6));
     }
@@ -327,13 +332,13 @@ mod tests {
         let rates: Vec<u64> = (0..4)
             .map(|_| slow.trial(&trial(2e6, SECOND, 1)).received)
             .collect();
-        // from half of it, linearly: 5/8 and 7/8 in the first two seconds
+        // from half of the capacity, linearly: 5/8 and 7/8 in the first two seconds
         assert_eq!(rates, [625_000, 875_000, 1_000_000, 1_000_000]);
 
         let mut drifting = simulation("capacity=1e6,drift=-1%/h");
         drifting.wait(3600 * SECOND);
         let counts = drifting.trial(&trial(2e6, 120 * SECOND, 1));
-        // the mean of the two minutes is that of their middle: one minute into the second hour
+        // the mean of the two minutes is the value at their middle: one minute into the second hour
         let rate = 1e6 * (1.0 - 0.01 * 61.0 / 60.0) * 120.0;
         assert!((counts.received as f64 - rate).abs() <= 1.0, "{counts:?}");
     }
@@ -387,18 +392,18 @@ mod tests {
             lost("capacity=1e6,losses=7@2+all@4", &five),
             [0, 7, 0, 100_000, 0]
         );
-        // and beside others; never more than there are
+        // and in addition to others; never more than were sent
         assert_eq!(
             lost("capacity=1e6,burst=3/2,losses=7@2+1000000@3", &five),
             [0, 10, 100_000, 3, 0]
         );
-        // always the same share, and no part of a frame
+        // always the same share, rounded down
         assert_eq!(
             lost("capacity=1e6,loss-share=0.1%", &[1e5, 1e5, 1999.0, 999.0]),
             [100, 100, 1, 0]
         );
         assert_eq!(lost("capacity=1e6,loss-share=1", &[1e5]), [100_000]);
-        // above the capacity only a share of what is sent comes out, at most the capacity
+        // above the capacity only a share of the sent frames comes out, at most the capacity
         assert_eq!(
             lost("capacity=1e6,collapse=30%", &[1e6, 1.1e6, 2e6, 5e6]),
             [0, 770_000, 1_400_000, 4_000_000]
@@ -407,18 +412,19 @@ mod tests {
             lost("capacity=1e6,collapse=0", &[1e6, 1.1e6]),
             [0, 1_100_000]
         );
-        // it forwards nothing, and what waits never comes out
+        // it forwards nothing, and the queue never comes out
         assert_eq!(lost("capacity=0", &[1.0, 1e6]), [1, 1_000_000]);
         assert_eq!(
             lost("capacity=0,buffer=500", &[100.0, 1e6]),
             [100, 1_000_000]
         );
-        // the fraction of a frame that is too much is no loss
+        // the fraction of an excess frame is not a loss
         assert_eq!(lost("capacity=1e6,loss-share=0", &[1_000_000.9]), [1]);
         assert_eq!(lost("capacity=1000000.1", &[1_000_001.0]), [0]);
     }
 
-    /// RFC 9004 asks for bursts of a single frame; at 10 Gbit/s it takes 67.2 ns, and a trial is whole nanoseconds long.
+    /// RFC 9004 requires bursts of a single frame; at 10 Gbit/s it takes 67.2 ns, and a trial lasts
+    /// whole nanoseconds.
     #[test]
     fn at_its_limit_the_tester_sends_every_frame_that_is_due() {
         for (size, pps) in [
@@ -435,7 +441,7 @@ mod tests {
                 assert_eq!((counts.intended, counts.sent), (frames, frames), "{size}");
             }
         }
-        // above it the load is cut, not a frame more
+        // above it the load is cut to the exact frame
         let counts = second("capacity=1e9,link=10Gbps", 2e7);
         assert_eq!((counts.intended, counts.sent), (20_000_000, 14_880_952));
     }

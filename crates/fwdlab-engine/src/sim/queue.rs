@@ -1,18 +1,19 @@
-//! The buffer in front of one core, as a fluid: frames run in and out evenly, and what does not fit is lost.
+//! The buffer of a core, as a fluid: frames flow in and out evenly, and those that do not fit are
+//! lost.
 //!
-//! It knows neither time nor frames, only amounts per phase; rates are constant within a phase, so that the level moves
-//! one way and its bounds are exact.
+//! It knows neither time nor frames, only amounts per phase; rates are constant within a phase, so
+//! the level moves in one direction and its bounds are exact.
 
-/// A stretch of time in which nothing changes.
+/// A period with constant rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Phase {
-    /// Frames that arrive in it.
+    /// Frames that arrive.
     pub arriving: f64,
-    /// Frames that could be served in it.
+    /// Frames that could be served.
     pub served: f64,
 }
 
-/// A buffer and what it has lost.
+/// A buffer and its losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Queue {
     room: f64,
@@ -31,7 +32,7 @@ impl Queue {
         }
     }
 
-    /// Lets a phase pass.
+    /// Passes a phase.
     pub fn pass(&mut self, phase: &Phase) {
         let level = self.level + (phase.arriving - phase.served);
         self.overflow += (level - self.room).max(0.0);
@@ -39,7 +40,8 @@ impl Queue {
         self.longest = self.longest.max(self.level);
     }
 
-    /// Lets a phase pass in which frames arrive in so many bursts: in this share of the time, evenly there.
+    /// Passes a phase in which frames arrive in `bursts` bursts: evenly during this share of the
+    /// time.
     pub fn pass_bursts(&mut self, phase: &Phase, bursts: f64, share: f64) {
         let share = share.clamp(0.0, 1.0);
         if bursts <= 0.0 || share >= 1.0 {
@@ -63,7 +65,7 @@ impl Queue {
             one(self, 1.0);
             passed += 1.0;
             if self.level == level {
-                // all others are like this one
+                // all other bursts are like this one
                 self.overflow += (whole - passed) * (self.overflow - overflow);
                 passed = whole;
             }
@@ -74,40 +76,41 @@ impl Queue {
         }
     }
 
-    /// Loses everything that is in it.
+    /// Loses the frames in it.
     pub fn flush(&mut self) {
         self.overflow += self.level;
         self.level = 0.0;
     }
 
-    /// Loses frames that never get into it.
+    /// Loses frames that never enter it.
     pub fn lose(&mut self, frames: f64) {
         self.overflow += frames;
     }
 
-    /// After which share of the coming phase so many frames will have been lost in all; `None` when it will not come to that.
+    /// Returns the share of the coming phase after which this number of frames will have been lost
+    /// in total; `None` if it will not.
     pub fn share_until_lost(&self, phase: &Phase, frames: f64) -> Option<f64> {
         let gain = phase.arriving - phase.served;
         let needed = (self.room - self.level) + (frames - self.overflow).max(0.0);
         (gain > 0.0 && gain >= needed).then(|| (needed / gain).max(0.0))
     }
 
-    /// The level after this share of the coming phase.
+    /// Returns the level after this share of the coming phase.
     pub fn level_at(&self, phase: &Phase, share: f64) -> f64 {
         (self.level + share * (phase.arriving - phase.served)).clamp(0.0, self.room)
     }
 
-    /// Frames in it.
+    /// Returns the frames in it.
     pub fn level(&self) -> f64 {
         self.level
     }
 
-    /// Frames lost so far.
+    /// Returns the frames lost so far.
     pub fn overflow(&self) -> f64 {
         self.overflow
     }
 
-    /// The highest level so far.
+    /// Returns the highest level so far.
     pub fn longest(&self) -> f64 {
         self.longest
     }

@@ -1,7 +1,8 @@
-//! What a simulated DUT is like, as people type it: `capacity=1e6,buffer=1000,livelock=0.3,loss=1e-6`.
+//! The properties of a simulated DUT, as users type them:
+//! `capacity=1e6,buffer=1000,livelock=0.3,loss=1e-6`.
 //!
-//! A text becomes a [`Dut`] or an error that says where it is wrong and what would be right; a [`Dut`] prints as a text
-//! that reads back as the same. Start with [`KEYS`].
+//! Parses a text to a [`Dut`], or to an error with the position and the correct form; a [`Dut`]
+//! prints as a text that parses back to the same value. Start with [`KEYS`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 
 use super::meters::{Counting, Foreign};
 
-/// Every key, an example, and what it means: what errors and the manual say.
+/// Every key, an example, and its meaning, for errors and the manual.
 pub const KEYS: [(&str, &str, &str); 27] = [
     (
         "capacity",
@@ -119,66 +120,67 @@ pub const KEYS: [(&str, &str, &str); 27] = [
 pub struct Dut {
     /// Frames per second that one core forwards.
     pub capacity_pps: f64,
-    /// Cores, each with a queue of its own.
+    /// Number of cores, each with its own queue.
     pub cores: u32,
-    /// Frames that can wait in front of a core.
+    /// Size of each core's buffer.
     pub buffer_frames: u64,
     /// Share of the capacity lost for every 100 % of overload.
     pub livelock: f64,
-    /// Share of what is sent that is forwarded, and no more than the capacity, while more than that is sent.
+    /// In overload, the share of the sent frames that is forwarded, at most the capacity.
     pub collapse: Option<f64>,
     /// Share of frames lost at random.
     pub loss_ratio: f64,
     /// Share of frames lost in every trial.
     pub loss_share: f64,
-    /// Frames lost now and then.
+    /// Frames lost in bursts.
     pub burst: Option<Burst>,
-    /// Frames lost in single trials, in the order of these.
+    /// Frames lost in specific trials.
     pub losses: Vec<Losses>,
     /// Standard deviation of the capacity from trial to trial, relative.
     pub noise: f64,
     /// Relative change of the capacity in an hour.
     pub drift_per_hour: f64,
-    /// Traffic after which it has its full capacity.
+    /// Time of traffic until it reaches its full capacity.
     pub slow_start: Duration,
-    /// It stops now and then.
+    /// Periodic stalls.
     pub stall: Option<Stall>,
-    /// Most that the tester can send.
+    /// Maximum rate of the tester.
     pub generator_pps: Option<f64>,
-    /// Share of trials, or of steps of a ramp, in which the generator sends only some of the frames: a random part, from none to all.
+    /// Share of trials, or of steps of a ramp, in which the generator sends only a random part of
+    /// the frames.
     pub hold_ups: f64,
     /// Speed of the tester's link.
     pub link: Option<LinkSpeed>,
-    /// Time through an idle DUT.
+    /// Latency of an idle DUT.
     pub latency: Duration,
-    /// Mean of the exponentially distributed time that is added to it.
+    /// Mean of an exponentially distributed addition to the latency.
     pub jitter: Duration,
-    /// One of so many frames is lost, periodically.
+    /// Loses one of this number of frames, periodically.
     pub drop_every: Option<u64>,
-    /// After overload it forwards a tenth of its capacity for so long.
+    /// After overload it forwards a tenth of its capacity for this time.
     pub recovery: Duration,
-    /// After a reset it forwards nothing for so long.
+    /// After a reset it forwards nothing for this time.
     pub reboot: Duration,
-    /// What every unit of a sweep's parameter costs a frame.
+    /// Cost per frame of each unit of a sweep's parameter.
     pub cost: Duration,
-    /// Above some units of it less is forwarded.
+    /// Number of units above which it forwards less.
     pub cliff: Option<Cliff>,
-    /// What its counters are like.
+    /// Behaviour of its counters.
     pub counters: Counting,
-    /// Frames in every trial that are not of the trial.
+    /// Foreign frames in every trial.
     pub foreign: Option<Foreign>,
-    /// The link goes down in every so-many-th trial.
+    /// The link goes down in every n-th trial.
     pub flap: Option<u32>,
-    /// Seed of all chance.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// Frames lost in every so-many-th trial.
+/// Frames lost in every n-th trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Burst {
     /// Frames lost.
     pub frames: u64,
-    /// In every so-many-th trial.
+    /// Period in trials.
     pub every_trials: u32,
 }
 
@@ -191,31 +193,31 @@ pub struct Losses {
     pub trial: u64,
 }
 
-/// A pause in every period, in its middle.
+/// A pause in the middle of every period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
-    /// How long nothing is forwarded.
+    /// Duration of the pause.
     pub length: Duration,
-    /// How often.
+    /// Period.
     pub period: Duration,
 }
 
-/// A capacity that breaks down.
+/// A sudden drop of the capacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cliff {
-    /// Up to so many units it does not.
+    /// Largest number of units without the drop.
     pub units: u64,
-    /// What is left of the capacity beyond.
+    /// Share of the capacity beyond it.
     pub share: f64,
 }
 
-/// Why a text is no simulated DUT.
+/// Why a text is not a simulated DUT.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("simulated DUT, character {position}: {why}")]
 pub struct DutError {
-    /// Where the text is wrong, from 1.
+    /// Position of the error, from 1.
     pub position: usize,
-    /// What is wrong and what would be right.
+    /// What is wrong, and the correct form.
     pub why: String,
 }
 
@@ -255,7 +257,7 @@ impl Default for Dut {
 }
 
 impl Dut {
-    /// The maximum rate of the tester in frames of this size; `None` when there is no limit.
+    /// Returns the maximum rate of the tester for frames of this size; `None` if there is no limit.
     pub fn tester_limit_pps(&self, size: impl Into<MeanSize>) -> Option<f64> {
         let size = size.into();
         let line_rate = self.link.map(|link| link.line_rate_pps(size));
@@ -265,15 +267,15 @@ impl Dut {
         }
     }
 
-    /// The line that it is measured on, where the tester's link has a speed.
+    /// Returns the line of the tester's link, if it has a speed.
     pub fn line(&self) -> Option<Line> {
         self.link.map(Line::simulated)
     }
 
-    /// Gives the tester's link this speed.
+    /// Sets the speed of the tester's link.
     ///
     /// # Errors
-    /// It has another one.
+    /// If it has another one.
     pub fn set_link(&mut self, speed: LinkSpeed) -> Result<(), String> {
         match self.link.replace(speed) {
             Some(own) if own != speed => Err(format!(
@@ -283,7 +285,7 @@ impl Dut {
         }
     }
 
-    /// Frames per second that one core forwards with so many rules, table entries or states.
+    /// Returns the capacity of one core with this number of rules, table entries or states.
     pub fn capacity_with(&self, units: u64) -> f64 {
         let frame_s = 1.0 / self.capacity_pps + self.cost.as_secs_f64() * units as f64;
         let broken = self.cliff.filter(|cliff| units > cliff.units);
@@ -295,10 +297,10 @@ impl Dut {
         }
     }
 
-    /// Reads `capacity=1e6,buffer=1000`; what is not said is as in [`Dut::default`].
+    /// Parses `capacity=1e6,buffer=1000`; omitted keys are as in [`Dut::default`].
     ///
     /// # Errors
-    /// Which key is wrong, where it stands, and what would be right.
+    /// The wrong key, its position, and the correct form.
     pub fn parse(text: &str) -> Result<Dut, DutError> {
         let mut dut = Dut::default();
         let mut seen: Vec<&str> = Vec::new();
@@ -329,7 +331,7 @@ impl Dut {
         Ok(dut)
     }
 
-    /// Sets one key; the error says what its value must be.
+    /// Sets one key; the error describes its valid values.
     fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         const SHARE: &str = "it must be a share from 0 to below 1";
         const TIME: &str = "it must be a time up to 24h";
@@ -572,13 +574,13 @@ fn keys() -> String {
         .join(", ")
 }
 
-/// A whole number in a range.
+/// Parses an integer in a range.
 fn within(text: &str, least: u64, most: u64) -> Option<u64> {
     let number = text.trim().parse().ok()?;
     (least..=most).contains(&number).then_some(number)
 }
 
-/// `0.01` or `1%`.
+/// Parses `0.01` or `1%`.
 fn ratio(text: &str) -> Option<f64> {
     let value = match text.trim().strip_suffix('%') {
         Some(percent) => number(percent, -2),
@@ -587,7 +589,7 @@ fn ratio(text: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// `1e6`, `1000000`, `1Mpps`: not below 0.
+/// Parses `1e6`, `1000000`, `1Mpps`: not below 0.
 fn rate(text: &str, unit: &str) -> Option<f64> {
     let text = text.trim();
     // a capital B means bytes
@@ -609,7 +611,7 @@ fn rate(text: &str, unit: &str) -> Option<f64> {
     number(text, exponent).filter(|value| (0.0..=1e12).contains(value))
 }
 
-/// A number times a power of ten, rounded once.
+/// Returns a number times a power of ten, rounded once.
 fn number(text: &str, exponent: i32) -> Option<f64> {
     let text = text.trim();
     let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
@@ -623,7 +625,7 @@ fn number(text: &str, exponent: i32) -> Option<f64> {
     }
 }
 
-/// `20us`, `1.5s`, `0s`: whole nanoseconds, at most a day.
+/// Parses `20us`, `1.5s`, `0s`: whole nanoseconds, at most a day.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
@@ -641,7 +643,7 @@ fn duration(text: &str) -> Option<Duration> {
     (ns <= 86_400e9).then(|| Duration::from_nanos(ns.round() as u64))
 }
 
-/// A rate that reads back as the same number.
+/// A rate that prints in a form that parses back to the same number.
 struct Scaled(f64, &'static str);
 
 impl fmt::Display for Scaled {
@@ -657,7 +659,7 @@ impl fmt::Display for Scaled {
     }
 }
 
-/// A time in the largest unit in which it is a whole number.
+/// A time that prints in the largest unit in which it is a whole number.
 struct Time(Duration);
 
 impl fmt::Display for Time {

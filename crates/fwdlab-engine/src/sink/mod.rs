@@ -1,8 +1,10 @@
-//! A sink: takes every frame that arrives on a port and counts it, whoever sent it and whatever it is.
+//! A sink: takes every frame that arrives on a port and counts it, regardless of its sender and
+//! contents.
 //!
-//! For those who count foreign frames; the frames of a trial are counted by a [`Receiver`](crate::Receiver). It is an XDP
-//! program that drops what it has counted, so that nothing goes up the stack. Dropping the value detaches it, and so does the
-//! end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start with [`Sink::open`].
+//! For counting foreign frames; a [`Receiver`](crate::Receiver) counts the frames of a trial. It is
+//! an XDP program that drops the frames it counts, so none of them reaches the stack. Dropping the
+//! value detaches it, and so does the end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start
+//! with [`Sink::open`].
 
 mod sys;
 
@@ -16,13 +18,13 @@ use crate::port::{PortSpec, interface_index, within};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sink.o"));
 
-/// A sink that is open.
+/// An open sink.
 pub struct Sink {
     counters: PerCpuArray<MapData, Counters>,
     _attached: Ebpf,
 }
 
-/// What went into a sink.
+/// The counts of a sink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sunk {
     /// Frames.
@@ -32,15 +34,15 @@ pub struct Sunk {
 }
 
 impl Sink {
-    /// Attaches it to a port, in the driver.
+    /// Attaches a sink to a port, in the driver.
     ///
     /// # Errors
-    /// No privileges, a driver without XDP, or a program that is attached already.
+    /// Missing privileges, a driver without XDP, or another program that is already attached.
     pub fn open(port: &PortSpec) -> Result<Sink, EngineError> {
         Sink::with("sink", port)
     }
 
-    /// The same for kernels before 5.18, which know no frames in several buffers.
+    /// Like `open`, for kernels before 5.18, which do not support frames in several buffers.
     ///
     /// # Errors
     /// As [`Sink::open`].
@@ -71,10 +73,10 @@ impl Sink {
         })
     }
 
-    /// What has arrived since it was opened.
+    /// Returns the counts since it was opened.
     ///
     /// # Errors
-    /// The counters cannot be read.
+    /// If the counters cannot be read.
     pub fn counts(&self) -> Result<Sunk, EngineError> {
         let per_cpu = self
             .counters

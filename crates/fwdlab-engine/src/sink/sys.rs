@@ -1,4 +1,4 @@
-//! The layout of the map of `bpf/sink.bpf.c`, byte for byte.
+//! The layout of the map of `bpf/sink.bpf.c`.
 #![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
 
 /// `struct counters`.

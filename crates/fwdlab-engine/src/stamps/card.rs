@@ -1,7 +1,8 @@
-//! How a card stamps frames: which that arrive, and whether those that leave (`SIOCGHWTSTAMP`, `SIOCSHWTSTAMP`).
+//! How a card stamps frames: which of those that arrive, and whether those that leave
+//! (`SIOCGHWTSTAMP`, `SIOCSHWTSTAMP`).
 //!
-//! The setting belongs to the port, not to a socket, and outlives us: whoever changes it writes down before how it was (the
-//! lab does). Start with [`read`].
+//! The setting belongs to the port, not to a socket, and outlives the process: a caller that
+//! changes it must save the old one first (the lab does). Start with [`read`].
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::port::{PortSpec, within};
 /// `struct hwtstamp_config`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setting {
-    /// Of bonds; 0 elsewhere.
+    /// For bonds; 0 otherwise.
     pub flags: i32,
     /// `HWTSTAMP_TX_*`: 0 off, 1 on.
     pub tx_type: i32,
@@ -21,7 +22,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// All frames, both ways.
+    /// All frames in both directions.
     pub const ALL: Setting = Setting {
         flags: 0,
         tx_type: libc::HWTSTAMP_TX_ON as i32,
@@ -29,10 +30,10 @@ impl Setting {
     };
 }
 
-/// How a port's card is set.
+/// Returns the setting of a port's card.
 ///
 /// # Errors
-/// The card has no stamps, or no such port.
+/// If the card has no timestamps, or there is no such port.
 pub fn read(port: &PortSpec) -> Result<Setting, EngineError> {
     ask(
         port,
@@ -41,10 +42,11 @@ pub fn read(port: &PortSpec) -> Result<Setting, EngineError> {
     )
 }
 
-/// Sets a port's card; returns what the driver made of it, which may stamp more than was asked for.
+/// Changes the setting of a port's card; returns the one that the driver chose, which may stamp
+/// more than requested.
 ///
 /// # Errors
-/// The card cannot, or no CAP_NET_ADMIN.
+/// If the card cannot, or without CAP_NET_ADMIN.
 pub fn set(port: &PortSpec, setting: Setting) -> Result<Setting, EngineError> {
     ask(port, "set the timestamping configuration of", |interface| {
         sys::set_card(interface, setting)

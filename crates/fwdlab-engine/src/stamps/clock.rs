@@ -1,8 +1,8 @@
-//! CLOCK_REALTIME beside CLOCK_MONOTONIC: by how much it is ahead, and whether somebody set it.
+//! The offset of CLOCK_REALTIME from CLOCK_MONOTONIC, and whether the time of day was set.
 //!
-//! Both are slewed alike by NTP, so the difference between them is constant until the time of day is set (`settimeofday`, a
-//! leap second, `adjtimex` with an offset). The kernel tells that through a timer that is cancelled by it (timerfd_create(2)).
-//! Start with [`Watch`].
+//! NTP slews both alike, so their difference is constant until the time of day is set
+//! (`settimeofday`, a leap second, `adjtimex` with an offset). The kernel reports that by
+//! cancelling a timer (timerfd_create(2)). Start with [`Watch`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,20 +13,20 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
-/// Readings of which the best is taken.
+/// Number of readings, of which the best is used.
 const READINGS: usize = 9;
 
-/// By how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+/// The offset of CLOCK_REALTIME from CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ahead {
-    /// It may be off by so much.
+    /// Maximum error of the offset.
     pub within_ns: u64,
-    /// The difference.
+    /// The offset.
     pub ahead_ns: i128,
 }
 
 impl Ahead {
-    /// Reads both clocks several times and keeps the pair between whose ends least time passed.
+    /// Reads both clocks several times and keeps the pair of readings that took the least time.
     pub fn read() -> Ahead {
         let now = |clock| {
             let now = clock_gettime(clock);
@@ -45,17 +45,18 @@ impl Ahead {
         (1..READINGS).map(reading).fold(first, Ahead::min)
     }
 
-    /// A time of day on CLOCK_MONOTONIC; 0 for one before its begin.
+    /// Converts a time of day to CLOCK_MONOTONIC; 0 if it is before the start of that clock.
     pub fn to_monotonic(self, realtime_ns: u64) -> u64 {
         u64::try_from(i128::from(realtime_ns) - self.ahead_ns).unwrap_or(0)
     }
 
-    /// A time of CLOCK_MONOTONIC as a time of day.
+    /// Converts a time of CLOCK_MONOTONIC to a time of day.
     pub fn to_realtime(self, monotonic_ns: u64) -> u64 {
         u64::try_from(i128::from(monotonic_ns) + self.ahead_ns).unwrap_or(0)
     }
 
-    /// From this reading to a later one, was the time of day set? By how much, when it is more than both may be off.
+    /// Returns by how much the time of day was set between this reading and a later one, if that
+    /// exceeds the errors of both.
     pub fn step_to(self, later: Ahead) -> Option<i64> {
         let step = later.ahead_ns - self.ahead_ns;
         let off = i128::from(self.within_ns + later.within_ns);
@@ -63,20 +64,20 @@ impl Ahead {
     }
 }
 
-/// Watches the time of day from its begin.
+/// Watches the time of day from its start.
 #[derive(Debug)]
 pub struct Watch {
     begin: Ahead,
     timer: OwnedFd,
-    /// The kernel tells it once.
+    /// The kernel reports it only once.
     was_set: AtomicBool,
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts to watch.
     ///
     /// # Errors
-    /// The kernel gives no timer.
+    /// If the kernel provides no timer.
     pub fn begin() -> io::Result<Watch> {
         let timer = timerfd_create(
             TimerfdClockId::Realtime,
@@ -88,7 +89,7 @@ impl Watch {
                 tv_nsec: 0,
             },
             it_value: Timespec {
-                // the year 2262, where nanoseconds of 64 bits end
+                // the year 2262, the end of 64-bit nanoseconds
                 tv_sec: i64::MAX / 1_000_000_000,
                 tv_nsec: 0,
             },
@@ -102,12 +103,13 @@ impl Watch {
         })
     }
 
-    /// By how much the time of day was ahead at the begin.
+    /// Returns the offset at the start.
     pub fn ahead(&self) -> Ahead {
         self.begin
     }
 
-    /// By how much the time of day has been set since the begin; 0 when it was set and hardly changed, or was set back again.
+    /// Returns by how much the time of day has been set since the start; 0 if it was set but hardly
+    /// changed, or was set back. `None` if it was not set.
     pub fn step_ns(&self) -> Option<i64> {
         let mut expirations = [0; 8];
         if let Err(rustix::io::Errno::CANCELED) = rustix::io::read(&self.timer, &mut expirations) {
@@ -151,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The kernel's own clocks: a reading is as good as it says, and another one agrees.
+    /// The kernel's own clocks: two readings agree within their stated errors.
     #[test]
     fn readings_agree_as_long_as_nobody_sets_the_clock() {
         let watch = Watch::begin().unwrap();

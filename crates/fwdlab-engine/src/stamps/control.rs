@@ -1,11 +1,12 @@
-//! What the kernel says of a frame that has left: control messages of a socket's error queue, as bytes.
+//! Timestamps of frames that have left: parses control messages of a socket's error queue.
 //!
-//! Layouts are those of `linux/errqueue.h` and `linux/net_tstamp.h`. No system call is made here. Start with [`stamp`].
+//! Layouts are those of `linux/errqueue.h` and `linux/net_tstamp.h`. Makes no system call. Start
+//! with [`stamp`].
 
-/// What is known of one frame.
+/// The timestamps of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp {
-    /// The how many-th of its socket it was, from 0; modulo 2^32.
+    /// Index of the frame on its socket, from 0; modulo 2^32.
     pub key: Option<u32>,
     /// When the driver took it, CLOCK_REALTIME.
     pub software_ns: Option<u64>,
@@ -16,7 +17,7 @@ pub(crate) struct Stamp {
 /// `struct cmsghdr` of 64 bits: length with the header, level, type.
 const HEADER: usize = 16;
 
-/// Reads the control messages of one entry; `None` when it is no timestamp.
+/// Parses the control messages of one entry; `None` if it is not a timestamp.
 pub(crate) fn stamp(control: &[u8]) -> Option<Stamp> {
     let mut stamp = Stamp::default();
     let mut rest = control;
@@ -30,7 +31,7 @@ pub(crate) fn stamp(control: &[u8]) -> Option<Stamp> {
         let data = &rest[HEADER..length];
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-                // three times: software, unused, hardware; zero is none
+                // three times: software, unused, hardware; zero means none
                 (stamp.software_ns, stamp.hardware_ns) = (time(data, 0), time(data, 32));
             }
             // `struct sock_extended_err`: error, origin, ... , info, data
@@ -50,7 +51,7 @@ pub(crate) fn stamp(control: &[u8]) -> Option<Stamp> {
 /// `linux/if_packet.h`
 const PACKET_TX_TIMESTAMP: i32 = 16;
 
-/// `struct timespec`; `None` when it is zero.
+/// `struct timespec`; `None` if it is zero.
 fn time(data: &[u8], at: usize) -> Option<u64> {
     let (seconds, nanoseconds) = (word64(data, at)?, word64(data, at + 8)?);
     let ns = seconds
@@ -92,7 +93,7 @@ mod tests {
         data
     }
 
-    /// The messages that Linux 6.18 gave for the third frame of a packet socket on veth.
+    /// The messages of Linux 6.18 for the third frame of a packet socket on veth.
     #[test]
     fn a_software_stamp_as_the_kernel_writes_it() {
         let mut control = message(1, 37, &times([1_795_289_252, 421_003_097], [0, 0]));

@@ -1,9 +1,11 @@
-//! Times of frames that the kernel or the card takes, at departure and at arrival: which there are, and on which clock.
+//! Timestamps of frames by the kernel or the card, at departure and at arrival: which are
+//! available, and on which clock.
 //!
-//! Only times of one clock are ever subtracted. Software stamps of both ends are CLOCK_REALTIME, those of a card are its own
-//! clock's, which is of use where both ports have the same. How a sender or a receiver gets at stamps is its own business; it
-//! hands over a [`Log`] of them, and [`Analysis::retime`](crate::analysis::Analysis::retime) puts two logs together. Start with
-//! [`choose`]: what two ports offer, and which kind to take.
+//! Only times of the same clock are ever subtracted. Software stamps at both ends use
+//! CLOCK_REALTIME; those of a card use its own clock, which helps only if both ports share it.
+//! Senders and receivers collect stamps in their own ways and return a [`Log`];
+//! [`Analysis::retime`](crate::analysis::Analysis::retime) combines two logs. Start with
+//! [`choose`]: what two ports offer, and which kind to use.
 
 pub mod card;
 pub mod clock;
@@ -22,13 +24,14 @@ use self::control::Stamp;
 use self::sys::{Failure, TxStamps};
 use crate::error::EngineError;
 
-/// Frames whose stamps are kept in one trial; each takes 24 bytes.
+/// Maximum number of stamps kept in one trial; each takes 24 bytes.
 pub const MOST: usize = 1 << 22;
 
-/// Who takes a time.
+/// The source of a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// The sender writes the intended departure into the frame; the receiver takes the arrival by itself.
+    /// The sender writes the intended departure into the frame; the receiver takes the arrival
+    /// itself.
     User,
     /// The kernel: when the driver takes a frame, and when a frame enters the network stack.
     Software,
@@ -37,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name in results and on the command line.
+    /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::User => "user",
@@ -47,14 +50,14 @@ impl Kind {
     }
 }
 
-/// What a time counts on.
+/// The clock of a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Clock {
     /// The clock of schedules and of XDP programs.
     Monotonic,
     /// The system's time of day.
     Realtime,
-    /// The same without leap seconds.
+    /// The time of day without leap seconds.
     Tai,
     /// A card's own: `/dev/ptpN`.
     Card(u32),
@@ -71,56 +74,56 @@ impl fmt::Display for Clock {
     }
 }
 
-/// Where a time comes from.
+/// The origin of a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// Who takes it.
+    /// The source.
     pub kind: Kind,
-    /// Where on the way of a frame.
+    /// The position on the frame's path.
     pub place: &'static str,
-    /// What it counts on.
+    /// The clock.
     pub clock: Clock,
 }
 
 impl Origin {
-    /// The departure that is written into a frame.
+    /// The departure written into a frame.
     pub const INTENDED: Origin = Origin {
         kind: Kind::User,
         place: "intended departure",
         clock: Clock::Monotonic,
     };
-    /// What XDP programs take.
+    /// The arrival in an XDP program.
     pub const XDP: Origin = Origin {
         kind: Kind::Software,
         place: "at the driver (XDP)",
         clock: Clock::Monotonic,
     };
-    /// What a ring of a packet socket says where nobody asked for more.
+    /// The arrival that a packet socket's ring reports by default.
     pub const SOCKET: Origin = Origin {
         kind: Kind::Software,
         place: "at the packet socket (TPACKET_V3), from CLOCK_REALTIME",
         clock: Clock::Monotonic,
     };
-    /// What the kernel takes of frames that enter.
+    /// The kernel's arrival.
     pub const ENTERING: Origin = Origin {
         kind: Kind::Software,
         place: "where frames enter the kernel (SO_TIMESTAMPING)",
         clock: Clock::Realtime,
     };
-    /// The same, to be compared with times of the sender's schedule.
+    /// The kernel's arrival, for comparison with times of the sender's schedule.
     pub const ENTERING_MONOTONIC: Origin = Origin {
         place: "where frames enter the kernel (SO_TIMESTAMPING), from CLOCK_REALTIME",
         clock: Clock::Monotonic,
         ..Origin::ENTERING
     };
-    /// What the kernel takes of frames that leave.
+    /// The kernel's departure.
     pub const LEAVING: Origin = Origin {
         kind: Kind::Software,
         place: "as the driver takes the frame (SO_TIMESTAMPING)",
         clock: Clock::Realtime,
     };
 
-    /// What a card with this clock says.
+    /// Returns the origin of the times of a card with this clock.
     pub const fn card(clock: u32) -> Origin {
         Origin {
             kind: Kind::Hardware,
@@ -129,22 +132,24 @@ impl Origin {
         }
     }
 
-    /// What a card with this clock writes into the metadata of an AF_XDP frame.
+    /// Returns the origin of the times that a card with this clock writes into the metadata of an
+    /// AF_XDP frame.
     pub const fn card_metadata(clock: u32) -> Origin {
         Origin {
             place: "at the card (AF_XDP metadata)",
             ..Origin::card(clock)
         }
     }
-    /// What the kernel writes there in copy mode: when it freed the frame, after the driver or whoever got it from there was done
-    /// with it. It is no departure, and is compared with nothing.
+    /// The time that the kernel writes there in copy mode: when it freed the frame, after the
+    /// driver or the frame's next owner was done with it. It is not a departure, and must not be
+    /// compared with anything.
     pub const FREED: Origin = Origin {
         kind: Kind::Software,
         place: "as the kernel frees the frame (AF_XDP metadata in copy mode)",
         clock: Clock::Tai,
     };
 
-    /// As results keep it.
+    /// Converts it to its form in results.
     pub fn kept(&self) -> TimestampOrigin {
         TimestampOrigin {
             kind: match self.kind {
@@ -164,7 +169,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where the two times of a latency come from.
+/// The origins of the two times of a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origins {
     /// The earlier one.
@@ -174,7 +179,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// From the departure that a frame carries.
+    /// Latencies from the departure that a frame carries.
     pub const fn from_intended(arrivals: Origin) -> Origins {
         Origins {
             departures: Origin::INTENDED,
@@ -202,9 +207,9 @@ impl fmt::Display for Origins {
 /// The time of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamped {
-    /// Its stream, as its signature says.
+    /// Its stream, from its signature.
     pub stream: u16,
-    /// Its number in that.
+    /// Its number in the stream.
     pub number: u64,
     /// Nanoseconds of the log's clock.
     pub at_ns: u64,
@@ -213,18 +218,19 @@ pub struct Stamped {
 /// The times of all frames of a trial at one end, in the order in which they were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// Where they come from.
+    /// Their origin.
     pub origin: Origin,
     /// The times.
     pub times: Vec<Stamped>,
-    /// Frames that left or arrived and have none.
+    /// Frames that left or arrived without a time.
     pub missing: u64,
-    /// The clock was set meanwhile, by so much as far as that is known: no time is to be believed.
+    /// Set if the clock was set during the trial, by this much as far as known: no time is
+    /// reliable.
     pub step_ns: Option<i64>,
 }
 
 impl Log {
-    /// An empty one.
+    /// Returns an empty log.
     pub fn new(origin: Origin) -> Log {
         Log {
             origin,
@@ -234,7 +240,7 @@ impl Log {
         }
     }
 
-    /// With those of another port of the same clock.
+    /// Merges the log of another port with the same clock.
     pub(crate) fn and(mut self, other: Log) -> Log {
         self.times.extend(other.times);
         self.missing += other.missing;
@@ -242,7 +248,7 @@ impl Log {
         self
     }
 
-    /// One more, as long as there is room.
+    /// Adds a time, if there is room.
     pub(crate) fn push(&mut self, stamped: Stamped) {
         match self.times.len() < MOST {
             true => self.times.push(stamped),
@@ -251,18 +257,19 @@ impl Log {
     }
 }
 
-/// The departures that one packet socket is told, frame by frame, in the order in which it sent them.
+/// The departures reported to one packet socket, frame by frame, in the order of sending.
 pub(crate) struct Departing {
     stamps: TxStamps,
     kind: Kind,
-    /// Stream and number of each frame since the begin, by the number that the kernel gives it; none where it has no signature.
+    /// Stream and number of each frame since the start, indexed by the number that the kernel
+    /// assigns; `None` without a signature.
     sent: Vec<Option<(u16, u64)>>,
     log: Log,
     watch: Option<clock::Watch>,
 }
 
 impl Departing {
-    /// Asks for the departures of a socket's frames.
+    /// Enables departures for a socket's frames.
     pub(crate) fn new(
         socket: &std::os::fd::OwnedFd,
         kind: Kind,
@@ -281,7 +288,7 @@ impl Departing {
         })
     }
 
-    /// A trial begins: frames are numbered from 0.
+    /// Begins a trial: frames are numbered from 0.
     pub(crate) fn begin(&mut self) -> std::io::Result<()> {
         self.stamps.restart(self.kind)?;
         self.sent.clear();
@@ -292,7 +299,7 @@ impl Departing {
         Ok(())
     }
 
-    /// The socket has been given one more frame.
+    /// Registers one more frame that was given to the socket.
     pub(crate) fn sent(&mut self, frame: Option<(u16, u64)>) {
         if self.sent.len() < MOST {
             self.sent.push(frame);
@@ -301,7 +308,7 @@ impl Departing {
         }
     }
 
-    /// Takes the stamps that are there.
+    /// Reads the stamps that have arrived.
     pub(crate) fn take(&mut self) -> std::io::Result<()> {
         loop {
             match self.stamps.next() {
@@ -328,12 +335,12 @@ impl Departing {
         }
     }
 
-    /// Frames whose stamps have not come.
+    /// Returns the number of frames whose stamps are missing.
     pub(crate) fn open(&self) -> usize {
         self.sent.iter().filter(|frame| frame.is_some()).count()
     }
 
-    /// All that came since the begin.
+    /// Returns all departures since the start.
     pub(crate) fn log(&mut self) -> Log {
         let mut log = self.log.clone();
         log.missing += self.open() as u64;
@@ -342,7 +349,7 @@ impl Departing {
     }
 }
 
-/// What an engine says that has no such stamps.
+/// Returns the error of an engine that does not support such stamps.
 pub(crate) fn no_stamps(engine: &'static str, kind: Kind) -> EngineError {
     EngineError::Unsupported {
         engine,

@@ -1,39 +1,40 @@
-//! What a port can stamp, as its driver says it (`ethtool -T`), and which kind of stamps two ports have in common.
+//! The timestamps that a port supports according to its driver (`ethtool -T`), and the kind that
+//! two ports have in common.
 //!
-//! Nothing is changed here. Start with [`Offers::of`] and [`choose`].
+//! Changes nothing. Start with [`Offers::of`] and [`choose`].
 
 use super::{Kind, card, sys};
 use crate::error::EngineError;
 use crate::port::{PortSpec, within};
 
-/// What a port offers.
+/// The timestamps that a port supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offers {
-    /// Its interface, for words.
+    /// Its interface, for messages.
     pub interface: String,
-    /// Its driver, where it says.
+    /// Its driver, if known.
     pub driver: String,
-    /// The kernel says when the driver took a frame.
+    /// The kernel reports when the driver took a frame.
     pub tx_software: bool,
-    /// The kernel says when a frame entered.
+    /// The kernel reports when a frame entered.
     pub rx_software: bool,
-    /// The card says when a frame left.
+    /// The card reports when a frame left.
     pub tx_hardware: bool,
-    /// The card says when a frame arrived.
+    /// The card reports when a frame arrived.
     pub rx_hardware: bool,
-    /// Of any frame that arrives, and not of PTP alone.
+    /// The card stamps all frames that arrive, not only PTP.
     pub rx_all_frames: bool,
     /// The card's clock: `/dev/ptpN`.
     pub clock: Option<u32>,
-    /// What the system says to the question how the card is set; `None` when it answers.
+    /// The system's error when the card's setting is read; `None` if it can be read.
     pub card_refuses: Option<String>,
 }
 
 impl Offers {
-    /// Asks a port.
+    /// Queries a port.
     ///
     /// # Errors
-    /// There is no such port, or it is of another namespace that may not be entered.
+    /// If there is no such port, or its namespace may not be entered.
     pub fn of(port: &PortSpec) -> Result<Offers, EngineError> {
         let what = || format!("read the timestamping capabilities of {}", port.interface);
         let (info, driver) = within(&port.netns, || {
@@ -59,7 +60,7 @@ impl Offers {
         })
     }
 
-    /// Does it stamp frames that arrive like this?
+    /// Checks that it can stamp arrivals like this.
     ///
     /// # Errors
     /// Why not, and what to do. Nothing has been changed.
@@ -79,7 +80,7 @@ impl Offers {
         }
     }
 
-    /// Why such departures cannot be had of this port alone.
+    /// Returns why this port cannot supply such departures.
     pub(crate) fn against_departures(&self, kind: Kind) -> Option<String> {
         let receives = Offers {
             rx_software: true,
@@ -90,7 +91,7 @@ impl Offers {
         against(kind, &receives, &receives)
     }
 
-    /// Why such arrivals cannot be had of this port alone.
+    /// Returns why this port cannot supply such arrivals.
     pub(crate) fn against_arrivals(&self, kind: Kind) -> Option<String> {
         let sends = Offers {
             tx_software: true,
@@ -116,7 +117,7 @@ impl Offers {
     }
 }
 
-/// Why not this kind, on these ports?
+/// Returns why this kind cannot be used on these ports.
 fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
     match kind {
         Kind::User => None,
@@ -158,11 +159,11 @@ fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
     }
 }
 
-/// The kind of stamps to take of frames from one port to another: the one wanted, or the best that both offer on one clock.
-/// With it, why better ones are not taken.
+/// Chooses the kind of stamps for frames from one port to another: the requested one, or the best
+/// that both support on one clock. Also returns why better ones are not used.
 ///
 /// # Errors
-/// Why the one wanted cannot be had, and what to do. Nothing has been changed.
+/// Why the requested kind is unavailable, and what to do. Nothing has been changed.
 pub fn choose(
     wanted: Option<Kind>,
     tx: &Offers,

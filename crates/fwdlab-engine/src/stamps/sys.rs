@@ -1,4 +1,4 @@
-//! System calls for stamps: socket options, the error queue, questions to drivers.
+//! System calls for timestamps: socket options, the error queue, driver queries.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
@@ -9,12 +9,12 @@ use super::Kind;
 use super::card::Setting;
 use super::control::{self, Stamp};
 
-/// Stamps wait here until somebody takes them; the kernel drops what finds no room.
+/// Stamps wait here until they are read; the kernel drops those that do not fit.
 const QUEUE_BYTES: libc::c_int = 8 << 20;
 
-/// Frames that arrive are stamped as they enter the kernel, as long as the socket lives; and by the card, when told so.
+/// Makes the kernel stamp arriving frames while the socket lives; and the card, if requested.
 ///
-/// The kernel begins with it a moment later, for all frames of the host.
+/// The kernel starts a moment later, for all frames of the host.
 pub(crate) fn stamp_arrivals(socket: &OwnedFd, kind: Kind) -> io::Result<()> {
     let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     if kind == Kind::Hardware {
@@ -27,21 +27,21 @@ pub(crate) fn stamp_arrivals(socket: &OwnedFd, kind: Kind) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-/// The error queue of a packet socket, where stamps of frames that left come back.
+/// The error queue of a packet socket, to which the stamps of sent frames return.
 pub(super) struct TxStamps {
     socket: OwnedFd,
 }
 
 /// Why there is no stamp.
 pub(super) enum Failure {
-    /// Something else was in the queue.
+    /// The entry is not a timestamp.
     NotAStamp,
     /// The call failed.
     System(io::Error),
 }
 
 impl TxStamps {
-    /// Of this socket.
+    /// Opens the error queue of this socket.
     pub(super) fn new(socket: &OwnedFd) -> io::Result<TxStamps> {
         let socket = socket.try_clone()?;
         // more than rmem_max needs CAP_NET_ADMIN
@@ -80,7 +80,7 @@ impl TxStamps {
         )
     }
 
-    /// The next stamp; `None`: there is none now.
+    /// Returns the next stamp; `None` if there is none now.
     pub(super) fn next(&mut self) -> Result<Option<Stamp>, Failure> {
         #[repr(align(8))]
         struct Control([u8; 256]);
@@ -141,7 +141,7 @@ pub(super) struct TsInfo {
     rx_reserved: [u32; 3],
 }
 
-/// What the driver of an interface of the calling thread's namespace can stamp.
+/// Returns what the driver of an interface of the calling thread's namespace can stamp.
 pub(super) fn ts_info(interface: &str) -> io::Result<TsInfo> {
     const ETHTOOL_GET_TS_INFO: u32 = 0x41;
     let mut info = TsInfo {
@@ -152,9 +152,9 @@ pub(super) fn ts_info(interface: &str) -> io::Result<TsInfo> {
     Ok(info)
 }
 
-/// The name of an interface's driver.
+/// Returns the name of an interface's driver.
 pub(super) fn driver(interface: &str) -> io::Result<String> {
-    /// `struct ethtool_drvinfo`: the command, then names and numbers, 196 bytes in all.
+    /// `struct ethtool_drvinfo`: the command, then names and numbers, 196 bytes in total.
     #[repr(C)]
     struct DriverInfo {
         command: u32,
@@ -172,7 +172,7 @@ pub(super) fn driver(interface: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name.unwrap_or_default()).into_owned())
 }
 
-/// How the card is set.
+/// Reads the setting of the card.
 pub(super) fn read_card(interface: &str) -> io::Result<Setting> {
     const SIOCGHWTSTAMP: libc::c_ulong = 0x89b1;
     let mut config = [0_i32; 3];
@@ -180,7 +180,7 @@ pub(super) fn read_card(interface: &str) -> io::Result<Setting> {
     Ok(setting(config))
 }
 
-/// Sets the card.
+/// Changes the setting of the card.
 pub(super) fn set_card(interface: &str, to: Setting) -> io::Result<Setting> {
     const SIOCSHWTSTAMP: libc::c_ulong = 0x89b0;
     let mut config = [to.flags, to.tx_type, to.rx_filter];
@@ -198,7 +198,8 @@ fn setting([flags, tx_type, rx_filter]: [i32; 3]) -> Setting {
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// A question about an interface whose answer goes into `data`, plain old data of the question's kind.
+/// Makes an ioctl on an interface whose answer goes into `data`, plain old data that matches the
+/// request.
 fn ask<T>(interface: &str, question: libc::c_ulong, data: &mut T) -> io::Result<()> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,

@@ -1,8 +1,8 @@
-//! Numbers that look like chance and are the same in each run of a test (xorshift, Marsaglia 2003).
+//! Pseudo-random numbers that are the same in each run of a test (xorshift, Marsaglia 2003).
 //!
 //! For tests here and, by its path, for those in `tests/`. Start with [`chance`].
 
-/// Numbers below a limit that each call says.
+/// Returns a generator of numbers below a limit that each call passes.
 pub fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |limit| {

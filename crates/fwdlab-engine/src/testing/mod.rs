@@ -1,12 +1,12 @@
-//! What tests of several modules need: a signed frame, and numbers that look like chance.
+//! Helpers for tests of several modules: a signed frame, and pseudo-random numbers.
 //!
-//! It is compiled for tests only, and compares nothing itself. Start with [`signed_frame`].
+//! Compiled only for tests; contains no assertions. Start with [`signed_frame`].
 
 pub mod chance;
 
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
-/// A small frame of the eighth flow with this signature.
+/// Returns a small frame of the eighth flow with this signature.
 pub fn signed_frame(version: IpVersion, signature: &Signature) -> Vec<u8> {
     let (frame_size, flows) = match version {
         IpVersion::V4 => (64, FlowSet::default_v4(10)),

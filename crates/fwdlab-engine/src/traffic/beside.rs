@@ -1,7 +1,9 @@
-//! Frames that a router does not forward: which of a traffic's they are, and how many of those that were sent.
+//! Frames that a router does not forward: which of a traffic's frames they are, and how many of
+//! them were sent.
 //!
-//! Broadcasts, multicasts, ARP, updates of routing protocols: a test may send them, and must not wait for them. Known from
-//! templates alone; what a program writes into addresses is not looked at. Start with [`Kind::is_forwarded`] and [`Beside`].
+//! Broadcasts, multicasts, ARP, updates of routing protocols: a test may send them, and must not
+//! wait for them. Derived from templates only; what a program writes into addresses is ignored.
+//! Start with [`Kind::is_forwarded`] and [`Beside`].
 
 use fwdlab_packet::MacAddr;
 use fwdlab_packet::decode::decode;
@@ -13,15 +15,15 @@ use super::player::own_load_pps;
 use super::{Addresses, Emission, Kind, Stream, Timing, Traffic};
 use crate::error::EngineError;
 
-/// For experiments in a local network (IEEE 802): no router has a use for it.
+/// The EtherType for local experiments (IEEE 802), which no router processes.
 const LOCAL_EXPERIMENT: u16 = 0x88b5;
 
-/// A router takes one off, and forwards nothing that had only that one.
+/// The smallest hop limit with which a router forwards a packet: it decrements it by one.
 const FEWEST_HOPS: u8 = 2;
 
 impl Kind {
-    /// Does a router forward such frames? It does when they are addressed to one port, carry IP to one host beyond the link or
-    /// MPLS, and have a hop left.
+    /// Returns true if a router forwards such frames: they are addressed to one port, carry MPLS or
+    /// IP to one host beyond the link, and have a hop left.
     pub fn is_forwarded(&self) -> bool {
         let layers = decode(&self.template).layers;
         let mut layers = layers.iter();
@@ -51,12 +53,13 @@ impl Kind {
 /// Counts those frames among all that were sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// Of each stream: its path, and how many there are among the first n frames of its pattern.
+    /// For each stream: its path, and the number of such frames among the first n frames of its
+    /// pattern.
     streams: Vec<(usize, Box<[u64]>)>,
 }
 
 impl Beside {
-    /// Of this traffic.
+    /// Prepares the counts for this traffic.
     pub fn of(traffic: &Traffic) -> Beside {
         let of_stream = |stream: &Stream| {
             let stays: Vec<bool> = stream.kinds.iter().map(|k| !k.is_forwarded()).collect();
@@ -73,7 +76,8 @@ impl Beside {
         }
     }
 
-    /// How many on each of so many paths, when so many of each stream were sent.
+    /// Returns the number of such frames on each of `paths` paths, given the number sent of each
+    /// stream.
     pub fn count(&self, sent: &[u64], paths: usize) -> Vec<u64> {
         let mut counts = vec![0; paths];
         for ((path, among), sent) in self.streams.iter().zip(sent) {
@@ -85,7 +89,7 @@ impl Beside {
         counts
     }
 
-    /// The share of such frames in all, where streams send one beside the other.
+    /// Returns the share of such frames in all frames, if all streams send at the same time.
     pub fn share(&self, traffic: &Traffic) -> f64 {
         let (mut stay, mut all) = (0.0, 0.0);
         for ((_, among), stream) in self.streams.iter().zip(&traffic.streams) {
@@ -98,10 +102,11 @@ impl Beside {
 }
 
 impl Traffic {
-    /// The same with every so-many-th frame a broadcast that a router need not look at, evenly spread (RFC 2544 §11.1).
+    /// Returns this traffic with broadcasts that a router does not need to process, one every
+    /// `every` frames, evenly spread (RFC 2544 §11.1).
     ///
     /// # Errors
-    /// There is no such frame.
+    /// If no such frame can be built.
     pub fn with_broadcasts(
         mut self,
         every: u32,
@@ -138,10 +143,10 @@ impl Traffic {
         Ok(self)
     }
 
-    /// Both together, each on its path; each keeps its own load.
+    /// Combines the traffic of both directions, each on its path; each keeps its own load.
     ///
     /// # Errors
-    /// Their signatures are at different places.
+    /// If their signatures are at different places.
     pub fn both_ways(mut self, reverse: Traffic) -> Result<Traffic, EngineError> {
         let places = [self.place(), reverse.place()];
         if places[0] != places[1] {
@@ -168,7 +173,7 @@ impl Traffic {
         Ok(self)
     }
 
-    /// Names of streams whose frames should come back and have no signature by which they would be known.
+    /// Returns the names of streams whose frames should come back but have no signature.
     pub fn unknown(&self) -> Vec<&str> {
         let unknown = |stream: &&Stream| {
             let mut kinds = stream.kinds.iter();
@@ -251,7 +256,7 @@ mod tests {
         for n in 0..100_000 {
             player.take(&mut buffer, None, 0);
             if buffer[..6] == [0xff; 6] {
-                // another reader: not IP, nothing that a router has to process
+                // check with another parser: not IP, and nothing that a router has to process
                 let parsed = etherparse::SlicedPacket::from_ethernet(&buffer).unwrap();
                 assert!(parsed.net.is_none());
                 at.push(n);

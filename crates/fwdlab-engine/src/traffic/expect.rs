@@ -1,8 +1,10 @@
-//! What a receiver should expect of frames that are sent: which streams, how long their frames are, and which flow each carries.
+//! What a receiver should expect: the streams, the lengths of their frames, and the flow of each
+//! frame.
 //!
-//! The receiver counts numbers: frame n of a stream counts for n modulo the stream's cycle, after which the same flows come
-//! again in the same order. Which flows those are is known here, by the addresses and ports of the frames themselves, so that a
-//! flow that never arrived has a name. Start with [`Expectation::of`].
+//! The receiver counts numbers: frame n of a stream counts for n modulo the stream's cycle, after
+//! which the same flows repeat in the same order. This file maps numbers to flows, by the addresses
+//! and ports of the frames themselves, so that a flow that never arrived has a name. Start with
+//! [`Expectation::of`].
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -19,18 +21,19 @@ use super::{Frames, Kind, Stream};
 use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan};
 use crate::signature::{self, SignaturePlace};
 
-/// The longest cycle whose frames are looked at one by one: some 100 MB and a second.
+/// The longest cycle whose frames are examined one by one: some 100 MB and a second.
 pub const MOST_FRAMES: u64 = 1 << 22;
 
-/// So many frames of an endless or longer cycle are looked at by whoever only wants to know how many flows there are.
+/// Frames of an endless or longer cycle to examine if only the number of flows is needed.
 const LOOKED_AT: u32 = 1 << 18;
 
 /// The streams of some frames, as their receiver sees them.
 #[derive(Debug, Clone, Default)]
 pub struct Expectation {
-    /// Streams whose frames can be told from each other, in the order of the traffic.
+    /// Streams whose frames can be identified, in the order of the traffic.
     pub streams: Vec<StreamExpected>,
-    /// Names of streams that are sent and cannot be checked: some of their frames have no signature of 18 bytes.
+    /// Names of streams that are sent but cannot be checked: some of their frames have no 18-byte
+    /// signature.
     pub unsigned: Vec<String>,
 }
 
@@ -41,9 +44,9 @@ pub struct StreamExpected {
     pub id: u16,
     /// Its name.
     pub name: String,
-    /// Which of the traffic's streams it is.
+    /// Its index among the traffic's streams.
     pub index: usize,
-    /// How long its frames are, as [`StreamPlan::lengths`] wants it.
+    /// Lengths of its frames, for [`StreamPlan::lengths`].
     pub lengths: Option<Lengths>,
     /// Its flows, or why they cannot be counted.
     pub flows: Result<Flows, Uncounted>,
@@ -52,15 +55,15 @@ pub struct StreamExpected {
 /// Why the flows of a stream cannot be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Uncounted {
-    /// Nobody asked for it.
+    /// They were not requested.
     Unasked,
-    /// They never come again in the same order.
+    /// They never repeat in the same order.
     Endless,
-    /// They do after more than [`MOST_FRAMES`] frames.
+    /// They repeat after more than [`MOST_FRAMES`] frames.
     TooMany,
 }
 
-/// Which flow each frame of a stream carries.
+/// The flow of each frame of a stream.
 #[derive(Debug, Clone)]
 pub struct Flows {
     carried: Carried,
@@ -68,13 +71,13 @@ pub struct Flows {
 
 #[derive(Debug, Clone)]
 enum Carried {
-    /// One after another, over and over; nothing else is known of them.
+    /// Consecutive flows, repeated; nothing else is known about them.
     Numbers(u32),
-    /// The same, of a set.
+    /// Consecutive flows of a set, repeated.
     Set(FlowSet),
-    /// Whatever the frames of a cycle carry.
+    /// The flows that the frames of a cycle carry.
     Cycle {
-        /// Which flow each of them does. Flows are numbered as they first come.
+        /// The flow of each frame. Flows are numbered in the order of their first frames.
         of_frame: Box<[u32]>,
         /// The first frame of each flow.
         first: Box<[u32]>,
@@ -82,7 +85,8 @@ enum Carried {
 }
 
 impl Expectation {
-    /// What to expect of these frames. Writes every frame of a cycle once, so it may take a second.
+    /// Returns what to expect of these frames. Writes every frame of a cycle once, which may take a
+    /// second.
     pub fn of(frames: &Frames) -> Expectation {
         let traffic = match frames {
             Frames::Traffic(frames) => &frames.traffic,
@@ -117,7 +121,7 @@ impl Expectation {
                 continue;
             }
             let walked = walk(stream);
-            // what is in front of a signature at the end of a frame, a DUT may have changed
+            // a DUT may have changed the bytes before a signature at the end of a frame
             let at_end = (stream.kinds.iter()).any(|k| k.place == Some(SignaturePlace::Tail));
             let lengths = match &walked {
                 Ok((_, lengths)) => *lengths,
@@ -134,7 +138,7 @@ impl Expectation {
         expectation
     }
 
-    /// The plan for the receiver.
+    /// Returns the plan for the receiver.
     pub fn plan(&self) -> AnalysisPlan {
         let plan = |stream: &StreamExpected| StreamPlan {
             id: stream.id,
@@ -148,14 +152,14 @@ impl Expectation {
 }
 
 impl Flows {
-    /// So many flows one after another, of which nothing else is known.
+    /// Returns this number of consecutive flows, about which nothing else is known.
     pub fn numbered(flows: u32) -> Flows {
         Flows {
             carried: Carried::Numbers(flows),
         }
     }
 
-    /// After how many frames the same flows come again in the same order.
+    /// Returns the number of frames after which the same flows repeat in the same order.
     pub fn cycle(&self) -> u32 {
         match &self.carried {
             Carried::Numbers(flows) => *flows,
@@ -164,7 +168,7 @@ impl Flows {
         }
     }
 
-    /// How many flows there are.
+    /// Returns the number of flows.
     pub fn count(&self) -> u32 {
         match &self.carried {
             Carried::Cycle { first, .. } => first.len() as u32,
@@ -172,7 +176,7 @@ impl Flows {
         }
     }
 
-    /// How many of them are in the first so many frames: they are the first ones.
+    /// Returns how many of them are in the first `frames` frames: these are the first flows.
     pub fn among(&self, frames: u64) -> u32 {
         match &self.carried {
             Carried::Cycle { first, .. } => {
@@ -182,7 +186,7 @@ impl Flows {
         }
     }
 
-    /// How often each flow arrived, of how often each number of the cycle did.
+    /// Returns how often each flow arrived, given how often each number of the cycle did.
     pub fn arrivals(&self, numbers: &[u32]) -> Vec<u64> {
         let mut arrivals = vec![0; self.count() as usize];
         for (number, &frames) in numbers.iter().enumerate() {
@@ -195,7 +199,7 @@ impl Flows {
         arrivals
     }
 
-    /// Addresses and ports of these flows, in the same order. `stream`: the one that they are of.
+    /// Returns addresses and ports of these flows, in the same order. `stream`: their stream.
     pub fn names(&self, wanted: &[u32], stream: Option<&Stream>) -> Vec<String> {
         match (&self.carried, stream) {
             (Carried::Set(set), _) => wanted
@@ -224,8 +228,9 @@ impl Flows {
     }
 }
 
-/// How many flows these streams have, as far as their frames are looked at, and whether that is all of them: in streams whose frames do
-/// not come again soon in the same order it is not, if new flows still came in the second half of what was looked at.
+/// Returns the number of flows of these streams, as far as their frames are examined, and whether
+/// that is all of them: not if frames do not soon repeat in the same order and new flows still
+/// appear in the second half of the examined frames.
 pub fn count_flows(streams: &[Stream]) -> (u32, bool) {
     let (mut count, mut is_all) = (0_u32, true);
     for stream in streams {
@@ -239,7 +244,7 @@ pub fn count_flows(streams: &[Stream]) -> (u32, bool) {
         let mut newest = 0;
         for_each_frame(stream, frames, |number, kind, frame| {
             keys[kind].read(frame, &mut key);
-            // of four million flows two have the same hash once in two million runs
+            // among four million flows, two have the same hash once in two million runs
             if seen.insert(hashes.hash_one(&key)) {
                 newest = number;
             }
@@ -251,7 +256,7 @@ pub fn count_flows(streams: &[Stream]) -> (u32, bool) {
     (count, is_all)
 }
 
-/// Goes through the cycle of a stream, frame by frame.
+/// Walks through the cycle of a stream, frame by frame.
 fn walk(stream: &Stream) -> Result<(Flows, Lengths), Uncounted> {
     let cycle = cycle(stream)?;
     let keys: Vec<Key> = stream.kinds.iter().map(|k| Key::of(&k.template)).collect();
@@ -287,10 +292,10 @@ fn walk(stream: &Stream) -> Result<(Flows, Lengths), Uncounted> {
     Ok((Flows { carried }, lengths.ok_or(Uncounted::Endless)?))
 }
 
-/// After how many frames of a stream all is the same again but the signatures.
+/// Returns the number of frames of a stream after which everything but the signatures repeats.
 ///
-/// Of P frames of the pattern c are of one kind, which itself begins again after F of its frames: so all its flows have been
-/// at all their places in the pattern after F / gcd(F, c) patterns.
+/// Of P frames of the pattern c are of one kind, which repeats after F of its frames: so all its
+/// flows have been at all their positions in the pattern after F / gcd(F, c) patterns.
 fn cycle(stream: &Stream) -> Result<u32, Uncounted> {
     let mut often = vec![0_u64; stream.kinds.len()];
     for &kind in &stream.pattern {
@@ -311,7 +316,8 @@ fn cycle(stream: &Stream) -> Result<u32, Uncounted> {
     }
 }
 
-/// The programs of a stream without their signatures; `None`: one that cannot be played, which the sender says.
+/// Returns the programs of a stream without their signatures; `None` for one that cannot be played,
+/// which the sender reports.
 fn machines(stream: &Stream) -> Vec<Option<Machine>> {
     let machine = |kind: &Kind| {
         let mut program = kind.program.clone();
@@ -321,7 +327,8 @@ fn machines(stream: &Stream) -> Vec<Option<Machine>> {
     stream.kinds.iter().map(machine).collect()
 }
 
-/// Writes the first so many frames of a stream, without signatures: number, kind and bytes.
+/// Writes the first `frames` frames of a stream, without signatures, and passes on number, kind and
+/// bytes.
 fn for_each_frame(
     stream: &Stream,
     frames: u32,
@@ -348,7 +355,7 @@ fn for_each_frame(
     }
 }
 
-/// Lengths of frames that cannot all be looked at.
+/// Returns the lengths of frames that cannot all be examined.
 fn lengths_of(stream: &Stream) -> Lengths {
     let mut lengths = Lengths {
         shortest: u16::MAX,
@@ -358,7 +365,7 @@ fn lengths_of(stream: &Stream) -> Lengths {
         let longest = untagged(&kind.template);
         let cuts = |i: &Instruction| matches!(i, Instruction::Trim { .. });
         let shortest = match kind.program.instructions.iter().any(cuts) {
-            // with as many tags as may be
+            // with the maximum number of tags
             true => (MIN_TRIM - 8).min(longest),
             false => longest,
         };
@@ -368,19 +375,19 @@ fn lengths_of(stream: &Stream) -> Lengths {
     lengths
 }
 
-/// Bytes of a frame without its tags.
+/// Returns the bytes of a frame without its tags.
 fn untagged(frame: &[u8]) -> u16 {
     let tags = signature::network(frame).map_or(0, signature::Network::tag_bytes);
     (frame.len() - tags) as u16
 }
 
-/// Which bytes of a kind's frames say what flow they are of: addresses, protocol and ports of every IP header, and the tags,
-/// labels and networks that it is in; without an IP header, the Ethernet header.
+/// The bytes that identify the flow of a kind's frames: addresses, protocol and ports of every IP
+/// header, and the tags, labels and networks around it; without an IP header, the Ethernet header.
 ///
-/// A receiver needs none of them: it knows a frame's flow by its number. So it is all one what a DUT does to tags, and
-/// whether the receiving port takes them off.
+/// A receiver needs none of them: it knows a frame's flow by its number. So it does not matter what
+/// a DUT does to tags, and whether the receiving port removes them.
 struct Key {
-    /// Frames with different headers are not of one flow, whatever their bytes are.
+    /// Frames with different headers are in different flows, regardless of their bytes.
     headers: Vec<u8>,
     parts: Vec<Part>,
 }
@@ -403,7 +410,8 @@ impl Key {
         };
         let mut has_ip = false;
         for (layer, &at) in decoded.layers.iter().zip(&decoded.offsets) {
-            // what the header is called here, its fields, and the bits of an identifier in its first and its last byte
+            // the code of the header here, its fields, and the bits of an identifier in its first
+            // and its last byte
             let (header, fields, [first_mask, last_mask]): (u8, &[(usize, usize)], [u8; 2]) =
                 match layer {
                     Layer::Ipv4(_) => (4, &[(9, 10), (12, 20)], WHOLE),
@@ -440,7 +448,7 @@ impl Key {
         key
     }
 
-    /// A frame that was cut keeps what is left of its headers.
+    /// A truncated frame keeps the rest of its headers.
     fn read(&self, frame: &[u8], key: &mut Vec<u8>) {
         key.clear();
         key.extend(&self.headers);
@@ -470,8 +478,8 @@ fn name_in_set(set: &FlowSet, index: u64) -> String {
     ends(from, to, Some((flow.source_port, flow.destination_port)))
 }
 
-/// The innermost addresses and ports of a frame: `198.18.10.3:2000 > 198.19.10.7:2000`. What is not UDP is said behind it, and
-/// then what it is in, as `VLAN 100/7`.
+/// Returns the innermost addresses and ports of a frame: `198.18.10.3:2000 > 198.19.10.7:2000`. A
+/// protocol other than UDP follows, then the encapsulation, as in `VLAN 100/7`.
 fn name_of(frame: &[u8]) -> String {
     let decoded = decode(frame);
     let (mut addresses, mut ports, mut protocol) = (None, None, None);
@@ -516,7 +524,7 @@ fn name_of(frame: &[u8]) -> String {
     name + &inside
 }
 
-/// What tells frames in such a header from others in the same.
+/// Returns what distinguishes frames with such a header from each other.
 fn identifier(layer: &Layer) -> Option<u32> {
     match layer {
         Layer::Vlan(tag) => Some(tag.id.into()),

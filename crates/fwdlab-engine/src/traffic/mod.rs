@@ -1,8 +1,8 @@
 //! The frames of a trial: test frames, or the traffic of a profile.
 //!
-//! A [`Traffic`] is a profile once everything is known that can be known beforehand: frames as bytes,
-//! programs, times. It says nothing of files, addresses of ports or absolute loads: those are settled
-//! when a profile is compiled. Start with [`Frames`] and [`Stream`].
+//! A [`Traffic`] is a profile with everything precomputed: frames as bytes, programs, times. It
+//! contains no files, addresses of ports or absolute loads: those are resolved when a profile is
+//! compiled. Start with [`Frames`] and [`Stream`].
 
 pub mod beside;
 pub mod compile;
@@ -32,35 +32,38 @@ pub struct Traffic {
 /// Frames that follow each other at one rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
-    /// In the signature of its frames, in counts and results; no two streams of a profile, in either direction, share one.
+    /// Its id in the signature of its frames, in counts and results; no two streams of a profile
+    /// share one, in either direction.
     pub id: u16,
     /// Its name, for results.
     pub name: String,
-    /// What its frames look like; an IMIX has one kind for each size.
+    /// The kinds of its frames; an IMIX has one kind for each size.
     pub kinds: Vec<Kind>,
-    /// Which kind the frames are, one after another, over and over: indices into `kinds`.
+    /// The kinds of consecutive frames, repeated: indices into `kinds`.
     pub pattern: Vec<u16>,
     /// When they leave.
     pub timing: Timing,
-    /// Into which path, counted from the one that is selected: 1 is the way back where frames go both ways.
+    /// Its path, counted from the selected one: 1 is the way back if frames go both ways.
     pub path: usize,
 }
 
-/// Frames of one make: a template, and what differs from frame to frame.
+/// Frames of one kind: a template, and what differs from frame to frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
-    /// A whole frame without FCS, all checksums right.
+    /// A whole frame without FCS, with correct checksums.
     pub template: Vec<u8>,
-    /// What is written into it. An [`Instruction::Signature`](fwdlab_packet::modifier::Instruction::Signature), where there is one,
-    /// has room for [`fwdlab_packet::signature::LEN`] bytes.
+    /// The program that varies it. An
+    /// [`Instruction::Signature`](fwdlab_packet::modifier::Instruction::Signature), if there is
+    /// one, has room for [`fwdlab_packet::signature::LEN`] bytes.
     pub program: Program,
-    /// Where its frames carry their signature; `None`: they have none and are only frames to whoever receives them.
+    /// Position of the signature in its frames; `None`: they have none, so receivers cannot
+    /// identify them.
     pub place: Option<SignaturePlace>,
 }
 
 impl Kind {
-    /// Do its frames carry a signature of 18 bytes, so that they can be told from others and counted one by one? In a flow
-    /// label there is room for the trial's nonce alone.
+    /// Returns true if its frames carry an 18-byte signature, so that they can be identified and
+    /// counted one by one. A flow label only has room for the trial's nonce.
     pub fn is_signed(&self) -> bool {
         matches!(
             self.place,
@@ -68,7 +71,7 @@ impl Kind {
         )
     }
 
-    /// The kind as it is sent in the trial with this nonce: where the flow label says which trial, that is written now,
+    /// Returns the kind for the trial with this nonce: a flow label with the nonce is written now,
     /// because it is the same in all frames.
     #[must_use]
     pub fn for_trial(&self, nonce: u16) -> Kind {
@@ -85,7 +88,8 @@ impl Kind {
 }
 
 impl Traffic {
-    /// Does this stream send a fixed number of frames? An endless one does not, nor one in a chain that loops forever.
+    /// Returns true if this stream sends a fixed number of frames. An endless stream does not, nor
+    /// does one in a chain that loops forever.
     pub(crate) fn is_counted(&self, stream: usize) -> bool {
         let endless = |mode| {
             matches!(
@@ -114,23 +118,24 @@ impl Traffic {
 pub struct Timing {
     /// Frames per second while it sends, at the profile's own load; a trial's load scales all streams alike.
     pub rate_pps: f64,
-    /// How many, and in which groups.
+    /// How many frames, and in which groups.
     pub mode: Emission,
-    /// Nothing leaves before this time after the start of the trial, or after the stream before it has ended.
+    /// Time without frames after the start of the trial, or after the end of the previous stream.
     pub delay_ns: u64,
-    /// Does it wait for another stream to end?
+    /// True if it waits for another stream to end.
     pub waits: bool,
-    /// Which stream starts when it has ended: an index into [`Traffic::streams`], possibly its own.
+    /// The stream that starts when it has ended: an index into [`Traffic::streams`], possibly its
+    /// own.
     pub next: Option<usize>,
-    /// How often it may run before the chain ends here; `None`: without end.
+    /// How often it may run before the chain ends here; `None`: without limit.
     pub runs: Option<u32>,
-    /// Does it send nothing until it is given a rate while the others send?
+    /// True if it sends nothing until it gets a rate, while the others send.
     #[serde(default)]
     pub held: bool,
 }
 
 impl Timing {
-    /// From the begin on, alone and without end.
+    /// From the start on, independent of other streams.
     pub fn new(rate_pps: f64, mode: Emission) -> Timing {
         Timing {
             rate_pps,
@@ -147,21 +152,21 @@ impl Timing {
 /// How many frames a stream sends, and in which groups.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Emission {
-    /// One after another until the trial ends.
+    /// Frames until the trial ends.
     Continuous,
-    /// So many and no more.
+    /// A fixed number of frames.
     Burst {
-        /// How many.
+        /// Number of frames.
         frames: u64,
     },
     /// Groups with pauses between them.
     Bursts {
         /// Frames in each.
         frames: u64,
-        /// From the last frame of one to the first of the next, in nanoseconds. The load scales rates, and
-        /// neither pauses nor delays.
+        /// From the last frame of one group to the first of the next, in nanoseconds. The load
+        /// scales rates, but neither pauses nor delays.
         pause_ns: u64,
-        /// How many groups; `None`: without end.
+        /// Number of groups; `None`: without limit.
         bursts: Option<u64>,
     },
 }
@@ -169,16 +174,16 @@ pub enum Emission {
 /// The frames of one trial.
 #[derive(Debug, Clone)]
 pub enum Frames {
-    /// Frames of one size that differ in their flow alone.
+    /// Frames of one size that differ only in their flow.
     Test(TestFrames),
-    /// What a profile says.
+    /// The frames of a profile.
     Traffic(TrafficFrames),
 }
 
 /// Traffic with a trial's nonce.
 #[derive(Debug, Clone)]
 pub struct TrafficFrames {
-    /// What is sent.
+    /// The traffic.
     pub traffic: Arc<Traffic>,
     /// The trial's nonce, in every signature.
     pub nonce: u16,
@@ -191,7 +196,8 @@ mod tests {
     use fwdlab_packet::header::{ethernet, ipv6, udp, vlan};
     use fwdlab_packet::stack::{Layer, Size, build};
 
-    /// The smallest IPv6/UDP frame of RFC 5180, behind so many tags; another reader finds the label.
+    /// The smallest IPv6/UDP frame of RFC 5180, behind a number of tags; another parser finds the
+    /// label.
     #[test]
     fn the_flow_label_says_which_trial() {
         for tags in 0..3 {

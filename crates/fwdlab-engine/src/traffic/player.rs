@@ -1,7 +1,8 @@
-//! Playing traffic: which frame leaves next, when, and what its bytes are.
+//! Plays traffic: decides which frame leaves next and when, and writes its bytes.
 //!
-//! No clock, no socket: whoever asks has both. Streams keep their own time exactly and are merged in the order in which their
-//! frames are due; a frame is written into the caller's buffer. Start with [`Player::upcoming`] and [`Player::take`].
+//! No clock, no socket: the caller has both. Streams keep their own time exactly and are merged in
+//! the order in which their frames are due; a frame is written into the caller's buffer. Start with
+//! [`Player::upcoming`] and [`Player::take`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,53 +14,55 @@ use super::{Emission, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
 use crate::pacer::{FINE, FRACTION, gap, scaled};
 
-/// Where a time between two units belongs to: to the nearer.
+/// Half a unit: rounds times to the nearest unit.
 const HALF: u128 = 1 << (FINE - 1);
 
-/// Rates are taken for proportional, and are then made so exactly, when they are so to this precision (a third is not exact
-/// in binary), in numbers up to [`LARGEST_PROPORTION`].
+/// Rates count as proportional, and are then made exactly so, if they are to this precision (a
+/// third is not exact in binary), in numbers up to [`LARGEST_PROPORTION`].
 const SAME: f64 = 1e-14;
 const LARGEST_PROPORTION: u64 = 1 << 20;
 
-/// An order that takes no more than 64 kB of cache.
+/// An order of this length takes no more than 64 kB of cache.
 const LONGEST_ORDER: u64 = 1 << 14;
 
-/// Traffic being played, one frame after another.
+/// Traffic that is being played, frame by frame.
 ///
-/// Times are in 1/65536 ns after the start. What a stream does:
+/// Times are in 1/65536 ns after the start. Rules for a stream:
 ///
 /// - frame k of a group leaves k gaps after its first; nothing follows the last frame;
-/// - the next group begins its pause after the last frame of the one before, and the stream that waits for this one begins
-///   its delay after the last frame, in the same instant when there is none;
-/// - modifiers and sequence numbers go on where they were when a stream runs again;
-/// - a stream that is to start and still sends is left alone.
+/// - the pause before the next group begins after the last frame of the previous one, and so does
+///   the delay of a stream that waits for this one to end; both may be zero;
+/// - modifiers and sequence numbers continue when a stream runs again;
+/// - starting a stream that still sends has no effect.
 ///
-/// Frames due at the same time leave in the order of their streams. The load scales rates, and neither delays nor pauses.
+/// Frames due at the same time leave in the order of their streams. The load scales rates, but
+/// neither delays nor pauses.
 #[derive(Debug, Clone)]
 pub struct Player {
     timeline: Timeline,
-    /// In place of the timeline: streams in their order, over and over.
+    /// Replaces the timeline: streams in a fixed order, repeated.
     order: Option<Order>,
     voices: Box<[Voice]>,
-    /// Of all kinds of all streams.
+    /// The machines of all kinds of all streams.
     machines: Box<[Machine]>,
     nonce: u16,
-    /// The next frame, found when the one before was taken.
+    /// The next frame, determined when the previous one was taken.
     next: Option<Upcoming>,
 }
 
-/// A frame that is to leave.
+/// The next frame to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upcoming {
-    /// When, in 1/65536 ns after the start.
+    /// Its due time, in 1/65536 ns after the start.
     pub due: u64,
-    /// Of which stream: an index into [`Traffic::streams`].
+    /// Its stream: an index into [`Traffic::streams`].
     pub stream: u32,
-    /// Of which kind, counted through all streams: buffers that hold a frame of the same kind cost less to fill.
+    /// Its kind, counted across all streams: a buffer that holds a frame of the same kind is
+    /// cheaper to fill.
     pub kind: u32,
 }
 
-/// In which order streams take turns where nobody asks for times.
+/// The order of the streams if times do not matter.
 #[derive(Debug, Clone)]
 struct Order {
     streams: Box<[u32]>,
@@ -71,34 +74,34 @@ struct Order {
 struct Voice {
     id: u16,
     path: usize,
-    /// Kinds, counted through all streams.
+    /// Kinds, counted across all streams.
     pattern: Box<[u32]>,
     at: usize,
     sequence: u64,
 }
 
-/// Buffers for frames, one after another.
+/// A source of frame buffers.
 pub(crate) trait Room {
-    /// The next buffer, and what it holds; `None` when there is no more room.
+    /// Returns the next buffer and its contents; `None` if there is no more room.
     fn next(&mut self) -> Option<(&mut [u8], Slot)>;
 
-    /// It holds this now.
+    /// Reports the new contents of this buffer.
     fn filled(&mut self, slot: Slot);
 }
 
-/// What a buffer holds.
+/// The contents of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// Length of its frame, in bytes without FCS.
     pub bytes: u32,
-    /// Of which stream; 0 for test frames.
+    /// Its stream; 0 for test frames.
     pub stream: u32,
-    /// Of which kind; none, when it holds no frame of this trial's.
+    /// Its kind; `None` if it holds no frame of this trial.
     pub kind: Option<u32>,
 }
 
 impl Slot {
-    /// Nothing that can be used.
+    /// No usable contents.
     pub(crate) const EMPTY: Slot = Slot {
         bytes: 0,
         stream: 0,
@@ -106,7 +109,7 @@ impl Slot {
     };
 }
 
-/// Room for frames of one kind.
+/// Buffers for frames of one kind.
 struct Uniform<'a, R> {
     room: &'a mut R,
     stream: u32,
@@ -131,12 +134,12 @@ impl<R: Room> modifier::Room for Uniform<'_, R> {
 }
 
 impl Player {
-    /// From the first frame on, with `load_pps` frames per second in all streams together where they send at the profile's
-    /// full load ([`own_load_pps`]). `None` is that load itself.
+    /// Starts at the first frame, with a total of `load_pps` frames per second while the streams
+    /// send at the profile's full load ([`own_load_pps`]). `None` is that load itself.
     ///
     /// # Errors
-    /// Traffic that cannot be played: a stream without frames or kinds, a rate that is no positive number, a program that
-    /// does not fit its template, no stream that starts.
+    /// Traffic that cannot be played: a stream without frames or kinds, a rate that is not a
+    /// positive number, a program that does not fit its template, no stream that starts.
     pub fn new(frames: &TrafficFrames, load_pps: Option<f64>) -> Result<Player, EngineError> {
         let traffic = &*frames.traffic;
         let mut machines = vec![];
@@ -184,8 +187,9 @@ impl Player {
         Ok(player)
     }
 
-    /// The same frames for a sender that goes flat out: in the order that they have at the profile's own load, and with times
-    /// that mean nothing (and cost little, where streams take turns in an order that repeats).
+    /// Prepares the same frames for a sender at full speed: in their order at the profile's own
+    /// load, and with meaningless times (which are cheap if streams take turns in an order that
+    /// repeats).
     #[must_use]
     pub fn without_times(mut self) -> Player {
         let round = self
@@ -208,7 +212,7 @@ impl Player {
         self
     }
 
-    /// What comes next.
+    /// Determines the next frame.
     #[inline]
     fn find_next(&mut self) {
         let next = match &self.order {
@@ -222,31 +226,33 @@ impl Player {
         });
     }
 
-    /// The next frame; `None` when everything has been sent.
+    /// Returns the next frame; `None` if everything has been sent.
     #[inline]
     pub fn upcoming(&self) -> Option<Upcoming> {
         self.next
     }
 
-    /// Into which path the next frame goes ([`Stream::path`]).
+    /// Returns the path of the next frame ([`Stream::path`]).
     #[inline]
     pub fn path(&self) -> usize {
         self.next
             .map_or(0, |next| self.voices[next.stream as usize].path)
     }
 
-    /// When the next frame is due, in 1/65536 ns after the start; `None` when everything has been sent.
+    /// Returns when the next frame is due, in 1/65536 ns after the start; `None` if everything has
+    /// been sent.
     #[inline]
     pub fn due(&self) -> Option<u64> {
         self.next.map(|next| next.due)
     }
 
-    /// Writes the next frame into `buffer`, with this time in its signature, and goes on to the one after it. `held` is the
-    /// kind of the frame that the buffer holds from before: of the same kind, only what differs is written. Returns the
-    /// frame's length in bytes without FCS; 0 when everything has been sent.
+    /// Writes the next frame into `buffer`, with this time in its signature, and advances. `held`
+    /// is the kind of the frame that the buffer already holds: for the same kind, only the
+    /// differences are written. Returns the frame's length in bytes without FCS; 0 if everything
+    /// has been sent.
     ///
     /// # Panics
-    /// When the buffer is shorter than [`buffer_len`](Self::buffer_len).
+    /// If the buffer is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn take(&mut self, buffer: &mut [u8], held: Option<u32>, timestamp_ns: u64) -> usize {
         let Some(Upcoming { stream, kind, .. }) = self.next else {
@@ -269,19 +275,21 @@ impl Player {
         }
     }
 
-    /// Are all frames of one stream and one kind, and their times of no interest ([`without_times`](Self::without_times))?
+    /// Returns true if all frames are of one stream and one kind, and their times do not matter
+    /// ([`without_times`](Self::without_times)).
     pub(crate) fn is_uniform(&self) -> bool {
         let one_stream = self.order.as_ref().is_some_and(|o| o.streams.len() == 1);
         one_stream && self.voices.iter().all(|voice| voice.pattern.len() == 1)
     }
 
-    /// Do all streams send without end from the start, so that only the load says when?
+    /// Returns true if all streams send endlessly from the start, so that only the load determines
+    /// the times.
     pub(crate) fn is_steady(&self) -> bool {
         self.timeline.is_steady()
     }
 
-    /// As [`take`](Self::take) after [`take`](Self::take) of [uniform](Self::is_uniform) frames, all with this time, up to so
-    /// many and as long as there is room. Returns how many.
+    /// Repeats [`take`](Self::take) for [uniform](Self::is_uniform) frames, all with this time, up
+    /// to `frames` times and while there is room. Returns how many.
     #[inline]
     pub(crate) fn fill(&mut self, frames: u64, timestamp_ns: u64, room: &mut impl Room) -> u64 {
         let Some(Upcoming { stream, kind, .. }) = self.next else {
@@ -300,8 +308,8 @@ impl Player {
         filled
     }
 
-    /// Goes on to the frame after the next without writing that, and leaves modifiers, kinds and sequence numbers where they
-    /// are: for a sender that has all frames already and asks only for times.
+    /// Skips the next frame without writing it, and leaves modifiers, kinds and sequence numbers
+    /// unchanged: for a sender that has cached all frames and only needs times.
     #[inline]
     pub fn skip(&mut self) {
         match &mut self.order {
@@ -316,9 +324,10 @@ impl Player {
         self.find_next();
     }
 
-    /// Lets go of what has been due for too long at `now`: continuous streams that are later than `patience` keep their
-    /// newest frame, and those before it will never leave ([`not_sent`](Self::not_sent)). Streams that send a certain number
-    /// of frames do not lose any, but go on from now.
+    /// Drops frames that have been due for too long at `now`: continuous streams that are more than
+    /// `patience` late keep their newest frame, and those before it will never leave
+    /// ([`not_sent`](Self::not_sent)). Streams with a fixed number of frames do not lose any, but
+    /// continue from now.
     #[inline]
     pub fn forgive(&mut self, now: u64, patience: u64) {
         if self
@@ -330,63 +339,68 @@ impl Player {
         }
     }
 
-    /// How long the next frame waited because it was to leave before the `now` of a [`forgive`](Self::forgive), in 1/65536 ns: it is
-    /// of a stream that goes on from there.
+    /// Returns how long the next frame waited because it should have left before the `now` of a
+    /// [`forgive`](Self::forgive), in 1/65536 ns: only for streams that continue from there.
     #[inline]
     pub(crate) fn waited(&self) -> u64 {
         let stream = self.next.map(|next| next.stream as usize);
         stream.map_or(0, |stream| self.timeline.tracks[stream].waited)
     }
 
-    /// Frames that were due and forgiven.
+    /// Returns the frames that were due and dropped.
     pub fn not_sent(&self) -> u64 {
         self.timeline.not_sent
     }
 
-    /// Another load from `now` on. Of each stream's time to its next frame as much is left as has not passed, at the new
-    /// rate; delays and pauses stay. What was due before and was not taken is forgiven but for one frame, which is due now.
+    /// Changes the load from `now` on. Each stream keeps the remaining fraction of its current gap,
+    /// at the new rate; delays and pauses do not change. Of the frames that were due before and not
+    /// taken, one is due now and the others are dropped.
     pub fn set_load(&mut self, load_pps: f64, now: u64) {
         self.timeline.set_load(load_pps, now);
         self.find_next();
     }
 
-    /// Another rate for each stream from `now` on, in frames per second; 0 holds it until it gets another. As with
-    /// [`set_load`](Self::set_load); a stream that was held goes on with as much time to its next frame as it had left.
+    /// Changes the rate of each stream from `now` on, in frames per second; 0 pauses it until its
+    /// rate changes again. Works like [`set_load`](Self::set_load); a paused stream resumes with
+    /// the remaining time to its next frame.
     pub fn set_rates(&mut self, rates: &[f64], now: u64) {
         self.timeline.set_rates(rates, now);
         self.find_next();
     }
 
-    /// Is the next frame of a stream with a fixed number of frames, which must all leave?
+    /// Returns true if the next frame belongs to a stream with a fixed number of frames, which must
+    /// all leave.
     pub(crate) fn is_counted(&self) -> bool {
         self.next
             .is_some_and(|next| self.timeline.tracks[next.stream as usize].counted)
     }
 
-    /// Is a stream held that would send?
+    /// Returns true if a stream that would send is paused.
     pub(crate) fn is_held(&self) -> bool {
         let mut tracks = self.timeline.tracks.iter();
         tracks.any(|track| track.sends && track.held)
     }
 
-    /// Bytes that a buffer must have for any frame.
+    /// Returns the size that a buffer needs for any frame.
     pub fn buffer_len(&self) -> usize {
         let longest = self.machines.iter().map(Machine::buffer_len).max();
         longest.unwrap_or(0)
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.voices.len()
     }
 
-    /// After how many frames all that leaves is the same again, byte for byte and in the same order, if it ever is: when all
-    /// streams send without end from the start, at rates in whole proportions, and no frame carries a signature.
+    /// Returns the number of frames after which the output repeats, byte for byte and in the same
+    /// order, if it does: if all streams send endlessly from the start, at rates in whole
+    /// proportions, and no frame carries a signature.
     ///
-    /// A sender that has room for so many frames writes them once. Ask before the first frame is taken.
+    /// A sender with room for that many frames writes them once. Call this before the first frame
+    /// is taken.
     pub fn cycle(&self) -> Option<u64> {
         let shares = self.timeline.shares()?;
-        // how often the merged order must go round until every stream is where it began
+        // the number of rounds of the merged order until every stream is back at its start
         let mut rounds = 1;
         for (voice, share) in self.voices.iter().zip(&shares) {
             let period = voice.period(&self.machines)?;
@@ -399,10 +413,11 @@ impl Player {
     }
 }
 
-/// The frames per second of a profile's own load: the largest sum of the rates of streams that send at the same time.
+/// Returns the frames per second of a profile's own load: the largest sum of the rates of streams
+/// that send at the same time.
 ///
-/// A stream that sends in groups counts from its first frame to its last, pauses included. Loops are followed for a few
-/// thousand starts.
+/// A stream that sends in groups counts from its first frame to its last, including pauses. Loops
+/// are followed for a few thousand starts.
 pub fn own_load_pps(traffic: &Traffic) -> f64 {
     const STARTS: usize = 4096;
     /// Ends come before starts of the same time: a stream that follows another does not add to it.
@@ -453,7 +468,7 @@ pub fn own_load_pps(traffic: &Traffic) -> f64 {
     largest
 }
 
-/// From the first frame of a run to its last; `None`: without end.
+/// Returns the time from the first frame of a run to its last; `None`: endless.
 fn lasts_ns(stream: &Stream) -> Option<u64> {
     let of_group = |frames: u64| frames.saturating_sub(1) as f64 * 1e9 / stream.timing.rate_pps;
     let ns = match stream.timing.mode {
@@ -478,7 +493,7 @@ fn bad(traffic: &Traffic, stream: &Stream, what: &str) -> EngineError {
     ))
 }
 
-/// Can the stream be played among so many?
+/// Checks that the stream can be played; `streams` is the number of streams.
 fn check(stream: &Stream, streams: usize) -> Result<(), String> {
     let timing = &stream.timing;
     let rate = timing.rate_pps;
@@ -529,7 +544,7 @@ impl Voice {
         }
     }
 
-    /// After how many of its frames they are the same again.
+    /// Returns the number of its frames after which they repeat.
     fn period(&self, machines: &[Machine]) -> Option<u64> {
         let mut of_kinds = vec![0; machines.len()];
         for &kind in &self.pattern {
@@ -546,19 +561,20 @@ impl Voice {
     }
 }
 
-/// When the frames of all streams are due, and whose is next.
+/// The due times of all streams, and the stream of the next frame.
 #[derive(Debug, Clone)]
 struct Timeline {
     tracks: Box<[Track]>,
-    /// When the next frame is due, and of which stream; and the same of all other streams that send, by time and then by
-    /// number. Never grows.
+    /// When the next frame is due, and its stream; and the same for all other active streams,
+    /// sorted by time and then by number. Never grows.
     first: Option<(u64, u32)>,
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     own_load_pps: f64,
     not_sent: u64,
 }
 
-/// One stream's times. Sums have [`FINE`] bits behind the unit, and a half, so that cutting them off rounds.
+/// The times of one stream. Sums have [`FINE`] additional fractional bits, plus a half, so that
+/// truncation rounds.
 #[derive(Debug, Clone)]
 struct Track {
     mode: Emission,
@@ -567,23 +583,23 @@ struct Track {
     pause: u128,
     waits: bool,
     then: Option<u32>,
-    /// Between frames, at the profile's own load and now.
+    /// The gap at the profile's own load, and the current one.
     own_gap: u128,
     gap: u128,
     next: u128,
-    /// By how much the next frame is late because what was due was put off.
+    /// By how much the next frame is late because due frames were delayed.
     waited: u64,
-    /// Frames in a group; without end: as many as can be counted.
+    /// Frames in a group; the largest number for an endless stream.
     group: u64,
-    /// Left in this group, and groups after it.
+    /// Remaining frames in this group, and remaining groups.
     frames: u64,
     groups: u64,
-    /// How often it may still end before it starts no other.
+    /// How often it may still end before it no longer starts the next stream.
     runs: u64,
     sends: bool,
-    /// Nothing leaves; `next` is the time that is left to the next frame.
+    /// Paused; `next` is the remaining time to the next frame.
     held: bool,
-    /// It ends after a fixed number of frames ([`Traffic::is_counted`]).
+    /// True if it ends after a fixed number of frames ([`Traffic::is_counted`]).
     counted: bool,
 }
 
@@ -613,8 +629,8 @@ impl Timeline {
         timeline
     }
 
-    /// How many frames of each stream there are in one round of an order that repeats, if all streams send without end from
-    /// the start and in whole proportions.
+    /// Returns the number of frames of each stream in one round of an order that repeats, if all
+    /// streams send endlessly from the start and in whole proportions.
     fn shares(&self) -> Option<Vec<u64>> {
         if !self.is_steady() {
             return None;
@@ -623,7 +639,7 @@ impl Timeline {
         proportions(&rates)
     }
 
-    /// Do all streams send without end from the start?
+    /// Returns true if all streams send endlessly from the start.
     fn is_steady(&self) -> bool {
         let steady = |track: &Track| {
             track.mode == Emission::Continuous && track.delay == 0 && !track.waits && !track.held
@@ -631,8 +647,9 @@ impl Timeline {
         self.tracks.iter().all(steady)
     }
 
-    /// Makes gaps whole parts of one round, where rates are in proportion but for their last bits: otherwise the order of
-    /// frames that are due at the same time would change after a while.
+    /// Makes gaps exact fractions of one round, if rates are proportional except for their last
+    /// bits: otherwise the order of frames that are due at the same time would change after a
+    /// while.
     fn keep_step(&mut self) {
         let Some(shares) = self.shares() else { return };
         let round = self.tracks[0].own_gap.checked_mul(shares[0].into());
@@ -665,7 +682,7 @@ impl Timeline {
         }
     }
 
-    /// The next frame has been taken.
+    /// Advances after the next frame was taken.
     #[inline]
     fn advance(&mut self) {
         let Some((due, stream)) = &mut self.first else {
@@ -684,7 +701,7 @@ impl Timeline {
         }
     }
 
-    /// The stream whose frame was taken has ended.
+    /// Handles the end of the stream whose frame was taken.
     fn end(&mut self) {
         let Some((_, stream)) = self.first else {
             return;
@@ -759,7 +776,7 @@ impl Timeline {
     }
 }
 
-/// A time as tracks add it up.
+/// Converts a time to the unit of tracks.
 fn at(units: u64) -> u128 {
     u128::from(units) << FINE | HALF
 }
@@ -809,7 +826,7 @@ impl Track {
         self.next = at.saturating_add(self.delay);
     }
 
-    /// On to the next frame; false when that was the last, and `next` is its time.
+    /// Advances to the next frame; returns false after the last one, and `next` is its time.
     #[inline]
     fn advance(&mut self) -> bool {
         self.frames -= 1;
@@ -831,7 +848,7 @@ impl Track {
         false
     }
 
-    /// The next frame is due so much later, and waited so much less.
+    /// Delays the next frame by `step`, and reduces its wait by the same time.
     #[inline]
     fn go_on(&mut self, step: u128) {
         self.next = self.next.saturating_add(step);
@@ -840,8 +857,8 @@ impl Track {
         }
     }
 
-    /// What is late for another rate that begins now: of an endless stream one frame stays, which is due now; returns how many
-    /// will never leave.
+    /// Drops late frames before a change of the rate: an endless stream keeps one frame, which is
+    /// due now. Returns how many will never leave.
     fn let_go(&mut self, now: u64) -> u64 {
         if !self.sends || self.held || self.next >= at(now) {
             return 0;
@@ -855,7 +872,8 @@ impl Track {
         missed
     }
 
-    /// Another gap from now on, of which as much is left as of the one before. Neither a delay nor a pause.
+    /// Changes the gap from now on, keeping the remaining fraction of the current one. Does not
+    /// affect a delay or a pause.
     fn set_gap(&mut self, gap: u128, now: u64) {
         if self.sends && self.frames < self.group {
             let left = match self.held {
@@ -871,7 +889,7 @@ impl Track {
         self.gap = gap;
     }
 
-    /// Leaves out all due frames but the newest; returns how many.
+    /// Drops all due frames but the newest; returns how many.
     fn catch_up(&mut self, now: u64) -> u64 {
         let missed = at(now).saturating_sub(self.next) / self.gap;
         self.next += missed * self.gap;
@@ -879,7 +897,7 @@ impl Track {
     }
 }
 
-/// The smallest whole numbers in proportion to these.
+/// Returns the smallest whole numbers in these proportions.
 fn proportions(rates: &[f64]) -> Option<Vec<u64>> {
     let first = *rates.first()?;
     let fractions: Vec<(u64, u64)> = rates
@@ -897,7 +915,7 @@ fn proportions(rates: &[f64]) -> Option<Vec<u64>> {
     Some(shares.iter().map(|share| share / divisor).collect())
 }
 
-/// A number as a fraction, by continuing it until it is the same.
+/// Returns a number as a fraction, from a continued fraction that is extended until both are equal.
 fn fraction(number: f64) -> Option<(u64, u64)> {
     let (mut before, mut now) = ((0_u64, 1_u64), (1_u64, 0_u64));
     let mut rest = number;

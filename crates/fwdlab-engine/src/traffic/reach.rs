@@ -1,7 +1,8 @@
-//! Where the frames of a template may go at most: every destination in them, packed into tunnels or not, with all that a
-//! program may write into it.
+//! Every place where the frames of a template may go: all destinations in them, inside tunnels or
+//! not, with everything that a program may write into them.
 //!
-//! For those who refuse destinations and those who set up routes. Start with [`Kind::reach`]; [`of_frame`] says it of one frame.
+//! For code that refuses destinations or sets up routes. Start with [`Kind::reach`]; [`of_frame`]
+//! does it for one frame.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -10,20 +11,20 @@ use fwdlab_packet::decode::{Destination, address, destinations};
 
 use super::Kind;
 
-/// Where frames may go by one of their destinations.
+/// The range of one destination of the frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reach {
-    /// Which destination.
+    /// The destination.
     pub destination: Destination,
-    /// Its first and last address. Never less than what the frames have, sometimes more.
+    /// Its first and last address. Never narrower than what the frames contain, sometimes wider.
     pub to: (IpAddr, IpAddr),
-    /// First and last source that belongs to it; a hop on the way has none.
+    /// First and last matching source; a hop has none.
     pub from: Option<(IpAddr, IpAddr)>,
 }
 
 impl Kind {
-    /// Of every destination in these frames, outermost first. Headers are those of the template; what a program writes into
-    /// fields that say which header follows is not looked at.
+    /// Returns the range of every destination in these frames, outermost first. Headers are those
+    /// of the template; what a program writes into fields that name the next header is ignored.
     pub fn reach(&self) -> Vec<Reach> {
         of(&self.template, |field| {
             let (low, high) = self.program.bounds(&self.template, field);
@@ -32,7 +33,8 @@ impl Kind {
     }
 }
 
-/// Of every destination in this frame, outermost first. `frame`: from the destination MAC on, any bytes.
+/// Returns every destination in this frame, outermost first. `frame`: from the destination MAC on,
+/// any bytes.
 pub fn of_frame(frame: &[u8]) -> Vec<Reach> {
     of(frame, |field| {
         let address = address(&frame[field])?;

@@ -16,16 +16,16 @@ use crate::error::EngineError;
 /// UDP frames of one size, every flow equally often.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TestFrames {
-    /// What they look like.
+    /// Their template.
     pub template: FrameTemplate,
-    /// Which addresses and ports they carry, every flow equally often.
+    /// The addresses and ports they carry, every flow equally often.
     pub flows: FlowSet,
     /// The trial's nonce, in every signature.
     pub nonce: u16,
 }
 
 impl TestFrames {
-    /// The frames of a stream: flows of the default shape, from these addresses on.
+    /// Returns the frames of a stream: flows of the default shape, starting at these addresses.
     pub(crate) fn of(
         stream: &Stream,
         addresses: &Addresses,
@@ -62,18 +62,19 @@ impl TestFrames {
 /// Addresses of test frames, the same on all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of the tester's sending ports.
+    /// The tester's sending ports.
     pub source_mac: [u8; 6],
-    /// Of the DUT's receiving ports.
+    /// The DUT's receiving ports.
     pub destination_mac: [u8; 6],
-    /// Source and destination of the first flow over IPv4, on the way there; frames on the way back have them swapped.
+    /// Source and destination of the first flow over IPv4, on the way there; swapped on the way
+    /// back.
     pub ipv4: (Ipv4Addr, Ipv4Addr),
     /// The same over IPv6.
     pub ipv6: (Ipv6Addr, Ipv6Addr),
 }
 
 impl Addresses {
-    /// Between these ports; flows begin where they do by default.
+    /// Returns the addresses between these ports; flows begin at their defaults.
     pub const fn between(source_mac: [u8; 6], destination_mac: [u8; 6]) -> Addresses {
         Addresses {
             source_mac,
@@ -90,7 +91,8 @@ mod tests {
 
     use super::*;
 
-    /// Frames of a stream have the addresses that the tester was opened with, and on the way back the same, swapped.
+    /// Frames of a stream have the addresses that the tester was opened with, swapped on the way
+    /// back.
     #[test]
     fn frames_have_the_addresses_of_the_tester() {
         let addresses = Addresses {

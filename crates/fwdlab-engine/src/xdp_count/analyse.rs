@@ -1,7 +1,7 @@
-//! What `bpf/analyse.bpf.c` finds, and the maps it is found in.
+//! Reads the results of `bpf/analyse.bpf.c` from its maps.
 //!
-//! The program is the twin of [`Analyser`](crate::analysis::Analyser); the tests below hold the two together, frame by frame.
-//! Start with [`Analysing`].
+//! The program is the twin of [`Analyser`](crate::analysis::Analyser); the tests below compare the
+//! two, frame by frame. Start with [`Analysing`].
 
 use aya::maps::{Array, Map, MapData, MapError};
 use aya::{Ebpf, EbpfError, EbpfLoader};
@@ -16,7 +16,7 @@ use crate::stamps::{Origin, Origins};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/analyse.o"));
 
-/// How large the maps are.
+/// Sizes of the maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     numbers: u32,
@@ -50,12 +50,12 @@ impl Shape {
     }
 }
 
-/// How many entries of their map so many flows take.
+/// Returns the number of map entries for this number of flows.
 fn entries(flows: u32) -> u32 {
     flows.div_ceil(FLOWS_PER_ENTRY as u32)
 }
 
-/// The maps of the program that analyses.
+/// The maps of the analysing program.
 pub(super) struct Analysing {
     of: AnalysisPlan,
     plan: Array<MapData, Plan>,
@@ -77,7 +77,7 @@ impl Analysing {
         })
     }
 
-    /// A trial with this plan begins.
+    /// Begins a trial with this plan.
     pub(super) fn begin(&mut self, plan: &AnalysisPlan) -> Result<(), EngineError> {
         let failed = |e: MapError| EngineError::bpf("prepare the analysis", &e);
         for number in 0..self.plan.len() {
@@ -108,7 +108,8 @@ impl Analysing {
         Ok(())
     }
 
-    /// What was found so far. Of a stream whose frames arrive now, the parts may differ by a few frames.
+    /// Returns the results so far. For a stream whose frames are arriving, the parts may differ by
+    /// a few frames.
     pub(super) fn read(&self) -> Result<Analysis, EngineError> {
         let failed = |e: MapError| EngineError::bpf("read the analysis", &e);
         let mut streams = vec![];
@@ -190,14 +191,14 @@ mod tests {
     const XDP_DROP: u32 = 1;
     const XDP_PASS: u32 = 2;
 
-    /// A program run on one frame at a time, by hand.
+    /// Runs a program on one frame at a time.
     struct Bench {
         loaded: Loaded,
         name: &'static str,
     }
 
     impl Bench {
-        /// `None`, and a skip that is counted, without the privileges.
+        /// Returns `None`, and reports a skip, without privileges.
         fn new(task: Task, name: &'static str) -> Option<Bench> {
             let port = PortSpec {
                 netns: None,
@@ -210,7 +211,7 @@ mod tests {
             match loaded {
                 Ok(mut loaded) => {
                     let program = program(&mut loaded.programs, name).unwrap();
-                    // the one of the task is loaded already
+                    // the task's own program is loaded already
                     if program.fd().is_err() {
                         program.load().unwrap();
                     }
@@ -225,7 +226,8 @@ mod tests {
             }
         }
 
-        /// What the program says to a frame, and before it a time of arrival if the program wants one.
+        /// Runs the program on a frame, with a preceding time of arrival if the program needs one;
+        /// returns its verdict.
         fn frame(&mut self, frame: &[u8], arrival_ns: Option<u64>) -> u32 {
             let before = arrival_ns.map(u64::to_ne_bytes);
             let before = before.as_ref().map_or(&[][..], |bytes| &bytes[..]);
@@ -247,7 +249,7 @@ mod tests {
         }
     }
 
-    /// What is behind IP.
+    /// The protocol above IP.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Upper {
         Udp,
@@ -274,7 +276,8 @@ mod tests {
         V6,
     }
 
-    /// A frame with the signature first and last in its payload, so that it is found at either place.
+    /// A frame with the signature at the start and at the end of its payload, so that it is found
+    /// in either place.
     fn frame(make: &Make, signature: &Signature) -> Vec<u8> {
         let mac = MacAddr([2, 0, 0, 0, 0, 1]);
         let mut layers = vec![Layer::Ethernet(ethernet::Repr {
@@ -376,21 +379,21 @@ mod tests {
     /// What the network does next.
     #[derive(Debug, Clone)]
     enum Step {
-        /// The next frame of a stream, after so many lost ones, so much later than it was due.
+        /// Delivers the next frame of a stream: stream, frames lost before it, and lateness.
         Next(usize, u64, u64),
-        /// A frame so far back: a copy of one that came, or one that was missing.
+        /// Delivers an earlier frame: a duplicate of one that came, or one that was missing.
         Back(usize, u64, u64),
-        /// The next frame, with a bit turned over.
+        /// Delivers the next frame with a flipped bit.
         Damaged(usize, usize),
-        /// The next frame, cut off or made longer.
+        /// Delivers the next frame truncated or extended.
         Length(usize, isize),
-        /// The next number with another nonce.
+        /// Delivers the next number with another nonce.
         Nonce(usize, u16),
-        /// Without a time of departure.
+        /// Delivers a frame without a departure time.
         Untimed(usize),
-        /// Before its departure.
+        /// Delivers a frame before its departure.
         Early(usize, u64),
-        /// Any bytes.
+        /// Delivers random bytes.
         Noise(Vec<u8>),
     }
 
@@ -430,7 +433,7 @@ mod tests {
         }
     }
 
-    /// The frames of some steps, and when they arrive.
+    /// Returns the frames of some steps and their arrival times.
     fn frames(steps: &[Step], make: &Make) -> Vec<(Vec<u8>, u64)> {
         // the last is not in the plan
         let ids = [7, 0, 300, 301];
@@ -562,7 +565,7 @@ mod tests {
                 failure_persistence: None,
                 ..ProptestConfig::default()
             });
-            // all streams are counted: the analyser is asked for all that are sent
+            // counts of all streams: the analyser gets a plan for every stream that is sent
             let mut all = plan();
             all.streams.push(StreamPlan {
                 id: 301,
@@ -582,7 +585,7 @@ mod tests {
                             .and_then(|n| signature::find(&bytes, n, place))
                             .and_then(Signature::read)
                             .filter(|signature| signature.nonce == NONCE);
-                        // a stream number may be damaged
+                        // the stream number may be damaged
                         if seen == Seen::Foreign && id.is_some() {
                             continue;
                         }
@@ -679,7 +682,8 @@ mod tests {
         assert_eq!(stream.silent_flows().count(), FLOWS as usize - 4);
     }
 
-    /// Two CPUs run the program over frames of one stream as fast as they can: nothing is counted twice or not at all.
+    /// Two CPUs run the program over frames of one stream as fast as possible: nothing is counted
+    /// twice or missed.
     #[test]
     fn two_cpus_at_once_lose_no_count() {
         const RUNS: u32 = 200_000;
@@ -704,7 +708,8 @@ mod tests {
             };
             frame(&make, &signature)
         };
-        // the newest frame, so that all others are older; they are counted in their flow every time
+        // the newest frame first, so that all others are older; each time they are counted in their
+        // flow
         let newest = 10 * crate::analysis::WINDOW;
         let before = bench.loaded.counts().unwrap();
         bench.frame(&numbered(newest), None);
@@ -735,7 +740,7 @@ mod tests {
             });
             assert_eq!(result.unwrap().return_value, XDP_DROP);
         };
-        // both are of flow 5 of 2050; and then duplicates
+        // both belong to flow 5 of 2050; then duplicates
         let (one, other) = (numbered(5), numbered(2055));
         std::thread::scope(|scope| {
             scope.spawn(|| run(first, &one));

@@ -1,8 +1,9 @@
-//! The receiver of lowest cost: an XDP program that counts our frames at the driver and drops them there, or analyses them.
+//! The cheapest receiver: an XDP program that counts our frames at the driver and drops them there,
+//! or analyses them.
 //!
-//! It runs where the port's NAPI runs; on veth, unless told otherwise, that is the CPU of the DUT. Dropping the value
-//! detaches the program, and so does the end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start with [`XdpCount`];
-//! what the analysing program finds is read in `analyse.rs`.
+//! It runs where the port's NAPI runs; on veth, by default, that is the CPU of the DUT. Dropping
+//! the value detaches the program, and so does the end of the process. Needs CAP_BPF and
+//! CAP_NET_ADMIN. Start with [`XdpCount`]; `analyse.rs` reads the results of the analysing program.
 
 mod analyse;
 mod sys;
@@ -24,17 +25,18 @@ static COUNT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cou
 
 /// The receiver.
 ///
-/// What a trial needs decides which program is attached: one that counts, for each place of a signature, or the one that
-/// analyses, with maps as large as the plan. Another one takes its place at once, without a moment in which there is none.
+/// The trial decides which program is attached: one that counts, for each place of a signature, or
+/// the one that analyses, with maps as large as the plan. Programs are replaced atomically: there
+/// is always one attached.
 pub struct XdpCount {
     port: PortSpec,
     loaded: Loaded,
-    /// `None` after the port did not take a program.
+    /// `None` after the port refused a program.
     link: Option<XdpLink>,
     base: ReceiveCounts,
 }
 
-/// What a program does.
+/// The task of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Task {
     Count(SignaturePlace),
@@ -51,10 +53,10 @@ struct Loaded {
 }
 
 impl XdpCount {
-    /// Attaches a program that counts to a port, in the driver.
+    /// Attaches a counting program to a port, in the driver.
     ///
     /// # Errors
-    /// No privileges, a driver without XDP, or a program that is attached already.
+    /// Missing privileges, a driver without XDP, or another program that is already attached.
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
         within(&port.netns, || {
             let mut loaded = Loaded::new(Task::Count(SignaturePlace::UdpPayload), port)?;
@@ -143,13 +145,14 @@ impl Loaded {
         })
     }
 
-    /// Attaches the program to a port of the calling thread's namespace, in the place of another one if there is one.
+    /// Attaches the program to a port of the calling thread's namespace, replacing the previous one
+    /// if there is one.
     fn attach(&mut self, port: &PortSpec, before: Option<XdpLink>) -> Result<XdpLink, EngineError> {
         let program = program(&mut self.programs, self.task.program())?;
         attach(program, port, before, &what(port))
     }
 
-    /// Counts of the kernel go on, all else begins anew.
+    /// The kernel's own counts continue, everything else restarts.
     fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
         let expect = Expect {
             nonce: expected.nonce.into(),
@@ -157,7 +160,7 @@ impl Loaded {
             tail: u32::from(expected.place == SignaturePlace::Tail),
             pad: 0,
         };
-        // first the nonce: from here on frames of the trial before are late and change nothing
+        // first the nonce: from now on frames of the previous trial are late and change nothing
         self.expect
             .set(0, expect, 0)
             .map_err(|e| EngineError::bpf("tell the receiver what to expect", &e))?;
@@ -194,14 +197,14 @@ impl Task {
     }
 }
 
-/// An XDP program on a DUT's port that passes every frame on, so that the port's NAPI handles frames of socket senders
-/// too. Detached when dropped.
+/// An XDP program on a DUT's port that passes every frame, so that the port's NAPI also handles the
+/// frames of socket senders. Detached when dropped.
 pub struct XdpPass {
     _link: XdpLink,
 }
 
 impl XdpPass {
-    /// Attaches it.
+    /// Attaches the program.
     ///
     /// # Errors
     /// As [`XdpCount::open`].

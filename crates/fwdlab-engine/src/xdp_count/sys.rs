@@ -1,4 +1,4 @@
-//! The layout of the maps of `bpf/count.bpf.c` and `bpf/analyse.bpf.c`, byte for byte.
+//! The layout of the maps of `bpf/count.bpf.c` and `bpf/analyse.bpf.c`.
 #![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
 
 use crate::analysis::{PAIRS, WINDOW};
@@ -67,7 +67,7 @@ pub(super) struct Stream {
 
 const WORDS: usize = 2 * WINDOW as usize / 64;
 
-/// `struct window`: only ever set to zero.
+/// `struct window`: only written as zero.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Window {

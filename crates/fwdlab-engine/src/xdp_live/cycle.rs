@@ -1,8 +1,9 @@
-//! Profiles as `bpf/cycle.bpf.c` wants them: frames that repeat are written once, and the program sends them over and over.
+//! Prepares profiles for `bpf/cycle.bpf.c`: frames that repeat are written once, and the program
+//! sends them over and over.
 //!
-//! Nothing about headers is known here. Where a frame's checksum is and how the signature goes into it is found out by writing
-//! the frame with several signatures and looking what changes, so that any stack of headers will do. Start with
-//! [`Cycle::new`].
+//! Knows nothing about headers. It finds the position of a frame's checksum, and how the signature
+//! affects it, by writing the frame with several signatures and comparing, so it works for any
+//! stack of headers. Start with [`Cycle::new`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,14 +20,14 @@ use crate::generator::Mode;
 use crate::traffic::player::Player;
 use crate::traffic::{Emission, Kind, Stream, Traffic, TrafficFrames};
 
-/// Lines of 128 bytes that frames may take: 128 MiB.
+/// Maximum number of lines of 128 bytes for frames: 128 MiB.
 pub(super) const MOST_LINES: u64 = 1 << 20;
 
 /// Steps in a gap (`ONE_GAP` in `bpf/schedule.h`).
 const ONE_GAP: u128 = 65536;
 
-/// The load at which the times between frames are looked at. Any would do; at this one a gap is some 2^36 units long, and
-/// the longest cycle ends before 2^64.
+/// The load at which the times between frames are computed. Any would do; at this one a gap is some
+/// 2^36 units long, and the longest cycle ends before 2^64.
 const LOAD_PPS: f64 = 1000.0;
 
 /// `CHECKSUM_SHIFTED` and `CHECKSUM_NEVER_ZERO`.
@@ -39,17 +40,17 @@ const PATH_SHIFT: u32 = 8;
 /// Frames that repeat.
 pub(super) struct Cycle {
     player: Player,
-    /// What is known of each kind.
+    /// The signature of each kind of frames.
     kinds: Vec<Option<Signed>>,
-    /// After so many frames everything is the same again.
+    /// Number of frames after which everything repeats.
     pub(super) slots: u32,
-    /// How many lines each frame has.
+    /// Number of lines of each frame.
     pub(super) lines: u32,
-    /// The longest frame; what is behind the lines is the same in all frames.
+    /// The longest frame; beyond the lines, all frames are equal.
     pub(super) page: Vec<u8>,
 }
 
-/// Where a kind of frames carries its signature, and the checksum over it.
+/// Positions of the signature of a kind of frames and of the checksum over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Signed {
     at: usize,
@@ -63,11 +64,11 @@ struct Checksum {
 }
 
 impl Cycle {
-    /// Finds out after how many frames they repeat, and in what they differ.
+    /// Determines after how many frames they repeat, and in which bytes they differ.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`], with the reason in words, for traffic that does not repeat or is too much to be kept;
-    /// others for traffic that cannot be sent at all.
+    /// [`EngineError::Unsupported`], with the reason, for traffic that does not repeat or does not
+    /// fit; others for traffic that cannot be sent at all.
     pub(super) fn new(frames: &TrafficFrames) -> Result<Cycle, EngineError> {
         let traffic = &*frames.traffic;
         let player = Player::new(frames, Some(LOAD_PPS))?;
@@ -109,7 +110,7 @@ impl Cycle {
         Ok(cycle)
     }
 
-    /// Hands over all lines of all slots, in their order.
+    /// Passes on all lines of all slots, in order.
     pub(super) fn write(
         &self,
         mut put: impl FnMut(Line) -> Result<(), EngineError>,
@@ -163,12 +164,13 @@ impl Cycle {
         slot
     }
 
-    /// Every frame of the cycle as it leaves at time 0, one after another.
+    /// Calls `look` for every frame of the cycle in order, as it leaves at time 0.
     fn each(&self, mut look: impl FnMut(&[u8], Next)) {
         let mut player = self.player.clone();
         let mut buffer = vec![0; player.buffer_len()];
         let gap = 1e9 / LOAD_PPS * 65536.0;
-        // positions are rounded and not the steps between them, so that these add up to whole gaps
+        // positions are rounded and not the steps between them, so that the steps add up to whole
+        // gaps
         let steps = |due: u64| (u128::from(due) * ONE_GAP + gap as u128 / 2) / gap as u128;
         for _ in 0..self.slots {
             let Some(this) = player.upcoming() else { break };
@@ -187,7 +189,8 @@ impl Cycle {
         }
     }
 
-    /// Behind this byte every frame is like the longest one, but for its signature where it is written every time.
+    /// Returns the first byte from which on every frame equals the longest one, except for a
+    /// signature that is written each time.
     fn differs_until(&self) -> usize {
         let mut shapes: BTreeSet<(usize, Option<usize>)> = BTreeSet::new();
         let mut until = 0;
@@ -203,7 +206,7 @@ impl Cycle {
                 until = last + 1;
             }
         });
-        // a signature stays in the page, inside of longer frames that have theirs elsewhere
+        // a signature stays in the page, inside longer frames that have theirs elsewhere
         for (_, signature) in &shapes {
             let Some(at) = *signature else { continue };
             let spoils = |(bytes, other): &(usize, Option<usize>)| {
@@ -217,18 +220,18 @@ impl Cycle {
     }
 }
 
-/// What there is to know of a frame beside its bytes.
+/// Properties of a frame besides its bytes.
 #[derive(Debug, Clone, Copy)]
 struct Next {
     kind: u32,
     stream: u32,
-    /// Into which path, counted from the one that is selected.
+    /// Its path, counted from the selected one.
     path: u16,
-    /// How long it is until the next frame.
+    /// Time until the next frame.
     steps: u32,
 }
 
-/// Sequence and time in a signature that begins here.
+/// Returns the bytes of sequence and time in a signature that begins at `at`.
 fn volatile(at: usize) -> Range<usize> {
     at + 4..at + signature::LEN
 }
@@ -247,7 +250,7 @@ fn of(stream: &Stream, traffic: &Traffic, what: &str) -> EngineError {
     ))
 }
 
-/// After how many frames all is the same again but sequence and time.
+/// Returns the number of frames after which everything but sequence and time repeats.
 fn length(frames: &TrafficFrames) -> Result<u32, EngineError> {
     let mut traffic = (*frames.traffic).clone();
     for stream in &traffic.streams {
@@ -284,7 +287,7 @@ fn length(frames: &TrafficFrames) -> Result<u32, EngineError> {
     }
 }
 
-/// Where the headers of a frame end and its payload or padding begins.
+/// Returns the offset where the headers of a frame end and its payload or padding begins.
 fn headers_end(frame: &[u8]) -> usize {
     let decoded = decode(frame);
     match (decoded.layers.last(), decoded.offsets.last()) {
@@ -293,7 +296,8 @@ fn headers_end(frame: &[u8]) -> usize {
     }
 }
 
-/// Writes the first frame of a kind with different times in its signature, and sees what follows from that.
+/// Writes the first frame of a kind with different times in its signature, and derives the
+/// positions from the changes.
 fn learn(kind: &Kind) -> Result<Option<Signed>, String> {
     let mut signatures = kind.program.instructions.iter().filter_map(|i| match i {
         Instruction::Signature { offset } => Some(usize::from(*offset)),
@@ -320,7 +324,7 @@ fn learn(kind: &Kind) -> Result<Option<Signed>, String> {
         frame
     };
     let blank = written_at(0);
-    // one bit each: between them they change both bytes of every checksum over the signature
+    // one bit each: together they change both bytes of every checksum over the signature
     let mut changed = BTreeSet::new();
     for bit in 0..16 {
         let frame = written_at(1 << bit);
@@ -349,14 +353,16 @@ fn learn(kind: &Kind) -> Result<Option<Signed>, String> {
 }
 
 impl Checksum {
-    /// The sum of all that the checksum of this frame covers but the sequence number; the time in it is 0.
+    /// Returns the sum of all that the checksum of this frame covers, except the sequence number;
+    /// the time in it is 0.
     fn sum_without(self, frame: &[u8], sequence: u64) -> u16 {
         let mut words = (sequence & 0xffff) + (sequence >> 16 & 0xffff) + (sequence >> 32 & 0xffff);
         if self.flags & SHIFTED != 0 {
             words <<= 8;
         }
         let all = u64::from(!read(frame, self.at));
-        // in one's complement both 0 and 0xffff are nothing; a sum over bytes that are not all zero is the latter
+        // in one's complement both 0 and 0xffff are zero; a sum over bytes that are not all zero is
+        // the latter
         match (all + (0xffff - words % 0xffff)) % 0xffff {
             0 => 0xffff,
             sum => sum as u16,
@@ -364,7 +370,7 @@ impl Checksum {
     }
 }
 
-/// Two bytes, big endian.
+/// Reads two bytes, big endian.
 fn read(frame: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([frame[at], frame[at + 1]])
 }
@@ -377,7 +383,7 @@ mod tests {
     use fwdlab_packet::modifier::{Program, Transport};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
-    /// UDP over IPv4 with its signature in front or at the end.
+    /// UDP over IPv4 with its signature at the front or at the end.
     fn udp(frame_size: u16, at_end: bool) -> Kind {
         let template = FrameTemplate::new(&FrameSpec {
             source: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -439,7 +445,7 @@ mod tests {
         assert_eq!(lines(vec![udp(64, false)]), 1);
         assert_eq!(lines(imix(false)), 1);
         assert_eq!(lines(vec![udp(1518, true)]), 1);
-        // the signature of the middle size is inside of the longest: 590 bytes
+        // the signature of the middle size is inside the longest frame: 590 bytes
         assert_eq!(lines(imix(true)), 5);
         let mut pattern = udp(1518, false);
         pattern.template[1513] = 1;

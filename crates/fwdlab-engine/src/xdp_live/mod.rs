@@ -1,17 +1,19 @@
-//! XDP live frames: the fastest sender that needs nothing but the kernel.
+//! XDP live frames: the fastest sender that needs only the kernel.
 //!
-//! One long `BPF_PROG_TEST_RUN` in live mode runs a BPF program for every frame; the program paces, writes the frame, counts
-//! and redirects into the port of the current path. There is one for test frames (`bpf/transmit.bpf.c`), which walks through
-//! the flows by itself, and one for profiles (`bpf/cycle.bpf.c`), which sends frames that were written beforehand. The port's
-//! peer must run NAPI, or frames vanish without any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18,
+//! One long `BPF_PROG_TEST_RUN` in live mode runs a BPF program for every frame; the program paces,
+//! writes the frame, counts and redirects into the port of the current path. There is one for test
+//! frames (`bpf/transmit.bpf.c`), which iterates over the flows by itself, and one for profiles
+//! (`bpf/cycle.bpf.c`), which sends precomputed frames. The port's peer must run NAPI, otherwise
+//! frames vanish without any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18,
 //! CAP_BPF and CAP_NET_ADMIN.
 //!
-//! The signature says when a frame was intended to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
-//! out it says when the frame was written, to some 15 frames. [`Sender::lateness`] is about the first frame of each batch and
-//! counts until the kernel had the whole batch handed to the port.
+//! The signature contains the intended departure, not the real one: a latency from it includes our
+//! own delay. At full speed it contains the time at which the frame was written, to within some 15
+//! frames. [`Sender::lateness`] refers to the first frame of each batch, and measures until the
+//! kernel has handed the whole batch to the port.
 //!
-//! What is behind the headers and the signature is written once into each page. A DUT that changes payload in place would
-//! find it changed.
+//! The bytes behind the headers and the signature are written once into each page. If a DUT changes
+//! payload in place, later frames contain the change.
 
 mod cycle;
 mod pieces;
@@ -49,19 +51,22 @@ use crate::traffic::{Frames, TestFrames, TrafficFrames};
 static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
 static CYCLE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cycle.o"));
 
-/// Calls of the program per batch. At the end of each the kernel hands what was redirected to the port, and its pool of
-/// recycled pages is as large as a batch. Calls in which no frame is due count too and take some 60 ns, so a small batch
-/// lets frames leave one by one and when they should: 0.9 us late (median) at 100 kpps, where with 256 they were 12 us late
-/// and left in groups. And it spares the DUT the lock of a large pool of ours: at 1.8 Mpps offered it forwarded 1.55 Mpps
-/// with 16 and 1.27 Mpps with 256.
+/// Calls of the program per batch. At the end of a batch the kernel hands the redirected frames to
+/// the port; its pool of recycled pages is as large as a batch. Calls in which no frame is due
+/// count too and take some 60 ns, so with a small batch frames leave one by one and on time: 0.9 us
+/// late (median) at 100 kpps, compared with 12 us late and in groups with 256. It also keeps the
+/// pool small, whose lock costs the DUT time: at 1.8 Mpps offered it forwarded 1.55 Mpps with 16
+/// and 1.27 Mpps with 256.
 const BATCH: u32 = 16;
 
-/// Above this load frames are close to each other anyway, and a large pool is what lets the sender keep up: into the same
-/// DUT, on another CPU, it offered 6.5 Mpps at most with 256 and 5.4 Mpps with 16.
+/// Above this load frames are close to each other anyway, and the sender needs a large pool to keep
+/// up: into the same DUT, on another CPU, it offered at most 6.5 Mpps with 256 and 5.4 Mpps with
+/// 16.
 const LARGE_BATCH: u32 = 256;
 const LARGE_BATCH_FROM_PPS: f64 = 4e6;
 
-/// Between starting the thread and the first frame: the kernel prepares its pages in that time.
+/// Time between the start of the thread and the first frame, in which the kernel prepares its
+/// pages.
 const LEAD: Duration = Duration::from_millis(30);
 
 const CAPABILITIES: Capabilities = Capabilities {
@@ -76,8 +81,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     )
 };
 
-/// The longest frame that we put into a page of the kernel's, in bytes without FCS: of 4096 bytes 256 are headroom, 320 the end of
-/// an skb, and some 200 what live frames keep there for themselves, which differs between kernels.
+/// The longest frame that fits a page of the kernel, in bytes without FCS: of 4096 bytes, 256 are
+/// headroom, 320 are the end of an skb, and some 200 are used by live frames, which differs between
+/// kernels.
 const MOST_BYTES: usize = 3_072;
 
 /// The sender.
@@ -87,7 +93,7 @@ pub struct XdpLive {
     ports: Vec<Port>,
     interfaces: Interfaces,
     test: Test,
-    /// For profiles; `None` when test frames are armed.
+    /// For profiles; `None` if test frames are armed.
     profile: Option<Profile>,
     armed: Option<Armed>,
     paced: bool,
@@ -99,7 +105,7 @@ struct Port {
     index: u32,
 }
 
-/// What every sending program has.
+/// The common parts of every sending program.
 struct Loaded {
     control: Array<MapData, Control>,
     progress: Array<MapData, Progress>,
@@ -114,7 +120,7 @@ struct Test {
     stream: Array<MapData, Stream>,
 }
 
-/// `bpf/cycle.bpf.c`, with room for so many lines and streams.
+/// `bpf/cycle.bpf.c`, with room for a number of lines and streams.
 struct Profile {
     loaded: Loaded,
     cycle: Array<MapData, CycleSize>,
@@ -125,21 +131,21 @@ struct Profile {
 
 #[derive(Clone)]
 struct Armed {
-    /// With one load or flat out, and with a load over time.
+    /// The program for one load or full speed, and the one for a load over time.
     programs: [&'static str; 2],
-    /// What every page begins as.
+    /// Initial contents of every page.
     page: Vec<u8>,
 }
 
 struct Running {
     control: Control,
     load: LoadPlan,
-    /// Of a load over time.
+    /// The pieces of a load over time.
     pieces: Option<Pieces>,
     hold_ups: HoldUps,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), EngineError>>,
-    /// The thread's number; 0: it has not begun.
+    /// The thread's id; 0: it has not started.
     number: Arc<AtomicU32>,
 }
 
@@ -147,10 +153,11 @@ impl XdpLive {
     /// Frames of a burst that the kernel hands to the port at once.
     pub const BURST_BATCH: u32 = 32;
 
-    /// Loads the program and binds it to the sending ports of all paths, which must be in one namespace.
+    /// Loads the program and binds it to the sending ports of all paths, which must be in one
+    /// namespace.
     ///
     /// # Errors
-    /// No privileges, a kernel without live frames, or an interface that does not exist.
+    /// Missing privileges, a kernel without live frames, or an interface that does not exist.
     pub fn open(paths: &[PathSpec], cpus: &[usize]) -> Result<Self, EngineError> {
         let Some(first) = paths.first().filter(|_| paths.len() <= MAX_PATHS) else {
             return Err(EngineError::Frames(format!(
@@ -225,7 +232,7 @@ impl XdpLive {
         let mut profile = match self.profile.take() {
             Some(profile) if profile.room == room => profile,
             other => {
-                // first the old one's memory goes
+                // free the memory of the old one first
                 drop(other);
                 within(&self.netns, || Profile::load(&self.ports, room))?
             }
@@ -255,7 +262,8 @@ impl XdpLive {
         Ok(())
     }
 
-    /// Makes everything ready for a burst of so many frames, flat out ([`XdpLive::burst`]); counts start at zero.
+    /// Prepares a burst of `frames` frames at full speed ([`XdpLive::burst`]); counts restart at
+    /// zero.
     pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
         if self.armed.is_none() || !frames.is_multiple_of(XdpLive::BURST_BATCH) {
             let why = format!("a burst of {frames} frames, or no frames");
@@ -272,7 +280,7 @@ impl XdpLive {
         })
     }
 
-    /// Sends a burst that was prepared, and returns when the kernel has handed all of it to the port.
+    /// Sends a prepared burst, and returns when the kernel has handed all of it to the port.
     pub(crate) fn burst(&mut self, frames: u32) -> Result<(), EngineError> {
         let Some(armed) = &self.armed else {
             return Err(EngineError::Frames("the sender is not armed".into()));
@@ -417,14 +425,14 @@ impl Sender for XdpLive {
             return Err(EngineError::Frames("the sender is not running".into()));
         };
         if running.pieces.is_some() {
-            // its load over time would begin anew
+            // its load over time would restart
             return Ok(Duration::ZERO);
         }
         running.control.start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let control = running.control;
         self.write_control(control)?;
-        // the thread begins the next test run at once; a signal that comes just between two runs is lost, and nothing is
-        // but a renewal
+        // the thread starts the next test run at once; a signal between two runs is lost, which
+        // only costs a renewal
         if let Some(running) = &self.running {
             interrupt(&running.thread);
         }
@@ -465,7 +473,8 @@ impl Sender for XdpLive {
     fn course(&self) -> Option<Course> {
         let control = self.running.as_ref()?.control;
         let progress = self.progress().ok()?;
-        // the time of the last frame is not recorded: it left one gap before the next would have
+        // the time of the last frame is not recorded: it left one gap before the next one would
+        // have
         let last = (progress.next.saturating_add(progress.lag)).saturating_sub(progress.gap);
         let has_ended = control.gap > 0 && progress.has_all(&control);
         Some(Course {
@@ -502,14 +511,14 @@ impl Sender for XdpLive {
         }) = self.running.take()
         {
             let over = monotonic_ns() >= control.end_ns;
-            // first no more frames, then no more test run
+            // first stop the frames, then the test run
             self.write_control(Control {
                 end_ns: 0,
                 ..control
             })?;
             stop.store(true, Ordering::Release);
             while !thread.is_finished() {
-                // again and again: a signal that comes just before the call would be lost
+                // repeatedly: a signal just before the call would be lost
                 interrupt(&thread);
                 thread::sleep(Duration::from_millis(1));
             }
@@ -546,8 +555,8 @@ impl Drop for XdpLive {
     }
 }
 
-/// The sender thread: test run after test run until the end. One run of 2^32 calls lasts minutes; a run is set up in
-/// some 25 ms, so starting one per batch would starve the DUT.
+/// The sender thread: test run after test run until the end. One run of 2^32 calls lasts minutes;
+/// setting up a run takes some 25 ms, so one run per batch would starve the DUT.
 fn send(
     programs: &Ebpf,
     program: &str,
@@ -557,7 +566,7 @@ fn send(
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
     while !stop.load(Ordering::Acquire) && monotonic_ns() < end_ns {
-        // whole batches, so that the program knows where one ends
+        // whole batches, so that the program knows where a batch ends
         match test_run(programs, program, page, !(batch - 1), batch)? {
             Ok(()) => {}
             Err(ProgramError::SyscallError(error))
@@ -569,25 +578,25 @@ fn send(
 }
 
 impl Control {
-    /// Nothing leaves later.
+    /// Returns the last time at which a frame may leave.
     fn last_ns(&self) -> u64 {
         let overtime = if self.relief > 0 { OVERTIME_NS } else { 0 };
         self.end_ns.saturating_add(overtime)
     }
 
-    /// From the start to the end, in 1/65536 ns.
+    /// Returns the duration from start to end, in 1/65536 ns.
     fn length(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns) << FRACTION
     }
 }
 
 impl Progress {
-    /// Has the sender sent as many frames as it was to?
+    /// Returns true if the sender has sent all its frames.
     fn has_all(&self, control: &Control) -> bool {
         control.frames > 0 && self.sequence >= control.frames
     }
 
-    /// Is nothing planned any more for the time before the end, which is now?
+    /// Returns true if nothing more is planned before the end, which is now.
     fn is_over(&self, control: &Control) -> bool {
         let is_planned = match control.pieces {
             0 => self.next < control.length(),
@@ -596,8 +605,8 @@ impl Progress {
         !is_planned || control.relief == 0
     }
 
-    /// The sender has been stopped, after its end or before. It may not have run since, and so not counted what will never
-    /// leave.
+    /// Accounts for the stop of the sender, after its end or before. It may not have run since, and
+    /// so not have counted frames that will never leave.
     fn end(&mut self, control: &Control, pieces: Option<&Pieces>, over: bool) {
         if self.gap == 0 {
             return;
@@ -609,7 +618,7 @@ impl Progress {
             (true, None) => length.saturating_sub(self.next).div_ceil(self.gap),
             (false, None) => self.lag.div_ceil(self.gap),
         };
-        // who has sent all that it was to owes nothing
+        // if all frames were sent, nothing is owed
         self.not_sent += if self.has_all(control) { 0 } else { frames };
         match pieces {
             Some(_) => self.position += frames << 16,
@@ -619,7 +628,7 @@ impl Progress {
     }
 }
 
-/// Has the kernel call a program so many times.
+/// Makes the kernel call a program `calls` times.
 fn test_run(
     programs: &Ebpf,
     program: &str,
@@ -640,7 +649,7 @@ fn test_run(
     Ok(run.map(drop))
 }
 
-/// Another engine sends what has no room in a page.
+/// Checks that a frame fits a page; otherwise another engine must send it.
 fn check_room(bytes: usize) -> Result<(), EngineError> {
     match bytes <= MOST_BYTES {
         true => Ok(()),
@@ -653,15 +662,16 @@ fn check_room(bytes: usize) -> Result<(), EngineError> {
     }
 }
 
-/// The time between frames at a load, in 1/65536 ns.
+/// Returns the time between frames at a load, in 1/65536 ns.
 fn gap(load_pps: f64) -> u64 {
     const HALF: u128 = 1 << (FINE - 1);
-    // so long that `interval` of bpf/schedule.h does not overflow: 19 hours
+    // limited so that `interval` of bpf/schedule.h does not overflow: 19 hours
     ((pacer::gap(load_pps).saturating_add(HALF) >> FINE) as u64).min(1 << 62)
 }
 
 impl Loaded {
-    /// Takes what every sender has out of an object whose programs, of these names, the kernel has accepted.
+    /// Takes the common parts out of an object whose programs, with these names, the kernel has
+    /// accepted.
     fn new(mut programs: Ebpf, names: &[&str], ports: &[Port]) -> Result<Loaded, EngineError> {
         let what = || "load the live-frames sender".to_owned();
         for name in names {
@@ -689,7 +699,7 @@ impl Loaded {
         })
     }
 
-    /// Such a load over time.
+    /// Loads the pieces of a load over time.
     fn follow(&mut self, pieces: &Pieces) -> Result<(), EngineError> {
         let set = |(key, piece): (u32, &Piece)| self.pieces.set(key, piece, 0);
         (0..)
@@ -753,7 +763,7 @@ impl Profile {
             .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))
     }
 
-    /// Frames sent of each stream.
+    /// Returns the frames sent of each stream.
     fn sent(&self) -> Result<Vec<u64>, EngineError> {
         (0..self.room.1)
             .map(|stream| self.streams.get(&stream, 0))
@@ -762,7 +772,7 @@ impl Profile {
     }
 }
 
-/// An object of which nothing is in the kernel yet but its maps, some with so many entries.
+/// Creates an object of which only the maps are in the kernel yet; `entries` resizes some of them.
 fn object(bytes: &[u8], entries: &[(&str, u32)]) -> Result<Ebpf, EngineError> {
     let mut loader = EbpfLoader::new();
     for &(map, entries) in entries {

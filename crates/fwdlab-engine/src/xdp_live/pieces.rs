@@ -1,36 +1,38 @@
-//! A load over time as `bpf/schedule.h` wants it: pieces, in each of which frames are evenly spaced.
+//! Converts a load over time for `bpf/schedule.h`: pieces in each of which frames are evenly
+//! spaced.
 //!
-//! BPF has no roots and no 128 bits, so the curve is walked here, before the trial: the first frame of each piece is planned
-//! exactly, and there are so many pieces that the others are off by next to nothing. Start with [`Pieces::new`].
+//! BPF has no roots and no 128-bit integers, so the curve is evaluated here, before the trial: the
+//! first frame of each piece is planned exactly, and there are enough pieces that the error of the
+//! others is negligible. Start with [`Pieces::new`].
 
 use fwdlab_model::procedure::Stretch;
 
 use super::sys::{MAX_PIECES, Piece};
 use crate::pacer::{Curve, FRACTION, Plan};
 
-/// How far a frame in the middle of a piece may be off, in seconds: much less than the time of a batch. Where that takes more
-/// pieces than there is room for, it is doubled.
+/// Maximum error of a frame in the middle of a piece, in seconds: much less than the time of a
+/// batch. Doubled until the pieces fit.
 const OFF_S: f64 = 1e-7;
 
 /// The unit of planned times, in seconds.
 const UNIT_S: f64 = 1e-9 / (1_u64 << FRACTION) as f64;
 
-/// No gap is longer: 19 hours.
+/// The longest gap: 19 hours.
 const LONGEST: u64 = 1 << 62;
 
-/// What is planned so late never leaves, and still is no overflow when it is put off.
+/// A time so late that the frame never leaves, which still does not overflow if it is delayed.
 const NEVER: u64 = u64::MAX - (1 << 56);
 
 /// The pieces of a schedule, to its end.
 pub(super) struct Pieces {
-    /// The last is behind them all.
+    /// The last one is behind the end of the schedule.
     pub(super) all: Vec<Piece>,
     /// Position of the first frame that is planned for the end or later.
     pub(super) end_position: u64,
 }
 
 impl Pieces {
-    /// Of a schedule that lasts so long, in the unit of planned times.
+    /// Returns the pieces of a schedule of this length, in the unit of planned times.
     pub(super) fn new(stretches: &[Stretch], length: u64) -> Pieces {
         let curve = Curve::new(stretches);
         let mut off_s = OFF_S;
@@ -46,12 +48,12 @@ impl Pieces {
         }
     }
 
-    /// How many are to be searched.
+    /// Returns the number of pieces to search.
     pub(super) fn count(&self) -> u64 {
         self.all.len() as u64 - 1
     }
 
-    /// How many frames from this position on are planned before a time.
+    /// Returns the number of frames from this position on that are planned before `time`.
     pub(super) fn frames(&self, position: u64, time: u64) -> u64 {
         let piece = self.all.partition_point(|piece| piece.at < time);
         let Some(piece) = piece.checked_sub(1) else {
@@ -68,13 +70,13 @@ impl Pieces {
     }
 }
 
-/// `None`: there are too many.
+/// Returns `None` if there are too many pieces.
 fn pieces(mut curve: Curve, length: u64, off_s: f64) -> Option<Vec<Piece>> {
     let all = curve.before(length);
     let mut pieces = Vec::new();
     let mut frame = 0;
     while frame < all {
-        // the last frame of a stretch, and of them all, is alone
+        // the last frame of a stretch, and of the schedule, is a piece of its own
         let most = curve.in_stretch().min(all - 1 - frame).max(1);
         let frames = even(curve.slope(), most, off_s);
         let mut next = curve.clone();
@@ -104,14 +106,15 @@ fn pieces(mut curve: Curve, length: u64, off_s: f64) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// How many frames may be evenly spaced, `most` at the most, when the load is so much and changes so fast.
+/// Returns how many frames may be evenly spaced, at most `most`, at this load and rate of change.
 fn even((load, slope): (f64, f64), most: u64, off_s: f64) -> u64 {
-    // half a unit of each gap is rounded away
+    // each gap is rounded by up to half a unit
     let most = (most as f64).min(2.0 * off_s / UNIT_S);
     if slope == 0.0 {
         return (most as u64).max(1);
     }
-    // between two frames that are n apart a straight line is off by at most n^2 / 8 of what the gap changes by from one to the next
+    // over n frames, linear interpolation is off by at most n^2 / 8 of the change of the gap per
+    // frame
     let off = |frames: f64| {
         let square = (load * load + 2.0 * slope * frames).min(load * load);
         frames * frames / 8.0 * slope.abs() / square.max(0.0).powf(1.5)
@@ -144,7 +147,7 @@ mod tests {
         }
     }
 
-    /// What BPF plans the frame at a position for.
+    /// Returns the time for which BPF plans the frame at a position.
     fn planned(pieces: &Pieces, frame: u64) -> u64 {
         let piece = pieces
             .all
@@ -197,7 +200,7 @@ mod tests {
     const START: u64 = 1_000_000_000_000;
     const MS: u64 = 1_000_000;
 
-    /// A sender in BPF without frames, whose clock the test sets.
+    /// A sender in BPF without frames; the test sets its clock.
     struct InKernel(Ebpf);
 
     impl InKernel {
@@ -229,7 +232,7 @@ mod tests {
             }
         }
 
-        /// All frames that leave at this time: for when they were planned, put off and all.
+        /// Returns when each frame that leaves at this time was planned, delays included.
         fn departures(&mut self, now: u64) -> Vec<u64> {
             let program: &mut Xdp = self
                 .0
@@ -256,7 +259,8 @@ mod tests {
         }
     }
 
-    /// As many frames as the library sends, each when the library sends it, under both policies; to the frame in the end.
+    /// BPF sends as many frames as the library, each at the same time, under both policies; exactly
+    /// equal at the end.
     #[test]
     fn bpf_follows_a_load_over_time() {
         let Some(mut kernel) = InKernel::load() else {
@@ -310,7 +314,8 @@ mod tests {
                     pacer.taken(1);
                 }
                 of_kernel.extend(kernel.departures(now));
-                // a frame at the edge may leave a look sooner or later, and a hold-up of 100 us be one or not
+                // a frame at the edge may leave one look sooner or later, and a stall of 100 us may
+                // count or not
                 let (sent, of_kernel) = (sent.len(), of_kernel.len());
                 assert!(
                     sent.abs_diff(of_kernel) <= 25,
@@ -319,7 +324,7 @@ mod tests {
                 );
             }
             if round % 5 == 0 {
-                // what is due after the last look before the end is not sent
+                // frames due after the last look before the end are not sent
                 assert_eq!(sent.len(), of_kernel.len(), "round {round}");
                 assert!(sent.len() as u64 + 20 >= due, "round {round}");
                 for (frame, (here, there)) in sent.iter().zip(&of_kernel).enumerate() {

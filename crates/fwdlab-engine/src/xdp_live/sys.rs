@@ -1,7 +1,7 @@
-//! The layout of the maps of `bpf/transmit.bpf.c`, `bpf/cycle.bpf.c` and `bpf/schedule.h`, byte for byte.
+//! The layout of the maps of `bpf/transmit.bpf.c`, `bpf/cycle.bpf.c` and `bpf/schedule.h`.
 #![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
 
-/// Paths one sender can switch between (`MAX_PATHS` in `bpf/wire.h`).
+/// Maximum number of paths of one sender (`MAX_PATHS` in `bpf/wire.h`).
 pub(super) const MAX_PATHS: usize = 16;
 
 /// `struct stream`.
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     pub destination_port_count: u16,
     pub ip_sum: u32,
     pub udp_sum: u32,
-    /// The sender's own.
+    /// Used only by the BPF program.
     pub row_ip_sum: u16,
     pub row_udp_sum: u16,
 }
@@ -78,7 +78,7 @@ pub(super) struct Progress {
     pub destination_port: u32,
     pub first: u32,
     pub kept: u32,
-    /// `struct waited`, eight in a row: longer arrays have no default.
+    /// `struct waited`, in rows of eight: longer arrays do not implement `Default`.
     pub hold_ups: [[u64; 3 * 8]; HOLD_UPS / 8],
     pub position: u64,
     pub piece_end: u64,
@@ -113,7 +113,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// As it stands in the map.
+    /// Returns the slot in the format of the map.
     pub(super) fn line(&self) -> Line {
         let mut line = Line([0; LINE_BYTES]);
         let halves = [

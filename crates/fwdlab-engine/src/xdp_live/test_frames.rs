@@ -1,11 +1,11 @@
-//! Test frames as `bpf/transmit.bpf.c` wants them: it writes every head itself, flow after flow.
+//! Prepares test frames for `bpf/transmit.bpf.c`, which writes every head itself, flow after flow.
 
 use fwdlab_packet::{Addresses, IpVersion, Signature};
 
 use super::sys::Stream;
 use crate::traffic::TestFrames;
 
-/// The frames as the BPF program wants them, and a first frame.
+/// Returns the parameters of the BPF program, and a first frame.
 pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
     let (first, last) = (
         frames.flows.flow(0),
@@ -33,7 +33,8 @@ pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
         IpVersion::V4 => 60,
         IpVersion::V6 => 80,
     };
-    // of one flow all frames are one row: beginning another takes a tenth of the time of a frame
+    // with a single flow all frames are one row: starting a new row takes a tenth of the time of a
+    // frame
     let (row, destination_step) = match frames.flows.len() {
         1 => (u32::MAX, 0),
         _ => (last_destination - destination + 1, 1),
@@ -58,7 +59,8 @@ pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
     (stream, buffer)
 }
 
-/// The UDP sum without what changes from frame to frame: low address words, ports, sequence, time.
+/// Returns the UDP sum without the parts that change from frame to frame: low address words, ports,
+/// sequence, time.
 fn udp_sum(frames: &TestFrames, signature: &Signature) -> u32 {
     let mut payload = [0; fwdlab_packet::signature::LEN];
     signature.write(&mut payload);

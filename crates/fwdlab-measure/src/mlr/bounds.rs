@@ -1,13 +1,13 @@
-//! What the trials at a load say: does it meet a target, does it not, or is that still open.
+//! Classifies loads by their trials: a load meets a target, or does not, or is undecided.
 
 use std::collections::BTreeMap;
 
 use super::goal::Target;
 
-/// Durations closer than this are the same: half a nanosecond, as all are whole ones.
+/// Durations closer than this are equal: half a nanosecond, because all are integers.
 const SAME_NS: f64 = 0.5;
 
-/// A trial that was made.
+/// A finished trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Made {
     /// Its duration.
@@ -16,27 +16,27 @@ pub struct Made {
     pub loss_ratio: f64,
 }
 
-/// The trials made, by load.
+/// The finished trials, by load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trials(BTreeMap<u32, Vec<Made>>);
 
-/// What is known of a load.
+/// The classification of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It meets the target, whatever more trials would say.
+    /// It meets the target, regardless of further trials.
     Lower,
-    /// It does not.
+    /// It does not meet the target, regardless of further trials.
     Upper,
     /// More trials may decide either way.
     Undecided,
 }
 
-/// The loads between which the target's answer lies.
+/// The loads between which the result of the target lies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Largest load that meets the target below every load that does not.
+    /// Largest load that meets the target, and is below every load that does not.
     pub lower: Option<u32>,
-    /// Smallest load that does not.
+    /// Smallest load that does not meet the target.
     pub upper: Option<u32>,
 }
 
@@ -48,12 +48,13 @@ impl Trials {
         });
     }
 
-    /// All trials with their loads, lowest load first.
+    /// Iterates over all trials with their loads, lowest load first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[Made])> {
         self.0.iter().map(|(&load, made)| (load, &made[..]))
     }
 
-    /// The relevant bounds of a target. A lower bound above an upper bound (loss inversion) is ignored.
+    /// Returns the relevant bounds of a target. A lower bound above an upper bound (loss inversion)
+    /// is ignored.
     pub fn bounds(&self, target: &Target) -> Bounds {
         let mut bounds = Bounds::default();
         for (&load, made) in &self.0 {
@@ -69,7 +70,8 @@ impl Trials {
         bounds
     }
 
-    /// Share of frames typically lost at a load: what the target's trials lose at the quantile of its exceed ratio.
+    /// Returns the typical loss ratio at a load: that of the target's trials at the quantile of its
+    /// exceed ratio.
     pub(super) fn conditional_loss(&self, load: u32, target: &Target) -> f64 {
         let made = self.0.get(&load).map_or(&[][..], Vec::as_slice);
         let mut full: Vec<&Made> = made
@@ -81,7 +83,7 @@ impl Trials {
         let mut left = target.sum_ns.max(all) as f64 * (1.0 - target.exceed_ratio);
         for trial in full {
             left -= trial.duration_ns as f64;
-            // twice, so that at a lower bound no rounding leads the walk beyond the good trials
+            // twice, so that at a lower bound rounding does not lead beyond the good trials
             if left <= 2.0 * SAME_NS {
                 return trial.loss_ratio;
             }
@@ -90,7 +92,7 @@ impl Trials {
     }
 }
 
-/// What trials at one load say about a target.
+/// Classifies a load by its trials, for a target.
 pub fn classify(made: &[Made], target: &Target) -> Class {
     let (mut good_long, mut bad_long, mut good_short, mut bad_short) = (0.0, 0.0, 0.0, 0.0);
     for trial in made {
@@ -104,7 +106,7 @@ pub fn classify(made: &[Made], target: &Target) -> Class {
         } += trial.duration_ns as f64;
     }
     let exceed = target.exceed_ratio;
-    // good short trials cancel bad short ones, never more
+    // good short trials cancel bad short ones, but no more than these
     let bad: f64 = bad_long + (bad_short - good_short * exceed / (1.0 - exceed)).max(0.0);
     let whole = (good_long + bad).max(target.sum_ns as f64);
     let allowed = whole * exceed;

@@ -1,35 +1,36 @@
-//! What is sought: a goal, its presets, and the chain of targets from coarse to fine that leads to it.
+//! The goals of a search, their presets, and the chain of targets from coarse to fine that leads to
+//! a goal.
 
 use std::time::Duration;
 
-/// Names of goals that need no definition.
+/// Names of predefined goals.
 pub const PRESETS: [&str; 5] = ["ndr", "pdr", "rfc2544", "tst009", "strict"];
 
 /// A condition that a load meets or does not (draft-ietf-bmwg-mlrsearch, "Search Goal").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
-    /// A trial is good when it loses no larger share of its frames than this.
+    /// Maximum loss ratio of a good trial.
     pub loss_ratio: f64,
-    /// A load passes when no larger share of the trial time is bad than this.
+    /// Maximum share of bad trial time at a load that passes.
     pub exceed_ratio: f64,
     /// Duration of the trials of the coarsest target.
     pub initial_trial: Duration,
-    /// Duration from which on a trial counts as full.
+    /// Duration from which on a trial counts as full-length.
     pub final_trial: Duration,
     /// Trial time that decides a load.
     pub duration_sum: Duration,
-    /// Relative width of the interval that is narrow enough.
+    /// Relative width of a sufficiently narrow interval.
     pub width: f64,
-    /// How many coarser targets come before the last.
+    /// Number of coarser targets before the last.
     pub preceding_targets: u32,
     /// Factor by which steps grow while one bound is missing.
     pub expansion: u32,
-    /// The whole search fails when the smallest load does not meet this goal.
+    /// The whole search fails if the smallest load does not meet this goal.
     pub fail_fast: bool,
 }
 
 impl Default for Goal {
-    /// The no-drop rate as FD.io CSIT seeks it.
+    /// The no-drop rate as in FD.io CSIT.
     fn default() -> Self {
         Goal {
             loss_ratio: 0.0,
@@ -46,7 +47,7 @@ impl Default for Goal {
 }
 
 impl Goal {
-    /// The presets by name: [`PRESETS`].
+    /// Returns a preset by name: [`PRESETS`].
     pub fn preset(name: &str) -> Option<Goal> {
         let minute = Duration::from_secs(60);
         match name {
@@ -75,7 +76,7 @@ impl Goal {
         }
     }
 
-    /// Says what is wrong with a goal.
+    /// Checks a goal.
     ///
     /// # Errors
     /// A ratio outside its range, or durations that contradict each other.
@@ -129,21 +130,22 @@ impl Goal {
 /// One step on the way to a goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// As the goal's.
+    /// That of the goal.
     pub loss_ratio: f64,
-    /// As the goal's.
+    /// That of the goal.
     pub exceed_ratio: f64,
-    /// Duration of its trials; longer ones count as full, too.
+    /// Duration of its trials; longer ones also count as full-length.
     pub trial_ns: u64,
     /// Trial time that decides a load.
     pub sum_ns: u64,
-    /// Width of the interval that is narrow enough, in steps of the grid.
+    /// Width of a sufficiently narrow interval, in steps of the grid.
     pub width: u32,
-    /// The whole search fails when the smallest load does not meet it.
+    /// The whole search fails if the smallest load does not meet it.
     pub fail_fast: bool,
 }
 
-/// The chain of targets of a goal, coarsest first; `width` is the goal's width in steps of the grid.
+/// Returns the chain of targets of a goal, coarsest first; `width` is the goal's width in steps of
+/// the grid.
 pub(super) fn targets(goal: &Goal, width: u32) -> Vec<Target> {
     let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
     let sum = goal.duration_sum.as_secs_f64();

@@ -3,7 +3,7 @@
 /// Rounds downwards in the width of every goal, but loses no more than 1 % of it.
 const ROUNDING: (f64, f64) = (0.99, 0.999_999);
 
-/// A grid with more loads than this serves nobody: the goal's width is absurd.
+/// Maximum number of loads in a grid: with more, the goal's width is absurd.
 const MOST_STEPS: f64 = 1e8;
 
 /// Loads from the smallest (index 0) to the largest.
@@ -15,7 +15,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The coarsest grid whose steps fit into every width without wasting more than 1 % of it.
+    /// Returns the coarsest grid whose steps fit into every width without wasting more than 1 % of
+    /// it.
     pub(super) fn new(min: f64, max: f64, widths: &[f64]) -> Result<Grid, String> {
         let span = (max / min).ln();
         let steps_of = |width: f64, n: f64| -(1.0 - width).ln() / (span / n);
@@ -46,12 +47,12 @@ impl Grid {
         }
     }
 
-    /// Index of the largest load.
+    /// Returns the index of the largest load.
     pub fn last(&self) -> u32 {
         self.last
     }
 
-    /// The load in frames per second; indices beyond the largest load mean the largest.
+    /// Returns the load in frames per second; indices beyond the largest load return the largest.
     pub fn load(&self, index: u32) -> f64 {
         if index == 0 {
             self.min
@@ -62,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// Index of the largest load that is no larger than this; the smallest if none is.
+    /// Returns the index of the largest load that is no larger than this; the smallest if none is.
     pub fn floor(&self, pps: f64) -> u32 {
         if pps <= self.min || pps.is_nan() {
             return 0;
@@ -81,14 +82,15 @@ impl Grid {
         index
     }
 
-    /// A relative width in whole steps.
+    /// Converts a relative width to whole steps.
     pub(super) fn width(&self, width: f64) -> u32 {
         let step = (self.max / self.min).ln() / f64::from(self.last);
         (-(1.0 - width).ln() / step) as u32
     }
 }
 
-/// A load between two others that leaves one side a power of two of `width`, if it can. Needs `high - low > width`.
+/// Returns a load between two others that leaves one side a power of two of `width`, if possible.
+/// Needs `high - low > width`.
 pub(super) fn middle(low: u32, high: u32, width: u32) -> u32 {
     let distance = high - low;
     let double = 2 * u64::from(width);
@@ -118,7 +120,8 @@ pub(super) fn middle(low: u32, high: u32, width: u32) -> u32 {
     }
 }
 
-/// Moves a load so far from the known bounds that its trial can tell something new; `None` where no such load is.
+/// Moves a load far enough from the known bounds that its trial adds information; `None` if there
+/// is no such load.
 pub(super) fn limit(
     load: u32,
     width: u32,
@@ -150,7 +153,7 @@ pub(super) fn limit(
     }
 }
 
-/// `min` and `max` are the ends of the range, and whether a load may lie on them.
+/// `min` and `max` are the ends of the range, each with whether the load may equal it.
 fn adjust(load: u32, width: u32, min: (u32, bool), max: (u32, bool)) -> Option<u32> {
     let ((min, min_is_free), (max, max_is_free)) = (min, max);
     if u64::from(width) >= u64::from(max) - u64::from(min) {

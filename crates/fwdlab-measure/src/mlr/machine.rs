@@ -1,7 +1,7 @@
-//! MLRsearch as one procedure among others, so that it can stand in campaigns and inside sweeps.
+//! MLRsearch as a [`Procedure`](crate::procedure::Procedure), for campaigns and sweeps.
 //!
-//! It only translates: a planned trial into a question, an answer into a loss ratio, the bounds into an outcome. Start with
-//! [`Machine`].
+//! It only translates: a planned trial into a request, an answer into a loss ratio, the bounds into
+//! an outcome. Start with [`Machine`].
 
 use fwdlab_model::link::Line;
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
@@ -15,10 +15,10 @@ use super::{Planned, Search, outcome};
 use crate::procedure::{Course, Procedure, loss_ratio};
 use crate::trust;
 
-/// What is to be found, and where.
+/// The parameters of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
     /// The goals, with their names.
     pub goals: Vec<Named>,
@@ -26,21 +26,21 @@ pub struct Parameters {
     pub min_load_pps: f64,
     /// Largest load in frames per second.
     pub max_load_pps: f64,
-    /// Where that comes from, in words.
+    /// Origin of that limit, as text.
     pub max_load_source: String,
-    /// A first trial whose result is not used; 0 for none.
+    /// Duration of a first trial whose result is not used; 0 for none.
     pub warm_up_ns: u64,
-    /// The search ends when its trials took longer.
+    /// The search ends if its trials took longer.
     pub time_limit_ns: u64,
     /// Trials end as soon as they are bad for every goal.
     pub early_end: bool,
-    /// The line, where there is one.
+    /// The line, if there is one.
     pub line: Option<Line>,
-    /// No device is measured.
+    /// True if no device is measured.
     pub simulated: bool,
 }
 
-/// The machine.
+/// The state machine.
 pub struct Machine {
     parameters: Parameters,
     search: Search,
@@ -55,7 +55,8 @@ impl Machine {
     /// Prepares the search.
     ///
     /// # Errors
-    /// The goals contradict themselves, the smallest load is not below the largest, or the width is less than a frame.
+    /// The goals contradict themselves, the smallest load is not below the largest, or the width is
+    /// less than a frame.
     pub fn new(parameters: Parameters) -> Result<Machine, String> {
         let search = Search::new(&super::Question {
             goals: parameters.goals.iter().map(|n| n.goal.clone()).collect(),
@@ -136,7 +137,8 @@ impl Procedure for Machine {
         self.course.failure = Some(reason.into());
     }
 
-    /// The search continues below, as if the frames that were not sent had been lost; the result is marked as limited by the generator.
+    /// The search continues below, as if the frames that were not sent had been lost; the result is
+    /// marked as limited by the generator.
     fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let Some(planned) = self.planned.take() else {
             return;
@@ -150,7 +152,7 @@ impl Procedure for Machine {
         let goals = self.parameters.goals.iter();
         let allowed = goals.fold(0.0f64, |most, named| most.max(named.goal.loss_ratio));
         let sent = answer.frames_sent as f64 / answer.frames_intended.max(1) as f64;
-        // the goals must not take it for a loss that they allow
+        // it must exceed every loss that the goals allow
         let fails = (1.01 * allowed + 1e-9).min(1.0);
         self.search.record((1.0 - sent).max(fails), answer.took_ns);
     }

@@ -1,11 +1,12 @@
-//! MLRsearch: for several goals at once, the load at which each stops being met.
+//! MLRsearch: finds for several goals at once the load at which each is no longer met.
 //!
-//! A question-and-answer machine: [`Search::next_trial`] says which trial to make, [`Search::record`] takes what came of
-//! it. All loads lie on a grid of integers and all durations are integer nanoseconds, so that no decision depends on the
-//! last bit of a number. Method: IETF draft-ietf-bmwg-mlrsearch; which trial comes next is decided as the Python package
-//! MLRsearch 1.2.1 does, and a test compares with it. The rooms: [`goal`] (what is sought), [`grid`] (the loads),
-//! [`bounds`] (what the trials at a load say), `selector` (what one goal wants next), [`typed`] (goals as people type them),
-//! [`outcome`] (what is kept and said of a search), [`machine`] (the search as one procedure among others).
+//! A state machine: [`Search::next_trial`] returns the trial to run, [`Search::record`] takes its
+//! result. All loads are on an integer grid and all durations are integer nanoseconds, so no
+//! decision depends on the last bit of a number. Method: IETF draft-ietf-bmwg-mlrsearch; the next
+//! trial is chosen as in the Python package MLRsearch 1.2.1, and a test compares with it. The
+//! modules: [`goal`] (the goals), [`grid`] (the loads), [`bounds`] (classification of loads),
+//! `selector` (the next trial for one goal), [`typed`] (goals as typed by users), [`outcome`]
+//! (records and descriptions of a search), [`machine`] (the search as a procedure).
 
 pub mod bounds;
 pub mod goal;
@@ -27,68 +28,68 @@ use self::selector::{Nomination, Selector};
 /// Id of the procedure in records.
 pub const ID: &str = "mlrsearch";
 
-/// What the search is to find, and where.
+/// The goals and the range of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// The goals, at least one.
     pub goals: Vec<Goal>,
-    /// Smallest load in frames per second; a goal that it does not meet fails.
+    /// Smallest load in frames per second; a goal fails if this load does not meet it.
     pub min_load_pps: f64,
-    /// Largest load in frames per second: line rate, or what the generator can do.
+    /// Largest load in frames per second: line rate, or the generator's limit.
     pub max_load_pps: f64,
-    /// A first trial at the largest load whose result is not used; 0 for none.
+    /// Duration of a first trial at the largest load whose result is not used; 0 for none.
     pub warm_up_ns: u64,
-    /// The search fails when its trials have taken longer.
+    /// The search fails if its trials have taken longer.
     pub time_limit_ns: u64,
 }
 
-/// A trial to make.
+/// A trial to run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Planned {
-    /// The load's place on the grid.
+    /// Index of the load on the grid.
     pub load_index: u32,
     /// The load in frames per second.
     pub load_pps: f64,
     /// The duration.
     pub duration_ns: u64,
-    /// Its result will not be used.
+    /// True if its result will not be used.
     pub warm_up: bool,
-    /// Why this trial.
+    /// The reason for this trial.
     pub reason: Reason,
 }
 
-/// Why a trial is made.
+/// The reason for a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// To warm the DUT up.
+    /// Warming up the DUT.
     WarmUp,
-    /// The first look: the output at the largest load.
+    /// The first trial: the output at the largest load.
     Maximum,
-    /// The first guesses from the forwarding rate seen.
+    /// The first guesses, from the measured forwarding rate.
     Estimate,
-    /// A goal, by its place in the list, wants it.
+    /// The next step of a goal.
     Goal {
-        /// Which goal.
+        /// Index of the goal.
         goal: usize,
-        /// For what.
+        /// The goal's strategy.
         strategy: Strategy,
     },
 }
 
-/// What a goal does to narrow its interval.
+/// How a goal narrows its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// The interval of the coarser target is cut in two.
+    /// Halve the interval of the coarser target.
     Halve,
-    /// The lower end of the coarser target's interval is measured for as long as this target asks.
+    /// Measure the lower end of the coarser target's interval for this target's duration.
     RefineLow,
-    /// The upper end, likewise.
+    /// Measure the upper end, likewise.
     RefineHigh,
-    /// No load met the target yet: go down.
+    /// No load has met the target so far: go down.
     ExtendDown,
-    /// Every load met the target yet: go up.
+    /// Every load has met the target so far: go up.
     ExtendUp,
-    /// Both bounds are known: between them.
+    /// Both bounds are known: bisect.
     Bisect,
 }
 
@@ -105,45 +106,45 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Failure {
     /// The smallest load does not meet a goal.
     MinimumLoad {
-        /// Which goal.
+        /// Index of the goal.
         goal: usize,
     },
     /// The trials took longer than allowed.
     TimeLimit,
 }
 
-/// What the search says of one goal.
+/// The result for one goal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GoalOutcome {
-    /// Largest load known to meet the goal, below every load known not to; by its place on the grid.
+    /// Index of the largest load known to meet the goal, below every load known not to.
     pub relevant_lower_bound: Option<u32>,
-    /// Smallest load known not to meet it.
+    /// Index of the smallest load known not to meet it.
     pub relevant_upper_bound: Option<u32>,
     /// Typical forwarding rate at the lower bound.
     pub conditional_throughput_pps: Option<f64>,
-    /// Both bounds are known and no farther apart than the goal's width.
+    /// True if both bounds are known and no farther apart than the goal's width.
     pub is_regular: bool,
 }
 
-/// A trial that the search made use of, and what was known after it.
+/// A trial used by the search, and the bounds after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Place of its load on the grid.
+    /// Index of its load on the grid.
     pub load: u32,
-    /// How long it was to be.
+    /// Intended duration.
     pub duration_ns: u64,
-    /// What it lost.
+    /// Its loss ratio.
     pub loss_ratio: f64,
     /// One per goal.
     pub bounds: Vec<Bounds>,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Search {
     grid: Grid,
@@ -162,7 +163,7 @@ pub struct Search {
 enum Stage {
     WarmUp,
     Maximum,
-    /// The first guess was offered.
+    /// The first guess is being measured.
     First(u32),
     /// The first guess and its loss, and the second guess.
     Second(u32, u32),
@@ -178,7 +179,7 @@ impl Search {
     /// Prepares a search.
     ///
     /// # Errors
-    /// What is wrong with the question, in words.
+    /// A message about what is wrong with the question.
     pub fn new(question: &Question) -> Result<Search, String> {
         let Question {
             goals,
@@ -221,22 +222,23 @@ impl Search {
         })
     }
 
-    /// The loads of this search.
+    /// Returns the loads of this search.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// The trials made, without the warm-up.
+    /// Returns the trials, without the warm-up.
     pub fn trials(&self) -> &Trials {
         &self.trials
     }
 
-    /// The same in the order in which they were made, with the bounds after each.
+    /// Returns the trials in chronological order, with the bounds after each.
     pub fn course(&self) -> &[Step] {
         &self.course
     }
 
-    /// The next trial, or `None` when the search has ended. Ask once, then [`Search::record`].
+    /// Returns the next trial, or `None` at the end of the search. Call it once, then
+    /// [`Search::record`].
     pub fn next_trial(&mut self) -> Option<Planned> {
         let max = self.grid.last();
         match self.stage.clone() {
@@ -246,42 +248,48 @@ impl Search {
                 Some(self.planned(index, self.longest_of_coarsest(), Reason::Estimate))
             }
             Stage::Search => self.nominate(),
-            // asked again without an answer: the same trial
+            // called again without an answer: return the same trial
             Stage::Won { goal, nomination } => Some(self.won(goal, &nomination)),
             Stage::Done(_) => None,
         }
     }
 
-    /// What ends a trial of this search before its time, and changes nothing but the time it takes. A trial that ends so is recorded
-    /// like any other: with its loss ratio until then, which is above what every goal allows, and it counts with all of its
-    /// intended duration.
+    /// Returns the condition that ends a trial of this search early, and changes nothing but its
+    /// duration. A trial that ends early is recorded like any other: with its loss ratio until
+    /// then, which is above the limit of every goal, and it counts with all of its intended
+    /// duration.
     ///
-    /// A trial has lost more frames than the largest loss ratio of all goals allows for its whole duration. From then on it is bad
-    /// for every goal, however it would go on, and nothing asks how bad:
+    /// The condition is that a trial has lost more frames than the largest loss ratio of all goals
+    /// allows for its whole duration. From then on it is bad for every goal regardless of the rest,
+    /// and how bad does not matter:
     ///
-    /// - What comes next and which loads are bounds follows from [`bounds::classify`] alone, which knows a trial's duration and
-    ///   whether it is good or bad for a goal. All targets of a goal have the goal's loss ratio. (The trials' own time only counts
-    ///   against the time limit: a search that meets it gets farther.)
-    /// - The conditional throughput walks over the full trials at the relevant lower bound, the least lossy first, through
-    ///   `max(sum, good + bad) * (1 - exceed)` of time, where good and bad are those of full trials. That load is a lower bound: with
-    ///   `W = max(sum, good + all that is bad)` it has `W - good <= W * exceed`, hence `good >= W * (1 - exceed)`, no less than the
-    ///   walk. The walk ends among the good trials and never sees a bad one.
-    /// - The loss ratio of an initial trial sets the next load, and a warm-up is made for its duration. They are made to their end.
+    /// - The next trial and the bounds follow from [`bounds::classify`] alone, which knows a
+    ///   trial's duration and whether it is good or bad for a goal. All targets of a goal have the
+    ///   goal's loss ratio. (The trials' own time only counts against the time limit: a search that
+    ///   is subject to it gets farther.)
+    /// - The conditional throughput walks over the full trials at the relevant lower bound, the
+    ///   least lossy first, through `max(sum, good + bad) * (1 - exceed)` of time, where good and
+    ///   bad are those of full trials. That load is a lower bound: with
+    ///   `W = max(sum, good + all that is bad)` it has `W - good <= W * exceed`, hence
+    ///   `good >= W * (1 - exceed)`, no less than the walk. The walk ends among the good trials and
+    ///   never reaches a bad one.
+    /// - The loss ratio of an initial trial determines the next load, and a warm-up needs its
+    ///   duration. These are not ended early.
     ///
-    /// A property test makes thousands of searches both ways.
+    /// A property test runs thousands of searches both ways.
     pub fn ending(&self, planned: &Planned) -> Option<Ending> {
         let Reason::Goal { .. } = planned.reason else {
             return None;
         };
         let allowed = (self.finals.iter()).fold(0.0f64, |most, t| most.max(t.loss_ratio));
-        // a sender that starts a moment early may send that many more
+        // a sender that starts slightly early may send that many more
         let due = planned.load_pps * (planned.duration_ns as f64 / 1e9 + outcome::START_SKEW_S);
         Some(Ending::Lost {
             frames: (allowed * due).ceil() as u64,
         })
     }
 
-    /// Takes the loss ratio of the trial asked for last, and the time it took with all its waits.
+    /// Takes the loss ratio of the last requested trial, and the time it took including all waits.
     pub fn record(&mut self, loss_ratio: f64, took_ns: u64) {
         self.spent_ns += took_ns;
         let max = self.grid.last();
@@ -341,7 +349,8 @@ impl Search {
         });
     }
 
-    /// Why the search ended without an answer; `None` while it goes on or when it succeeded.
+    /// Returns why the search ended without a result; `None` while it is running or after a
+    /// success.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.stage {
             Stage::Done(failure) => failure.as_ref(),
@@ -349,7 +358,7 @@ impl Search {
         }
     }
 
-    /// What the trials made so far say of each goal.
+    /// Returns the result of the trials so far for each goal.
     pub fn outcome(&self) -> Vec<GoalOutcome> {
         self.finals
             .iter()
@@ -419,7 +428,8 @@ impl Search {
         self.stage = Stage::Search;
     }
 
-    /// The load that would lose as much as the easiest goal allows, if the DUT forwarded at its rate of this trial.
+    /// Returns the load that would lose as much as the easiest goal allows, if the DUT forwarded at
+    /// its rate of this trial.
     fn estimate(&self, index: u32, loss_ratio: f64) -> u32 {
         let rate = self.grid.load(index) * (1.0 - loss_ratio) / (1.0 - self.smallest_loss());
         self.grid.floor(rate)

@@ -1,7 +1,7 @@
-//! What is kept and said of a search: each trial's reason and meaning, each goal's result, and how far all of it is from
-//! an RFC 2544 throughput test.
+//! Records and descriptions of a search: each trial's reason and meaning, each goal's result, and
+//! the deviations from an RFC 2544 throughput test.
 //!
-//! Words without figures: these stand beside them. Start with [`goals`] and [`reason`].
+//! Texts without figures, which are shown next to them. Start with [`goals`] and [`reason`].
 
 use fwdlab_model::link::Line;
 use fwdlab_model::search::{GoalDefinition, GoalResult, SearchStep};
@@ -13,15 +13,15 @@ use super::{Failure, Planned, Reason, Search};
 use crate::compliance::no_medium;
 use crate::procedure::{TESTER_BOUND, is_tester_bound};
 
-/// A sender is not started to the microsecond: it may send for this much longer.
+/// The start of a sender is not exact to the microsecond: it may send for this much longer.
 pub(super) const START_SKEW_S: f64 = 10e-6;
 
 const MINUTE_NS: u128 = 60_000_000_000;
 
-/// Says so when a goal's width is less than a frame in its trials at the smallest load.
+/// Checks that a goal's width is at least a frame in its trials at the smallest load.
 ///
 /// # Errors
-/// Which goal, and what would be right.
+/// The goal, and a valid width.
 pub fn check_width(goals: &[Named], min_load_pps: f64) -> Result<(), String> {
     for named in goals {
         let seconds = named.goal.final_trial.as_secs_f64();
@@ -37,7 +37,7 @@ pub fn check_width(goals: &[Named], min_load_pps: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a trial is made.
+/// Returns the reason for a trial.
 pub fn reason(planned: &Planned, goals: &[Named]) -> String {
     match planned.reason {
         Reason::WarmUp => "warms the DUT up; its result is not used".into(),
@@ -47,7 +47,8 @@ pub fn reason(planned: &Planned, goals: &[Named]) -> String {
     }
 }
 
-/// What a trial that was just recorded says of each goal, and what is known of its load now.
+/// Describes what the trial just recorded means for each goal, and what is now known about its
+/// load.
 pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64) -> Vec<String> {
     if planned.warm_up {
         return Vec::new();
@@ -76,7 +77,8 @@ pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64
         .collect()
 }
 
-/// The result of every goal. `unreached_pps` is the smallest load that the generator did not reach.
+/// Returns the result of every goal. `unreached_pps` is the smallest load that the generator did
+/// not reach.
 pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Vec<GoalResult> {
     let grid = search.grid();
     goals
@@ -85,7 +87,7 @@ pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Ve
         .map(|(named, outcome)| {
             let (lower, upper) = (outcome.relevant_lower_bound, outcome.relevant_upper_bound);
             let pps = |index: Option<u32>| index.map(|index| grid.load(index));
-            // the load above it was not offered, rather than lost
+            // the load above was not offered, instead of lost
             let is_unreached = |pps: f64| unreached_pps.is_some_and(|unreached| pps >= unreached);
             let max = grid.load(grid.last());
             let tester_bound = pps(lower).is_some_and(|found| {
@@ -128,7 +130,7 @@ pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Ve
         .collect()
 }
 
-/// The trials in their order, with the bounds after each.
+/// Returns the trials in order, with the bounds after each.
 pub fn course(search: &Search) -> Vec<SearchStep> {
     let pps = |index: u32| search.grid().load(index);
     let steps = search.course().iter();
@@ -144,7 +146,7 @@ pub fn course(search: &Search) -> Vec<SearchStep> {
         .collect()
 }
 
-/// Why a search has no answer to every goal.
+/// Returns why a search has no result for every goal.
 pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     search.failure().map(|failure| match failure {
         Failure::MinimumLoad { goal } => format!(
@@ -157,7 +159,8 @@ pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     })
 }
 
-/// Goals for which trials below the result lost more than the goal allows (loss inversion), with how many of how many.
+/// Returns goals for which trials below the result lost more than the goal allows (loss inversion),
+/// with their number and the total.
 pub fn inversions(search: &Search, goals: &[Named]) -> Vec<String> {
     goals
         .iter()
@@ -182,7 +185,8 @@ pub fn inversions(search: &Search, goals: &[Named]) -> Vec<String> {
         .collect()
 }
 
-/// In which points a search with these goals is no RFC 2544 throughput test. The waits are those of the lab: none is made.
+/// Returns the points in which a search with these goals is not an RFC 2544 throughput test. The
+/// waits are up to the lab: none are made here.
 pub fn shortened(goals: &[Named], line: Option<Line>, simulated: bool) -> Vec<String> {
     let mut points = Vec::new();
     let mut point = |holds: &dyn Fn(&Goal) -> bool, words: &str| {
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
     use crate::mlr::{Question, typed};
 
-    /// A search against a DUT of this loss at every load.
+    /// A search against a DUT with this loss at every load.
     fn searched(text: &str, loss: impl Fn(f64) -> f64) -> (Search, Vec<Named>) {
         let named = typed::parse(text).unwrap();
         let mut search = Search::new(&Question {
@@ -273,7 +277,7 @@ mod tests {
         assert_eq!(all[0].relevant_upper_bound_index, Some(0));
         assert!(failure(&search, &named).unwrap().contains("fails ndr"));
 
-        // loses at low loads and not at high ones: a lower bound above an upper one does not count
+        // loss at low loads and none at high ones: a lower bound above an upper one does not count
         let (search, named) = searched("ndr", |load| if load < 2e6 { 0.1 } else { 0.0 });
         assert!(
             goals(&search, &named, None)[0]

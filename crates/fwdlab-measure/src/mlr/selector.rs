@@ -1,25 +1,27 @@
-//! What one goal wants next: its targets one after the other, each narrowed from what the coarser one left.
+//! The next trial for one goal: its targets in turn, each narrowed from the interval of the coarser
+//! one.
 
 use super::Strategy;
 use super::bounds::{Bounds, Trials};
 use super::goal::Target;
 use super::grid::{limit, middle};
 
-/// The smallest load does not meet a goal that asked to fail then.
+/// The smallest load does not meet a goal with `fail_fast`.
 pub(super) struct MinimumLoad;
 
-/// A trial that a goal would like.
+/// A trial that a goal proposes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Nomination {
     pub load: u32,
     pub duration_ns: u64,
-    /// Width of the interval it would leave.
+    /// Width of the resulting interval.
     pub width: u32,
     pub strategy: Strategy,
 }
 
 impl Nomination {
-    /// The lowest load first, then the longest trial, then the widest interval; the earlier of equals stays.
+    /// Prefers the lowest load, then the longest trial, then the widest interval; the earlier of
+    /// equals is kept.
     pub fn beats(&self, other: &Nomination) -> bool {
         (other.load, self.duration_ns, self.width) > (self.load, other.duration_ns, other.width)
     }
@@ -33,13 +35,13 @@ enum Jump {
     Up,
 }
 
-/// One goal on its way.
+/// The state of one goal.
 #[derive(Debug, Clone)]
 pub(super) struct Selector {
     targets: Vec<Target>,
     expansion: u32,
     current: usize,
-    /// The interval that the coarser target left.
+    /// The interval of the coarser target.
     low: Option<u32>,
     high: Option<u32>,
     next_width: u32,
@@ -92,7 +94,7 @@ impl Selector {
             .saturating_mul(self.expansion);
     }
 
-    /// The trial this goal wants, or `None` when it has what it seeks.
+    /// Returns the trial that this goal needs, or `None` if it is done.
     pub fn nominate(
         &mut self,
         trials: &Trials,
@@ -115,7 +117,7 @@ impl Selector {
             } else if bounds.lower.is_none() && self.target().fail_fast {
                 return Err(MinimumLoad);
             } else {
-                // not for ever: another goal's trial may take a bound away
+                // done only for now: another goal's trial may invalidate a bound
                 return Ok(None);
             }
         }
@@ -195,7 +197,7 @@ impl Selector {
         Some((middle, left))
     }
 
-    /// The trial it wanted was made.
+    /// Called after the proposed trial was run.
     pub fn won(&mut self, nomination: &Nomination, trials: &Trials, global_width: &mut u32) {
         let Bounds { lower, upper } = trials.bounds(self.target());
         let load = Some(nomination.load);

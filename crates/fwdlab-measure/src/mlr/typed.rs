@@ -1,6 +1,7 @@
-//! Goals as people type them: names of presets (`ndr,pdr`) or whole definitions (`loss=0,exceed=0.5,final=1s,...`).
+//! Goals as typed by users: names of presets (`ndr,pdr`) or complete definitions
+//! (`loss=0,exceed=0.5,final=1s,...`).
 //!
-//! Start with [`parse`]; a [`Named`] goal prints as a text that reads back as the same.
+//! Start with [`parse`]; a [`Named`] goal prints as a text that parses back to the same value.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,22 +13,23 @@ use super::goal::{Goal, PRESETS};
 /// The keys of a definition, with examples.
 const KEYS: &str = "loss=0, exceed=0.5, initial=1s, final=1s, sum=21s, width=0.005, preceding=2, expansion=2, fail-fast=yes";
 
-/// A goal and what it is called.
+/// A goal and its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     /// A preset's name, or the definition.
     pub name: String,
-    /// A preset's name, or what it is for, `PDR 0.5 %`: short enough for sentences.
+    /// A preset's name, or its purpose, `PDR 0.5 %`: short enough for sentences.
     pub label: String,
     /// The goal.
     pub goal: Goal,
 }
 
-/// Reads goals, separated by `;`. One part is a list of presets, or a definition: `key=value` separated by commas, which may
-/// begin with the preset that it changes (`pdr,width=0.01`). What is not said is as in `ndr`.
+/// Parses goals, separated by `;`. One part is a list of presets, or a definition: `key=value`
+/// separated by commas, which may begin with the preset that it changes (`pdr,width=0.01`). Omitted
+/// keys are as in `ndr`.
 ///
 /// # Errors
-/// What is wrong and what would be right: unknown names and keys, values out of range, contradictions.
+/// What is wrong and the correct form: unknown names and keys, values out of range, contradictions.
 pub fn parse(text: &str) -> Result<Vec<Named>, String> {
     let mut goals: Vec<Named> = Vec::new();
     for part in text
@@ -129,7 +131,7 @@ fn set(goal: &mut Goal, key: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `0.005` or `0.5%`.
+/// Parses `0.005` or `0.5%`.
 fn ratio(key: &str, text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => format!("{}e-2", percent.trim()).parse(),
@@ -141,7 +143,7 @@ fn ratio(key: &str, text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{key}={text} must be a share, such as {key}=0.005 or {key}=0.5%"))
 }
 
-/// `1s`, `500ms`; a number without a unit is seconds, as in the field's own papers.
+/// Parses `1s`, `500ms`; a number without a unit is seconds, as in the field's papers.
 fn duration(key: &str, text: &str) -> Result<Duration, String> {
     let typed = match text.parse::<f64>() {
         Ok(_) => format!("{text}s"),

@@ -1,7 +1,9 @@
-//! What all models together say of the critical load once trials were made, and whether they may be believed.
+//! Combines all models into a distribution of the critical load, and checks whether they fit the
+//! trials.
 //!
-//! Each model weighs as much as it explains the trials: of a capacity that changes within trials, and of one that differs from trial to
-//! trial, with short tails and with long ones. It chooses no trials. Start with [`believe`].
+//! Each model is weighted by its evidence: models of a capacity that changes within trials, and of
+//! one that differs from trial to trial, with short and with long tails. Does not choose trials.
+//! Start with [`believe`].
 
 use super::Parameters;
 use super::model::{Change, Made, Model, Shape};
@@ -11,8 +13,8 @@ use crate::order::Random;
 /// Shapes of a capacity that changes within trials (CSIT's two).
 pub(super) const WITHIN: [Shape; 2] = [Shape::Stretch, Shape::Erf];
 
-/// Shapes of a capacity that differs from trial to trial with what is thought of each beforehand. Of tails so long that a DUT of any noise
-/// has no critical load, little is: trials have to say so.
+/// Shapes of a capacity that differs from trial to trial, with their priors. Tails so long that a
+/// DUT with any noise has no critical load have a small prior: trials must provide the evidence.
 const BETWEEN: [(Shape, f64, Plane); 7] = [
     (Shape::Even, 1.0, Plane::Foot(1.0)),
     (Shape::Cosine, 1.0, Plane::Foot(0.8)),
@@ -26,23 +28,25 @@ const BETWEEN: [(Shape, f64, Plane); 7] = [
 /// Pairs of parameters drawn for each model.
 const DRAWN: usize = 600;
 
-/// The evidence of models counts to this power: none of them is the truth, and what decides between them is the many trials in the middle
-/// of the distribution, not its tail.
+/// The evidence of models is raised to this power: none of them is exactly true, and the decision
+/// comes from the many trials in the middle of the distribution, not from its tail.
 const TEMPER: f64 = 0.5;
 
-/// The reported interval leaves out so much on either side.
+/// Probability outside the reported interval, on either side.
 const TAIL: f64 = 0.025;
 
-/// Nothing is known better than this: no spread is smaller, and frames are whole.
+/// The finest precision: no spread is smaller, and frames are integers.
 const FINEST_PPS: f64 = 1.0;
 
-/// A sum of surprises so many standard deviations off is no chance (one in a thousand, both sides).
+/// A sum of surprises of this many standard deviations is not random (one in a thousand, both
+/// sides).
 const NO_CHANCE: f64 = 3.3;
 
-/// A capacity that differs by less than this share is the same: a buffer, too, makes long trials lose more than short ones.
+/// Capacities that differ by less than this share are equal: a buffer, too, makes long trials lose
+/// more than short ones.
 const SAME: f64 = 1e-4;
 
-/// What is believed.
+/// The combined result of the models.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Belief {
     /// Logarithms of the critical load: lower end, median, upper end.
@@ -51,11 +55,11 @@ pub(super) struct Belief {
     pub deviation: f64,
     /// Probability that the capacity differs from trial to trial.
     pub between: f64,
-    /// In what the best model fails, in words.
+    /// How the best model fails, as text.
     pub objection: Option<&'static str>,
 }
 
-/// Weighs all models by what they say of the trials.
+/// Weights all models by their evidence from the trials.
 pub(super) fn believe(
     parameters: &Parameters,
     made: &[Made],
@@ -121,7 +125,7 @@ pub(super) fn believe(
     }
 }
 
-/// The load below which this share of the weights lies.
+/// Returns the load below which this share of the weights lies.
 fn quantile(sorted: &[(f64, f64)], share: f64) -> f64 {
     let mut below = 0.0;
     let reached = sorted.iter().find(|(_, weight)| {
@@ -131,7 +135,7 @@ fn quantile(sorted: &[(f64, f64)], share: f64) -> f64 {
     reached.or(sorted.last()).map_or(f64::NAN, |(ln, _)| *ln)
 }
 
-/// From where to where the capacities of single trials are known to reach; none where no trial lost frames.
+/// Returns the known range of the capacities of single trials; `None` if no trial lost frames.
 fn range(made: &[Made]) -> Option<(f64, f64)> {
     let known = made.iter().filter_map(Made::capacity_pps);
     let first = known.clone().min_by(f64::total_cmp)?;
@@ -140,8 +144,8 @@ fn range(made: &[Made]) -> Option<(f64, f64)> {
     Some((first, most.fold(first, f64::max)))
 }
 
-/// In what a model fails: its trials should surprise it as often on the one side as on the other, early and late alike, and none
-/// tell of the next.
+/// Returns how a model fails: its trials should surprise it equally often in both directions, early
+/// and late alike, and none should predict the next.
 fn objection(model: &Model, made: &[Made]) -> Option<&'static str> {
     if model.relative_spread() < SAME {
         return None;

@@ -1,7 +1,9 @@
-//! Do the reported intervals hold the truth, on DUTs whose capacity differs from trial to trial?
+//! Tests how often the reported intervals contain the truth, on DUTs whose capacity differs from
+//! trial to trial.
 //!
-//! The DUTs are not drawn from the models: they lose what is more than the capacity of the trial, and that has noise of many shapes. The
-//! truth is integrated numerically, without anything of the models. Start with [`Noise`].
+//! The DUTs do not follow the models: they lose what exceeds the capacity of the trial, and the
+//! capacity has noise of many shapes. The truth is integrated numerically, independent of the
+//! models. Start with [`Noise`].
 
 use std::f64::consts::{PI, TAU};
 
@@ -14,14 +16,14 @@ enum Noise {
     Uniform,
     /// Both sides exponential.
     Laplace,
-    /// Exponential downwards, an end above.
+    /// Exponential downwards, with an upper end.
     Skewed,
     /// Student's t with five degrees of freedom.
     Student,
-    /// Normal, and one trial in ten with thrice the spread.
+    /// Normal, with three times the spread in one trial of ten.
     Contaminated,
     Triangular,
-    /// Either of two.
+    /// One of two values.
     Two,
 }
 
@@ -69,7 +71,7 @@ impl Noise {
         }
     }
 
-    /// Share below: for the truth.
+    /// Returns the share below `z`, to compute the truth.
     fn below(self, z: f64) -> f64 {
         let normal = |z: f64| fwdlab_stats::normal::cdf(z);
         match self {
@@ -82,7 +84,7 @@ impl Noise {
             Noise::Skewed => (z - 1.0).exp().min(1.0),
             Noise::Student => {
                 let t = z.abs() * (5f64 / 3.0).sqrt();
-                // far out the closed form cancels: 1.5 of its series
+                // far out the closed form cancels: 1.5 terms of its series
                 let tail = if t > 50.0 {
                     let f = 8.0 / (3.0 * PI * 5f64.sqrt());
                     f * 125.0 / (5.0 * t.powi(5)) * (1.0 - 25.0 * 3.0 / (7.0 * t * t))
@@ -119,13 +121,13 @@ impl Noise {
     }
 }
 
-/// A DUT that forwards its capacity of the trial and no more.
+/// A DUT that forwards exactly its capacity of the trial.
 struct Noisy {
     capacity_pps: f64,
     noise: Noise,
     /// Standard deviation, relative.
     sigma: f64,
-    /// Change of the capacity in the whole search, in standard deviations.
+    /// Change of the capacity over the whole search, in standard deviations.
     drift: f64,
     seconds: f64,
     random: Random,
@@ -137,8 +139,8 @@ impl Noisy {
         (self.capacity_pps * (1.0 + self.sigma * z)).max(0.0)
     }
 
-    /// The load at which the mean loss ratio over the trials is so much: the mean of what is above the capacity is the integral of the
-    /// share of the capacities below.
+    /// Returns the load with this mean loss ratio over the trials: the mean of the excess over the
+    /// capacity is the integral of the share of the capacities below.
     fn truth(&self, ratio: f64) -> f64 {
         let mean_loss = |load: f64| {
             if self.sigma == 0.0 {
@@ -152,7 +154,7 @@ impl Noisy {
                         self.noise
                             .below((pps / self.capacity_pps - 1.0) / self.sigma - shift)
                     };
-                    // in steps that grow with the distance below the load
+                    // steps that grow with the distance below the load
                     let steps = 400;
                     let scale = self.sigma * self.capacity_pps * 1e-3;
                     let end = (load / scale + 1.0).ln();
@@ -210,17 +212,17 @@ impl Noisy {
     }
 }
 
-/// What came of searches on DUTs with noise of all shapes and sizes.
+/// Results of searches on DUTs with noise of all shapes and sizes.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Intervals with the truth in them, with the truth below, above.
+    /// Intervals that contain the truth, and with the truth below and above.
     inside: u32,
     below: u32,
     above: u32,
-    /// Searches that only say below which load it is, and those of them that are wrong.
+    /// Searches that only report an upper bound, and those of them that are wrong.
     open: u32,
     open_wrong: u32,
-    /// Searches that say nothing.
+    /// Searches without a result.
     silent: u32,
     missed: Vec<String>,
 }
@@ -271,7 +273,7 @@ fn dut(noise: Noise, sigma: f64, drift: f64, seconds: f64, seed: u64) -> Noisy {
     }
 }
 
-/// As many as there are shapes, sizes and drifts; `each` of them.
+/// Runs `each` searches for every shape, size and drift.
 fn tally(each: u64, seconds: f64) -> Vec<(String, Tally)> {
     let mut all = Vec::new();
     for (drift, noises) in [
@@ -304,7 +306,7 @@ fn tally(each: u64, seconds: f64) -> Vec<(String, Tally)> {
     all
 }
 
-/// As below, in bounded time: trials of five minutes, one search on each DUT.
+/// Like the test below, in bounded time: trials of five minutes, one search on each DUT.
 #[test]
 fn intervals_hold_the_truth_on_noisy_duts() {
     let all = tally(1, 300.0);
@@ -317,7 +319,7 @@ fn intervals_hold_the_truth_on_noisy_duts() {
         "{inside} of {printed}: {missed:#?}"
     );
     assert!(wrong * 10 <= open.max(10), "{wrong} of {open}: {missed:#?}");
-    // and silence is not the way to it
+    // and this is not reached by withholding results
     let steady = all.iter().filter(|(name, _)| name.ends_with("drift 0"));
     let silent: u32 = steady.map(|(_, tally)| tally.silent).sum();
     assert!(

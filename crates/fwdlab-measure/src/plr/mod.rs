@@ -1,9 +1,10 @@
-//! PLRsearch: the load whose average loss is a given tiny share, on a DUT that is not the same twice (FD.io CSIT).
+//! PLRsearch: the load whose average loss is a given tiny share, on a DUT whose behaviour varies
+//! (FD.io CSIT).
 //!
-//! Trials of growing length; two models of loss over load are fitted to all of them by Bayes' rule, and the next load is where they
-//! put the critical load. Method: draft-vpolak-bmwg-plrsearch; formulas: docs/methodology.md,
-//! "Soak and PLRsearch". The models assume that the DUT does not drift: the estimates over time are
-//! kept for that reason. Start with [`Plr`].
+//! Trials of growing length; two models of loss over load are fitted to all of them by Bayes' rule,
+//! and the next load is the critical load that they predict. Method: draft-vpolak-bmwg-plrsearch;
+//! formulas: docs/methodology.md, "Soak and PLRsearch". The models assume that the DUT does not
+//! drift: the estimates over time are kept for that reason. Start with [`Plr`].
 
 mod belief;
 mod model;
@@ -22,37 +23,37 @@ use crate::procedure::{
     Course, Procedure, REACHED_SHARE, check_duration, check_load, loss_ratio, sent_pps,
 };
 
-/// Length of trial k is so much times (k + [`LENGTH_OFFSET`]).
+/// The length of trial k is this times (k + [`LENGTH_OFFSET`]).
 const LENGTH_STEP_NS: u64 = 100_000_000;
 
 /// See [`LENGTH_STEP_NS`].
 const LENGTH_OFFSET: u64 = 50;
-/// Copies of a lossy load that are kept, and how many a trial without loss takes away.
+/// Number of copies of a lossy load that are kept, and of those that a trial without loss removes.
 const COPIES: usize = 4;
 const TAKEN: usize = 3;
 
 /// If none of `CERTAIN / ratio` frames is lost, the loss ratio is below `ratio` with a probability of 97.5 %: `-ln(0.025)`.
 const CERTAIN: f64 = 3.689;
 
-/// What is to be found.
+/// The parameters of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
     /// Smallest load.
     pub min_load_pps: f64,
     /// Largest load.
     pub max_load_pps: f64,
-    /// The average loss ratio that is sought.
+    /// The average loss ratio to search for.
     pub loss_ratio: f64,
-    /// Trials are made for so long.
+    /// Duration of the search.
     pub duration_ns: u64,
-    /// Seed of the drawing.
+    /// Seed of the sampling.
     pub seed: u64,
 }
 
 impl Parameters {
-    /// Half an hour, one frame lost in ten million: CSIT's soak test.
+    /// Returns half an hour, one frame lost in ten million: CSIT's soak test.
     pub fn standard(
         frame_size: FrameSize,
         min_load_pps: f64,
@@ -70,7 +71,7 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Plr {
     parameters: Parameters,
@@ -79,7 +80,7 @@ pub struct Plr {
     spent_ns: u64,
     focus: [Focus; 2],
     critical: [Option<Critical>; 2],
-    /// Loads that lost frames, the smallest first.
+    /// Loads that lost frames, in ascending order.
     lossy_loads: Vec<f64>,
     zeros: i32,
     estimates: Vec<Estimate>,
@@ -91,7 +92,8 @@ impl Plr {
     /// Prepares the search.
     ///
     /// # Errors
-    /// The loads are none or in the wrong order, the ratio is no ratio, or there is no time for six trials.
+    /// The loads are invalid or in the wrong order, the ratio is not a ratio, or there is no time
+    /// for six trials.
     pub fn new(parameters: Parameters) -> Result<Plr, String> {
         let p = &parameters;
         check_load("the smallest load", p.min_load_pps)?;
@@ -151,7 +153,7 @@ impl Plr {
         }
     }
 
-    /// Both models in one: mean and standard deviation of the logarithm.
+    /// Returns both models combined: mean and standard deviation of the logarithm.
     fn combined(&self) -> Option<(f64, f64)> {
         let [stretch, erf] = self.critical;
         let (stretch, erf) = (stretch?, erf?);
@@ -160,7 +162,7 @@ impl Plr {
         Some(((stretch.mean + erf.mean) / 2.0, variance.sqrt()))
     }
 
-    /// Frames that were offered at this load and above.
+    /// Returns the number of frames that were offered at this load and above.
     fn frames(&self, at_least_pps: f64) -> f64 {
         let offered = self
             .made
@@ -171,7 +173,8 @@ impl Plr {
             .sum()
     }
 
-    /// If no frame was lost: the largest load that is proven to be below the critical load, by the frames offered at this load and above.
+    /// If no frame was lost: returns the largest load that is proven to be below the critical load,
+    /// by the frames offered at this load and above.
     fn unlost(&self) -> Option<f64> {
         let loads = self.made.iter().map(|made| made.load_pps);
         let enough = CERTAIN / self.parameters.loss_ratio;
@@ -259,7 +262,7 @@ impl Procedure for Plr {
         self.course.failure = Some(reason.into());
     }
 
-    /// The largest load is lowered to what the generator sent.
+    /// Lowers the largest load to what the generator sent.
     fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
         self.spent_ns += answer.duration_ns;
         let p = &mut self.parameters;
@@ -288,7 +291,8 @@ impl Procedure for Plr {
         let objection = belief.as_ref().and_then(|belief| belief.objection);
         let ends = belief.as_ref().map(|belief| belief.ln_loads.map(f64::exp));
         let is_bounded = ends.is_some_and(|[lower, ..]| lower >= p.min_load_pps);
-        // an interval of a model that is not right says nothing; one without a lower end has no middle
+        // the interval of a model that does not fit is meaningless; one without a lower end has no
+        // middle
         let ends = ends.filter(|_| objection.is_none());
         let upper = ends.map(|[.., upper]| upper);
         let both = ends.filter(|_| is_bounded);
@@ -380,7 +384,7 @@ mod tests {
     use super::*;
     use crate::plr::model::Model;
 
-    /// A DUT that loses as the stretch model says: frames lost of one trial are geometric with that mean.
+    /// A DUT that follows the stretch model: frames lost in one trial are geometric with that mean.
     struct Stretch {
         mrr: f64,
         spread: f64,
@@ -428,9 +432,9 @@ mod tests {
         }
     }
 
-    /// docs/methodology.md, "Soak and PLRsearch": inside the reported interval in at least 90 % of
-    /// the seeds. Of 120 searches (40 seeds, 250 s each) 110 were; of these 42, for which there is
-    /// time in every run of the tests, a few more may miss by chance.
+    /// docs/methodology.md, "Soak and PLRsearch": inside the reported interval for at least 90 % of
+    /// the seeds. Of 120 searches (40 seeds, 250 s each) 110 were; of the 42 for which every run of
+    /// the tests has time, a few more may miss by chance.
     #[test]
     fn the_critical_load_of_a_stretch_dut_is_found() {
         let (mut inside, mut all) = (0, 0);
@@ -468,7 +472,7 @@ mod tests {
         let above = end(1e9);
         assert!(above.answered && above.found.is_tester_bound(), "{above:?}");
         assert_eq!(above.found.rate_pps(), Some(1e7));
-        // 60 s at 10 kpps are far too few frames for a ratio of 1e-7
+        // at 10 kpps, 60 s have far too few frames for a ratio of 1e-7
         let mut plr = Plr::new(Parameters {
             duration_ns: 60_000_000_000,
             ..Parameters::standard(FrameSize::MIN, 1e3, 1e4, 1)

@@ -1,7 +1,9 @@
-//! Models of a DUT that is not the same twice: what it loses at which load, and how probable the trials made are.
+//! Models of a DUT whose behaviour varies: what it loses at which load, and the likelihood of the
+//! trials.
 //!
-//! A model is a distribution of the DUT's capacity, by its shape, middle and spread, and says whether the capacity changes within trials
-//! or from one to the next. It knows nothing of searches. Start with [`Model`].
+//! A model is a distribution of the DUT's capacity, with a shape, a middle and a spread, and
+//! defines whether the capacity changes within trials or from one to the next. It knows nothing
+//! about searches. Start with [`Model`].
 
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::LazyLock;
@@ -13,25 +15,26 @@ const FAR: f64 = 8.0;
 /// Beyond this argument the logistic ramp is an exponential, or its argument.
 const FAR_LOGISTIC: f64 = 32.0;
 
-/// Ramps are tabulated so many times in a unit: read to 1e-8 and better.
+/// Ramps are tabulated at this many points per unit: accurate to 1e-8 and better.
 const PER_UNIT: f64 = 32.0;
 
-/// e to this power is nothing beside 1.
+/// e to this power is negligible compared with 1.
 const NOTHING: f64 = -40.0;
 
-/// Logarithm of a probability that stands for none, and adds up.
+/// Logarithm of a probability that replaces zero, and can be summed.
 const NONE: f64 = -1e6;
 
-/// How the capacity of a DUT is distributed. What is lost of a load is, on the average, the integral of the distribution up to it.
+/// The distribution of the capacity of a DUT. The average loss at a load is the integral of the
+/// distribution up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Logistic: CSIT's stretch function.
     Stretch,
     /// Gaussian of variance 1/2: CSIT's erf function.
     Erf,
-    /// Evenly between two ends.
+    /// Uniform between two ends.
     Even,
-    /// Between two ends, most often in the middle: a period of a cosine.
+    /// Between two ends, most likely in the middle: a period of a cosine.
     Cosine,
     /// Exponential below an upper end.
     Skewed,
@@ -44,13 +47,14 @@ pub enum Shape {
 /// When the capacity changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Within trials, all the time: what a trial loses is geometric around the average (CSIT).
+    /// Continuously within trials: the loss of a trial is geometric around the average (CSIT).
     Within,
-    /// From one trial to the next: a trial loses what is more than its capacity.
+    /// From one trial to the next: a trial loses what exceeds its capacity.
     Between,
 }
 
-/// A shape with its parameters: the asymptotic forwarding rate, which is the middle of the capacities, and their spread.
+/// A shape with its parameters: the asymptotic forwarding rate, which is the middle of the
+/// capacities, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
     shape: Shape,
@@ -61,15 +65,15 @@ pub struct Model {
     ln_zero: f64,
 }
 
-/// How a trial compares with what a model expected of it: at which share of the distribution it lies, less the expected 1/2, and the
-/// variance that this has.
+/// How a trial compares with the expectation of a model: the share of the distribution below it,
+/// minus the expected 1/2, and the variance of that.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Surprise {
     pub above: f64,
     pub variance: f64,
 }
 
-/// A trial as the models see it.
+/// A trial, as input of the models.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Made {
     pub load_pps: f64,
@@ -78,14 +82,15 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// What the DUT forwarded, if anything was lost: its capacity in this trial, to half a frame.
+    /// Returns what the DUT forwarded, if anything was lost: its capacity in this trial, to half a
+    /// frame.
     pub fn capacity_pps(&self) -> Option<f64> {
         (self.lost > 0.0).then(|| self.load_pps - (self.lost + 0.5) / self.ln_seconds.exp())
     }
 }
 
 impl Model {
-    /// With an asymptotic forwarding rate and a spread, both in frames per second.
+    /// Creates a model with an asymptotic forwarding rate and a spread, both in frames per second.
     pub fn new(shape: Shape, change: Change, mrr_pps: f64, spread_pps: f64) -> Model {
         Model {
             shape,
@@ -97,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Natural logarithm of the frames lost per second at a load.
+    /// Returns the natural logarithm of the frames lost per second at a load.
     pub fn ln_loss(&self, load_pps: f64) -> f64 {
         let ramp = self
             .shape
@@ -111,7 +116,7 @@ impl Model {
         self.ln_spread + ramp + difference
     }
 
-    /// Natural logarithm of the likelihood of these trials.
+    /// Returns the natural logarithm of the likelihood of these trials.
     pub(super) fn ln_likelihood(&self, made: &[Made]) -> f64 {
         match self.change {
             Change::Within => self.ln_likelihood_within(made),
@@ -122,7 +127,7 @@ impl Model {
         }
     }
 
-    /// The capacity of a trial that lost frames is known, of the others that it was not below the load.
+    /// The capacity is known for a trial that lost frames; for the others it was at least the load.
     fn ln_likelihood_between(&self, trial: &Made) -> f64 {
         match trial.capacity_pps() {
             Some(pps) => self.shape.ln_density(self.place(pps)) - self.ln_spread - trial.ln_seconds,
@@ -134,21 +139,21 @@ impl Model {
         }
     }
 
-    /// The spread as a share of the middle.
+    /// Returns the spread as a share of the middle.
     pub(super) fn relative_spread(&self) -> f64 {
         self.spread_pps / self.mrr_pps
     }
 
-    /// In spreads above the middle.
+    /// Converts a rate to spreads above the middle.
     fn place(&self, pps: f64) -> f64 {
         (pps - self.mrr_pps) / self.spread_pps
     }
 
-    /// How a trial compares with what was expected: little above 0 is much loss.
+    /// Returns how a trial compares with the expectation: close to 0 is much loss.
     pub(super) fn surprise(&self, trial: &Made) -> Surprise {
         match self.change {
             Change::Between => {
-                // above the load a capacity is not known: it counts as the middle of what is left
+                // above the load the capacity is unknown: use the middle of the remaining range
                 let lossy = self.shape.share_below(self.place(trial.load_pps));
                 let at = trial.capacity_pps().map_or((1.0 + lossy) / 2.0, |pps| {
                     self.shape.share_below(self.place(pps))
@@ -172,10 +177,10 @@ impl Model {
         }
     }
 
-    /// Lost frames are geometric around what the model expects.
+    /// Lost frames are geometric around the model's expectation.
     fn ln_likelihood_within(&self, made: &[Made]) -> f64 {
         let mut sum = 0.0;
-        // trials without loss only have this in common, and one logarithm is enough for many
+        // trials without loss share this factor, and one logarithm is enough for many of them
         let mut product: f64 = 1.0;
         for trial in made {
             let ln_expected = self.ln_loss(trial.load_pps) + trial.ln_seconds;
@@ -194,7 +199,7 @@ impl Model {
         sum - product.ln()
     }
 
-    /// Natural logarithm of the load at which the average loss ratio is this one.
+    /// Returns the natural logarithm of the load with this average loss ratio.
     pub fn ln_critical(&self, ln_ratio: f64) -> f64 {
         let excess = |ln_load: f64| self.ln_loss(ln_load.exp()) - ln_load - ln_ratio;
         let (mut low, mut high) = (0.0, (2.0 * (self.mrr_pps + 50.0 * self.spread_pps)).ln());
@@ -211,7 +216,8 @@ impl Model {
 }
 
 impl Shape {
-    /// Logarithm of the integral of the share below, up to a distance from the middle in spreads.
+    /// Returns the logarithm of the integral of the share below, up to a distance from the middle
+    /// in spreads.
     fn ln_ramp(self, above: f64) -> f64 {
         static TABLES: LazyLock<[Table; 2]> = LazyLock::new(|| {
             [
@@ -247,7 +253,7 @@ impl Shape {
             }
             Shape::Skewed if above < 0.0 => above,
             Shape::Skewed => above.ln_1p(),
-            // as they are where the first cancels
+            // the same where the first form cancels
             Shape::Heavier if above < 0.0 => -((2.0 + square).sqrt() - above).ln(),
             Shape::Heavier => (((2.0 + square).sqrt() + above) / 2.0).ln(),
             Shape::Heavy => {
@@ -261,7 +267,8 @@ impl Shape {
         }
     }
 
-    /// Share of the capacities above a distance from the middle in spreads. All shapes but one are symmetric.
+    /// Returns the share of the capacities above a distance from the middle in spreads. All shapes
+    /// but one are symmetric.
     fn share_above(self, above: f64) -> f64 {
         match self {
             Shape::Skewed => -above.min(0.0).exp_m1(),
@@ -269,7 +276,7 @@ impl Shape {
         }
     }
 
-    /// Share of the capacities below.
+    /// Returns the share of the capacities below.
     fn share_below(self, above: f64) -> f64 {
         let square = above * above;
         match self {
@@ -291,7 +298,7 @@ impl Shape {
             Shape::Heavy => {
                 let far = above.abs();
                 let root = (square + 4.0).sqrt();
-                // 1 - x (x^2 + 6) / (x^2 + 4)^(3/2), without its cancelling
+                // 1 - x (x^2 + 6) / (x^2 + 4)^(3/2), without cancellation
                 let tail = (12.0 * square + 64.0)
                     / (2.0 * root.powi(3) * (root.powi(3) + far * (square + 6.0)));
                 if above < 0.0 { tail } else { 1.0 - tail }
@@ -299,7 +306,7 @@ impl Shape {
         }
     }
 
-    /// Logarithm of the density of capacities, in spreads.
+    /// Returns the logarithm of the density of capacities, in spreads.
     fn ln_density(self, above: f64) -> f64 {
         let square = above * above;
         match self {
@@ -315,8 +322,8 @@ impl Shape {
     }
 }
 
-/// A smooth function between two ends, by its values and slopes at even distances (cubic Hermite): the fits ask for the same
-/// ramp millions of times, and the Gaussian one is a continued fraction.
+/// A smooth function between two ends, by its values and slopes at even distances (cubic Hermite):
+/// the fits evaluate the same ramp millions of times, and the Gaussian one is a continued fraction.
 struct Table {
     from: f64,
     /// Value, and slope times the distance.
@@ -324,7 +331,7 @@ struct Table {
 }
 
 impl Table {
-    /// From `-end` to `end`; the function gives value and slope.
+    /// Tabulates from `-end` to `end`; the function returns value and slope.
     fn new(end: f64, of: impl Fn(f64) -> (f64, f64)) -> Table {
         let knots = 0..=(2.0 * end * PER_UNIT) as u32;
         Table {
@@ -338,7 +345,7 @@ impl Table {
         }
     }
 
-    /// At a place between the ends.
+    /// Returns the value at a point between the ends.
     fn at(&self, x: f64) -> f64 {
         let place = (x - self.from) * PER_UNIT;
         let knot = (place as usize).min(self.knots.len() - 2);
@@ -355,7 +362,8 @@ fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// Logarithm of the integral of the Gaussian tail up to x: of x·Φ + φ for a Gaussian of variance 1/2.
+/// Logarithm of the integral of the Gaussian tail up to x: of x·Φ + φ for a Gaussian of variance
+/// 1/2.
 fn ln_gaussian_ramp(x: f64) -> f64 {
     if x < -FAR {
         let square = x * x;
@@ -367,7 +375,7 @@ fn ln_gaussian_ramp(x: f64) -> f64 {
     (x * tail + density).max(f64::MIN_POSITIVE).ln()
 }
 
-/// Share of a Gaussian of variance 1/2 below x.
+/// Returns the share of a Gaussian of variance 1/2 below x.
 fn gaussian_tail(x: f64) -> f64 {
     fwdlab_stats::normal::upper_tail(-x * SQRT_2)
 }
@@ -417,7 +425,7 @@ mod tests {
             let integral = sum * width / 3.0;
             near(ln_gaussian_ramp(above).exp(), integral, 1e-3);
         }
-        // far above both lose what exceeds the rate; at no load nothing
+        // far above the rate both lose the excess; without load nothing
         for shape in [Shape::Stretch, Shape::Erf] {
             near(
                 Model::new(shape, Change::Within, 1e6, 1e3)
@@ -427,7 +435,7 @@ mod tests {
                 1e-9,
             );
             assert!(Model::new(shape, Change::Within, 1e6, 1e5).ln_loss(1e-9) < -20.0);
-            // the critical load has the critical loss
+            // the critical load has the critical loss ratio
             let model = Model::new(shape, Change::Within, 1e6, 2e4);
             let ln = model.ln_critical(1e-7f64.ln());
             near((model.ln_loss(ln.exp()) - ln).exp(), 1e-7, 1e-4);
@@ -540,7 +548,8 @@ mod tests {
         }
     }
 
-    /// The integral of the share below is what is lost, the density its slope, and both ends are right, of every shape.
+    /// For every shape, the integral of the share below is the loss, the density is its slope, and
+    /// both ends are correct.
     #[test]
     fn ramp_share_and_density_are_of_one_distribution() {
         for shape in [
@@ -578,7 +587,7 @@ mod tests {
         near(Shape::Heavy.share_below(-1e4), 3e-16, 1e-6);
     }
 
-    /// A surprise is 0 on the average, with the variance that it says.
+    /// A surprise is 0 on average, with the stated variance.
     #[test]
     fn surprises_have_the_variance_that_they_say() {
         let made = |load_pps: f64, lost: f64| Made {
@@ -595,7 +604,7 @@ mod tests {
             let even: Vec<(Surprise, f64)> = lost
                 .map(|lost| (between.surprise(&made(load, lost)), 1.0 / 2e4))
                 .collect();
-            // and counts with the probabilities that a geometric distribution gives them
+            // and weighted by the probabilities of a geometric distribution
             let mean = within.ln_loss(load).exp() * 10.0;
             let none = 1.0 / (1.0 + mean);
             let counts = (0..4_000_000).map(f64::from);

@@ -1,47 +1,51 @@
-//! What is believed of a model's parameters after some trials, and of the critical load: Bayes' rule by importance sampling.
+//! The posterior of a model's parameters and of the critical load after some trials: Bayes' rule by
+//! importance sampling.
 //!
-//! It knows nothing of searches, nor which model is right: that is for whoever compares their evidence. Start with [`posterior`].
+//! It knows nothing about searches, nor which model is right: the caller compares their evidence.
+//! Start with [`posterior`].
 
 use super::Parameters;
 use super::model::{Change, Made, Model, Shape};
 use crate::order::Random;
 
-/// Parameter pairs drawn in one round. Drawn evenly as they are, they say more than thrice as many at random.
+/// Parameter pairs per round. Because they are evenly spread, they are worth more than three times
+/// as many random ones.
 pub(super) const DRAWN: usize = 200;
 
-/// Rounds of drawing at most, each around what the one before saw.
+/// Maximum number of rounds, each focused on the result of the previous one.
 const ROUNDS: u32 = 8;
 
-/// A round whose pairs weigh as much as this share of them would that all weigh the same may be the last, when the one before was not
-/// much worse: aim again is no use. (A Gaussian that is hit exactly gives 0.3, see [`INFLATION`]; trials that only see the tail of a
-/// model leave a crescent, of which it gives 0.1.)
+/// Sampling may stop after a round whose effective sample size is at least this share of the pairs,
+/// if the previous one was not much worse: further focusing does not help. (An exact fit of a
+/// Gaussian gives 0.3, see [`INFLATION`]; trials that only see the tail of a model leave a
+/// crescent, which gives 0.1.)
 const AIMED: f64 = 0.04;
 
-/// Much worse.
+/// The ratio that counts as much worse.
 const WORSE: f64 = 0.75;
 
-/// Points of less weight, relative to the best, say nothing.
+/// Points with a smaller weight, relative to the best, are ignored.
 const NEGLIGIBLE: f64 = 1e-4;
 
-/// The Gaussian that is drawn from has the covariance of what was seen, times this.
+/// The proposal Gaussian has the observed covariance times this.
 const INFLATION: f64 = 6.0;
 
-/// What is believed of the two parameters: a Gaussian in the square of the prior.
+/// The current estimate of the two parameters: a Gaussian in the square of the prior.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Focus {
     mean: [f64; 2],
-    /// xx, xy, yy.
+    /// The components xx, xy, yy.
     covariance: [f64; 3],
 }
 
 impl Focus {
-    /// Nothing is known: all of the square.
+    /// No knowledge: all of the square.
     pub const NONE: Focus = Focus {
         mean: [0.0, 0.0],
         covariance: [1.0 / 3.0, 0.0, 1.0 / 3.0],
     };
 
-    /// Cholesky root of the inflated covariance: xx, xy, yy.
+    /// Returns the Cholesky root of the inflated covariance: xx, xy, yy.
     fn root(&self) -> [f64; 3] {
         let [xx, xy, yy] = self.covariance.map(|c| c * INFLATION);
         let l = xx.sqrt();
@@ -49,13 +53,15 @@ impl Focus {
         [l, m, (yy - m * m).max(yy * 1e-9).sqrt()]
     }
 
-    /// By which the density of the inflated Gaussian falls short of e to minus half the squared distance.
+    /// Returns the normalization of the inflated Gaussian: its density is e to minus half the
+    /// squared distance, divided by this.
     fn area(&self) -> f64 {
         let [l, _, n] = self.root();
         std::f64::consts::TAU * l * n
     }
 
-    /// About this foot, known to so much, and about this spread, known to a factor of e.
+    /// Returns a focus around this foot, with this uncertainty, and around this spread, with a
+    /// factor of e.
     pub fn around(foot_pps: f64, known_pps: f64, spread_pps: f64) -> Focus {
         Focus {
             mean: [foot_pps, spread_pps.ln()],
@@ -64,18 +70,19 @@ impl Focus {
     }
 }
 
-/// What the two parameters of a point are.
+/// The meaning of the two coordinates of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Plane {
-    /// The square (-1, 1)² in which the prior is even (CSIT).
+    /// The square (-1, 1)² in which the prior is uniform (CSIT).
     Square,
-    /// Foot and logarithm of the spread, the foot so many spreads below the middle. Trials know the smallest capacities: where these are
-    /// certain and the spread is not, the square has a thin bow, and this plane an upright ellipse.
+    /// Foot and logarithm of the spread; the foot is this many spreads below the middle. Trials
+    /// determine the smallest capacities: if these are certain and the spread is not, the square
+    /// contains a thin arc, and this plane an upright ellipse.
     Foot(f64),
 }
 
 impl Plane {
-    /// Forwarding rate, spread and density of the prior at a point; `None` outside of it.
+    /// Returns forwarding rate, spread and density of the prior at a point; `None` outside of it.
     fn at(self, [a, b]: [f64; 2], max_load_pps: f64) -> Option<(f64, f64, f64)> {
         match self {
             Plane::Square => {
@@ -87,7 +94,7 @@ impl Plane {
                 let spread = b.exp();
                 let mrr = a + spreads * spread;
                 let is_inside = mrr > 1.0 && b > 0.0 && b < mrr.ln();
-                // of the same prior: by its change with both
+                // the same prior, transformed
                 let x = 1.0 / ((mrr - 1.0) / max_load_pps + 0.5);
                 is_inside.then(|| (mrr, spread, x * x / max_load_pps / 2.0 / mrr.ln()))
             }
@@ -95,25 +102,25 @@ impl Plane {
     }
 }
 
-/// The critical load by one model: mean and variance of its logarithm.
+/// The critical load of one model: mean and variance of its logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Critical {
     pub mean: f64,
     pub variance: f64,
 }
 
-/// What the trials say of the parameters of one model.
+/// The posterior of the parameters of one model.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
-    /// For the next trial.
+    /// The focus for the next trial.
     pub focus: Focus,
-    /// Models of this kind with their weights, relative to the best.
+    /// Sampled models with their weights, relative to the best.
     pub drawn: Vec<(Model, f64)>,
-    /// Logarithm of the probability of the trials, whatever the parameters are.
+    /// Logarithm of the probability of the trials, averaged over the parameters.
     pub ln_evidence: f64,
 }
 
-/// Posterior of one model's parameters, by importance sampling around the last focus.
+/// Returns the posterior of one model's parameters, by importance sampling around the last focus.
 pub(super) fn posterior(
     parameters: &Parameters,
     made: &[Made],
@@ -148,7 +155,7 @@ pub(super) fn posterior(
         let centre = [sum(&|p| p[0]) / all, sum(&|p| p[1]) / all];
         let inside = count as f64 / f64::from(drawing.tried);
         let ln_evidence = best + (all / count as f64 * focus.area() * inside).ln();
-        // a floor, lest a round that hit one good point sees nothing but it
+        // a lower limit, so that a round with only one good point does not collapse onto it
         let floor = |n: usize| focus.covariance[n] * 1e-4;
         focus = Focus {
             mean: centre,
@@ -175,7 +182,7 @@ pub(super) fn posterior(
 }
 
 impl Posterior {
-    /// Logarithms of critical loads with their weights, which add up to 1.
+    /// Returns logarithms of critical loads with their weights, which add up to 1.
     pub fn critical_loads(&self, loss_ratio: f64) -> Vec<(f64, f64)> {
         let ln_ratio = loss_ratio.ln();
         let weighty = self.drawn.iter().filter(|(_, weight)| *weight > NEGLIGIBLE);
@@ -185,7 +192,7 @@ impl Posterior {
             .collect()
     }
 
-    /// Mean and variance of the logarithm of the critical load.
+    /// Returns mean and variance of the logarithm of the critical load.
     pub fn critical(&self, loss_ratio: f64) -> Critical {
         let logs = self.critical_loads(loss_ratio);
         let mean = logs.iter().map(|(ln, weight)| weight * ln).sum::<f64>();
@@ -196,18 +203,18 @@ impl Posterior {
         }
     }
 
-    /// The most probable one of those that were drawn.
+    /// Returns the most probable sampled model.
     pub fn best(&self) -> Model {
         let best = self.drawn.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         best.expect("a round draws some").0
     }
 }
 
-/// Points of the unit square that fill it evenly: multiples of the powers of 1/g modulo 1, with g the real root of
-/// g^3 = g + 1 (M. Roberts' R2 sequence), from a random one on.
+/// Points of the unit square that fill it evenly: multiples of the powers of 1/g modulo 1, with g
+/// the real root of g^3 = g + 1 (M. Roberts' R2 sequence), starting at a random one.
 struct Drawing {
     next: [f64; 2],
-    /// Points drawn, those outside of the square too.
+    /// Number of points drawn, including those outside the square.
     tried: u32,
 }
 
@@ -222,8 +229,8 @@ impl Drawing {
         }
     }
 
-    /// A point from the inflated Gaussian that lies in the prior, what it is there, and its squared distance from the middle in standard
-    /// deviations.
+    /// Draws a point from the inflated Gaussian that is inside the prior; also returns the value of
+    /// `of` there, and its squared distance from the middle in standard deviations.
     fn inside<T>(
         &mut self,
         focus: &Focus,
@@ -251,10 +258,12 @@ mod tests {
 
     use super::*;
 
-    /// Mean and standard deviation of the logarithm of the critical load for given trials (load, seconds, frames lost), by CSIT's
-    /// functions `log_weight` and `find_critical_rate` with the above, integrated by importance sampling with 6000 points: the one
-    /// thing that is not CSIT's, whose integrator does not settle on a list that is given whole. With CSIT's constant the means of the
-    /// Gaussian model are 13.74955, 15.29885 and 13.81557: within a tenth of a standard deviation of these.
+    /// Mean and standard deviation of the logarithm of the critical load for given trials (load,
+    /// seconds, frames lost), by CSIT's functions `log_weight` and `find_critical_rate` with the
+    /// above, integrated by importance sampling with 6000 points. Only the integration differs from
+    /// CSIT, whose integrator does not converge on a complete list. With CSIT's constant the means
+    /// of the Gaussian model are 13.74955, 15.29885 and 13.81557: within a tenth of a standard
+    /// deviation of these.
     #[test]
     fn fits_are_those_of_csit() {
         let steps: &[(f64, f64, u32)] = &[
@@ -343,7 +352,7 @@ mod tests {
             for seed in 0..10 {
                 let mut random = Random::new(seed);
                 let (mut focus, mut critical) = (Focus::NONE, None);
-                // as a search does: trial by trial
+                // as in a search: trial by trial
                 for known in 3..=made.len() {
                     let kind = (shape, Change::Within);
                     let found = posterior(

@@ -1,8 +1,10 @@
-//! Back-to-back frames: the longest burst at minimum gap that loses nothing, and the size of the DUT's buffer (RFC 9004).
+//! Back-to-back frames: the longest burst at minimum gap that loses nothing, and the size of the
+//! DUT's buffer (RFC 9004).
 //!
-//! It replaces RFC 2544 §26.4. A binary search on the length of the burst, repeated; it applies only where the throughput is below
-//! the rate of the line, else no buffer is ever filled. The nearer the two are, the more an error of the throughput weighs: it is first
-//! made as exact as the buffer needs it. Start with [`BackToBack`].
+//! It replaces RFC 2544 §26.4. A repeated binary search on the length of the burst; it applies only
+//! if the throughput is below the line rate, otherwise no buffer is ever filled. The closer the two
+//! are, the larger is the effect of an error of the throughput: it is first measured as precisely
+//! as the buffer needs it. Start with [`BackToBack`].
 
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
@@ -12,47 +14,50 @@ use super::Setup;
 use crate::compliance::FINAL_NS;
 use crate::procedure::{Course, Procedure, check_duration, spread};
 
-/// Repetitions of the search that RFC 2544 asks for.
+/// Number of repetitions of the search in RFC 2544.
 pub const REPETITIONS: u32 = 50;
 
-/// After a burst nothing is sent for so long, at least.
+/// Minimum time without frames after a burst.
 pub const EMPTY_NS: u64 = 2_000_000_000;
 
-/// Longest burst that is tried, in seconds of the line: what RFC 9004 allows.
+/// Longest burst to try, in seconds at line rate: the limit of RFC 9004.
 pub const LONGEST_S: f64 = 30.0;
 
-/// The throughput is known well enough when what the buffer has to take is known to this share...
+/// The throughput is precise enough if the rate that the buffer must absorb is known to this
+/// share...
 const CAPACITY_KNOWN: f64 = 0.01;
 
-/// ...or after so many trials.
+/// ...or after this number of trials.
 const REFINEMENTS: u32 = 10;
 
-/// Within this share of the limit a result is the limit's.
+/// A result within this share of the limit counts as the limit.
 const NEAR_LIMIT: f64 = 0.99;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, loads, conditions. The rate in a burst is the largest load: what the tester can hold, at most the line's.
+    /// Frame size, loads, conditions. The rate in a burst is the largest load: the tester's limit,
+    /// at most the line rate.
     pub setup: Setup,
-    /// The throughput of this size; 0 when none was found.
+    /// The throughput of this size; 0 if none was found.
     pub throughput_pps: f64,
-    /// The smallest load that is known to lose frames; where there is none the throughput is taken as it is.
+    /// The smallest load that is known to lose frames; without one the throughput is used
+    /// unrefined.
     pub lossy_pps: Option<f64>,
-    /// Duration of the trial that lost nothing at the throughput, and of those that make it more exact.
+    /// Duration of the trial without loss at the throughput, and of those that refine it.
     pub trial_ns: u64,
-    /// The search ends when it knows the burst to so many frames.
+    /// Precision of the burst length in frames.
     pub step_frames: u64,
-    /// Longest burst that is tried.
+    /// Longest burst to try.
     pub limit_frames: u64,
-    /// Searches.
+    /// Number of searches.
     pub repetitions: u32,
-    /// A lossy burst is repeated so often and passes when one of them is clean.
+    /// Number of repetitions of a lossy burst, which passes if one of them is clean.
     pub verifications: u32,
 }
 
 impl Parameters {
-    /// As the RFCs ask for, with bursts of up to two seconds.
+    /// Returns the values of the RFCs, with bursts of up to two seconds.
     pub fn standard(setup: Setup, throughput_pps: f64, lossy_pps: Option<f64>) -> Parameters {
         Parameters {
             limit_frames: (2.0 * setup.largest_pps()).max(1.0) as u64,
@@ -67,18 +72,19 @@ impl Parameters {
     }
 }
 
-/// Time of the mean burst, the same without what was forwarded meanwhile (both in seconds), and the buffer in frames.
+/// Returns the duration of the mean burst, the same without the frames forwarded during it (both in
+/// seconds), and the buffer in frames.
 pub fn buffer(burst_frames: f64, line_rate_pps: f64, throughput_pps: f64) -> (f64, f64, f64) {
     let share = 1.0 - throughput_pps / line_rate_pps;
     let implied_s = burst_frames / line_rate_pps;
     (implied_s, implied_s * share, burst_frames * share)
 }
 
-/// The smallest and the largest buffer with which the longest bursts without loss are of these lengths.
+/// Returns the smallest and the largest buffer that explain longest bursts of these lengths.
 ///
-/// The DUT forwards less than the load that lost frames. It forwards at least the throughput, less what a buffer may have hidden in the
-/// trial that lost nothing: no more than the buffer in all of it, which leads to the same buffer twice. One frame is being forwarded and is
-/// in no buffer.
+/// The DUT forwards less than the load that lost frames. It forwards at least the throughput minus
+/// what a buffer may have hidden in the trial without loss: at most the buffer over the whole
+/// trial, so the buffer appears on both sides. One frame is being forwarded and is not in a buffer.
 fn ends(
     shortest: f64,
     longest: f64,
@@ -94,13 +100,13 @@ fn ends(
     (least.max(0.0), (hidden < 1.0).then_some(most))
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct BackToBack {
     parameters: Parameters,
-    /// Trials that are left to make the throughput more exact.
+    /// Remaining trials to refine the throughput.
     refinements: u32,
-    /// Longest burst without loss of this search, and shortest with.
+    /// In this search, the longest burst without loss and the shortest with loss.
     low: u64,
     high: Option<u64>,
     attempts: u32,
@@ -112,7 +118,8 @@ impl BackToBack {
     /// Prepares the searches.
     ///
     /// # Errors
-    /// No repetitions, a step below one frame, a limit below the step or above 30 s, or impossible loads.
+    /// No repetitions, a step below one frame, a limit below the step or above 30 s, or impossible
+    /// loads.
     pub fn new(parameters: Parameters) -> Result<BackToBack, String> {
         let p = &parameters;
         p.setup.check()?;
@@ -145,7 +152,8 @@ impl BackToBack {
         p.throughput_pps > 0.0 && p.throughput_pps < p.setup.largest_pps()
     }
 
-    /// The load between the throughput and the smallest with loss, as long as the two are too far apart.
+    /// Returns the load between the throughput and the smallest one with loss, as long as the two
+    /// are too far apart.
     fn refinement(&self) -> Option<f64> {
         let p = &self.parameters;
         let lossy = p.lossy_pps.filter(|_| self.refinements > 0)?;
@@ -167,7 +175,7 @@ impl BackToBack {
 
 impl Procedure for BackToBack {
     fn next_trial(&mut self) -> Option<Question> {
-        // one repetition at the limit is enough to know that the limit is too low
+        // a single repetition at the limit shows that the limit is too low
         if !self.applies() || self.course.failure.is_some() || self.is_done() || self.near_limit() {
             return None;
         }
@@ -203,7 +211,7 @@ impl Procedure for BackToBack {
             p.setup
                 .lossless_question(rate, duration_ns.max(1), Purpose::Search, reason);
         let waits = &mut question.waits;
-        // the buffer needs as long as the burst to empty, and two seconds are asked for
+        // the buffer takes as long as the burst to empty, and the RFC requires two seconds
         waits.drain_ns = waits.drain_ns.max(EMPTY_NS).max(duration_ns);
         Some(question)
     }
@@ -229,7 +237,7 @@ impl Procedure for BackToBack {
         }
         self.attempts = 0;
         match (is_clean, self.high) {
-            // nothing lost at the limit
+            // no loss at the limit
             (true, None) => (self.low, self.high) = (frames, Some(frames)),
             (true, Some(_)) => self.low = frames,
             (false, _) => self.high = Some(frames),
@@ -252,7 +260,7 @@ impl Procedure for BackToBack {
     }
 
     fn give_up(&mut self, reason: &str) {
-        // a throughput that cannot be made more exact is still one
+        // a throughput that cannot be refined is still usable
         if self.refinement().is_some() {
             self.refinements = 0;
             return;

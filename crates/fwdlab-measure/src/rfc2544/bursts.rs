@@ -1,8 +1,8 @@
-//! Bursty traffic: how close bursts of frames may follow each other until some are lost (RFC 2544 §21).
+//! Bursty traffic: how closely bursts of frames may follow each other without loss (RFC 2544 §21).
 //!
-//! Frames leave in bursts at minimum gap with a constant average load; for every length of a burst the smallest gap between two of
-//! them is sought at which nothing is lost, in trials of full length. The longest burst at all is
-//! [`super::back_to_back`]'s. Start with [`Bursty`].
+//! Frames leave in bursts at minimum gap with a constant average load; for every length of a burst
+//! it searches for the smallest gap between two bursts without loss, in trials of full length. The
+//! longest single burst is [`super::back_to_back`]'s. Start with [`Bursty`].
 
 use fwdlab_model::outcome::{BurstGap, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Bursts, Purpose, Question};
@@ -11,38 +11,39 @@ use fwdlab_model::variant::Variant;
 use super::Setup;
 use crate::procedure::{Course, Procedure, check_duration, time};
 
-/// Lengths of bursts that §21 asks for, in frames.
+/// Lengths of bursts in §21, in frames.
 pub const FRAMES: [u32; 4] = [16, 64, 256, 1024];
 
-/// A DUT that has not recovered from a burst after this time will not.
+/// A DUT that has not recovered from a burst after this time will not recover.
 pub const LONGEST_GAP_NS: u64 = 100_000_000;
 
-/// A gap is known when the largest at which frames were lost is no smaller by more than this share.
+/// The search for a gap ends if the largest gap with loss is smaller by at most this share.
 pub const RESOLUTION: f64 = 0.01;
 
-/// A trial has so many bursts at least.
+/// Minimum number of bursts in a trial.
 const FEWEST_BURSTS: u64 = 10;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Frame size, loads, conditions. The rate in a burst is the largest load: what the tester can hold, at most the line's.
+    /// Frame size, loads, conditions. The rate in a burst is the largest load: the tester's limit,
+    /// at most the line rate.
     pub setup: Setup,
     /// Lengths of bursts in frames.
     pub frames: Vec<u32>,
     /// Duration of every trial.
     pub trial_ns: u64,
-    /// Longest gap that is tried.
+    /// Longest gap to try.
     pub longest_gap_ns: u64,
     /// Resolution of a gap, relative.
     pub resolution: f64,
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Bursty {
     parameters: Parameters,
-    /// Of the current length: the largest gap with loss and the smallest without, in nanoseconds.
+    /// For the current length: the largest gap with loss and the smallest without, in nanoseconds.
     lossy: Option<f64>,
     clean: Option<f64>,
     found: Vec<BurstGap>,
@@ -53,7 +54,8 @@ impl Bursty {
     /// Prepares the searches.
     ///
     /// # Errors
-    /// No lengths or one below two frames, a resolution that is none, trials too short for some bursts, impossible loads.
+    /// No lengths or one below two frames, an invalid resolution, trials too short for some bursts,
+    /// impossible loads.
     pub fn new(parameters: Parameters) -> Result<Bursty, String> {
         let p = &parameters;
         p.setup.check()?;
@@ -87,7 +89,7 @@ impl Bursty {
         })
     }
 
-    /// The length that is measured now.
+    /// Returns the burst length that is being measured.
     fn bursts(&self) -> Option<Bursts> {
         let frames = *self.parameters.frames.get(self.found.len())?;
         Some(Bursts {
@@ -96,7 +98,7 @@ impl Bursty {
         })
     }
 
-    /// The gap of the next trial, and why.
+    /// Returns the gap of the next trial, and the reason.
     fn next_gap(&self, bursts: &Bursts) -> (f64, String) {
         let shortest = 1e9 / bursts.rate_pps;
         match (self.clean, self.lossy) {
@@ -105,7 +107,7 @@ impl Bursty {
                 "the longest gap: a single burst must pass".into(),
             ),
             (Some(_), None) => (shortest, "no gap at all: the full load".into()),
-            // gaps are of many magnitudes
+            // gaps span several orders of magnitude
             (Some(clean), Some(lossy)) => (
                 (clean * lossy).sqrt(),
                 format!(

@@ -1,8 +1,9 @@
-//! Frame loss rate: loss over load, from the full rate down (RFC 2544 §26.3, errata 422 and 5203; RFC 1242 §3.6).
+//! Frame loss rate: loss over load, from the full rate down (RFC 2544 §26.3, errata 422 and 5203;
+//! RFC 1242 §3.6).
 //!
-//! From 100 % of the full rate in steps of 10 % or less, until two successive loads lose nothing; below the last
-//! whole step the load is halved. The forwarding rate of every
-//! point shows a DUT that forwards less in overload. Start with [`FrameLoss`].
+//! From 100 % of the full rate in steps of 10 % or less, until two successive loads lose nothing;
+//! below the last whole step the load is halved. The forwarding rates show whether the DUT forwards
+//! less in overload. Start with [`FrameLoss`].
 
 use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, LossPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
@@ -18,22 +19,22 @@ pub const LARGEST_STEP: f64 = 10.0;
 /// Below the last step loads are halved, down to this share of the full rate in percent.
 const SMALLEST_PERCENT: f64 = 0.1;
 
-/// A DUT that forwards less than this share of its best rate at the highest load collapses.
+/// A DUT collapses if its rate at the highest load is below this share of its best rate.
 const COLLAPSE: f64 = 0.9;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// From one load to the next, in percent of the full rate.
+    /// Step from one load to the next, in percent of the full rate.
     pub step_percent: f64,
     /// Duration of a trial.
     pub trial_ns: u64,
 }
 
 impl Parameters {
-    /// As RFC 2544 asks for.
+    /// Returns the values of RFC 2544.
     pub fn standard(setup: Setup) -> Parameters {
         Parameters {
             setup,
@@ -43,24 +44,25 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct FrameLoss {
     parameters: Parameters,
     points: Vec<LossPoint>,
-    /// Steps below 100 % of the next load.
+    /// Number of steps of the next load below 100 %.
     steps: u32,
     clean: u32,
-    /// Loads that the generator did not reach: they have no point.
+    /// Number of loads that the generator did not reach: they have no point.
     unreached: u32,
     course: Course,
 }
 
 impl FrameLoss {
-    /// Prepares the trials. Loads that the tester cannot offer are left out.
+    /// Prepares the trials. Skips loads that the tester cannot offer.
     ///
     /// # Errors
-    /// The step is none, or larger than the RFC allows; a load is impossible; trials are too short.
+    /// The step is invalid, or larger than the RFC allows; a load is impossible; trials are too
+    /// short.
     pub fn new(parameters: Parameters) -> Result<FrameLoss, String> {
         let p = &parameters;
         p.setup.check()?;
@@ -86,7 +88,7 @@ impl FrameLoss {
         })
     }
 
-    /// The next load; below the last whole step it is halved.
+    /// Returns the next load; below the last whole step it is halved.
     fn percent(&self) -> f64 {
         let step = self.parameters.step_percent;
         let whole = (100.0 / step + 1e-9).floor() as u32 - 1;
@@ -130,7 +132,8 @@ impl Procedure for FrameLoss {
         self.course.failure = Some(reason.into());
     }
 
-    /// The curve has no point there, and loads that are not successive are not two successive loads.
+    /// The curve has no point there, and the loads around the missing one do not count as
+    /// successive.
     fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
         self.steps += 1;
         self.unreached += 1;

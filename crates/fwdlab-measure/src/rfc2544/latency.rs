@@ -1,8 +1,9 @@
 //! Latency at the throughput and below (RFC 2544 §26.2, RFC 8219 §7.2; RFC 1242 §3.8).
 //!
-//! RFC 2544 tags one frame in a trial of two minutes and takes the mean of twenty trials. RFC 8219 tags 500 or more in the second
-//! minute and takes median and 99.9th percentile of each trial. Percentiles of trials are never averaged: the report has their
-//! median and their ends. Start with [`Latency`].
+//! RFC 2544 tags one frame in a trial of two minutes and takes the mean of twenty trials. RFC 8219
+//! tags 500 or more in the second minute and takes median and 99.9th percentile of each trial.
+//! Percentiles of trials are never averaged: the report has their median and range. Start with
+//! [`Latency`].
 
 use fwdlab_model::outcome::{Found, LatencyMode, LatencyPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
@@ -11,43 +12,43 @@ use fwdlab_model::variant::Variant;
 use super::Setup;
 use crate::procedure::{Course, Procedure, check_duration, check_load, held_up, spread, time};
 
-/// Repetitions that both RFCs ask for.
+/// Number of repetitions in both RFCs.
 pub const REPETITIONS: u32 = 20;
 
-/// Tagged frames of a trial that RFC 8219 asks for.
+/// Number of tagged frames per trial in RFC 8219.
 pub const TAGGED: u32 = 500;
 
-/// Duration of a trial, and when tagging begins in it.
+/// Duration of a trial.
 pub const TRIAL_NS: u64 = 120_000_000_000;
 
-/// When the first frame is tagged.
+/// Time of the first tagged frame.
 pub const TAG_FROM_NS: u64 = 60_000_000_000;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// One frame or many.
+    /// One tagged frame or many.
     pub mode: LatencyMode,
-    /// The throughput of this size; 0 when none was found.
+    /// The throughput of this size; 0 if none was found.
     pub throughput_pps: f64,
-    /// Loads in percent of it; 100 is what the RFCs ask for.
+    /// Loads in percent of it; the RFCs use 100.
     pub percents: Vec<f64>,
     /// Duration of a trial.
     pub trial_ns: u64,
-    /// When tagging begins.
+    /// Time of the first tagged frame.
     pub tag_from_ns: u64,
     /// Frames to tag, in RFC 8219 mode.
     pub tagged: u32,
-    /// Trials at each load.
+    /// Number of trials at each load.
     pub repetitions: u32,
-    /// From what to what a delay counts, in words.
+    /// Between which events a delay is measured, as text.
     pub definition: String,
 }
 
 impl Parameters {
-    /// As the RFCs ask for, at the throughput alone.
+    /// Returns the values of the RFCs, only at the throughput.
     pub fn standard(setup: Setup, mode: LatencyMode, throughput_pps: f64) -> Parameters {
         let definition = match setup.conditions.simulated {
             true => "from when a frame is sent to when it is received",
@@ -67,18 +68,18 @@ impl Parameters {
     }
 }
 
-/// The delay of a store-and-forward device by RFC 1242 §3.8 (last bit in to first bit out), from that between the first bits, on
-/// ports of equal speed.
+/// Converts the delay between the first bits to that of a store-and-forward device by RFC 1242 §3.8
+/// (last bit in to first bit out), for ports of equal speed.
 pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: f64) -> f64 {
     first_to_first_ns - f64::from(frame_bytes) * 8.0 * 1e9 / link_bps
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Latency {
     parameters: Parameters,
     points: Vec<LatencyPoint>,
-    /// Points without a figure, for the generator did not reach their loads.
+    /// Points without a figure, because the generator did not reach their loads.
     unreached: Vec<usize>,
     course: Course,
 }
@@ -130,7 +131,7 @@ impl Latency {
         })
     }
 
-    /// The load that has not all its repetitions.
+    /// Returns the first load with missing repetitions.
     fn current(&self) -> Option<usize> {
         let wanted = self.parameters.repetitions as usize;
         let ended = self.parameters.throughput_pps <= 0.0 || self.course.failure.is_some();
@@ -215,7 +216,7 @@ impl Procedure for Latency {
         self.course.failure = Some(reason.into());
     }
 
-    /// This load has no latency; lower ones may.
+    /// This load has no latency; lower ones may have one.
     fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
         if let Some(current) = self.current() {
             self.unreached.push(current);
@@ -312,7 +313,7 @@ impl Procedure for Latency {
             verdict: self.course.verdict(verdict),
             answered: applies && is_done && self.unreached.len() < self.points.len(),
             not_applicable: !applies && self.course.failure.is_none(),
-            // durations are judged here: they are not those of other procedures
+            // durations are judged here: they differ from those of other procedures
             compliance: p.setup.conditions.label(standard, u64::MAX, further),
             warnings,
             trials: self.course.trials,

@@ -1,7 +1,8 @@
-//! The procedures of RFC 2544 and of those that replace parts of it (RFC 6201, 8219, 9004), one file each.
+//! The procedures of RFC 2544 and of those that replace parts of it (RFC 6201, 8219, 9004), one
+//! file each.
 //!
-//! All of them measure one frame size under the conditions of a [`Setup`]; [`suite`] puts them one after the other over all
-//! sizes. Definitions and formulas: docs/methodology.md, "RFC 2544 tests".
+//! Each of them measures one frame size under the conditions of a [`Setup`]; [`suite`] runs them in
+//! turn over all sizes. Definitions and formulas: docs/methodology.md, "RFC 2544 tests".
 
 pub mod back_to_back;
 pub mod bursts;
@@ -18,26 +19,26 @@ use fwdlab_model::units::FrameSize;
 use crate::compliance::Conditions;
 use crate::procedure::check_load;
 
-/// What the procedures of one frame size have in common.
+/// The common parameters of the procedures for one frame size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
-    /// Frame size, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size: FrameSize,
-    /// Frames per second of the full line; `None` where there is no line, as between namespaces.
+    /// Frames per second of the full line; `None` if there is no line, as between namespaces.
     pub line_rate_pps: Option<f64>,
-    /// What the tester can offer; the line rate where it reaches that.
+    /// The tester's limit; the line rate if it reaches that.
     pub max_load_pps: f64,
-    /// The rest.
+    /// The conditions of the series.
     pub conditions: Conditions,
 }
 
 impl Setup {
-    /// The rate of 100 %: the line's, or what the tester can offer where there is none.
+    /// Returns the rate of 100 %: the line rate, or the tester's limit if there is no line.
     pub fn full_rate_pps(&self) -> f64 {
         self.line_rate_pps.unwrap_or(self.max_load_pps)
     }
 
-    /// The largest load: no more than the line carries.
+    /// Returns the largest load: no more than the line carries.
     pub fn largest_pps(&self) -> f64 {
         self.max_load_pps.min(self.full_rate_pps())
     }
@@ -61,7 +62,7 @@ impl Setup {
         }
     }
 
-    /// A trial that the first lost frame decides.
+    /// Returns a trial that ends with the first lost frame.
     fn lossless_question(
         &self,
         load_pps: f64,

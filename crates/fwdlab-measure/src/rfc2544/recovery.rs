@@ -1,6 +1,7 @@
-//! System recovery: for how long after an overload frames are still lost (RFC 2544 §26.5).
+//! System recovery: how long after an overload frames are still lost (RFC 2544 §26.5).
 //!
-//! 110 % of the throughput for a minute, then half of that; the time from then to the last lost frame. Start with [`Recovery`].
+//! 110 % of the throughput for a minute, then half of that; the time from the change to the last
+//! lost frame. Start with [`Recovery`].
 
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
@@ -10,29 +11,29 @@ use super::Setup;
 use crate::compliance::FINAL_NS;
 use crate::procedure::{Course, Procedure, check_duration, spread};
 
-/// Repetitions: the RFC asks for several.
+/// Number of repetitions: the RFC requires several.
 pub const REPETITIONS: u32 = 10;
 
-/// Load of the overload over the throughput.
+/// Ratio of the overload to the throughput.
 const OVERLOAD: f64 = 1.1;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// The throughput of this size; 0 when none was found.
+    /// The throughput of this size; 0 if none was found.
     pub throughput_pps: f64,
-    /// How long the overload lasts.
+    /// Duration of the overload.
     pub overload_ns: u64,
-    /// How long losses are looked for afterwards.
+    /// Duration of the reduced load, in which losses are detected.
     pub rest_ns: u64,
-    /// Trials.
+    /// Number of trials.
     pub repetitions: u32,
 }
 
 impl Parameters {
-    /// As RFC 2544 asks for.
+    /// Returns the values of RFC 2544.
     pub fn standard(setup: Setup, throughput_pps: f64) -> Parameters {
         Parameters {
             setup,
@@ -44,13 +45,14 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Recovery {
     parameters: Parameters,
     times_s: Vec<f64>,
     resolution_ns: Option<u64>,
-    /// Trials that still lost frames at their end, and trials whose overload lost none.
+    /// Number of trials that still lost frames at their end, and of trials whose overload lost
+    /// none.
     unended: u32,
     not_overloaded: u32,
     course: Course,
@@ -127,7 +129,7 @@ impl Procedure for Recovery {
         };
         let after_ns = last_ns.saturating_sub(end_ns);
         let rest_ns = self.parameters.rest_ns;
-        // within a hundredth of the end it would have gone on
+        // within a hundredth of the end it would have continued
         if after_ns >= rest_ns - rest_ns / 100 {
             self.unended += 1;
             return "frames were lost until the end of the trial: the DUT did not recover".into();

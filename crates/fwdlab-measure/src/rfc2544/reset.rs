@@ -1,8 +1,8 @@
-//! Reset: for how long a DUT forwards nothing after it was reset (RFC 6201, which replaces RFC 2544 §26.6).
+//! Reset: how long a DUT forwards nothing after a reset (RFC 6201, which replaces RFC 2544 §26.6).
 //!
-//! A load that the DUT carries, a reset in the middle of it, and two figures that differ when the outage is interrupted: from the
-//! number of lost frames, and from the moments of the last frame before and the first after. How the DUT is reset is for the lab.
-//! Start with [`Reset`].
+//! A load within the DUT's capacity, a reset in the middle of it, and two figures that differ if
+//! the outage is interrupted: from the number of lost frames, and from the times of the last frame
+//! before and the first after. The lab decides how to reset the DUT. Start with [`Reset`].
 
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Ending, Purpose, Question};
@@ -11,46 +11,46 @@ use fwdlab_model::variant::Variant;
 use super::Setup;
 use crate::procedure::{Course, Procedure, check_load, spread, time};
 
-/// Trials; the RFC asks for one or more.
+/// Number of trials; the RFC requires one or more.
 pub const REPETITIONS: u32 = 5;
 
-/// It is waited so long for the DUT.
+/// Maximum wait for the DUT.
 pub const LONGEST_NS: u64 = 900_000_000_000;
 
-/// Traffic before the reset.
+/// Duration of traffic before the reset.
 pub const BEFORE_NS: u64 = 5_000_000_000;
 
-/// The DUT is back when it has forwarded this share of the load...
+/// The DUT is back if it has forwarded this share of the load...
 const BACK_SHARE: f64 = 0.99;
 
-/// ...for so long.
+/// ...for this time.
 const BACK_NS: u64 = 5_000_000_000;
 
-/// Counts are taken in such intervals.
+/// Interval of the counts.
 const SAMPLE_NS: u64 = 100_000_000;
 
-/// One in so many frames may be on its way.
+/// One in this number of frames may be in flight.
 const ON_THEIR_WAY: u64 = 1000;
 
-/// What is to be measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// What is reset and how, in words: `OS reboot`, `forwarding process restarted`.
+    /// What is reset and how, as text: `OS reboot`, `forwarding process restarted`.
     pub what: String,
-    /// A load that the DUT carries without loss.
+    /// A load that the DUT forwards without loss.
     pub load_pps: f64,
-    /// Traffic before the reset.
+    /// Duration of traffic before the reset.
     pub before_ns: u64,
-    /// It is waited so long for the DUT.
+    /// Maximum wait for the DUT.
     pub longest_ns: u64,
-    /// Trials.
+    /// Number of trials.
     pub repetitions: u32,
 }
 
 impl Parameters {
-    /// As RFC 6201 asks for.
+    /// Returns the values of RFC 6201.
     pub fn standard(setup: Setup, what: impl Into<String>, load_pps: f64) -> Parameters {
         Parameters {
             setup,
@@ -63,13 +63,13 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Reset {
     parameters: Parameters,
     times_s: Vec<(f64, Option<f64>)>,
     resolution_ns: Option<u64>,
-    /// Frames were lost before the reset.
+    /// Number of trials that lost frames before the reset.
     lossy_before: u32,
     course: Course,
 }
@@ -145,11 +145,11 @@ impl Procedure for Reset {
         let (sent, received) = before.fold((0, 0), |(sent, received), s| {
             (sent + s.frames_sent, received + s.frames_received)
         });
-        // frames are on their way when counters are read
+        // frames are in flight when counters are read
         if sent - received.min(sent) > 1 + sent / ON_THEIR_WAY {
             self.lossy_before += 1;
         }
-        // of the load that was really offered
+        // relative to the load that was really offered
         let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
         let by_loss = answer.frames_lost() as f64 / offered_pps.max(f64::MIN_POSITIVE);
         let outage = answer.outage;

@@ -1,7 +1,7 @@
-//! The whole of RFC 2544: for every frame size throughput, and what rests on it.
+//! All tests of RFC 2544: for every frame size the throughput, and the tests that depend on it.
 //!
-//! A procedure of procedures: it asks what the current one asks, and hands the throughput to those that need it. A test that fails
-//! does not end the others. Start with [`Suite`].
+//! A procedure of procedures: it passes on the requests of the current one, and passes the
+//! throughput to those that need it. A failed test does not end the others. Start with [`Suite`].
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use crate::procedure::Procedure;
 /// Times and repetitions of all tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Tests to make. Those that rest on the throughput bring it with them.
+    /// Tests to run. Those that depend on the throughput include it.
     pub tests: Vec<Test>,
     /// Duration of the trials that guide a search.
     pub search_ns: u64,
-    /// Duration of the trials that give results.
+    /// Duration of the trials that yield results.
     pub final_ns: u64,
     /// Resolution of the throughput relative to itself.
     pub resolution: f64,
@@ -39,20 +39,20 @@ pub struct Plan {
     pub burst_ns: u64,
     /// Repetitions of the back-to-back test.
     pub burst_repetitions: u32,
-    /// Lengths of the bursts of §21 in frames; none leaves that test out.
+    /// Lengths of the bursts of §21 in frames; empty skips that test.
     pub burst_frames: Vec<u32>,
     /// Repetitions of the recovery test.
     pub recovery_repetitions: u32,
-    /// What is reset; `None` leaves the reset test out.
+    /// What is reset; `None` skips the reset test.
     pub reset: Option<String>,
-    /// It is waited so long for a DUT that was reset.
+    /// Maximum wait for a DUT after a reset.
     pub reset_longest_ns: u64,
     /// Repetitions of the reset test.
     pub reset_repetitions: u32,
 }
 
 impl Plan {
-    /// As the RFCs ask for.
+    /// Returns the values of the RFCs.
     pub fn standard() -> Plan {
         const SECOND: u64 = 1_000_000_000;
         Plan {
@@ -76,7 +76,8 @@ impl Plan {
         }
     }
 
-    /// A first look in minutes instead of days: everything shortened, and labelled so.
+    /// Returns a quick overview in minutes instead of days: everything is shortened, and labelled
+    /// as such.
     pub fn short() -> Plan {
         const SECOND: u64 = 1_000_000_000;
         Plan {
@@ -93,7 +94,7 @@ impl Plan {
     }
 }
 
-/// The machine.
+/// The state machine.
 pub struct Suite {
     plan: Plan,
     queue: VecDeque<(Setup, Test)>,
@@ -105,7 +106,8 @@ impl Suite {
     /// Prepares the tests of all sizes.
     ///
     /// # Errors
-    /// There are no sizes or tests, a size comes twice, or a test's parameters make no sense; told with the size.
+    /// There are no sizes or tests, a size occurs twice, or a test's parameters are invalid; the
+    /// message contains the size.
     pub fn new(setups: Vec<Setup>, plan: Plan) -> Result<Suite, String> {
         if setups.is_empty() {
             return Err(
@@ -135,7 +137,8 @@ impl Suite {
                 return Err(format!("frame size {size} is given twice"));
             }
             for &test in &tests {
-                // every test is tried with the largest load, so that its errors come before any traffic
+                // create every test with the largest load, so that errors are reported before any
+                // traffic
                 procedure(
                     &plan,
                     setup.clone(),
@@ -154,7 +157,7 @@ impl Suite {
         })
     }
 
-    /// The throughput of this size, 0 when none was found, and the smallest load with loss.
+    /// Returns the throughput of this size, 0 if none was found, and the smallest load with loss.
     fn throughput_of(&self, setup: &Setup) -> (f64, Option<f64>) {
         let found = self
             .outcomes
@@ -217,7 +220,7 @@ fn procedure(
         })?),
         Test::Reset => {
             let what = plan.reset.clone().unwrap_or_default();
-            // half of the throughput: what is to be seen is the outage alone
+            // half of the throughput, so that only the outage loses frames
             let load = throughput_pps / 2.0;
             Box::new(reset::Reset::new(reset::Parameters {
                 repetitions: plan.reset_repetitions,
@@ -240,7 +243,7 @@ impl Procedure for Suite {
             }
             let (setup, test) = self.queue.pop_front()?;
             let throughput = self.throughput_of(&setup);
-            // parameters were checked; a reset without a throughput is the one thing that cannot be asked
+            // parameters were checked; only a reset without a throughput is impossible
             self.current = procedure(&self.plan, setup, test, throughput).ok();
         }
     }

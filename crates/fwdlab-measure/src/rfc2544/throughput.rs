@@ -1,8 +1,10 @@
-//! Throughput: the highest rate at which every frame comes back (RFC 2544 §26.1, erratum 422; RFC 1242 §3.17).
+//! Throughput: the highest rate at which every frame comes back (RFC 2544 §26.1, erratum 422; RFC
+//! 1242 §3.17).
 //!
-//! A binary search with arithmetic midpoints, in trials that end with the first lost frame, and a full-length trial that
-//! confirms what it found. One unlucky trial ends it too low, and loss at loads below the result is never seen: for noisy software DUTs MLRsearch ([`crate::mlr`]) gives the same result sooner. Start with
-//! [`Throughput`].
+//! A binary search with arithmetic midpoints, in trials that end with the first lost frame, and a
+//! full-length trial that confirms the result. One unlucky trial makes the result too low, and loss
+//! at loads below the result is never noticed: for noisy software DUTs MLRsearch ([`crate::mlr`])
+//! gives the same result sooner. Start with [`Throughput`].
 
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
@@ -14,28 +16,30 @@ use crate::procedure::{
     Course, Procedure, TESTER_BOUND, check_duration, is_tester_bound, percent, sent_pps, time,
 };
 
-/// The resolution is relative to the rate that is found, down to this share of the full rate: somewhere a search that finds
-/// nothing must end.
+/// The resolution is relative to the result, down to this share of the full rate: a search without
+/// a result must end.
 const FINEST: f64 = 0.01;
 
-/// What the search is to do.
+/// The parameters of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// The search ends when the bounds are no farther apart than this share of the upper one. Never finer than a frame in a
-    /// trial, nor than this share of a hundredth of the full rate.
+    /// The search ends if the bounds are no farther apart than this share of the upper one. Never
+    /// finer than a frame in a trial, nor than this share of a hundredth of the full rate.
     pub resolution: f64,
-    /// Duration of the trials that guide it.
+    /// Duration of the trials that guide the search.
     pub search_ns: u64,
-    /// Duration of the trial that confirms it.
+    /// Duration of the trial that confirms the result.
     pub final_ns: u64,
-    /// A lossy trial is repeated so often and passes when one of them is clean (ETSI TST009 §12.3.3).
+    /// Number of repetitions of a lossy trial, which passes if one of them is clean (ETSI TST009
+    /// §12.3.3).
     pub verifications: u32,
 }
 
 impl Parameters {
-    /// As RFC 2544 asks for, with a resolution of 0.5 % of what is found: of a tenth of the line rate as of all of it.
+    /// Returns the values of RFC 2544, with a resolution of 0.5 % of the result, for a tenth of the
+    /// line rate as for all of it.
     pub fn standard(setup: Setup) -> Parameters {
         Parameters {
             setup,
@@ -47,17 +51,17 @@ impl Parameters {
     }
 }
 
-/// The machine.
+/// The state machine.
 #[derive(Debug, Clone)]
 pub struct Throughput {
     parameters: Parameters,
-    /// Believed to be without loss; 0 is nothing.
+    /// The largest load without loss so far; 0: none.
     low: f64,
-    /// Known to lose frames; `None` while the largest load was not tried, or lost nothing.
+    /// The smallest load with loss; `None` while the largest load was not tried, or lost nothing.
     lossy: Option<f64>,
-    /// The generator did not reach this load, nor any above it.
+    /// The smallest load that the generator did not reach.
     unreached: Option<f64>,
-    /// `low` was measured at full length.
+    /// True if `low` was measured at full length.
     is_confirmed: bool,
     step_down: f64,
     failed: u32,
@@ -70,7 +74,8 @@ impl Throughput {
     /// Prepares the search.
     ///
     /// # Errors
-    /// A load is impossible, the resolution is below one frame or above the largest load, or the trials are too short.
+    /// A load is impossible, the resolution is below one frame or above the largest load, or the
+    /// trials are too short.
     pub fn new(parameters: Parameters) -> Result<Throughput, String> {
         parameters.setup.check()?;
         let largest = parameters.setup.largest_pps();
@@ -117,7 +122,7 @@ impl Throughput {
         })
     }
 
-    /// The search need not look above this load.
+    /// Returns the load above which the search does not need to look.
     fn high(&self) -> Option<f64> {
         self.lossy
             .into_iter()
@@ -125,7 +130,7 @@ impl Throughput {
             .reduce(f64::min)
     }
 
-    /// The bounds are known well enough when they are no farther apart.
+    /// Returns the largest distance of the bounds that is precise enough.
     fn resolution_pps(&self) -> f64 {
         let p = &self.parameters;
         let found = self.high().unwrap_or(p.setup.largest_pps());
@@ -138,7 +143,7 @@ impl Throughput {
             .is_none_or(|high| high - self.low <= self.resolution_pps() * (1.0 + 1e-9))
     }
 
-    /// The load next to be tried and whether it confirms.
+    /// Returns the next load, whether it is the confirmation, and the reason.
     fn candidate(&self) -> Option<(f64, bool, String)> {
         let p = &self.parameters;
         if self.is_done || self.course.failure.is_some() {
@@ -177,7 +182,8 @@ impl Throughput {
         })
     }
 
-    /// A load that a short trial had passed failed at full length: lower ones are tried at full length.
+    /// After a load that passed in a short trial failed at full length: lower ones are tried at
+    /// full length.
     fn step_down_from(&mut self, load: f64) {
         self.low = (load - self.step_down * self.resolution_pps()).max(0.0);
         self.step_down *= 2.0;
@@ -249,7 +255,8 @@ impl Procedure for Throughput {
         self.course.failure = Some(reason.into());
     }
 
-    /// This is no loss: the search continues below, at most at the rate at which the generator sent.
+    /// This is not a loss: the search continues below, at most at the rate at which the generator
+    /// sent.
     fn out_of_reach(&mut self, question: &Question, answer: &Answer, _: &str) {
         self.attempts = 0;
         let load = question.peak_pps();
@@ -267,7 +274,7 @@ impl Procedure for Throughput {
             .filter(|_| self.course.failure.is_none());
         let largest = p.setup.largest_pps();
         let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
-        // the load above it was not offered, rather than lost
+        // the load above was not offered, instead of lost
         let is_above_unreached = match (self.unreached, self.lossy) {
             (Some(unreached), Some(lossy)) => unreached < lossy,
             (unreached, _) => unreached.is_some(),

@@ -1,7 +1,8 @@
-//! The configurations of a campaign: commands, files and directories by name, and those that are generated.
+//! The configurations of a campaign: named lists of commands, files and directories, and generated
+//! ones.
 //!
-//! A generated one with lists of values is several configurations, named after their values. What they do is not known here. Start with
-//! [`expand`].
+//! A generated one with lists of values is several configurations, named after their values. What
+//! they do is defined elsewhere. Start with [`expand`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::family::{Generated, PREFIX};
 use crate::file::{FileError, Origin, Step};
 use crate::typed::Several;
 
-/// More configurations are a mistake.
+/// More configurations count as an error.
 const MOST: usize = 1000;
 
 /// What can be said of a configuration
@@ -81,7 +82,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// What errors say that a configuration is.
+/// Description of a configuration, for errors.
 const EXPECTED: &str =
     "a command, a file, a directory, { generate = \"FAMILY\" }, or a list of them";
 
@@ -138,14 +139,15 @@ impl<'de> Deserialize<'de> for Said {
     }
 }
 
-/// Configurations by name, each with its parts as text; and for every name of the file those that it stands for, in the order of their values.
+/// Configurations by name, each with its parts as text; and for every name in the file the
+/// configurations that it stands for, in the order of their values.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     pub configurations: BTreeMap<String, Vec<String>>,
     pub families: BTreeMap<String, Vec<String>>,
 }
 
-/// Makes of every list of values as many configurations.
+/// Expands every list of values to one configuration per value.
 pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Expanded, FileError> {
     let mut expanded = Expanded::default();
     for (name, said) in said {
@@ -153,7 +155,7 @@ pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Ex
             Said::One(part) => (vec![part], false),
             Said::Many(parts) => (parts, true),
         };
-        // every combination so far: what stands behind the name, and the parts
+        // every combination so far: name suffixes and parts
         let mut all: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), Vec::new())];
         for (n, part) in parts.into_iter().enumerate() {
             let mut way = vec![Step::Key("configuration"), Step::Key(&name)];
@@ -203,7 +205,7 @@ pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Ex
     Ok(expanded)
 }
 
-/// What a part stands for: the end of a name, and a text for the configuration.
+/// Returns the choices of a part: the suffix of the name, and the text of the configuration.
 fn choices(
     origin: &Origin,
     way: &[Step<'_>],
@@ -278,7 +280,7 @@ mod tests {
             ["generate:nft-rules,n=20,ip=ipv4"]
         );
 
-        // the name of the file stands for all of them, and each has its own
+        // the name in the file stands for all of them, and each has its own name
         let campaign = parse(own, "configuration = ['plain', 'rules', 'plain-file']").unwrap();
         assert_eq!(
             names(&campaign),

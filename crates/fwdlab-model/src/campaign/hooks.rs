@@ -1,6 +1,6 @@
-//! Hooks: commands of the user's before, during and after what is measured, each on a host of the test bed.
+//! Hooks: user commands before, during and after a measurement, each on a host of the test bed.
 //!
-//! When they are started and what becomes of one that fails is in `fwdlab_lab::run::hooks`. Start with [`Hooks`].
+//! `fwdlab_lab::run::hooks` starts them and handles failures. Start with [`Hooks`].
 
 use std::fmt;
 use std::time::Duration;
@@ -14,33 +14,33 @@ use super::value::Period;
 use super::{Campaign, Counting};
 use crate::file::{FileError, Step};
 
-/// So long a hook may take of which the campaign does not say it.
+/// Default time limit of a hook.
 const WITHIN: Period = Period::seconds(60);
 
-/// A hook that takes longer is a mistake.
+/// A longer limit counts as an error.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// More of a kind are a mistake.
+/// More hooks of a kind count as an error.
 const MOST: usize = 20;
 
-/// Commands before, during and after what is measured.
+/// Commands before, during and after a measurement.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Hooks {
-    /// One after the other, before.
+    /// Run in turn, before.
     pub before: Vec<Hook>,
-    /// All at once, from the first frames of a trial to its end.
+    /// Run concurrently, from the first frames of a trial to its end.
     pub during: Vec<Hook>,
-    /// One after the other, afterwards, whatever came of it.
+    /// Run in turn, afterwards, regardless of the result.
     pub after: Vec<Hook>,
 }
 
 impl Hooks {
-    /// Is there none?
+    /// Returns true if there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
 
-    /// All of them, each with when it runs.
+    /// Iterates over all hooks, each with when it runs.
     pub fn all(&self) -> impl Iterator<Item = (When, &Hook)> {
         [
             (When::Before, &self.before),
@@ -55,13 +55,13 @@ impl Hooks {
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// For `sh`.
+    /// A script for `sh`.
     pub command: String,
-    /// Where.
+    /// The host it runs on.
     pub on: On,
-    /// Around what.
+    /// What it runs around.
     pub every: Every,
-    /// It is ended when it takes longer.
+    /// Its time limit.
     pub within: Period,
 }
 
@@ -80,7 +80,7 @@ pub enum When {
 }
 
 impl When {
-    /// As it is typed.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             When::Before => "before",
@@ -104,7 +104,7 @@ pub enum On {
 }
 
 impl On {
-    /// As it is typed.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             On::Dut => "dut",
@@ -128,7 +128,7 @@ pub enum Every {
 }
 
 impl Every {
-    /// As it is typed.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Every::Trial => "trial",
@@ -150,7 +150,7 @@ pub(super) struct Text {
     after: Said,
 }
 
-/// One or several of them.
+/// One or several hooks.
 #[derive(Debug, Default)]
 struct Said {
     hooks: Vec<Table>,
@@ -206,7 +206,7 @@ impl<'de> Deserialize<'de> for One {
     }
 }
 
-/// What errors say that hooks are.
+/// Description of hooks, for errors.
 const EXPECTED: &str = "a command, { command = \"...\", on = \"dut\" }, or a list of them";
 
 impl<'de> Deserialize<'de> for Said {
@@ -273,7 +273,7 @@ impl JsonSchema for Said {
 }
 
 impl Campaign {
-    /// The hooks of the file, once everything else is known.
+    /// Returns the hooks of the file, once everything else is parsed.
     pub(super) fn hooks_of(&self, text: Text) -> Result<Hooks, FileError> {
         let all = [
             (When::Before, text.before),

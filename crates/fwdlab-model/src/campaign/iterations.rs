@@ -1,7 +1,8 @@
-//! How often test cases are measured: so many times, or until what they say is known well enough.
+//! How often test cases are measured: a fixed number of times, or until the result is precise
+//! enough.
 //!
-//! When that is so is decided in `fwdlab_measure::precision`, from iterations that were made; here is what a campaign asks for. Start with
-//! [`Until`].
+//! `fwdlab_measure::precision` decides that from the finished iterations; this file holds the
+//! request. Start with [`Until`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,25 +19,26 @@ use crate::file::FileError;
 use crate::typed::{Numbers, typed};
 use crate::units::UnitError;
 
-/// How often a test case is measured of which the campaign does not say it.
+/// Default number of iterations.
 pub(super) const ITERATIONS: u32 = 5;
 
-/// More iterations are a mistake.
+/// More iterations count as an error.
 const MOST: u32 = 1000;
 
-/// Whoever looks after every iteration whether the interval is narrow enough ends more often than he should when it is so by chance: the
-/// fewer values it has by then, the oftener. Of 95 % intervals 90 % hold the mean in the worst case from 3 values on, 92 % from 5 on and
-/// 93 % from 10 on (`fwdlab_measure::precision`, whose tests count them).
+/// Checking after every iteration whether the interval is narrow enough stops too often when it is
+/// so by chance, and more often with fewer values. Of 95 % intervals, 90 % contain the mean in the
+/// worst case with at least 3 values, 92 % with 5 and 93 % with 10 (`fwdlab_measure::precision`,
+/// whose tests count them).
 pub const FEWEST: u32 = 5;
 const MIN: u32 = 10;
 const MAX: u32 = 50;
 
-/// Test cases are measured until the interval of their figure is narrow enough.
+/// Measure test cases until the interval of their figure is narrow enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Until {
     /// Half of the 95 % interval, as a share of the figure.
     pub width: HalfWidth,
-    /// So many iterations are made in any case.
+    /// Minimum number of iterations.
     pub min: u32,
 }
 
@@ -76,10 +78,10 @@ typed!(HalfWidth, Numbers::Any, "half of an interval such as \"±1%\"", {
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0, "maximum": 0.5 }, { "type": "string" }]
 });
 
-/// What a campaign says of them.
+/// The iterations that a campaign requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Iterations {
-    /// So many, or so many at most.
+    /// Number of iterations, or their maximum.
     pub max: u32,
     pub until: Option<Until>,
 }
@@ -153,7 +155,7 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
 }
 
 impl Campaign {
-    /// How often test cases are measured, in words: `5 iterations`, `10 to 50 iterations`.
+    /// Describes how often test cases are measured: `5 iterations`, `10 to 50 iterations`.
     pub fn iterations_in_words(&self) -> String {
         match (self.until, self.iterations) {
             (Some(Until { min, .. }), max) if min < max => format!("{min} to {max} iterations"),
@@ -185,7 +187,7 @@ impl Campaign {
             return wrong("max", format!("at most {MOST} iterations are made"));
         }
         match until.min > self.iterations {
-            // what stands in the file is what is wrong
+            // refer to the value in the file
             true if self.iterations == MAX => {
                 wrong("min", format!("min is above max, which is {MAX}"))
             }

@@ -1,6 +1,7 @@
-//! The test cases of a campaign: every combination of what its matrix lists, without those that it excludes.
+//! The test cases of a campaign: every combination of the lists in its matrix, without the excluded
+//! ones.
 //!
-//! What a profile or a configuration is, is not known here. Start with [`Campaign::expand`].
+//! Does not know what profiles and configurations contain. Start with [`Campaign::expand`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::typed::Several;
 use crate::units::FrameSize;
 use crate::variant::{Destinations, Modifiers, Variant};
 
-/// More test cases are a mistake.
+/// More test cases count as an error.
 const MOST_CASES: usize = 10_000;
 
 /// Which test cases there are: every combination
@@ -102,7 +103,7 @@ impl Excluded {
             true => Directions::Both,
             false => Directions::One,
         };
-        // what stands for the stream of a profile is not known yet, and is nothing that was said
+        // the placeholder for the stream of a profile was not given by the user
         let of_profile = variant.profile.is_some();
         let of_stream = agrees(self.size.as_ref(), &stream.frame_size_bytes.bytes())
             && agrees(self.flows.as_ref(), &stream.flows)
@@ -123,7 +124,8 @@ impl Excluded {
 }
 
 impl Campaign {
-    /// Every combination that is not excluded. A name of `families` stands for those behind it.
+    /// Returns every combination that is not excluded. A name in `families` stands for several
+    /// configurations.
     pub(super) fn expand(
         &self,
         matrix: &Matrix,
@@ -143,7 +145,7 @@ impl Campaign {
                         return Err(self.item("configuration", n, why));
                     }
                 }
-                // the name of several stands for all of them
+                // the name of a family stands for all its members
                 let of = |name: &String| match families.get(name) {
                     Some(all) => all.clone(),
                     None => vec![name.clone()],
@@ -184,7 +186,8 @@ impl Campaign {
                             image: image.clone(),
                             dut: *kind,
                         };
-                        // one address pair is one, however many flows there are otherwise
+                        // one address pair is a single test case, whatever the other numbers of
+                        // flows
                         if ids.insert(case.id()) {
                             cases.push(case);
                         }
@@ -223,7 +226,7 @@ impl Campaign {
         Ok(cases)
     }
 
-    /// How many combinations there are.
+    /// Returns the number of combinations.
     fn combinations(&self, matrix: &Matrix, configurations: usize) -> Result<u64, FileError> {
         fn of<T>(list: Option<&Several<T>>) -> usize {
             list.map_or(1, |list| list.0.len().max(1))
@@ -262,7 +265,7 @@ impl Campaign {
         Ok(count as u64)
     }
 
-    /// The images that are booted: those of the matrix, or the one of the DUT.
+    /// Returns the images to boot: those of the matrix, or that of the DUT.
     fn images(&self, matrix: &Matrix) -> Result<Vec<Option<String>>, FileError> {
         let Some(images) = &matrix.image else {
             return Ok(vec![self.dut.image().map(str::to_owned)]);
@@ -281,7 +284,7 @@ impl Campaign {
         Ok(images.0.iter().cloned().map(Some).collect())
     }
 
-    /// The kinds of DUTs that are measured: those of the matrix, or the one of the DUT.
+    /// Returns the kinds of DUTs to measure: those of the matrix, or that of the DUT.
     fn kinds(&self, matrix: &Matrix) -> Result<Vec<Kind>, FileError> {
         let kinds = match &matrix.dut {
             None => vec![self.dut.kind],
@@ -318,13 +321,13 @@ impl Campaign {
         Ok(kinds)
     }
 
-    /// What is sent in the test cases of a configuration.
+    /// Returns the streams of the test cases of a configuration.
     fn offers(&self, matrix: &Matrix) -> Result<Vec<(Stream, Variant)>, FileError> {
         let streams = match &matrix.profile {
             Some(profiles) => {
                 self.unique("profile", &profiles.0)?;
                 self.check_profiles(matrix)?;
-                // a stand-in, until the profile has been read
+                // a placeholder until the profile is read
                 let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1);
                 let stream = stream
                     .map_err(|error| self.error(&["matrix", "profile"], error.to_string()))?;
@@ -368,7 +371,7 @@ impl Campaign {
         Ok(offers)
     }
 
-    /// Refuses what a profile says itself.
+    /// Refuses keys that a profile defines itself.
     fn check_profiles(&self, matrix: &Matrix) -> Result<(), FileError> {
         for (key, is_said) in [
             ("size", matrix.size.is_some()),
@@ -393,7 +396,7 @@ impl Campaign {
         }
     }
 
-    /// Streams of every size, number of flows and IP version.
+    /// Returns streams of every size, number of flows and IP version.
     fn streams_of(&self, matrix: &Matrix) -> Result<Vec<(Stream, Option<String>)>, FileError> {
         let sizes = matrix.size.as_ref().map(|sizes| sizes.0.as_slice());
         let flows = matrix.flows.as_ref().map_or(&[FLOWS][..], |flows| &flows.0);
@@ -426,13 +429,13 @@ impl Campaign {
         Ok(streams)
     }
 
-    /// An error about an item of a list.
+    /// Returns an error about an item of a list.
     fn item(&self, key: &'static str, n: usize, why: String) -> FileError {
         let way = [Step::Key("matrix"), Step::Key(key), Step::Item(n)];
         self.origin.error(&way, why)
     }
 
-    /// Refuses lists that are empty or name something twice.
+    /// Refuses empty lists, and duplicates.
     fn unique(&self, key: &'static str, values: &[String]) -> Result<(), FileError> {
         let wrong = |why: String| Err(self.error(&["matrix", key], why));
         if values.is_empty() {

@@ -1,8 +1,9 @@
-//! Campaigns: files that say which test cases are measured, by which procedure, how often and in which order.
+//! Campaigns: files that define which test cases are measured, by which procedure, how often and in
+//! which order.
 //!
-//! A [`Campaign`] that exists is well formed, and its test cases are there: what the commands of its configurations do, what the
-//! simulated DUT's text means and whether the procedure's parameters fit the loads, is for those who carry it out. Reading files
-//! is the caller's business, too. Start with [`Campaign::parse`].
+//! A [`Campaign`] is well formed and contains its test cases. The caller interprets the commands of
+//! its configurations and the text of a simulated DUT, and checks that the procedure's parameters
+//! fit the loads. It also reads the files. Start with [`Campaign::parse`].
 //!
 //! ```
 //! let text = "
@@ -62,19 +63,19 @@ use value::{Period, Rate};
 /// Name of the router without any configuration.
 pub const PLAIN: &str = "plain";
 
-/// Flows of a test case whose campaign does not say how many.
+/// Default number of flows of a test case.
 pub const FLOWS: u32 = 2000;
 
 /// Largest file, in bytes.
 pub const LARGEST_FILE: usize = 1 << 20;
 
-/// More workers are a mistake.
+/// More workers count as an error.
 const MOST_WORKERS: u32 = 64;
 
-/// More trials are a mistake: of a second each, they would take twelve days.
+/// More trials count as an error: of a second each, they would take twelve days.
 const MOST_TRIALS: u64 = 1_000_000;
 
-/// Samples of telemetry are not made more often.
+/// Minimum interval of telemetry samples.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// A campaign.
@@ -82,41 +83,42 @@ const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
 pub struct Campaign {
     /// Its name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub about: String,
     /// The question that it answers, as a reader would ask it.
     pub question: String,
-    /// What it needs that not every machine has, in words.
+    /// Its special requirements, as text.
     pub needs: Vec<String>,
-    /// How often every test case is measured, or at most.
+    /// Number of iterations of every test case, or their maximum.
     pub iterations: u32,
-    /// Until when, where that is not all of them.
+    /// The precision at which to stop early, if any.
     pub until: Option<Until>,
-    /// In which order.
+    /// Order of the test cases.
     pub order: Order,
-    /// The DUT is restarted: with an interleaved order before every test bed, with a grouped one before every test case.
+    /// Restart of the DUT: before every test bed in interleaved order, before every test case in
+    /// grouped order.
     pub reboot: Option<Reboot>,
-    /// Seed of every random choice; `None` lets one be chosen, which is recorded.
+    /// Seed of all randomness; `None` to choose and record one.
     pub seed: Option<u64>,
-    /// On what.
+    /// The test bed.
     pub bed: Bed,
-    /// What is measured, where it is no namespace of this machine.
+    /// The DUT, if it is not a namespace of this machine.
     pub dut: Dut,
     /// Commands, files and directories of each configuration; the plain router has none.
     pub configurations: BTreeMap<String, Vec<String>>,
     /// Every test case, in the order of the file.
     pub cases: Vec<Case>,
-    /// What is measured in each.
+    /// The procedure of each test case.
     pub procedure: Procedure,
-    /// What is varied within a test case.
+    /// The sweep within a test case.
     pub sweep: Option<Sweep>,
-    /// What is read of the DUT's host around trials; `None`: the file says nothing of it.
+    /// What to read of the DUT's host around trials; `None` if not in the file.
     pub telemetry: Option<Telemetry>,
-    /// Commands before, during and after what is measured.
+    /// Commands before, during and after a measurement.
     pub hooks: Hooks,
-    /// What the figures must reach.
+    /// Requirements on the figures.
     pub thresholds: Vec<Threshold>,
-    /// Where it was read, for errors.
+    /// Its source, for errors.
     pub origin: Origin,
 }
 
@@ -140,7 +142,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`, of a DUT that is not Linux with `@vpp`.
+    /// Returns a name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`, with `@vpp`
+    /// for a DUT other than Linux.
     pub fn id(&self) -> String {
         let id = format!("{}/{}", self.configuration, self.series());
         match &self.image {
@@ -149,7 +152,7 @@ impl Case {
         }
     }
 
-    /// The same without the configuration and the image: `64B-2000flows-ipv4@vpp`.
+    /// Returns the name without the configuration and the image: `64B-2000flows-ipv4@vpp`.
     pub fn series(&self) -> String {
         let id = self.variant.id(&self.stream);
         match self.dut {
@@ -219,10 +222,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 3] = [Kind::Linux, Kind::Vpp, Kind::VppHugePages];
 
-    /// As people type it.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Linux => "linux",
@@ -231,12 +234,12 @@ impl Kind {
         }
     }
 
-    /// Is it what all DUTs were before there were others?
+    /// Returns true for the original kind, which is the default.
     pub fn is_linux(&self) -> bool {
         *self == Kind::Linux
     }
 
-    /// Is it a VPP, whatever its memory is in?
+    /// Returns true for a VPP, with either kind of memory.
     pub fn is_vpp(self) -> bool {
         matches!(self, Kind::Vpp | Kind::VppHugePages)
     }
@@ -249,7 +252,7 @@ impl fmt::Display for Kind {
 }
 
 impl Dut {
-    /// The image that it boots.
+    /// Returns the image that it boots.
     pub fn image(&self) -> Option<&str> {
         self.host.as_deref()?.strip_prefix("vm:")
     }
@@ -299,7 +302,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// All of them.
+    /// All subjects.
     pub const ALL: [Subject; 6] = [
         Subject::Cpu,
         Subject::Interrupts,
@@ -328,7 +331,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// All of them.
+    /// All engines.
     pub const ALL: [Engine; 5] = [
         Engine::Auto,
         Engine::XdpLive,
@@ -337,7 +340,7 @@ impl Engine {
         Engine::Sim,
     ];
 
-    /// As people type it.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Auto => "auto",
@@ -411,7 +414,7 @@ struct Text {
     procedure: IgnoredAny,
 }
 
-/// `bed = "rack1"`, or `[bed]`.
+/// Reads `bed = "rack1"`, or `[bed]`.
 fn named_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bed, D::Error> {
     struct NameOrTable;
 
@@ -460,10 +463,10 @@ impl JsonSchema for Campaign {
 }
 
 impl Campaign {
-    /// Leaves out all test cases that are not meant.
+    /// Removes all test cases that are not selected.
     ///
     /// # Errors
-    /// None is meant; some that there are.
+    /// If none is selected; lists some of the existing ones.
     pub fn only(&mut self, is_meant: impl Fn(&Case) -> bool) -> Result<(), String> {
         let meant: Vec<Case> = self.cases.iter().filter(|c| is_meant(c)).cloned().collect();
         if meant.is_empty() {
@@ -481,10 +484,10 @@ impl Campaign {
         Ok(())
     }
 
-    /// Reads the text of a campaign. `file`: for errors.
+    /// Parses a campaign. `file`: for errors.
     ///
     /// # Errors
-    /// Says where in the file what is wrong.
+    /// The position in the file and what is wrong there.
     pub fn parse(file: &str, text: &str) -> Result<Campaign, FileError> {
         let mut origin = Origin {
             file: file.into(),
@@ -534,16 +537,16 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// An error about the value at the end of this way, or as near as there is one.
+    /// Returns an error about the value at this path, or its closest existing parent.
     pub fn error(&self, way: &[&str], why: impl Into<String>) -> FileError {
         let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
         self.origin.error(&way, why)
     }
 
-    /// Has every test case boot this image, instead of a test bed that is this image.
+    /// Makes every test case boot this image, as a test bed of that image would.
     ///
     /// # Errors
-    /// A test case says an image of its own.
+    /// If a test case has its own image.
     pub fn boot(&mut self, image: &str) -> Result<(), FileError> {
         if self.cases.iter().any(|case| case.image.is_some()) {
             let why = "the test bed is an image already; omit this, or omit bed";
@@ -556,15 +559,15 @@ impl Campaign {
         Ok(())
     }
 
-    /// Is the DUT simulated?
+    /// Returns true if the DUT is simulated.
     pub fn is_simulated(&self) -> bool {
         self.bed.engine == Engine::Sim
     }
 
-    /// What a test case sends: one stream, or where the frame size is swept one of each size.
+    /// Returns the streams of a test case: one, or one of each size if the frame size is swept.
     ///
     /// # Errors
-    /// A size that is none; [`Campaign::parse`] has looked.
+    /// An invalid size; [`Campaign::parse`] has checked them.
     pub fn streams(&self, case: &Case) -> Result<Vec<Stream>, FileError> {
         let Some(sweep) = self
             .sweep
@@ -626,7 +629,7 @@ impl Campaign {
         self.check_sweep()
     }
 
-    /// Everything that is multiplied, before anything is made of it.
+    /// Checks the products of all counts before anything is built.
     fn check_product(&self, cases: u64) -> Result<(), FileError> {
         let swept = self.sweep.as_ref().map_or(1, Sweep::measurements);
         let trials = self.procedure.trials();

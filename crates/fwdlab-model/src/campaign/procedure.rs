@@ -1,7 +1,8 @@
-//! What a campaign measures in every test case: a procedure with its parameters, and what a sweep varies meanwhile.
+//! The procedure of a campaign's test cases with its parameters, and the sweep within them.
 //!
-//! The commands of single procedures build the same types, so that defaults are said once: here. What the parameters mean, and
-//! whether they fit together, is for `fwdlab_measure::machine`. Start with [`Procedure`].
+//! The commands for single procedures build the same types, so defaults are defined only here.
+//! `fwdlab_measure::machine` interprets the parameters and checks that they fit together. Start
+//! with [`Procedure`].
 
 use std::time::Duration;
 
@@ -33,14 +34,15 @@ macro_rules! procedures {
             /// All ids, as `id` in a campaign takes them.
             pub const IDS: &'static [&'static str] = &[$($id),*];
 
-            /// Its id.
+            /// Returns its id.
             pub fn id(&self) -> &'static str {
                 match self {
                     $(Procedure::$variant(_) => $id,)*
                 }
             }
 
-            /// The one load that it offers, when it says one: then nothing has to be known of the largest.
+            /// Returns the one load that it offers, if it has one: then the largest load need not
+            /// be known.
             pub fn load(&self) -> Option<LinkLoad> {
                 match self {
                     Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
@@ -48,14 +50,14 @@ macro_rules! procedures {
                 }
             }
 
-            /// Its parameters as they are kept with a run, with its id.
+            /// Returns its parameters in the form kept with a run, with its id.
             pub fn kept(&self) -> serde_json::Value {
                 match self {
                     $(Procedure::$variant(parameters) => serde_json::json!({ "id": $id, "parameters": parameters }),)*
                 }
             }
 
-            /// The procedure that was kept.
+            /// Parses the procedure from that form.
             pub fn of_kept(kept: &serde_json::Value) -> Option<Procedure> {
                 let parameters = kept.get("parameters")?.clone();
                 match kept.get("id")?.as_str()? {
@@ -72,7 +74,7 @@ macro_rules! procedures {
             }
         }
 
-        /// One schema per procedure: its parameters, its id, and a sweep.
+        /// Returns one schema per procedure: its parameters, its id, and a sweep.
         #[cfg(feature = "schemas")]
         pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
             let all = [$(schema_of::<$type>($id, generator)),*];
@@ -131,36 +133,36 @@ procedures! {
     "exact" Exact(Exact),
 }
 
-/// By what a procedure measures.
+/// The kind of measurements of a procedure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
-    /// Trials that a machine of questions and answers asks for.
+    /// Trials that a procedure requests one after another.
     Trials,
-    /// Windows of one long trial, of which quiet ones count.
+    /// Windows of one long trial, of which the quiet ones count.
     Windows,
-    /// Slices of DUTs side by side that take turns.
+    /// Slices of several DUTs that take turns.
     Slices,
-    /// Bursts in a virtual machine, by their instructions.
+    /// Bursts in a virtual machine, by instruction count.
     Instructions,
 }
 
-/// A procedure makes no more trials of one kind: more are a mistake.
+/// Maximum number of trials of one kind in a procedure; more count as an error.
 pub const MOST_TRIALS: u32 = 10_000;
 
-/// Nor has it more items in a list.
+/// Maximum number of items in a list.
 const MOST_ITEMS: usize = 100;
 
-/// Nor are there more samples in a trial: those of a day are 86,400 of a second.
+/// Maximum number of samples in a trial: a day has 86,400 of a second.
 pub const MOST_SAMPLES: u64 = 1_000_000;
 
-/// A sweep has no more values.
+/// Maximum number of values of a sweep.
 const MOST_VALUES: usize = 1000;
 
-/// Nor more measurements.
+/// Maximum number of measurements of a sweep.
 const SWEPT: u64 = MOST_TRIALS as u64;
 
 impl Procedure {
-    /// How many of something there are is bounded, and so is what follows from two numbers, before anything has been made of them.
+    /// Checks the limits of counts, and of products of two counts, before anything is built.
     ///
     /// # Errors
     /// The key, and what is wrong with it.
@@ -214,7 +216,7 @@ impl Procedure {
         }
     }
 
-    /// By what it measures.
+    /// Returns the kind of measurements.
     pub fn counting(&self) -> Counting {
         match self {
             Procedure::Maxfwd(_) => Counting::Windows,
@@ -224,7 +226,7 @@ impl Procedure {
         }
     }
 
-    /// How many trials follow from counts that stand in the file, at least.
+    /// Returns the minimum number of trials that follows from counts in the file.
     pub(super) fn trials(&self) -> u64 {
         match self {
             Procedure::Mrr(p) => p.trials.into(),
@@ -269,7 +271,7 @@ fn check_samples(parts: &[Period], sample: Period) -> Result<(), (&'static str, 
 }
 
 impl Sweep {
-    /// The same of a sweep.
+    /// Checks the limits of a sweep's counts.
     ///
     /// # Errors
     /// The key, and what is wrong with it.
@@ -294,7 +296,8 @@ impl Sweep {
         }
     }
 
-    /// How often the procedure is carried out: at the reference three times, at the other values so often as is said.
+    /// Returns how often the procedure runs: three times at the reference, and the given number of
+    /// times at the other values.
     pub(super) fn measurements(&self) -> u64 {
         const REFERENCES: u64 = 3;
         REFERENCES + self.values.len().saturating_sub(1) as u64 * u64::from(self.runs)
@@ -413,7 +416,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// All of them, in the order in which they are made.
+    /// All tests, in the order in which they run.
     pub const ALL: [Test; 7] = [
         Test::Throughput,
         Test::Latency,
@@ -424,7 +427,7 @@ impl Test {
         Test::Bursts,
     ];
 
-    /// The name in records and on the command line.
+    /// Returns the name in records and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Test::Throughput => "throughput",
@@ -785,13 +788,13 @@ impl Default for Exact {
 }
 
 impl Exact {
-    /// Frames that are handed to a port at once.
+    /// Number of frames that are handed to a port at once.
     const BATCH: u32 = 32;
 
-    /// A number of frames that a burst may have, as it is typed.
+    /// Parses a number of frames in a burst.
     ///
     /// # Errors
-    /// What is wrong with it, and which numbers beside it are right.
+    /// What is wrong with it, and the closest valid numbers.
     pub fn parse_frames(typed: &str) -> Result<u32, String> {
         const MOST_FRAMES: u32 = 32_000_000;
         let batch = Exact::BATCH;
@@ -848,7 +851,7 @@ fn one() -> u32 {
     1
 }
 
-/// What stands in `[procedure]`, or what is wrong with it and where, as seen from the begin of the file.
+/// Parses the table `[procedure]`; errors have their path from the root of the file.
 pub(super) fn read(
     table: Option<&Spanned<DeValue<'_>>>,
 ) -> Result<(Procedure, Option<Sweep>), Wrong> {
@@ -897,11 +900,11 @@ pub(super) fn read(
     }
 }
 
-/// What is wrong with a part of a file.
+/// An error in a part of a file.
 pub(super) enum Wrong {
-    /// In the words of serde.
+    /// An error of serde.
     Reading(Misread),
-    /// Something of our own.
+    /// An error of our own.
     Place(Vec<Step<'static>>, String),
 }
 
@@ -931,7 +934,7 @@ fn schema_of<T: JsonSchema>(id: &str, generator: &mut SchemaGenerator) -> Schema
 mod tests {
     use super::*;
 
-    /// What a run keeps of its question is read back as the same question.
+    /// The parameters kept with a run parse back to the same procedure.
     #[test]
     fn every_procedure_is_kept_as_it_is() {
         for id in Procedure::IDS {

@@ -1,6 +1,7 @@
-//! Restarts of the DUT between measurements, so that no test case inherits what another one left behind.
+//! Restarts of the DUT between measurements, so that no test case inherits the state of another
+//! one.
 //!
-//! How a machine is restarted, and how one waits for it, is for those who carry it out. Start with [`Reboot`].
+//! The caller restarts the machine and waits for it. Start with [`Reboot`].
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use super::value::Period;
 use super::{Campaign, Counting};
 use crate::file::FileError;
 
-/// More tries are a mistake.
+/// More tries count as an error.
 const MOST_RETRIES: u32 = 10;
 
 /// The DUT is restarted before it is measured
@@ -37,7 +38,7 @@ impl Default for Reboot {
     }
 }
 
-/// `reboot = true`, or a table.
+/// Reads `reboot = true`, or a table.
 pub(super) fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reboot>, D::Error> {
     struct SwitchOrTable;
 

@@ -1,7 +1,7 @@
-//! Which test cases of a campaign are meant: `configuration:nft-* size:64,128 !ip:ipv6`.
+//! Selects test cases of a campaign: `configuration:nft-* size:64,128 !ip:ipv6`.
 //!
-//! Terms with spaces between them all have to be true. It chooses among test cases and knows nothing of what is measured of them. Start with
-//! [`Selection`].
+//! Terms separated by spaces must all match. Knows test cases, and nothing about their measurement.
+//! Start with [`Selection`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::Case;
 use crate::file::or_which;
 use crate::glob::matches;
 
-/// What a term can ask of a test case.
+/// The keys of terms.
 const KEYS: [&str; 10] = [
     "configuration",
     "size",
@@ -24,7 +24,7 @@ const KEYS: [&str; 10] = [
     "dut",
 ];
 
-/// An expression that test cases fulfil or not.
+/// An expression that a test case matches or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
     terms: Vec<Term>,
@@ -33,11 +33,11 @@ pub struct Selection {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Term {
-    /// Those that do not fulfil the rest of it are meant.
+    /// True to invert the rest of the term.
     is_negated: bool,
     /// `None`: the name of the test case.
     key: Option<&'static str>,
-    /// One of them has to agree.
+    /// One of them must match.
     patterns: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Selection {
 }
 
 impl Selection {
-    /// Is this test case meant?
+    /// Returns true if this test case is selected.
     pub fn takes(&self, case: &Case) -> bool {
         self.terms.iter().all(|term| term.takes(case))
     }
@@ -112,10 +112,10 @@ impl Term {
     }
 }
 
-/// What a test case is in this respect; several where it has several, none where it says nothing.
+/// Returns the values of a test case for this key; empty if it has none.
 fn values(case: &Case, key: &str) -> Vec<String> {
     let (stream, variant) = (&case.stream, &case.variant);
-    // what stands for the stream of a profile is nothing that was said
+    // the placeholder for the stream of a profile was not given by the user
     let of_stream = |value: String| match variant.profile {
         Some(_) => Vec::new(),
         None => vec![value],
@@ -124,7 +124,7 @@ fn values(case: &Case, key: &str) -> Vec<String> {
         "configuration" => vec![case.configuration.clone()],
         "size" => of_stream(stream.frame_size_bytes.bytes().to_string()),
         "flows" => of_stream(stream.flows.to_string()),
-        // as campaigns say it
+        // as in campaign files
         "ip" => of_stream(stream.ip_version.to_string().to_lowercase()),
         "profile" => variant.profile.iter().cloned().collect(),
         "destinations" => vec![variant.destinations.to_string()],

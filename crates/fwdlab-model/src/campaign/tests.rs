@@ -1,4 +1,4 @@
-//! What a campaign says, and where it says that something is wrong.
+//! Tests of parsing campaigns, and of the positions in errors.
 
 use super::*;
 
@@ -115,7 +115,7 @@ fn numbers_say_what_texts_say() {
     );
 }
 
-/// Every mistake with its line and column, and what was probably meant.
+/// Every error with its line and column, and a suggestion.
 #[test]
 fn mistakes_are_told_with_their_place() {
     for (from, to, told) in [
@@ -300,7 +300,7 @@ fn traffic_of_the_matrix() {
             "plain/flows/5000/both-directions"
         ]
     );
-    // one address pair is a test case once
+    // one address pair is a single test case
     assert_eq!(
         ids(
             "[matrix]\nflows = [5, 7]\ndestinations = ['flows', 'single', 'random']\nexclude = [{ destinations = 'flows', flows = 5 }]"
@@ -319,7 +319,7 @@ fn traffic_of_the_matrix() {
             "plain/64B-2000flows-ipv4/broadcast-+-updates-every-10-s"
         ]
     );
-    // what is not plain is kept, and what is plain looks as it always did
+    // a non-plain variant is kept, and a plain one looks the same as before
     let case = &parse(&least(modified)).unwrap().cases[1];
     let kept = serde_json::to_value(case).unwrap();
     assert_eq!(kept["variant"]["modifiers"][0]["kind"], "broadcast");
@@ -360,8 +360,8 @@ fn traffic_of_the_matrix() {
     }
 }
 
-/// Every count, and what follows from two or more, is refused before anything is made of it: each of these would fill the memory, or
-/// take years.
+/// Every count, and every product of counts, is refused before anything is built: each of these
+/// would fill the memory, or take years.
 #[test]
 fn counts_have_bounds_and_so_have_their_products() {
     let many = |from: u32, to: u32| -> String {
@@ -446,7 +446,7 @@ fn counts_have_bounds_and_so_have_their_products() {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.starts_with(&format!("c.toml:{told}")), "{error}");
     }
-    // what is at the bounds is none of their business
+    // values at the limits are not their concern
     for text in [
         sweep("[0, 1]", 9997),
         procedure("id = 'mrr'\ntrials = 10000"),
@@ -455,7 +455,7 @@ fn counts_have_bounds_and_so_have_their_products() {
     }
 }
 
-/// Kinds are a dimension as any other: Linux has the name that it always had.
+/// Kinds are a dimension like any other: Linux has the same name as before.
 #[test]
 fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
     let ids = |text: &str| -> Vec<String> {

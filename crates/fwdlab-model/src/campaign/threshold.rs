@@ -1,6 +1,7 @@
-//! Thresholds: what the figures of a campaign must reach, by themselves or beside those of another run or configuration.
+//! Thresholds: requirements on the figures of a campaign, absolute or compared with another run or
+//! configuration.
 //!
-//! They are judged in `fwdlab_report::thresholds`, when everything is measured. Start with [`Threshold`].
+//! `fwdlab_report::thresholds` judges them when everything is measured. Start with [`Threshold`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +21,7 @@ use crate::units::{Load, UnitError, parse_load};
 /// Fewer iterations have no interval.
 const FEWEST: u32 = 3;
 
-/// More are a mistake.
+/// More thresholds count as an error.
 const MOST: usize = 100;
 
 /// What a figure must reach
@@ -63,7 +64,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// The number in the unit of a figure; `None`: it is of another kind.
+    /// Returns the number in the unit of a figure; `None` if the units are incompatible.
     pub fn in_unit(&self, of: Unit) -> Option<f64> {
         match (self.unit, of) {
             (None, _) => Some(self.number),
@@ -124,14 +125,14 @@ typed!(Amount, Numbers::Any, "a figure such as \"1Mpps\"", {
 });
 
 impl Threshold {
-    /// Is it about this test case?
+    /// Returns true if it applies to this test case.
     pub fn is_of(&self, case: &str) -> bool {
         self.case
             .as_ref()
             .is_none_or(|pattern| matches(pattern, case))
     }
 
-    /// Is it about this figure, the first one of its test case or another?
+    /// Returns true if it applies to this figure, which may be the first one of its test case.
     pub fn is_about(&self, figure: &str, is_first: bool) -> bool {
         match &self.figure {
             Some(wanted) => metric(wanted) == metric(figure),
@@ -141,7 +142,7 @@ impl Threshold {
 }
 
 impl Procedure {
-    /// What it always finds, where that is one thing.
+    /// Returns the figure of this procedure, if it always has the same single one.
     fn only_figure(&self) -> Option<(&'static str, Unit)> {
         let rate = |name| Some((name, Unit::FramesPerSecond));
         match self {
@@ -172,7 +173,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// An error about a threshold.
+    /// Returns an error about a threshold.
     pub fn wrong_threshold(&self, n: usize, keys: &[&str], why: impl Into<String>) -> FileError {
         let mut way = vec![Step::Key("threshold"), Step::Item(n)];
         way.extend(keys.iter().map(|key| Step::Key(key)));
@@ -220,7 +221,7 @@ impl Campaign {
             return wrong(&[], why);
         }
         let only = match &self.sweep {
-            // the names of its figures have the parameter in them
+            // the names of its figures contain the parameter
             Some(_) => None,
             None => self.procedure.only_figure(),
         };

@@ -1,6 +1,6 @@
-//! Values as they stand in a campaign and behind the options of commands: times, shares, loads.
+//! Values in campaigns and command-line options: times, shares, loads.
 //!
-//! A value that exists is correct. Start with [`Period`].
+//! A value that exists is valid. Start with [`Period`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,24 +31,24 @@ pub struct Percent(pub f64);
 pub struct Rate(pub LinkLoad);
 
 impl Period {
-    /// So many seconds.
+    /// Returns a number of seconds.
     pub const fn seconds(seconds: u64) -> Period {
         Period(Duration::from_secs(seconds))
     }
 
-    /// In nanoseconds.
+    /// Returns the time in nanoseconds.
     pub fn ns(self) -> u64 {
         whole_ns(self.0)
     }
 }
 
 impl Pause {
-    /// So many seconds.
+    /// Returns a number of seconds.
     pub const fn seconds(seconds: u64) -> Pause {
         Pause(Duration::from_secs(seconds))
     }
 
-    /// In nanoseconds.
+    /// Returns the time in nanoseconds.
     pub fn ns(self) -> u64 {
         whole_ns(self.0)
     }
@@ -123,7 +123,7 @@ impl FromStr for Rate {
     }
 }
 
-/// In the largest unit in which it is a whole number.
+/// Writes a time in the largest unit in which it is a whole number.
 fn write_time(f: &mut fmt::Formatter<'_>, time: Duration) -> fmt::Result {
     let ms = time.as_secs_f64() * 1e3;
     match time.as_secs() {

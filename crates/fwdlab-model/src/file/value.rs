@@ -1,7 +1,8 @@
-//! Reads a value of a TOML file into a type of ours, with serde.
+//! Deserializes a value of a TOML file with serde.
 //!
-//! The `toml` crate can do that, too. It also passes places in the text and dates to serde, each as a special table, and so every type is
-//! compiled three times. We use neither: with this deserializer every type is compiled once. Start with [`read`].
+//! The `toml` crate can do that, too. But it also passes positions in the text and dates to serde,
+//! each as a special table, so every type is compiled three times. We use neither: with this
+//! deserializer every type is compiled once. Start with [`read`].
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeValue};
 
-/// Why a value cannot be read, and where it is in the text.
+/// Why a value cannot be deserialized, and its position in the text.
 #[derive(Debug)]
 pub(crate) struct Misread {
     pub(crate) why: String,
@@ -19,7 +20,7 @@ pub(crate) struct Misread {
 }
 
 impl Misread {
-    /// Adds the place. Called for the innermost value first, whose place is kept.
+    /// Adds the position. Called for the innermost value first, whose position is kept.
     fn at(mut self, span: Range<usize>) -> Misread {
         self.span.get_or_insert(span);
         self
@@ -46,7 +47,7 @@ impl de::Error for Misread {
 #[derive(Clone, Copy)]
 struct Value<'a, 'de>(&'a Spanned<DeValue<'de>>);
 
-/// Reads a value. Errors have a place in the text.
+/// Deserializes a value. Errors have a position in the text.
 pub(crate) fn read<'de, T: de::DeserializeSeed<'de>>(
     seed: T,
     value: &Spanned<DeValue<'de>>,
@@ -64,7 +65,7 @@ fn unexpected(what: &str, expected: &dyn Expected) -> Misread {
     de::Error::invalid_type(Unexpected::Other(what), expected)
 }
 
-// errors here have no place yet: `read` adds it
+// errors here have no position yet: `read` adds it
 impl<'de> Deserializer<'de> for Value<'_, 'de> {
     type Error = Misread;
 
@@ -81,7 +82,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
                 }
             }
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
-                // `inf` may be written, but no number may become infinite
+                // `inf` is allowed, but no other number may overflow to infinity
                 Ok(value) if !value.is_infinite() || number.as_str().contains("inf") => {
                     visitor.visit_f64(value)
                 }

@@ -1,8 +1,9 @@
 //! The counters of a trial as a chain of meters, from the generator to the receiver.
 //!
-//! A [`Meter`] is a counter at one stage of the frames' way: what it read in the trial, and what that reading is worth. The chain is
-//! data, so that a bed with a switch has more stages and a DUT that nobody can log into has fewer that are read; what a chain says of
-//! the frames is worked out in `fwdlab_measure::conservation`. Start with [`Counters`].
+//! A [`Meter`] is a counter at one stage of the frames' path: its reading in the trial, and how
+//! reliable that is. The chain is data, so that a bed with a switch has more stages, and a DUT
+//! without a login has fewer readings; `fwdlab_measure::conservation` evaluates it. Start with
+//! [`Counters`].
 
 use std::fmt;
 
@@ -90,7 +91,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter behind a wire that counted so many frames, exactly, and has no counter of drops.
+    /// Returns a meter behind a wire that counted `passed` frames exactly, and has no counter of
+    /// drops.
     pub fn exact(stage: Stage, counter: &str, passed: u64) -> Meter {
         Meter {
             stage,
@@ -101,7 +103,7 @@ impl Meter {
         }
     }
 
-    /// The same that also counted frames it dropped.
+    /// Adds a count of frames that it dropped.
     #[must_use]
     pub fn and_dropped(mut self, place: Place, frames: u64, counter: &str) -> Meter {
         self.dropped.push(Loss {
@@ -113,7 +115,7 @@ impl Meter {
         self
     }
 
-    /// The same with a device before it.
+    /// Adds a device before it.
     #[must_use]
     pub fn behind(self, device: Place) -> Meter {
         Meter {
@@ -122,7 +124,7 @@ impl Meter {
         }
     }
 
-    /// What it says went on from here; `None` when it was not read.
+    /// Returns the frames that left here; `None` if it was not read.
     pub fn passed(&self) -> Option<u64> {
         match self.reading {
             Reading::Exact { passed } | Reading::Approximate { passed, .. } => Some(passed),
@@ -130,7 +132,7 @@ impl Meter {
         }
     }
 
-    /// What went on from here, if conservation must hold for it.
+    /// Returns the frames that left here, if conservation must hold for it.
     pub fn exactly(&self) -> Option<u64> {
         match self.reading {
             Reading::Exact { passed } => Some(passed),
@@ -138,25 +140,25 @@ impl Meter {
         }
     }
 
-    /// Frames that its counters of drops say.
+    /// Returns the frames in its counters of drops.
     pub fn frames_dropped(&self) -> u64 {
         self.dropped.iter().map(|loss| loss.frames).sum()
     }
 
-    /// It was not read, for this reason.
+    /// Marks it as not read, for this reason.
     pub fn is_not_read(&mut self, why: &str) {
         self.reading = Reading::Absent { why: why.into() };
         self.dropped.clear();
     }
 
-    /// What it read is only approximate, for this reason.
+    /// Marks its reading as approximate, for this reason.
     pub fn is_approximate(&mut self, why: String) {
         if let Reading::Exact { passed } = self.reading {
             self.reading = Reading::Approximate { passed, why };
         }
     }
 
-    /// Why conservation need not hold for it, where it need not.
+    /// Returns why conservation need not hold for it, if so.
     pub fn not_exact(&self) -> Option<NotExact> {
         let (is_read, why) = match &self.reading {
             Reading::Exact { .. } => return None,
@@ -170,7 +172,7 @@ impl Meter {
         })
     }
 
-    /// Adds what the meter at the same stage of another way read.
+    /// Adds the reading at the same stage of another direction.
     fn add(&mut self, other: &Meter) {
         let passed = self.passed().zip(other.passed());
         let doubt = match self.passed() {
@@ -205,7 +207,7 @@ pub struct NotExact {
 }
 
 impl NotExact {
-    /// `approximate`, `not read`.
+    /// Returns `approximate` or `not read`.
     pub fn standing(&self) -> &'static str {
         match self.is_read {
             true => "approximate",
@@ -229,17 +231,17 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The meter at a stage.
+    /// Returns the meter at a stage.
     pub fn at(&self, stage: &Stage) -> Option<&Meter> {
         self.meters.iter().find(|meter| meter.stage == *stage)
     }
 
-    /// What the meter at a stage says went on from there, where it was read.
+    /// Returns the frames that left a stage according to its meter, if it was read.
     pub fn passed(&self, stage: &Stage) -> Option<u64> {
         self.at(stage)?.passed()
     }
 
-    /// The meters of these stages were not read.
+    /// Marks the meters of these stages as not read.
     pub fn not_read(&mut self, stages: &[Stage], why: &str) {
         for meter in &mut self.meters {
             if stages.contains(&meter.stage) {
@@ -258,7 +260,7 @@ impl Chain {
     }
 }
 
-/// Reads records of format 1, too, whose counters were those of a bed of veths.
+/// Also reads records of format 1, whose counters were those of a bed of veths.
 impl<'de> Deserialize<'de> for Chain {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Chain, D::Error> {
         #[derive(Deserialize)]
@@ -294,7 +296,8 @@ pub struct VethCounts {
 }
 
 impl VethCounts {
-    /// The chain of a bed whose ports are veths: both ends of one count the frames that found its ring full.
+    /// Returns the chain of a bed with veth ports: a frame that finds the ring full is counted at
+    /// both ends.
     pub fn chain(&self) -> Chain {
         let full = match self.dut_in_rx_dropped {
             same if same == self.generator_port_tx_dropped => {
@@ -361,7 +364,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of several ways through the DUT, added up.
+    /// Adds up the counters of several directions through the DUT.
     pub fn total<'a>(all: impl IntoIterator<Item = &'a Counters>) -> Counters {
         let mut sum = Counters::default();
         for counters in all {

@@ -1,6 +1,7 @@
-//! The fields that a profile may vary, by name: `ipv4.source`, `udp.destination-port`, `ipv4[2].ttl`.
+//! The fields that a profile may vary, by name: `ipv4.source`, `udp.destination-port`,
+//! `ipv4[2].ttl`.
 //!
-//! Where they are in a frame is not known here. Start with [`Field`].
+//! Does not know their position in a frame. Start with [`Field`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use crate::typed::{Numbers, parsed};
 
 macro_rules! names {
     ($($name:ident = $text:literal),* $(,)?) => {
-        /// A field, without saying in which of several layers of one name.
+        /// A field, without the index of its layer among several with the same name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "the names say it")]
         pub enum FieldName {
@@ -22,7 +23,7 @@ macro_rules! names {
         }
 
         impl FieldName {
-            /// All of them, with their names.
+            /// All fields, with their names.
             pub const ALL: [(FieldName, &str); { [$($text),*].len() }] = [$((FieldName::$name, $text)),*];
         }
     };
@@ -82,12 +83,12 @@ names! {
 }
 
 impl FieldName {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// The name of its layer.
+    /// Returns the name of its layer.
     pub fn layer(self) -> &'static str {
         self.name().split_once('.').map_or("", |(layer, _)| layer)
     }
@@ -96,9 +97,9 @@ impl FieldName {
 /// A field of one layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Which.
+    /// Its name.
     pub name: FieldName,
-    /// Of which layer, where there are several of that name: from 1 on, the outermost first.
+    /// The index of its layer among those with the same name: from 1 on, the outermost first.
     pub layer: u32,
 }
 
@@ -108,7 +109,7 @@ impl FromStr for Field {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             let names = FieldName::ALL.map(|(_, name)| name);
-            // as other programs call them
+            // names in other programs
             let meant = text
                 .replace("sport", "source-port")
                 .replace("dport", "destination-port")

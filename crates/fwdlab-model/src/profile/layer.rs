@@ -1,8 +1,9 @@
-//! The layers of a frame as a profile names them: `"udp"`, or `{ ipv4 = { ttl = 10 } }` where something differs.
+//! The layers of a frame as written in a profile: `"udp"`, or `{ ipv4 = { ttl = 10 } }` to change
+//! values.
 //!
-//! What is left out has the value that frames of the field have, or follows from the layers around it; lengths, checksums
-//! and the numbers that announce the next layer always do. How a layer looks in bytes is not known here. Start with
-//! [`Layer`].
+//! An omitted value has the usual default, or follows from the layers around it; lengths, checksums
+//! and the numbers that announce the next layer always do. Does not know the bytes of a layer.
+//! Start with [`Layer`].
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -242,7 +243,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// Its bit in the header.
+    /// Returns its bit in the header.
     pub fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -328,7 +329,7 @@ pub struct Payload {
 }
 
 impl Layer {
-    /// Every layer by its name, with its own default values.
+    /// The names of all layers that have default values.
     pub const NAMES: [&str; 19] = [
         "ethernet",
         "vlan",
@@ -351,7 +352,7 @@ impl Layer {
         "payload",
     ];
 
-    /// The layer of this name with default values.
+    /// Returns the layer of this name with default values.
     pub fn named(name: &str) -> Option<Layer> {
         Some(match name {
             "ethernet" => Layer::Ethernet(Ethernet::default()),
@@ -377,7 +378,7 @@ impl Layer {
         })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         let number = match self {
             Layer::Ethernet(_) => 0,
@@ -403,7 +404,7 @@ impl Layer {
         Self::NAMES[number]
     }
 
-    /// Which key has a value that its field cannot hold, and why.
+    /// Returns the key whose value its field cannot hold, and why.
     pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
         let most = |key, value: u32, most: u32| {
             (value > most).then(|| (key, format!("{value} is above the maximum, {most}")))
@@ -536,7 +537,8 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// What a layer looks like in the file, for the schema: its name, for one with default values, or name and values.
+/// The form of a layer in the file, for the schema: its name, for one with default values, or name
+/// and values.
 #[cfg(feature = "schemas")]
 pub(crate) struct Form;
 

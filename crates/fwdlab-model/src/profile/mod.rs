@@ -1,7 +1,8 @@
-//! Traffic profiles: files that say what frames are sent, which of them differ in what, and when they leave.
+//! Traffic profiles: files that define which frames are sent, how they differ, and when they leave.
 //!
-//! A [`Profile`] that exists is well formed, but it is still a text about frames: addresses of ports, the speed of a link and
-//! the bytes come in when an engine compiles it. Reading files is the caller's business, too. Start with [`Profile::parse`].
+//! A [`Profile`] is well formed, but it is still text about frames: an engine adds addresses of
+//! ports, the speed of a link and the bytes when it compiles it. The caller reads the files. Start
+//! with [`Profile::parse`].
 //!
 //! ```
 //! let profile = fwdlab_model::profile::Profile::parse("small.toml", "
@@ -34,10 +35,11 @@ pub use timing::{Bursts, Rate};
 pub use value::{Hex, Mac, Time, Value};
 pub use vary::{Change, Endian, Order, Vary};
 
-/// Most streams of a profile: both directions of each have a number of their own in 16 bits.
+/// Maximum number of streams in a profile: both directions of each have a 16-bit id of their own.
 pub const MOST_STREAMS: usize = 32_768;
 
-/// More frames of one stream would take months; what multiplies them stays far from the end of all numbers.
+/// Maximum number of frames of one stream: more would take months, and products of this stay far
+/// from an overflow.
 const MOST_FRAMES: u64 = 1_000_000_000_000_000;
 
 /// Largest file, in bytes.
@@ -157,18 +159,18 @@ pub enum Plan {
     Rfc5180,
 }
 
-/// Which checksums are put right in every frame.
+/// The checksums that are corrected in every frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Checksums {
-    /// All.
+    /// All checksums.
     #[default]
     All,
-    /// Only those of these layers; the others stay as they are in the first frame.
+    /// Only those of these layers; the others keep the value of the first frame.
     Only(Vec<String>),
 }
 
 impl Checksums {
-    /// Shall those of layers of this name be right?
+    /// Returns true if those of layers with this name are corrected.
     pub fn of(&self, layer: &str) -> bool {
         match self {
             Checksums::All => true,
@@ -221,10 +223,10 @@ impl JsonSchema for Checksums {
 }
 
 impl Profile {
-    /// Reads the text of a profile. `file`: for errors, and for its name.
+    /// Parses a profile. `file`: for errors, and for its name.
     ///
     /// # Errors
-    /// Says where in the file what is wrong.
+    /// The position in the file and what is wrong there.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
         let origin = Origin {
             file: file.into(),
@@ -246,7 +248,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// An error about the value at the end of this way.
+    /// Returns an error about the value at this path.
     pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
         match self.origin.file.is_empty() {
             true => ProfileError {
@@ -258,7 +260,7 @@ impl Profile {
         }
     }
 
-    /// An error about a stream, as a whole or in one of its keys.
+    /// Returns an error about a stream, as a whole or in one of its keys.
     pub fn stream_error(
         &self,
         stream: usize,
@@ -276,7 +278,7 @@ impl Profile {
         error
     }
 
-    /// The name of a stream: its own, or its number from 1 on.
+    /// Returns the name of a stream: its own, or its number from 1 on.
     pub fn stream_name(&self, stream: usize) -> String {
         let own = self
             .streams
@@ -285,12 +287,12 @@ impl Profile {
         own.unwrap_or_else(|| (stream + 1).to_string())
     }
 
-    /// Which stream has this name.
+    /// Returns the index of the stream with this name.
     pub fn stream_named(&self, name: &str) -> Option<usize> {
         (0..self.streams.len()).find(|stream| self.stream_name(*stream) == name)
     }
 
-    /// Does this stream wait for another one to end before it starts?
+    /// Returns true if this stream waits for another one to end before it starts.
     pub fn waits(&self, stream: usize) -> bool {
         let said = self.streams.get(stream).and_then(|stream| stream.waits);
         said.unwrap_or_else(|| {
@@ -302,10 +304,11 @@ impl Profile {
         })
     }
 
-    /// Is every part of it possible, and do they fit together? [`Profile::parse`] has looked; a profile made in code may ask.
+    /// Checks that every part of it is possible, and that they fit together. [`Profile::parse`] has
+    /// done this; a profile made in code may need it.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn check(&self) -> Result<(), ProfileError> {
         match self.streams.len() {
             0 => {
@@ -366,7 +369,7 @@ impl Profile {
 }
 
 impl Stream {
-    /// Where something is wrong, and what.
+    /// Returns the path of the first error, and what is wrong.
     fn wrong(&self) -> Option<(Vec<Step<'static>>, String)> {
         let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
         for (number, layer) in self.layers.iter().flatten().enumerate() {
@@ -490,7 +493,7 @@ impl Stream {
     }
 }
 
-/// A number of flows that may have been too large to count.
+/// Formats a number of flows that may have overflowed.
 fn said(flows: u64) -> String {
     match flows {
         u64::MAX => "more than 10^19".to_owned(),

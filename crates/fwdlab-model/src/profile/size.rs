@@ -1,4 +1,5 @@
-//! The sizes of a stream's frames, FCS counted: one, several, a mix by name, a genome, or a range.
+//! The sizes of a stream's frames, including the FCS: one, several, a mix by name, a genome, or a
+//! range.
 //!
 //! Start with [`Size`].
 
@@ -16,28 +17,28 @@ use crate::mix::Mix;
 
 /// The smallest frame, in bytes with FCS.
 pub const SMALLEST: u32 = 64;
-/// The largest, a little above the largest IP packet.
+/// The largest frame, slightly above the largest IP packet.
 pub const LARGEST: u32 = 65_535;
-/// Most frames of one round of a stream.
+/// Maximum number of frames in one round of a stream.
 pub const LONGEST_PATTERN: usize = 65_536;
 
 /// Frame sizes, in bytes with FCS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Size {
-    /// These in this order, over and over.
+    /// These sizes in order, repeated.
     Pattern(Pattern),
-    /// Another with every frame.
+    /// A different size for every frame.
     Range(Range),
 }
 
 /// Sizes in the order in which they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// What it is called: `imix`, `7a4dg`, `64`.
+    /// Its name: `imix`, `7a4dg`, `64`.
     pub name: String,
     /// The sizes of one round.
     pub sizes: Vec<u32>,
-    /// What was asked for that does not exist on Ethernet and is sent as [`SMALLEST`].
+    /// Requested sizes that do not exist on Ethernet and are sent as [`SMALLEST`].
     pub padded: Vec<u32>,
 }
 
@@ -77,7 +78,7 @@ fn fits(size: u64) -> Result<u32, String> {
 }
 
 impl Size {
-    /// Frames of one size.
+    /// Returns frames of one size.
     pub fn one(size: u32) -> Result<Size, String> {
         Self::of(size.to_string(), vec![size.into()])
     }
@@ -95,7 +96,7 @@ impl Size {
         }
     }
 
-    /// A size, a mix or a genome.
+    /// Parses a size, a mix or a genome.
     fn named(text: &str) -> Result<Size, String> {
         let typed = text.trim();
         if let Some(mix) = Mix::named(typed) {

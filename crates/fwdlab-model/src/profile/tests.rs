@@ -1,4 +1,5 @@
-//! Profiles as people write them, well and badly: what is read, and what errors say. Start with [`errors_say_where_and_what`].
+//! Valid and invalid profiles: what is parsed, and the text of errors. Start with
+//! [`errors_say_where_and_what`].
 
 use super::*;
 
@@ -230,7 +231,7 @@ fn everything_a_stream_can_say() {
     assert!(up.checksums.of("ipv4") && !up.checksums.of("udp") && second.checksums.of("udp"));
     let flows: Vec<bool> = up.vary.iter().map(Vary::spans_flows).collect();
     assert_eq!(flows, [true, true, false]);
-    // a chain begins with the stream that stands first
+    // a chain begins with the first stream in the file
     assert!(!profile.waits(0) && profile.waits(1));
     assert_eq!(profile.stream_named("2"), Some(1));
     assert_eq!(up.layers.iter().flatten().count(), 6);

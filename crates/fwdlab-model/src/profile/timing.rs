@@ -1,6 +1,7 @@
-//! When the frames of a stream leave, as a profile says it.
+//! When the frames of a stream leave, according to a profile.
 //!
-//! Shares of a line rate stay shares: no link is known here. Start with [`Rate`].
+//! Shares of a line rate are kept as shares, because the link is not known here. Start with
+//! [`Rate`].
 
 use std::fmt;
 use std::str::FromStr;

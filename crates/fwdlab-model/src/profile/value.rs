@@ -1,6 +1,6 @@
-//! Values as they stand in a profile: addresses, numbers, bytes, times.
+//! Values in a profile: addresses, numbers, bytes, times.
 //!
-//! What they are written to is not known here. Start with [`Value`].
+//! Does not know where they are written. Start with [`Value`].
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -42,7 +42,7 @@ impl fmt::Display for Mac {
 /// A value of a field: a number, or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// `7`, `"0xff"`, or for what TOML has no number for `"18446744073709551615"`.
+    /// `7`, `"0xff"`, or for numbers beyond those of TOML `"18446744073709551615"`.
     Number(u64),
     /// `"198.18.0.1"`
     Ipv4(Ipv4Addr),
@@ -53,7 +53,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a number, the first byte of an address highest.
+    /// Returns the value as a number; the first byte of an address is the highest.
     pub fn bits(self) -> u128 {
         match self {
             Value::Number(number) => number.into(),
@@ -117,7 +117,7 @@ impl FromStr for Hex {
     }
 }
 
-/// A time: `"10us"`, `"1.5ms"`, `"2s"`. Zero is one.
+/// A time: `"10us"`, `"1.5ms"`, `"2s"`. May be zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
     /// In nanoseconds.

@@ -1,8 +1,9 @@
-//! What differs from frame to frame of a stream, as a profile says it.
+//! What differs from frame to frame of a stream, according to a profile.
 //!
-//! Entries that count or list values, and say nothing else of how they move, span a set together: every combination is a
-//! flow, and every flow is sent equally often. All others move by themselves. How that is done, and where in a frame fields
-//! are, is not known here. Start with [`Vary`].
+//! Entries that count or list values, and have no other settings of their movement, span a set
+//! together: every combination is a flow, and every flow is sent equally often. All others move
+//! independently. The engine implements this, and knows the position of fields in a frame. Start
+//! with [`Vary`].
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use super::field::{Field, FieldName};
 use super::value::Value;
 use crate::typed::several;
 
-/// Most flows of a stream.
+/// Maximum number of flows of a stream.
 pub const MOST_FLOWS: u64 = u32::MAX as u64;
 
 /// Something that differs from frame to frame: where it is written, which values it has, how it moves.
@@ -128,7 +129,7 @@ pub enum Order {
 }
 
 impl Vary {
-    /// Is it part of the set of flows, or does it move by itself?
+    /// Returns true if it is part of the set of flows, and false if it moves independently.
     pub fn spans_flows(&self) -> bool {
         !self.independent
             && self.change == Change::Increment
@@ -144,13 +145,13 @@ impl Vary {
                 .any(|field| field.name == FieldName::FrameLength)
     }
 
-    /// How many values it has, where it says so by itself.
+    /// Returns the number of its values, if that is in the entry itself.
     pub(super) fn values_said(&self) -> Option<u64> {
         let listed = self.values.as_ref().map(|values| values.len() as u64);
         listed.or(self.count)
     }
 
-    /// Which key makes no sense, and why.
+    /// Returns the key that makes no sense, and why.
     pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
         let wrong = |key: &'static str, why: &str| Some((key, why.to_owned()));
         let has_values = self.values.is_some();

@@ -1,4 +1,5 @@
-//! Samples of a real machine, as `perf script` prints them: they become the same call paths as what an emulator counted.
+//! Samples of a real machine from `perf script`: converts them to the same call paths as the counts
+//! of an emulator.
 //!
 //! ```text
 //! ksoftirqd/0    14 [000]  7532.101:     250000 cycles:
@@ -6,29 +7,30 @@
 //!         ffffffff9a0 ip_rcv+0x4c ([kernel.kallsyms])
 //! ```
 //!
-//! Every sample counts once, whatever its period was. Nothing is known here of programs and threads: who looks for what a function takes
-//! wants all of it, wherever it ran. Start with [`read`].
+//! Every sample counts once, regardless of its period. Programs and threads are ignored: the cost
+//! of a function includes all of them. Start with [`read`].
 
 use super::{SEPARATOR, Stacks, StacksError};
 
-/// What perf calls a function that it cannot name.
+/// perf's name for an unknown function.
 const UNKNOWN: &str = "[unknown]";
 
-/// Is this what `perf script` prints? Lines of folded stacks begin with a function.
+/// Returns true if this is the output of `perf script`. Lines of folded stacks begin with a
+/// function.
 pub fn is_perf(text: &str) -> bool {
     text.lines().any(|line| line.starts_with([' ', '\t']))
 }
 
-/// The samples of `perf script`, one for each block of lines that has a call path. Functions of the kernel are called as in its
-/// `/proc/kallsyms`: those of a module with the name of it.
+/// Parses the samples of `perf script`, one for each block of lines with a call path. Functions of
+/// the kernel have the names of its `/proc/kallsyms`: those of a module include its name.
 ///
 /// # Errors
-/// A line of a call path that says no function.
+/// If a line of a call path has no function.
 pub fn read(text: &str) -> Result<Stacks, StacksError> {
     let mut stacks = Stacks::default();
-    // from the function that was executed to its callers
+    // from the executed function to its callers
     let mut path: Vec<String> = Vec::new();
-    // an empty line ends a sample, and so does the end
+    // an empty line ends a sample, and so does the end of the text
     for (index, line) in text.lines().chain(std::iter::once("")).enumerate() {
         if line.trim().is_empty() {
             stacks.sample(&mut path);
@@ -40,7 +42,7 @@ pub fn read(text: &str) -> Result<Stacks, StacksError> {
             })?;
             path.push(name);
         } else if !line.starts_with('#') {
-            // the head of the next sample, where nothing was between them
+            // the header of the next sample, without an empty line before it
             stacks.sample(&mut path);
         }
     }
@@ -60,7 +62,8 @@ impl Stacks {
     }
 }
 
-/// Names of programs are aligned to the right, so that a head may begin with blanks, too. It ends with the name of an event.
+/// Names of programs are aligned to the right, so a header may begin with blanks, too. It ends with
+/// the name of an event.
 fn is_head(line: &str) -> bool {
     line.trim_end().ends_with(':')
 }
@@ -82,7 +85,7 @@ fn function(line: &str) -> Option<String> {
     }
     let is_module = object.starts_with('[') && object.ends_with(']');
     let is_kernel = object.starts_with("[kernel") || object.starts_with("[guest.kernel");
-    // `;` stands between functions
+    // `;` separates functions
     let name = name.replace(SEPARATOR, ":");
     Some(match is_module && !is_kernel && name != UNKNOWN {
         true => format!("{name} {object}"),

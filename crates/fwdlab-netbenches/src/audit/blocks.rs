@@ -1,7 +1,8 @@
-//! A ministat block against the archive: what its sets may be, and what ministat prints of them.
+//! Compares a ministat block with the archive: what its sets may be, and what ministat prints for
+//! them.
 //!
-//! A block is not taken apart into claims: it is printed again by every generation of ministat. Start with
-//! [`Evidence::judge`].
+//! A block is not parsed into claims: it is printed again by every generation of ministat. Start
+//! with [`Evidence::judge`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,14 @@ use super::super::walk::shown_path;
 use super::evidence::{Candidate, Evidence, Key, directory_of, distance, is_label_of, resolved};
 use super::{BlockFinding, EXACT, SetFinding};
 
-/// Ways to choose runs that are tried to explain a set.
+/// Maximum number of selections of runs that are tried for a set.
 const MOST_CHOICES: usize = 20_000;
-/// Candidates per set of a block, and combinations of them, that are tried.
+/// Maximum number of candidates per set of a block, which also limits their combinations.
 const MOST_CANDIDATES: usize = 6;
 const MOST_COMBINATIONS: usize = 64;
-/// Sets larger than any that ministat was given here.
+/// Larger than any set given to ministat here.
 const MOST_IMPLIED: usize = 1000;
-/// Up to here a row determines its values, and so its part of the plot.
+/// Up to this number of values a row determines them, and so its part of the plot.
 const DETERMINED: usize = 5;
 const MODELS: [Model; 4] = [
     Model::Freebsd,
@@ -103,7 +104,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// What a set of a block may be: the nearest first; the last resort is what its row itself says.
+    /// Returns candidates for a set of a block: the closest first; as a last resort, values derived
+    /// from its row.
     fn choices(&self, row: &Row, label: &str, home: &Path) -> Vec<Choice> {
         let key = (row.n, normal(&row.figures[0]), normal(&row.figures[1]));
         let mut found: Vec<&Candidate> = self
@@ -156,7 +158,7 @@ impl Evidence<'_> {
         choices
     }
 
-    /// Some of the runs of a test case near by: the others were left out.
+    /// Returns a subset of the runs of a nearby test case: the others were omitted.
     fn part_of_runs(&self, row: &Row, label: &str, home: &Path) -> Option<Choice> {
         let mut near: Vec<&Candidate> = self
             .candidates
@@ -192,7 +194,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// The samples of one log, where somebody compared these instead of runs.
+    /// Returns the samples of one log, if these were compared instead of runs.
     fn samples_of_a_log(&self, key: &Key, row: &Row, home: &Path) -> Option<Choice> {
         let found = self.by_samples.get(key)?;
         let mut reader = Reader::new(self.root);
@@ -245,7 +247,8 @@ impl Evidence<'_> {
                 )),
             }
         }
-        // A set may be taken as printed only when it says that its values lie in a directory that is not here.
+        // A set may be taken as printed only if its label refers to a directory that does not exist
+        // here.
         let mut nowhere = Vec::new();
         for at in absent.iter().copied() {
             let label = &block.labels[at];
@@ -263,7 +266,7 @@ impl Evidence<'_> {
             return "no logs: nothing in the archive gives any of its sets".to_owned();
         }
         if notes.is_empty() {
-            // what was taken as printed is told set by set
+            // sets taken as printed are listed individually
             return EXACT.to_owned();
         }
         notes.extend(
@@ -274,7 +277,8 @@ impl Evidence<'_> {
         notes.join("; ")
     }
 
-    /// A test case or file of this name near by that gives other values: what differs.
+    /// Finds a nearby test case or file with this name and other values, and returns the
+    /// difference.
     fn namesake(&self, label: &str, row: &Row, home: &Path) -> Option<String> {
         let named = |candidate: &&Candidate| {
             let same_file = || {
@@ -305,14 +309,15 @@ impl Evidence<'_> {
         ))
     }
 
-    /// Does a label name a file in a directory that the archive, or what is here of it, does not have?
+    /// Returns true if a label refers to a file in a directory that is missing in the archive, or
+    /// in the local part of it.
     fn lies_elsewhere(&self, label: &str, home: &Path) -> bool {
         let path = label.contains('/') && !label.contains(char::is_whitespace);
         path && !self.root.join(directory_of(label, home)).is_dir()
     }
 }
 
-/// Sets after the first whose comparison with it the block does not have.
+/// Returns the sets after the first that have no comparison in the block.
 fn without_comparison(block: &Block) -> Vec<String> {
     let sets = block.rows.iter().zip(&block.labels).skip(1);
     let cut = sets.filter(|(row, _)| row.difference.is_empty());
@@ -323,7 +328,7 @@ fn without_comparison(block: &Block) -> Vec<String> {
     .collect()
 }
 
-/// One thing a set of a block may be.
+/// One candidate for a set of a block.
 #[derive(Debug, Clone)]
 struct Choice {
     values: Vec<f64>,
@@ -336,25 +341,25 @@ struct Choice {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The logs of a test case, all of them.
+    /// All logs of a test case.
     Logs,
     /// Some of its logs.
     PartOfRuns,
     /// A file of values that does not follow from logs.
     File,
-    /// Nothing but the row itself.
+    /// Only the row itself.
     Row,
 }
 
-/// A block against what ministat prints of the sets.
+/// A block compared with what ministat prints for the sets.
 #[derive(Debug, Clone, Default)]
 struct Compared {
     models: Vec<Model>,
-    /// By the model that comes nearest.
+    /// According to the closest model.
     differences: Vec<String>,
 }
 
-/// Computes the block by every model; a set without values has only its row.
+/// Computes the block by every model; a set without values only has its row.
 fn compare(block: &Block, sets: &[&Choice]) -> Compared {
     let mut best: Option<Vec<String>> = None;
     let mut models = Vec::new();
@@ -378,7 +383,7 @@ fn differences(block: &Block, sets: &[&Choice], model: Model) -> Vec<String> {
         .iter()
         .any(|set| set.values.len() < fwdlab_stats::ministat::MIN_VALUES)
     {
-        // Without values of every set only the rows can be told, set by set.
+        // Without values for every set only the rows can be compared, set by set.
         return vec!["its plot and differences cannot be computed: a set has no values".to_owned()];
     }
     let level = block
@@ -409,7 +414,7 @@ fn differences(block: &Block, sets: &[&Choice], model: Model) -> Vec<String> {
     let printed = String::from_utf8_lossy(&table.render()).into_owned();
     let again = blocks(printed.as_bytes());
     let rows = again.first().map_or(&[][..], |block| &block.rows);
-    // What was cut off entirely (-n) is not missing; what was cut off in part is.
+    // Comparisons that were omitted entirely (-n) are not missing; those omitted in part are.
     let compared = block.rows.iter().any(|row| !row.difference.is_empty());
     for (row, computed) in block.rows.iter().zip(rows) {
         let names = ["min", "max", "median", "average", "deviation"];
@@ -449,7 +454,7 @@ fn differences(block: &Block, sets: &[&Choice], model: Model) -> Vec<String> {
     found
 }
 
-/// Do values give a row by any model?
+/// Returns true if any model prints this row for these values.
 fn fits(row: &Row, values: &[f64]) -> bool {
     if values.len() != row.n || row.n < fwdlab_stats::ministat::MIN_VALUES {
         return false;
@@ -464,8 +469,8 @@ fn fits(row: &Row, values: &[f64]) -> bool {
     medians.into_iter().flatten().any(|value| is(value, median)) && is(mean, average)
 }
 
-/// Values that give a row, to the precision printed: of three to five values they are determined by it, of more some are
-/// supposed to be equal. `None` where nothing fits.
+/// Returns values that yield a row, to the printed precision: three to five values are determined
+/// by it; with more, some are assumed to be equal. `None` if nothing fits.
 fn implied(row: &Row) -> Option<Vec<f64>> {
     let [min, max, median, mean, stdev] = row.numbers();
     let n = row.n;
@@ -480,7 +485,8 @@ fn implied(row: &Row) -> Option<Vec<f64>> {
     if pairs > 0 && n <= MOST_IMPLIED {
         let each = pairs as f64;
         let squares = |value: f64| (value - mean) * (value - mean);
-        // Of every pair: low + high = sum, and the squares of their distances from the mean add up to rest.
+        // For every pair: low + high = sum, and the squares of their distances from the mean add up
+        // to rest.
         let sum = (n as f64 * mean - values.iter().sum::<f64>()) / each;
         let known: f64 = values.iter().copied().map(squares).sum();
         let rest = ((n - 1) as f64 * stdev * stdev - known) / each;
@@ -500,7 +506,7 @@ fn implied(row: &Row) -> Option<Vec<f64>> {
     (values.len() == n).then_some(values)
 }
 
-/// Which of the values, in order, give a row: the only ones, or the first found.
+/// Returns which of the values, in order, yield a row: the only selection, or the first one found.
 fn choose(values: &[f64], row: &Row) -> Option<Vec<usize>> {
     let (n, all) = (row.n, values.len());
     if n < fwdlab_stats::ministat::MIN_VALUES || ways(all, n) > MOST_CHOICES {
@@ -518,7 +524,7 @@ fn choose(values: &[f64], row: &Row) -> Option<Vec<usize>> {
         if fits(row, &some) {
             return Some(kept);
         }
-        // The next choice in the order of the numbers.
+        // The next selection in lexicographic order.
         let last = (0..n).rev().find(|at| kept[*at] < all - n + at)?;
         kept[last] += 1;
         for at in last + 1..n {
@@ -527,7 +533,7 @@ fn choose(values: &[f64], row: &Row) -> Option<Vec<usize>> {
     }
 }
 
-/// How many ways there are to choose `some` of `all`.
+/// Returns the number of ways to choose `some` of `all`.
 fn ways(all: usize, some: usize) -> usize {
     let mut ways = 1_usize;
     for at in 0..some.min(all - some.min(all)) {
@@ -539,7 +545,7 @@ fn ways(all: usize, some: usize) -> usize {
     ways
 }
 
-/// Every way to take one choice per set, the first choices first; bounded.
+/// Returns every way to take one choice per set, the first choices first; bounded.
 fn combinations(choices: &[Vec<Choice>]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for options in choices {
@@ -552,7 +558,7 @@ fn combinations(choices: &[Vec<Choice>]) -> Vec<Vec<usize>> {
     all
 }
 
-/// A figure of a row as we would print it.
+/// Returns a figure of a row in our own format.
 fn normal(figure: &str) -> String {
     figure.parse().map_or_else(|_| figure.to_owned(), general8)
 }

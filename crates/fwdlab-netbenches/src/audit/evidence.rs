@@ -1,4 +1,4 @@
-//! Everything in the archive that a published figure could come from, and how to find it.
+//! Everything in the archive that a published figure could come from, with lookups.
 //!
 //! It holds values with their sources and judges nothing. Start with [`Evidence::of`].
 
@@ -18,7 +18,7 @@ pub(super) struct CaseFacts {
 }
 
 impl CaseFacts {
-    /// Reads the runs of a set, case by case.
+    /// Reads the runs of a set, one case at a time.
     pub(super) fn read(root: &Path, set: &ResultSet) -> Vec<CaseFacts> {
         let mut reader = Reader::new(root);
         set.cases
@@ -29,7 +29,7 @@ impl CaseFacts {
                     .iter()
                     .map(|files| {
                         let mut facts = reader.run(case, files);
-                        // Not needed any more; there are as many as runs.
+                        // No longer needed; there are as many as runs.
                         facts.record.warnings = Vec::new();
                         facts
                     })
@@ -41,13 +41,13 @@ impl CaseFacts {
     }
 }
 
-/// Values that a set of a block may be, and where they come from.
+/// Values that a set of a block may consist of, and their source.
 pub(super) struct Candidate {
     /// In the order in which ministat would read them.
     pub(super) values: Vec<f64>,
     /// For people: the test case with its directory, or the file.
     pub(super) name: String,
-    /// Where it lies, for nearness.
+    /// Its directory, to compare distances.
     pub(super) home: PathBuf,
     /// Name of the test case.
     pub(super) case: String,
@@ -55,7 +55,7 @@ pub(super) struct Candidate {
     pub(super) rules: Vec<&'static str>,
     /// Logs, or the file of values itself.
     pub(super) sources: Vec<String>,
-    /// It follows from logs.
+    /// True if it follows from logs.
     pub(super) from_logs: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Evidence<'a> {
     pub(super) facts: Vec<Vec<CaseFacts>>,
     pub(super) candidates: Vec<Candidate>,
     pub(super) by_key: HashMap<Key, Vec<usize>>,
-    /// Values of runs as printed: where they come from.
+    /// Sources of the values of runs as printed.
     pub(super) by_value: HashMap<String, Vec<String>>,
     /// Logs by number, smallest and largest sample of the archive's rule.
     pub(super) by_samples: HashMap<Key, Vec<(usize, usize, usize)>>,
@@ -178,7 +178,8 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Files of the equilibrium method hold what the script printed: Mb/s or Kpps.
+/// Converts to the unit of files of the equilibrium method, which contain the script's output: Mb/s
+/// or Kpps.
 pub(super) fn in_units_of_the_file(found: &Equilibrium, value: f64) -> f64 {
     match found.unit {
         Unit::BitsPerSecond => value / 1e6,
@@ -196,7 +197,7 @@ pub(super) fn key_of(values: &[f64]) -> Key {
     (values.len(), general8(min), general8(max))
 }
 
-/// How many steps of a path lie between two directories.
+/// Returns the number of path steps between two directories.
 pub(super) fn distance(a: &Path, b: &Path) -> usize {
     let common = a
         .components()
@@ -206,7 +207,8 @@ pub(super) fn distance(a: &Path, b: &Path) -> usize {
     a.components().count() + b.components().count() - 2 * common
 }
 
-/// Does a label of a block speak of a test case: `../x/forwarding.inet4.pps`, `pps.one`, `forwarding.inet4: inet4 pps`?
+/// Returns true if a label of a block refers to a test case: `../x/forwarding.inet4.pps`,
+/// `pps.one`, `forwarding.inet4: inet4 pps`.
 pub(super) fn is_label_of(label: &str, case: &str) -> bool {
     let last = label.rsplit('/').next().unwrap_or(label);
     let named = Name::of(last).case;
@@ -214,13 +216,14 @@ pub(super) fn is_label_of(label: &str, case: &str) -> bool {
     !case.is_empty() && (named == case || word == case || last == case)
 }
 
-/// The directory that a label such as `../../other/results/new/a.pps` names, seen from a README's.
+/// Returns the directory of a label such as `../../other/results/new/a.pps`, relative to a
+/// README's.
 pub(super) fn directory_of(label: &str, home: &Path) -> PathBuf {
     let path = resolved(label, home);
     path.parent().unwrap_or(Path::new("")).to_owned()
 }
 
-/// The file that a label names, if it names one.
+/// Returns the file that a label refers to, if it does.
 pub(super) fn resolved(label: &str, home: &Path) -> PathBuf {
     let mut path = home.to_owned();
     for part in label.split('/') {

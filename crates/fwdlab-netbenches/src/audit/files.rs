@@ -1,6 +1,7 @@
-//! Files of values against the logs of their test case: do they follow, and if not, why not.
+//! Compares files of values with the logs of their test case: whether they follow, and if not, why.
 //!
-//! The cause is what the archive shows, not what happened. Start with [`Evidence::files`].
+//! The cause is what the archive shows, not necessarily what happened. Start with
+//! [`Evidence::files`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,17 +16,18 @@ use super::super::walk::shown_path;
 use super::evidence::{Candidate, Evidence, distance, in_units_of_the_file, key_of, log_of};
 use super::{EXACT, FileFinding, LARGEST_README};
 
-/// What a run's log gives, as a file of values would say it.
+/// The value of a run's log, in the format of a file of values.
 struct RunValue<'a> {
     digits: &'a str,
-    /// By the mean of the middle samples, and by the upper one.
+    /// By the mean of the two middle samples, and by the upper one.
     texts: Result<[String; 2], NoValue>,
     log: String,
     profiled: bool,
 }
 
 impl Evidence<'_> {
-    /// Judges every file of values, and adds those that do not follow from logs to what a block could come from.
+    /// Judges every file of values, and adds those that do not follow from logs to the candidates
+    /// for blocks.
     pub(super) fn files(&mut self, problems: &mut Vec<String>) -> Vec<FileFinding> {
         let mut findings = Vec::new();
         let mut others = Vec::new();
@@ -68,7 +70,7 @@ impl Evidence<'_> {
             }
             findings.push(finding);
         }
-        // 2015: files whose names are not those of the logs.
+        // 2015: files with other names than the logs.
         let homes: BTreeSet<&PathBuf> = self.sets.iter().map(|set| &set.home).collect();
         let unclaimed: Vec<PathBuf> = homes
             .into_iter()
@@ -103,7 +105,7 @@ impl Evidence<'_> {
         findings
     }
 
-    /// Files of values in a directory that no test case claims.
+    /// Returns files of values in a directory that no test case claims.
     fn unclaimed(&self, home: &Path, seen: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.root.join(home)) else {
             return Vec::new();
@@ -133,7 +135,7 @@ impl Evidence<'_> {
         for line in &parsed.unknown {
             problems.push(format!("{}: not a number: {line}", shown_path(path)));
         }
-        // As the file would be written now, so that 4201494.50 is 4201494.5.
+        // In today's format, so that 4201494.50 is 4201494.5.
         let normal = |(_, value): (String, f64)| (general8(value), value);
         Some(parsed.values.into_iter().map(normal).collect())
     }
@@ -157,7 +159,7 @@ impl Evidence<'_> {
         self.against(path, values, runs)
     }
 
-    /// A file of values against the runs of a test case.
+    /// Compares a file of values with the runs of a test case.
     fn against(
         &self,
         path: &Path,
@@ -181,7 +183,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// A file whose name is none of a test case with logs: do its values come from any?
+    /// For a file without a test case of its name: checks whether its values come from any.
     fn by_values_alone(&self, path: &Path, values: &[(String, f64)]) -> FileFinding {
         let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let home = path.parent().unwrap_or(Path::new(""));
@@ -238,7 +240,7 @@ impl Evidence<'_> {
         finding(status, Some("no logs"), Vec::new(), Vec::new())
     }
 
-    /// The test case of a directory that shares most values with a file, if any.
+    /// Returns the test case of a directory that shares most values with a file, if any.
     fn most_alike(&self, home: &Path, values: &[(String, f64)]) -> Option<Vec<RunValue<'_>>> {
         let shared = |runs: &[RunValue<'_>]| {
             let known = |text: &String| {
@@ -262,17 +264,17 @@ impl Evidence<'_> {
     }
 }
 
-/// What became of a file of values.
+/// The result for a file of values.
 #[derive(Debug, Clone, PartialEq)]
 struct Verdict {
     status: String,
     cause: Option<&'static str>,
     rules: Vec<&'static str>,
-    /// Values that no log of the test case gives.
+    /// Values that no log of the test case yields.
     unexplained: Vec<String>,
 }
 
-/// Compares a file of values with what the logs give, in the order of their names.
+/// Compares a file of values with those of the logs, in the order of their names.
 fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
     let verdict = |status: String, cause| Verdict {
         status,
@@ -313,7 +315,7 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
             unexplained: Vec::new(),
         };
     }
-    // The rule that explains most.
+    // The rule that explains most of them.
     let (which, missing, extra) = (0..2)
         .map(|which| {
             let logged: Vec<&str> = by(which).iter().map(|(_, text)| *text).collect();
@@ -322,7 +324,7 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
         .min_by_key(|(_, missing, extra)| missing.len() + extra.len())
         .expect("there are two rules");
     let logged = by(which);
-    // Values that these logs do not give at all: others may.
+    // Values that these logs do not yield at all; others may.
     let unknown: Vec<String> = extra
         .iter()
         .filter(|text| !logged.iter().any(|(_, known)| known == *text))
@@ -406,7 +408,7 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
     found(status, cause)
 }
 
-/// What is in `a` and not in `b`, each as often as it is too often.
+/// Returns what is in `a` and not in `b`, counting repetitions.
 fn without<'t>(a: &[&'t str], b: &[&str]) -> Vec<&'t str> {
     let mut left: BTreeMap<&str, usize> = BTreeMap::new();
     for text in b {

@@ -1,7 +1,9 @@
-//! Does what the archive publishes follow from its logs? Every ministat block of every README, and every file of values.
+//! Checks whether the figures that the archive publishes follow from its logs: every ministat block
+//! of every README, and every file of values.
 //!
-//! Blocks are not parsed into claims: the whole block is computed again from the logs, by every generation of ministat, and
-//! compared line by line. Where that fails it says what differs, and looks for the cause. Start with [`audit`].
+//! Blocks are not parsed into claims: the whole block is recomputed from the logs, by every
+//! generation of ministat, and compared line by line. If that fails, the difference is reported
+//! with its cause, if one is found. Start with [`audit`].
 
 mod blocks;
 mod evidence;
@@ -27,18 +29,18 @@ use evidence::{CaseFacts, Evidence};
 /// Largest README that is read.
 const LARGEST_README: u64 = 16 << 20;
 
-/// What follows and what does not.
+/// The result of an audit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Audit {
     /// One finding per ministat block, by README and line.
     pub blocks: Vec<BlockFinding>,
     /// One finding per file of values.
     pub files: Vec<FileFinding>,
-    /// What was read.
+    /// Statistics of what was read.
     pub progress: Progress,
     /// What could not be read or understood, in sentences.
     pub problems: Vec<String>,
-    /// It was stopped before everything was read; there are no findings then.
+    /// True if it was stopped early; then there are no findings.
     pub stopped: bool,
 }
 
@@ -49,19 +51,20 @@ pub struct BlockFinding {
     pub readme: String,
     /// The block's first line.
     pub line: usize,
-    /// `exact`, or what differs.
+    /// `exact`, or the difference.
     pub status: String,
-    /// Sets whose comparison with the first is not in the block: cut off, or printed with `-n`. Only what is there was held
-    /// against the logs.
+    /// Sets whose comparison with the first is not in the block: omitted, or printed with `-n`.
+    /// Only the existing parts were compared with the logs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_comparison: Vec<String>,
     /// Generations of ministat that print this block: `debian`, `2015`, `2016`, `freebsd`.
     pub models: Vec<&'static str>,
-    /// How the median of an even number of samples was taken, per run: `mean`, `upper`; both where it makes no difference.
+    /// How the median of an even number of samples was taken, per run: `mean`, `upper`; both if
+    /// they are equal.
     pub median_rules: Vec<&'static str>,
-    /// The files that the sets of the block follow from.
+    /// The files from which the sets of the block follow.
     pub sources: Vec<String>,
-    /// Set by set: name in the block, where its values come from.
+    /// For each set: name in the block, source of its values.
     pub sets: Vec<SetFinding>,
 }
 
@@ -70,13 +73,14 @@ pub struct BlockFinding {
 pub struct SetFinding {
     /// Its name in the block.
     pub label: String,
-    /// Where its values come from; absent when nothing in the archive gives them.
+    /// Source of its values; absent if nothing in the archive yields them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// It is borrowed from another directory than the README's.
+    /// True if it is from another directory than the README's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub borrowed: bool,
-    /// Its row was taken as printed, for its logs are not here; what the block says of it was computed from the row.
+    /// True if its row was taken as printed, because its logs are not available; the rest of the
+    /// block was computed from the row.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub as_printed: bool,
 }
@@ -86,32 +90,32 @@ pub struct SetFinding {
 pub struct FileFinding {
     /// The file, relative to the archive.
     pub file: String,
-    /// `exact`, or what differs.
+    /// `exact`, or the difference.
     pub status: String,
-    /// Why, as far as the archive shows: `run removed`, `log overwritten`, ...
+    /// The cause, as far as the archive shows it: `run removed`, `log overwritten`, ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'static str>,
-    /// Median rules that give its values.
+    /// Median rules that yield its values.
     pub median_rules: Vec<&'static str>,
     /// The logs.
     pub sources: Vec<String>,
 }
 
 impl BlockFinding {
-    /// Does it follow from the logs?
+    /// Returns true if it follows from the logs.
     pub fn is_exact(&self) -> bool {
         self.status == EXACT
     }
 }
 
-/// Everything follows.
+/// The status if everything follows.
 const EXACT: &str = "exact";
 
-/// Audits the archive below `root`; with `choices`, what lies in or below the chosen result sets. Sources are searched in the
-/// whole archive.
+/// Audits the archive below `root`; with `choices`, only the chosen result sets and what is below
+/// them. Sources are searched in the whole archive.
 ///
 /// # Errors
-/// [`StoreError::System`] when the archive cannot be read.
+/// [`StoreError::System`] if the archive cannot be read.
 pub fn audit(
     root: &Path,
     choices: &[String],

@@ -7,16 +7,16 @@ use super::{Error, get};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// What Ethernet says before ARP.
+/// EtherType of ARP.
 pub const ETHERTYPE: u16 = 0x0806;
 
 /// Length of a message, in bytes.
 pub const HEADER_LEN: usize = field::TARGET_IP.end;
 
-/// Operation: who has this address?
+/// Operation: a request for the owner of an address.
 pub const REQUEST: u16 = 1;
 
-/// Operation: this address is mine.
+/// Operation: the owner's reply.
 pub const REPLY: u16 = 2;
 
 /// Ethernet (1), IPv4 (0x0800), and their address lengths 6 and 4.
@@ -44,7 +44,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Wraps bytes that start with an ARP message.
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::Unsupported`] when it is not about IPv4 over Ethernet.
+    /// [`Error::Truncated`]; [`Error::Unsupported`] if it is not about IPv4 over Ethernet.
     pub fn new(buffer: T) -> Result<Self, Error> {
         if buffer.as_ref().len() < HEADER_LEN {
             return Err(Error::Truncated);
@@ -87,7 +87,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -99,13 +99,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::OPERATION].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Sets the mAC address of the sender.
+    /// Sets the MAC address of the sender.
     #[inline]
     pub fn set_sender_mac(&mut self, value: MacAddr) {
         self.buffer.as_mut()[field::SENDER_MAC].copy_from_slice(&value.0);
     }
 
-    /// Sets the iPv4 address of the sender.
+    /// Sets the IPv4 address of the sender.
     #[inline]
     pub fn set_sender_ip(&mut self, value: Ipv4Addr) {
         self.buffer.as_mut()[field::SENDER_IP].copy_from_slice(&value.octets());
@@ -117,7 +117,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::TARGET_MAC].copy_from_slice(&value.0);
     }
 
-    /// Sets the iPv4 address of the target.
+    /// Sets the IPv4 address of the target.
     #[inline]
     pub fn set_target_ip(&mut self, value: Ipv4Addr) {
         self.buffer.as_mut()[field::TARGET_IP].copy_from_slice(&value.octets());
@@ -146,7 +146,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a message; returns it with what follows, which is padding.
+    /// Reads a message; returns it with the rest, which is padding.
     ///
     /// # Errors
     /// As [`Packet::new`].

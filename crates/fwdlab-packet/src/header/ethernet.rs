@@ -1,6 +1,6 @@
 //! Ethernet II (IEEE 802.3 clause 3), without preamble and FCS.
 //!
-//! Not for tags: to this header an 802.1Q tag is just an EtherType. Start with [`Repr`].
+//! Not for VLAN tags: this header treats an 802.1Q tag as an EtherType. Start with [`Repr`].
 
 use super::{Error, get};
 use std::fmt;
@@ -64,7 +64,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Frame { buffer }

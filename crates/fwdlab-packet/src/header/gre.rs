@@ -6,7 +6,7 @@ use super::{Error, get};
 use crate::checksum;
 use std::fmt;
 
-/// What IPv4's protocol and IPv6's next header say before GRE.
+/// Protocol number of GRE in IPv4 and IPv6.
 pub const PROTOCOL: u8 = 47;
 
 /// The protocol type that announces an inner Ethernet frame (transparent Ethernet bridging).
@@ -37,7 +37,7 @@ mod field {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with a GRE header. Does not look at the checksum.
+    /// Wraps bytes that start with a GRE header. Does not verify the checksum.
     ///
     /// # Errors
     /// [`Error::Truncated`]; [`Error::Unsupported`] when version or reserved bits are not zero.
@@ -70,7 +70,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16::from_be_bytes(get(self.buffer.as_ref(), field::ETHERTYPE))
     }
 
-    /// Is there a checksum?
+    /// True if there is a checksum.
     #[inline]
     pub fn has_checksum(&self) -> bool {
         self.flags() & CHECKSUM != 0
@@ -98,14 +98,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.optional(SEQUENCE, CHECKSUM | KEY)
     }
 
-    /// The optional field of this flag, which stands behind those of `before`.
+    /// Returns the optional field of this flag, which follows those of the flags in `before`.
     fn optional(&self, flag: u16, before: u16) -> Option<u32> {
         let at = HEADER_LEN + 4 * (self.flags() & before).count_ones() as usize;
         (self.flags() & flag != 0)
             .then(|| u32::from_be_bytes(get(self.buffer.as_ref(), at..at + 4)))
     }
 
-    /// Is there a checksum, and is it right? It covers the whole buffer.
+    /// Returns true if there is a checksum and it is correct. It covers the whole buffer.
     pub fn verify_checksum(&self) -> bool {
         self.has_checksum() && checksum::sum(self.buffer.as_ref()) == 0xffff
     }
@@ -118,7 +118,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -146,10 +146,10 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// A GRE header as values. The checksum is not among them: it covers the payload.
+/// A GRE header as values, without the checksum, which covers the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Repr {
-    /// Is there a checksum?
+    /// True if there is a checksum.
     pub checksum: bool,
     /// Key; in NVGRE (RFC 7637) the virtual subnet and the flow.
     pub key: Option<u32>,
@@ -166,7 +166,7 @@ impl Repr {
         HEADER_LEN + 4 * fields.iter().filter(|there| **there).count()
     }
 
-    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    /// Reads a header; returns it with the payload. Does not verify the checksum.
     ///
     /// # Errors
     /// As [`Packet::new`].

@@ -1,13 +1,14 @@
 //! ICMP for IPv4 (RFC 792): the header that all messages share.
 //!
-//! What follows it (the data of an echo, the packet an error is about) is payload. The view is that of
-//! [`icmpv6`](super::icmpv6) too, whose header differs in what the numbers mean. Start with [`Repr`].
+//! Its payload (the data of an echo, the packet that an error reports) is not parsed.
+//! [`icmpv6`](super::icmpv6) uses the same view; only the meaning of the numbers differs there.
+//! Start with [`Repr`].
 
 use super::{Error, get};
 use crate::checksum;
 use std::fmt;
 
-/// What IPv4 says in its protocol before ICMP.
+/// Protocol number of ICMP.
 pub const PROTOCOL: u8 = 1;
 
 /// Length of the header, in bytes.
@@ -70,14 +71,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
     }
 
-    /// The second word, whose meaning the type decides.
+    /// The second word, whose meaning depends on the type.
     #[inline]
     pub fn word(&self) -> u32 {
         u32::from_be_bytes(get(self.buffer.as_ref(), field::WORD))
     }
 
-    /// Is the checksum right? `pseudo_header` is the sum from the IPv6 header's `Repr`, and 0 in IPv4, which adds none. The
-    /// message is the whole buffer.
+    /// Returns true if the checksum is correct. `pseudo_header` is the sum from the IPv6 header's
+    /// `Repr`, or 0 in IPv4, where ICMP has none. The message is the whole buffer.
     pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
         checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]) == 0xffff
     }
@@ -90,7 +91,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -108,7 +109,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::CODE] = value;
     }
 
-    /// Sets the checksum field as it is.
+    /// Sets the checksum field to this value.
     #[inline]
     pub fn set_checksum(&mut self, value: u16) {
         self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
@@ -129,7 +130,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// An ICMP header as values. The checksum is not among them: it covers the payload.
+/// An ICMP header as values, without the checksum, which covers the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// Type of the message.
@@ -150,7 +151,7 @@ impl Repr {
         }
     }
 
-    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    /// Reads a header; returns it with the payload. Does not verify the checksum.
     ///
     /// # Errors
     /// As [`Packet::new`].

@@ -1,14 +1,15 @@
 //! ICMPv6 (RFC 4443): the header that all messages share.
 //!
-//! What follows it is payload; the neighbor discovery messages among them are read by [`ndp`](super::ndp). The view is that
-//! of [`icmp`](super::icmp), with the pseudo header from the IPv6 header's `Repr`. Start with [`Repr`].
+//! Its payload is not parsed here; [`ndp`](super::ndp) reads the neighbor discovery messages. The
+//! view is that of [`icmp`](super::icmp), with the pseudo header from the IPv6 header's `Repr`.
+//! Start with [`Repr`].
 
 pub use super::icmp::{HEADER_LEN, Packet};
 
 use super::Error;
 use std::fmt;
 
-/// What IPv6 says in its next header before ICMPv6.
+/// Protocol number of ICMPv6.
 pub const PROTOCOL: u8 = 58;
 
 /// Type: destination unreachable.
@@ -26,7 +27,7 @@ pub const ECHO_REQUEST: u8 = 128;
 /// Type: echo reply.
 pub const ECHO_REPLY: u8 = 129;
 
-/// An ICMPv6 header as values. The checksum is not among them: it covers the payload.
+/// An ICMPv6 header as values, without the checksum, which covers the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// Type of the message.
@@ -47,7 +48,7 @@ impl Repr {
         }
     }
 
-    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    /// Reads a header; returns it with the payload. Does not verify the checksum.
     ///
     /// # Errors
     /// As [`Packet::new`].

@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791; traffic class as in RFC 2474 and 3168).
 //!
-//! Options are carried, not interpreted, and fragments are not put together. Start with [`Repr`].
+//! Options are carried, not interpreted, and fragments are not reassembled. Start with [`Repr`].
 
 use super::options::{self, Options};
 use super::{Error, get};
@@ -8,10 +8,10 @@ use crate::checksum;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// What Ethernet says before IPv4.
+/// EtherType of IPv4.
 pub const ETHERTYPE: u16 = 0x0800;
 
-/// What IPv4's protocol and IPv6's next header say before IPv4: a packet in a packet.
+/// Protocol number of IPv4 inside IPv4 and IPv6 (encapsulation).
 pub const PROTOCOL: u8 = 4;
 
 /// Length of the header without options, in bytes.
@@ -44,11 +44,11 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const RESERVED: u16 = 0x8000;
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with an IPv4 header. Does not look at the checksum.
+    /// Wraps bytes that start with an IPv4 header. Does not verify the checksum.
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::Malformed`] when the version is not 4 or a length is smaller than
-    /// what it includes.
+    /// [`Error::Truncated`]; [`Error::Malformed`] if the version is not 4 or a length is smaller
+    /// than what it includes.
     pub fn new(buffer: T) -> Result<Self, Error> {
         if buffer.as_ref().len() < HEADER_LEN {
             return Err(Error::Truncated);
@@ -139,10 +139,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         &self.buffer.as_ref()[HEADER_LEN..self.header_len()]
     }
 
-    /// The header as values. Does not look at the checksum.
+    /// Returns the header as values. Does not verify the checksum.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the reserved flag is set.
+    /// [`Error::Unsupported`] if the reserved flag is set.
     pub fn repr(&self) -> Result<Repr, Error> {
         let word = self.flags_fragment();
         if word & RESERVED != 0 {
@@ -163,12 +163,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         })
     }
 
-    /// Is the header checksum right?
+    /// Returns true if the header checksum is correct.
     pub fn verify_checksum(&self) -> bool {
         checksum::sum(&self.buffer.as_ref()[..self.header_len()]) == 0xffff
     }
 
-    /// The bytes after header and options, as far as the total length says: no Ethernet padding.
+    /// The bytes after header and options, according to the total length: no Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.buffer.as_ref()[self.header_len()..usize::from(self.total_len())]
@@ -176,7 +176,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -261,7 +261,7 @@ pub struct Repr {
     pub dont_fragment: bool,
     /// "More fragments" of this packet follow.
     pub more_fragments: bool,
-    /// Where this fragment's payload belongs, in units of 8 bytes; 13 bits.
+    /// Position of this fragment's payload, in units of 8 bytes; 13 bits.
     pub fragment_offset: u16,
     /// Time to live, in hops.
     pub ttl: u8,
@@ -283,7 +283,7 @@ impl Repr {
         HEADER_LEN + self.options.as_bytes().len()
     }
 
-    /// Is this less than a whole packet?
+    /// Returns true if this is a fragment of a packet.
     pub fn is_fragment(&self) -> bool {
         self.more_fragments || self.fragment_offset != 0
     }
@@ -301,11 +301,11 @@ impl Repr {
         Ok((packet.repr()?, &bytes[packet.header_len()..total_len]))
     }
 
-    /// Writes the header to the first [`header_len`](Self::header_len) bytes, with its checksum. Of the fragment offset,
-    /// the low 13 bits.
+    /// Writes the header to the first [`header_len`](Self::header_len) bytes, with its checksum.
+    /// Writes only the low 13 bits of the fragment offset.
     ///
     /// # Panics
-    /// When `payload_len` is more than 65 515 less the options.
+    /// If `payload_len` is more than 65 515 minus the options.
     pub fn emit(&self, bytes: &mut [u8]) {
         let header_len = self.header_len();
         let total_len = self.payload_len.checked_add(header_len as u16);
@@ -328,7 +328,7 @@ impl Repr {
         packet.fill_checksum();
     }
 
-    /// Sum of the pseudo header for the payload's checksum.
+    /// Returns the sum of the pseudo header for the payload's checksum.
     pub fn pseudo_header(&self) -> u16 {
         checksum::pseudo_header_v4(
             self.source,
@@ -340,7 +340,8 @@ impl Repr {
 }
 
 impl Default for Repr {
-    /// What our test frames start from: TTL 64, everything else zero or clear, addresses unspecified.
+    /// The defaults of our test frames: TTL 64, everything else zero or clear, addresses
+    /// unspecified.
     fn default() -> Self {
         Repr {
             traffic_class: 0,
@@ -401,7 +402,7 @@ mod tests {
         }
     }
 
-    /// `HEADER` after a change, with the checksum made right again.
+    /// Changes `HEADER`, corrects the checksum, and parses the result.
     fn parse_changed(change: impl FnOnce(&mut [u8])) -> Result<Repr, Error> {
         let mut bytes = packet();
         change(&mut bytes);

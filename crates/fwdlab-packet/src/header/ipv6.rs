@@ -1,16 +1,17 @@
 //! IPv6 (RFC 8200), the fixed header.
 //!
-//! Extension headers are payload to it: `next_header` names the first of them. Start with [`Repr`].
+//! Extension headers are payload: `next_header` is the number of the first one. Start with
+//! [`Repr`].
 
 use super::{Error, get};
 use crate::checksum;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// What Ethernet says before IPv6.
+/// EtherType of IPv6.
 pub const ETHERTYPE: u16 = 0x86dd;
 
-/// What IPv4's protocol and IPv6's next header say before IPv6: a packet in a packet.
+/// Protocol number of IPv6 inside IPv4 and IPv6 (encapsulation).
 pub const PROTOCOL: u8 = 41;
 
 /// Length of the header, in bytes.
@@ -77,7 +78,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16::from_be_bytes(get(self.buffer.as_ref(), field::PAYLOAD_LEN))
     }
 
-    /// What follows, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    /// Number of the next header, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
     #[inline]
     pub fn next_header(&self) -> u8 {
         self.buffer.as_ref()[field::NEXT_HEADER]
@@ -101,7 +102,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ipv6Addr::from(get::<16>(self.buffer.as_ref(), field::DESTINATION))
     }
 
-    /// The bytes after the header, as far as the payload length says: no Ethernet padding.
+    /// The bytes after the header, according to the payload length: no Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.buffer.as_ref()[HEADER_LEN..][..usize::from(self.payload_len())]
@@ -114,7 +115,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -165,7 +166,7 @@ pub struct Repr {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// What follows, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    /// Number of the next header, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -197,7 +198,8 @@ impl Repr {
         Ok((repr, &bytes[HEADER_LEN..end]))
     }
 
-    /// Writes the header to the first [`HEADER_LEN`] bytes. Of the flow label, the low 20 bits.
+    /// Writes the header to the first [`HEADER_LEN`] bytes. Writes only the low 20 bits of the flow
+    /// label.
     pub fn emit(&self, bytes: &mut [u8]) {
         let mut packet = Packet::new_unchecked(bytes);
         packet.set_version_class_label(self.traffic_class, self.flow_label);
@@ -208,7 +210,8 @@ impl Repr {
         packet.set_destination(self.destination);
     }
 
-    /// Sum of the pseudo header for the payload's checksum, when the payload follows directly.
+    /// Returns the sum of the pseudo header for the payload's checksum, if the payload follows
+    /// directly.
     pub fn pseudo_header(&self) -> u16 {
         let Repr {
             source,
@@ -222,7 +225,7 @@ impl Repr {
 }
 
 impl Default for Repr {
-    /// What our test frames start from: hop limit 64, everything else zero, addresses unspecified.
+    /// The defaults of our test frames: hop limit 64, everything else zero, addresses unspecified.
     fn default() -> Self {
         Repr {
             traffic_class: 0,

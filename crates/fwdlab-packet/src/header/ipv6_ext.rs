@@ -1,8 +1,10 @@
-//! IPv6 extension headers (RFC 8200 §4), and the authentication header (RFC 4302), which looks much like them.
+//! IPv6 extension headers (RFC 8200 §4), and the authentication header (RFC 4302), which looks much
+//! like them.
 //!
-//! Read and written as next header, length and body; two bodies are looked into, because checksums and payload depend on
-//! them: [fragments](Repr::fragment) and [routing](Repr::final_destination). ESP hides what follows and is payload
-//! here. There is no view: nobody patches these in place. Start with [`Repr`].
+//! Read and written as next header, length and body. Two bodies are parsed, because checksums and
+//! payload depend on them: [fragments](Repr::fragment) and [routing](Repr::final_destination). ESP
+//! hides what follows, so it counts as payload. There is no view, because these headers are never
+//! patched in place. Start with [`Repr`].
 
 use super::Error;
 use std::fmt;
@@ -12,12 +14,12 @@ use std::ops::Range;
 /// Length of the shortest header, in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// Which extension header.
+/// Kind of extension header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Hop-by-hop options: for every router; always the first.
     HopByHop,
-    /// Routing: addresses to go by.
+    /// Routing: addresses of hops.
     Routing,
     /// Fragment: part of a packet.
     Fragment,
@@ -37,18 +39,19 @@ const KINDS: [(Kind, u8, &str); 5] = [
 ];
 
 impl Kind {
-    /// The kind that a next header field announces.
+    /// Returns the kind with this next-header number.
     pub fn from_number(number: u8) -> Option<Kind> {
         let found = KINDS.iter().find(|(_, of_kind, _)| *of_kind == number);
         found.map(|(kind, ..)| *kind)
     }
 
-    /// What the next header field before it says.
+    /// Returns its next-header number.
     pub fn number(self) -> u8 {
         self.row().1
     }
 
-    /// Unit of the length field in bytes, and how many units it does not count.
+    /// Returns the unit of the length field in bytes, and the number of units that it does not
+    /// count.
     fn unit(self) -> (usize, usize) {
         match self {
             Kind::Authentication => (4, 2),
@@ -62,12 +65,12 @@ impl Kind {
     }
 }
 
-/// Where a fragment belongs.
+/// Position of a fragment in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// Where its payload belongs, in units of 8 bytes.
+    /// Position of its payload, in units of 8 bytes.
     pub offset: u16,
-    /// Do more fragments follow?
+    /// True if more fragments follow.
     pub more: bool,
     /// The same in all fragments of a packet.
     pub identification: u32,
@@ -76,11 +79,12 @@ pub struct Fragment {
 /// An extension header as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr<'a> {
-    /// Which.
+    /// Kind of the header.
     pub kind: Kind,
-    /// What follows it.
+    /// Number of the next header.
     pub next_header: u8,
-    /// Everything after next header and length. Its size is the header's less 2, see [`check`](Self::check).
+    /// Everything after the next header and length fields, 2 bytes shorter than the header; see
+    /// [`check`](Self::check).
     pub body: &'a [u8],
 }
 
@@ -115,11 +119,12 @@ impl<'a> Repr<'a> {
         self.body.len() + 2
     }
 
-    /// Can a header of this kind have a body of this size?
+    /// Checks that a header of this kind can have a body of this size.
     ///
     /// # Errors
-    /// [`Error::Malformed`]: a fragment header has 8 bytes, authentication at least 12 and a multiple of 4, the others a
-    /// multiple of 8; more than the length field can say is impossible too.
+    /// [`Error::Malformed`]: a fragment header has 8 bytes, authentication at least 12 and a
+    /// multiple of 4, the others a multiple of 8; a size beyond the range of the length field is
+    /// malformed, too.
     pub fn check(&self) -> Result<(), Error> {
         let (unit, uncounted) = self.kind.unit();
         let len = self.header_len();
@@ -138,7 +143,7 @@ impl<'a> Repr<'a> {
     /// Writes the header to the first [`header_len`](Self::header_len) bytes.
     ///
     /// # Panics
-    /// When [`check`](Self::check) says that the body's size is impossible.
+    /// If [`check`](Self::check) rejects the size of the body.
     pub fn emit(&self, bytes: &mut [u8]) {
         self.check().expect("the caller has checked the body");
         let (unit, uncounted) = self.kind.unit();
@@ -163,15 +168,15 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// Is what follows less than a whole packet?
+    /// Returns true if only a part of a packet follows.
     pub fn is_part(&self) -> bool {
         let fragment = self.fragment();
         fragment.is_some_and(|fragment| fragment.more || fragment.offset != 0)
     }
 
-    /// Where the packet goes in the end, which is what checksums are about (RFC 8200 §8.1).
+    /// Returns the packet's final destination, which checksums cover (RFC 8200 §8.1).
     ///
-    /// Only of a routing header with segments left, and of the types 0, 2 and 4 (segment routing, RFC 8754).
+    /// Only for a routing header with segments left, of type 0, 2 or 4 (segment routing, RFC 8754).
     pub fn final_destination(&self) -> Option<Ipv6Addr> {
         let (routing_type, segments_left) = (*self.body.first()?, *self.body.get(1)?);
         if self.kind != Kind::Routing || segments_left == 0 {
@@ -186,8 +191,9 @@ impl<'a> Repr<'a> {
         Some(Ipv6Addr::from(*address))
     }
 
-    /// Where in the header the addresses are that the packet goes to on its way: of a routing header as in
-    /// [`final_destination`](Repr::final_destination), of type 0 and 4 all, used or not.
+    /// Returns the positions of the addresses of the hops in a routing header, for the same headers
+    /// as [`final_destination`](Repr::final_destination); for types 0 and 4 all addresses, visited
+    /// or not.
     pub fn hops(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let count = match *self.body {
             _ if self.kind != Kind::Routing => 0,
@@ -197,7 +203,7 @@ impl<'a> Repr<'a> {
             [4, _, last_entry, ..] => usize::from(last_entry) + 1,
             _ => 0,
         };
-        // behind what follows, lengths, type, segments left and four bytes more
+        // behind next header, length, type, segments left and four more bytes
         let end = self.header_len();
         (8..end)
             .step_by(16)

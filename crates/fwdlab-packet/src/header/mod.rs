@@ -1,23 +1,26 @@
 //! Protocol headers, one file per protocol: read them, write them, show them.
 //!
-//! No header checks the one above it, and what lies between two headers (padding) is for whoever puts them together:
-//! [`stack`](crate::stack) and [`decode`](crate::decode). Read [`udp`], one of the shortest; then you know them all.
+//! No header checks the one above it. Bytes between two headers (padding) are up to
+//! [`stack`](crate::stack) and [`decode`](crate::decode). Read [`udp`], one of the shortest; the
+//! others have the same shape.
 //!
-//! Every file has the same four parts in the same order, after the protocol's number and header length:
+//! Every file has the same four parts in the same order, after the protocol's number and header
+//! length:
 //!
-//! 1. a **view** (`Packet<T>`, `Frame<T>`, `Tag<T>`) over bytes, with a getter and a setter per field;
+//! 1. a **view** (`Packet<T>`, `Frame<T>`, `Tag<T>`) over bytes, with a getter and a setter per
+//!    field;
 //! 2. a private `mod field` with the byte ranges;
 //! 3. a plain **`Repr`** with `parse` (bytes to values, and the payload that follows) and `emit`;
 //! 4. `Display` for the `Repr`, one line.
 //!
 //! Contracts:
 //!
-//! - After `new` returned a view, its getters and `payload` cannot panic. A setter that changes a length
-//!   (or the IPv4 version and header length) voids that.
-//! - `parse` loses nothing: either `emit` gives the same header bytes again, checksums apart, or `parse`
-//!   is an error. `parse` never panics.
-//! - `emit` writes exactly `HEADER_LEN` bytes, or `header_len()` of a header that has optional parts, and panics when
-//!   there is less room.
+//! - After `new` returned a view, its getters and `payload` cannot panic. A setter that changes a
+//!   length (or the IPv4 version and header length) voids that.
+//! - `parse` loses nothing: either `emit` restores the same header bytes, except checksums, or
+//!   `parse` returns an error. `parse` never panics.
+//! - `emit` writes exactly `HEADER_LEN` bytes, or `header_len()` if the header has optional parts,
+//!   and panics if there is less room.
 
 pub mod arp;
 pub mod ethernet;
@@ -37,10 +40,10 @@ pub mod vxlan;
 
 use std::ops::Range;
 
-/// Why bytes are not the header they should be.
+/// Why bytes are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Fewer bytes than the header, or than the header says there are.
+    /// The buffer is shorter than the header, or than a length in the header.
     #[error("truncated: fewer bytes than the header says")]
     Truncated,
     /// A field has a value that the protocol does not allow.
@@ -49,7 +52,8 @@ pub enum Error {
     /// The header's own checksum is wrong.
     #[error("wrong header checksum")]
     Checksum,
-    /// Possible, but `Repr` has no field for it: reserved bits, other versions, other kinds of addresses.
+    /// Valid, but `Repr` has no field for it: reserved bits, other versions, other kinds of
+    /// addresses.
     #[error("has reserved bits set or an unsupported type")]
     Unsupported,
 }

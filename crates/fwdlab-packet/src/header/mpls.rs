@@ -1,11 +1,12 @@
 //! One entry of an MPLS label stack (RFC 3032; traffic class as in RFC 5462).
 //!
-//! What follows the last entry is not said by MPLS: the label decides, in the router that gave it. Start with [`Repr`].
+//! MPLS does not identify the payload of the last entry: the router that assigned the label knows
+//! it. Start with [`Repr`].
 
 use super::{Error, get};
 use std::fmt;
 
-/// What Ethernet says before a label stack (unicast).
+/// EtherType of a label stack (unicast).
 pub const ETHERTYPE: u16 = 0x8847;
 
 /// Length of an entry, in bytes.
@@ -53,7 +54,7 @@ impl<T: AsRef<[u8]>> Entry<T> {
         (self.word() >> 9) as u8 & 7
     }
 
-    /// Is this the last entry of the stack?
+    /// True for the last entry of the stack.
     #[inline]
     pub fn bottom(&self) -> bool {
         self.word() & 0x100 != 0
@@ -73,7 +74,7 @@ impl<T: AsRef<[u8]>> Entry<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Entry<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Entry { buffer }
@@ -93,7 +94,7 @@ pub struct Repr {
     pub label: u32,
     /// Traffic class, 0 to 7.
     pub traffic_class: u8,
-    /// Is this the last entry of the stack?
+    /// True for the last entry of the stack.
     pub bottom: bool,
     /// Time to live, in hops.
     pub ttl: u8,
@@ -115,7 +116,8 @@ impl Repr {
         Ok((repr, &bytes[HEADER_LEN..]))
     }
 
-    /// Writes the entry to the first [`HEADER_LEN`] bytes: of the label the low 20 bits, of the traffic class the low 3.
+    /// Writes the entry to the first [`HEADER_LEN`] bytes: the low 20 bits of the label and the low
+    /// 3 bits of the traffic class.
     pub fn emit(&self, bytes: &mut [u8]) {
         Entry::new_unchecked(bytes).set_word(
             self.label << 12
@@ -138,7 +140,8 @@ mod tests {
 
     #[test]
     fn parse_emit_display() {
-        // Label 16 (the first that RFC 3032 §2.1 leaves free), class 5, bottom, TTL 64: the diagram of §2.1.
+        // Label 16 (the first unreserved one, RFC 3032 §2.1), class 5, bottom, TTL 64: the diagram
+        // of §2.1.
         let bytes = [0x00, 0x01, 0x0b, 0x40, 0x45];
         let (repr, rest) = Repr::parse(&bytes).unwrap();
         assert_eq!(

@@ -8,22 +8,22 @@ use super::{Error, get, icmpv6};
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// ICMPv6 type: who has this address?
+/// ICMPv6 type: a request for the owner of an address.
 pub const SOLICITATION: u8 = 135;
 
-/// ICMPv6 type: this address is mine.
+/// ICMPv6 type: the owner's announcement.
 pub const ADVERTISEMENT: u8 = 136;
 
 /// Length of a message without a link-layer address, in bytes.
 pub const HEADER_LEN: usize = field::TARGET.end;
 
-/// Flags of an advertisement, as they stand in the second word: from a router, solicited, override.
+/// Flags of an advertisement, at their position in the second word: router, solicited, override.
 pub mod flag {
     /// The sender is a router.
     pub const ROUTER: u32 = 0x8000_0000;
     /// It answers a solicitation.
     pub const SOLICITED: u32 = 0x4000_0000;
-    /// It replaces what the receiver knew.
+    /// It overrides the receiver's cache.
     pub const OVERRIDE: u32 = 0x2000_0000;
     /// All of them.
     pub(super) const ALL: u32 = ROUTER | SOLICITED | OVERRIDE;
@@ -41,11 +41,11 @@ mod field {
 /// A message as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
-    /// Advertisement, or solicitation?
+    /// True for an advertisement, false for a solicitation.
     pub advertisement: bool,
     /// Flags of an advertisement, see [`flag`]; zero in a solicitation.
     pub flags: u32,
-    /// The address that is asked for or announced.
+    /// The requested or announced address.
     pub target: Ipv6Addr,
     /// MAC address of the sender of a solicitation, or of the target of an advertisement.
     pub link_address: Option<MacAddr>,
@@ -60,7 +60,7 @@ impl Repr {
         }
     }
 
-    /// Type, and with it the type of the option.
+    /// Returns the message type, and type and length of its option.
     fn kinds(advertisement: bool) -> (u8, [u8; 2]) {
         match advertisement {
             false => (SOLICITATION, [1, 1]),
@@ -68,11 +68,11 @@ impl Repr {
         }
     }
 
-    /// Reads a message, all of `bytes`. Does not look at the checksum.
+    /// Parses a message, which is all of `bytes`. Does not verify the checksum.
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::Unsupported`] when it is another ICMPv6 message, has other options than one
-    /// link-layer address, or has reserved bits set.
+    /// [`Error::Truncated`]; [`Error::Unsupported`] if it is another ICMPv6 message, has options
+    /// other than one link-layer address, or has reserved bits set.
     pub fn parse(bytes: &[u8]) -> Result<Repr, Error> {
         let message = icmpv6::Packet::new(bytes)?;
         let advertisement = message.kind() == ADVERTISEMENT;

@@ -1,6 +1,7 @@
-//! The options of IPv4 (RFC 791 §3.1) and TCP (RFC 9293 §3.1), which have one format.
+//! The options of IPv4 (RFC 791 §3.1) and TCP (RFC 9293 §3.1), which share one format.
 //!
-//! Bytes to carry and to step through; what an option means is for others. Start with [`Options`].
+//! Carries their bytes and iterates over them; does not interpret an option. Start with
+//! [`Options`].
 
 use super::Error;
 use std::fmt;
@@ -11,7 +12,7 @@ pub const NONE: Options = Options {
     bytes: [0; MAX_LEN],
 };
 
-/// Most bytes that options can have: a header has at most 60, and 20 without them.
+/// Maximum size of options, in bytes: a header has at most 60, of which 20 are fixed.
 pub const MAX_LEN: usize = 40;
 
 /// Kind: end of the list; what follows is padding.
@@ -20,7 +21,7 @@ pub const END: u8 = 0;
 /// Kind: no operation; one byte that aligns the next option.
 pub const NOP: u8 = 1;
 
-/// Options as they stand in a header: up to 40 bytes, a multiple of 4.
+/// The options of a header: up to 40 bytes, a multiple of 4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Options {
     len: u8,
@@ -28,10 +29,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Takes bytes as they are and pads them with [`END`] to a multiple of 4.
+    /// Copies the bytes and pads them with [`END`] to a multiple of 4.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when there are more than [`MAX_LEN`].
+    /// [`Error::Malformed`] if there are more than [`MAX_LEN`].
     pub fn new(bytes: &[u8]) -> Result<Options, Error> {
         let mut options = NONE;
         options
@@ -49,12 +50,13 @@ impl Options {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Are there none?
+    /// Returns true if there are no options.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Kind and data of each option, [`NOP`] and [`END`] left out; ends with an error where a length is impossible.
+    /// Iterates over kind and data of each option, without [`NOP`] and [`END`]; ends with an error
+    /// if a length is impossible.
     pub fn iter(&self) -> impl Iterator<Item = Result<(u8, &[u8]), Error>> {
         let mut rest = self.as_bytes();
         std::iter::from_fn(move || {

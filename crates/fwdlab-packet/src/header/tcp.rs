@@ -8,13 +8,13 @@ use super::{Error, get};
 use crate::checksum;
 use std::fmt;
 
-/// What IPv4's protocol and IPv6's next header say before TCP.
+/// Protocol number of TCP in IPv4 and IPv6.
 pub const PROTOCOL: u8 = 6;
 
 /// Length of the header without options, in bytes.
 pub const HEADER_LEN: usize = field::URGENT.end;
 
-/// Control bits (RFC 9293 §3.1) as they stand in [`Repr::flags`].
+/// Control bits (RFC 9293 §3.1), at their position in [`Repr::flags`].
 pub mod flag {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
@@ -24,9 +24,9 @@ pub mod flag {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
     /// ECN echo.
     pub const ECE: u8 = 0x40;
@@ -55,7 +55,7 @@ mod field {
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with a TCP header. Does not look at the checksum.
+    /// Wraps bytes that start with a TCP header. Does not verify the checksum.
     ///
     /// # Errors
     /// [`Error::Truncated`]; [`Error::Malformed`] when the data offset is smaller than the header.
@@ -139,7 +139,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
         &self.buffer.as_ref()[HEADER_LEN..self.header_len()]
     }
 
-    /// Is the checksum right? `pseudo_header` is the sum from the IP header's `Repr`; the segment is the whole buffer.
+    /// Returns true if the checksum is correct. `pseudo_header` is the sum from the IP header's
+    /// `Repr`; the segment is the whole buffer.
     pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
         checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]) == 0xffff
     }
@@ -152,7 +153,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -194,7 +195,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::WINDOW].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Sets the checksum field as it is.
+    /// Sets the checksum field to this value.
     #[inline]
     pub fn set_checksum(&mut self, value: u16) {
         self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
@@ -220,7 +221,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// A TCP header as values. The checksum is not among them: it covers the payload.
+/// A TCP header as values, without the checksum, which covers the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// Source port.
@@ -247,7 +248,7 @@ impl Repr {
         HEADER_LEN + self.options.as_bytes().len()
     }
 
-    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    /// Reads a header; returns it with the payload. Does not verify the checksum.
     ///
     /// # Errors
     /// As [`Packet::new`]; [`Error::Unsupported`] when reserved bits are set.
@@ -287,7 +288,7 @@ impl Repr {
 }
 
 impl Default for Repr {
-    /// What our test frames start from: a SYN without options and with a full window.
+    /// The defaults of our test frames: a SYN without options and with a full window.
     fn default() -> Self {
         Repr {
             source_port: 0,

@@ -1,13 +1,13 @@
 //! UDP (RFC 768), over IPv4 or IPv6.
 //!
-//! Header and checksum only: the pseudo header comes from the IP header's `Repr`, so that UDP need not
-//! know which IP is below it. Start with [`Repr`].
+//! Header and checksum only: the pseudo header comes from the IP header's `Repr`, so this file does
+//! not depend on the IP version. Start with [`Repr`].
 
 use super::{Error, get};
 use crate::checksum;
 use std::fmt;
 
-/// What IPv4's protocol and IPv6's next header say before UDP.
+/// Protocol number of UDP in IPv4 and IPv6.
 pub const PROTOCOL: u8 = 17;
 
 /// Length of the header, in bytes.
@@ -72,17 +72,18 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
     }
 
-    /// Is there a checksum, and is it right? `pseudo_header` is the sum from the IP header's `Repr`.
+    /// Returns true if there is a checksum and it is correct. `pseudo_header` is the sum from the
+    /// IP header's `Repr`.
     ///
-    /// An absent checksum is not a right one: a caller who accepts that (RFC 768 does, RFC 8200 §8.1 does
-    /// not) asks for [`checksum`](Self::checksum) `== 0` first.
+    /// False for a missing checksum: a caller that accepts those (as RFC 768 does, and RFC 8200
+    /// §8.1 does not) tests [`checksum`](Self::checksum) `== 0` first.
     pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
         let datagram = &self.buffer.as_ref()[..usize::from(self.length())];
         self.checksum() != 0
             && checksum::combine(&[pseudo_header, checksum::sum(datagram)]) == 0xffff
     }
 
-    /// The bytes after the header, as far as the length field says.
+    /// The bytes after the header, according to the length field.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         &self.buffer.as_ref()[HEADER_LEN..usize::from(self.length())]
@@ -90,7 +91,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -114,7 +115,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::LENGTH].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Sets the checksum field as it is.
+    /// Sets the checksum field to this value.
     #[inline]
     pub fn set_checksum(&mut self, value: u16) {
         self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
@@ -122,7 +123,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 
     /// Sets the checksum from the `sum` of pseudo header, header with a zero checksum, and payload.
     ///
-    /// A computed zero is transmitted as 0xffff, because zero means that there is none (RFC 768).
+    /// A computed zero is transmitted as 0xffff, because zero means "no checksum" (RFC 768).
     #[inline]
     pub fn set_checksum_of(&mut self, sum: u16) {
         self.set_checksum(if sum == 0xffff { 0xffff } else { !sum });
@@ -136,7 +137,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// A UDP header as values. The checksum is not among them: it covers the payload, see
+/// A UDP header as values, without the checksum, which covers the payload: see
 /// [`Packet::verify_checksum`] and [`Packet::fill_checksum`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
@@ -149,7 +150,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    /// Reads a header; returns it with the payload. Does not verify the checksum.
     ///
     /// # Errors
     /// As [`Packet::new`].
@@ -167,7 +168,7 @@ impl Repr {
     /// Writes the header to the first [`HEADER_LEN`] bytes, with a zero checksum.
     ///
     /// # Panics
-    /// When `payload_len` is more than 65 527.
+    /// If `payload_len` is more than 65 527.
     pub fn emit(&self, bytes: &mut [u8]) {
         let length = self.payload_len.checked_add(HEADER_LEN as u16);
         let mut packet = Packet::new_unchecked(bytes);
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn an_absent_checksum_is_not_right() {
         let (bytes, _) = datagram();
-        // The pseudo header that would make a sum with zero in the field come out right.
+        // A pseudo header with which a zero checksum field would pass.
         let pseudo_header = !checksum::sum(&bytes[..13]);
         assert!(!Packet::new(&bytes).unwrap().verify_checksum(pseudo_header));
     }

@@ -1,24 +1,24 @@
-//! One VLAN tag (IEEE 802.1Q clause 9), as it stands after an EtherType that announces it.
+//! One VLAN tag (IEEE 802.1Q clause 9), without the EtherType that announces it.
 //!
-//! A tag begins after the tag protocol identifier: to the header before it that is its EtherType. Two tags, one
-//! after another, are QinQ (IEEE 802.1ad). Start with [`Repr`].
+//! A tag begins after the tag protocol identifier, which is the EtherType of the previous header.
+//! Two consecutive tags are QinQ (IEEE 802.1ad). Start with [`Repr`].
 
 use super::{Error, get};
 use std::fmt;
 
-/// What Ethernet, or another tag, says before a customer tag (C-TAG).
+/// EtherType that announces a customer tag (C-TAG).
 pub const ETHERTYPE: u16 = 0x8100;
 
-/// What Ethernet says before a service tag (S-TAG), the outer of two.
+/// EtherType that announces a service tag (S-TAG), the outer of two.
 pub const ETHERTYPE_SERVICE: u16 = 0x88a8;
 
-/// What older switches say before the outer of two tags.
+/// EtherType with which older switches announce the outer of two tags.
 pub const ETHERTYPE_OLD: u16 = 0x9100;
 
 /// Length of a tag without its tag protocol identifier, in bytes.
 pub const HEADER_LEN: usize = field::ETHERTYPE.end;
 
-/// Does this EtherType announce a tag?
+/// Returns true if this EtherType announces a tag.
 pub fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, ETHERTYPE | ETHERTYPE_SERVICE | ETHERTYPE_OLD)
 }
@@ -86,7 +86,7 @@ impl<T: AsRef<[u8]>> Tag<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Tag { buffer }
@@ -98,7 +98,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
         self.buffer.as_mut()[field::CONTROL].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Sets the etherType of what follows.
+    /// Sets the EtherType of what follows.
     #[inline]
     pub fn set_ethertype(&mut self, value: u16) {
         self.buffer.as_mut()[field::ETHERTYPE].copy_from_slice(&value.to_be_bytes());
@@ -134,7 +134,8 @@ impl Repr {
         Ok((repr, &bytes[HEADER_LEN..]))
     }
 
-    /// Writes the tag to the first [`HEADER_LEN`] bytes: of the priority the low 3 bits, of the identifier the low 12.
+    /// Writes the tag to the first [`HEADER_LEN`] bytes: the low 3 bits of the priority and the low
+    /// 12 bits of the identifier.
     pub fn emit(&self, bytes: &mut [u8]) {
         let mut tag = Tag::new_unchecked(bytes);
         tag.set_control(

@@ -11,7 +11,7 @@ pub const PORT: u16 = 4789;
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = field::NETWORK.end;
 
-/// The I flag, which says that the network identifier counts; all other bits of that word are reserved.
+/// The I flag: the network identifier is valid. All other bits of that word are reserved.
 const FLAGS: u32 = 0x0800_0000;
 
 /// View of a VXLAN header and the inner frame.
@@ -31,7 +31,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Wraps bytes that start with a VXLAN header.
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::Unsupported`] when a reserved bit is set or the network identifier does not count.
+    /// [`Error::Truncated`]; [`Error::Unsupported`] if a reserved bit is set or the I flag is not.
     pub fn new(buffer: T) -> Result<Self, Error> {
         if buffer.as_ref().len() < HEADER_LEN {
             return Err(Error::Truncated);
@@ -69,7 +69,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    /// Wraps bytes that the caller is about to fill; getters may panic until then.
     #[inline]
     pub(crate) fn new_unchecked(buffer: T) -> Self {
         Packet { buffer }
@@ -105,7 +105,8 @@ impl Repr {
         Ok((Repr { vni }, &bytes[HEADER_LEN..]))
     }
 
-    /// Writes the header to the first [`HEADER_LEN`] bytes. Of the network identifier, the low 24 bits.
+    /// Writes the header to the first [`HEADER_LEN`] bytes. Writes only the low 24 bits of the
+    /// network identifier.
     pub fn emit(&self, bytes: &mut [u8]) {
         let mut packet = Packet::new_unchecked(bytes);
         packet.set_flags(FLAGS);

@@ -1,7 +1,8 @@
-//! What a program can write into a field at most: the smallest and the largest contents, without running it.
+//! The range of contents that a program can write into a field, computed without running it.
 //!
-//! For questions such as whether any frame may go to somebody else's address. Never less than what the frames have, sometimes
-//! more. Start with [`Program::bounds`].
+//! Answers questions such as whether any frame may go to somebody else's address. The range is
+//! never narrower than what the frames contain, and sometimes wider. Start with
+//! [`Program::bounds`].
 
 use std::ops::Range;
 
@@ -9,11 +10,11 @@ use super::variable::{Direction, Source, Values, Width};
 use super::{Endian, Instruction, MIN_TRIM, Program, TRAILER_LEN};
 
 impl Program {
-    /// The smallest and the largest contents, read in network order, that a field of the frames may have: all of them are
-    /// between the two, and not all between the two need occur.
+    /// Returns the smallest and the largest contents of a field, in network order. All frames are
+    /// between the two; not every value between them need occur.
     ///
     /// # Panics
-    /// When the field is beyond the template.
+    /// If the field is beyond the template.
     pub fn bounds(&self, template: &[u8], field: Range<usize>) -> (Vec<u8>, Vec<u8>) {
         let mut low = template[field.clone()].to_vec();
         let mut high = low.clone();
@@ -71,7 +72,7 @@ impl Program {
                         }
                     }
                 }
-                // where it ends depends on the frame
+                // its position depends on the frame
                 Instruction::Trailer { .. } => {
                     let first =
                         usize::from(MIN_TRIM).min(template.len()) - TRAILER_LEN.min(template.len());
@@ -90,7 +91,8 @@ impl Program {
         (low, high)
     }
 
-    /// Width, smallest and largest value of a variable or of a value that a group defines.
+    /// Returns the width, the smallest and the largest value of a variable or of a value that a
+    /// group defines.
     fn range_of(&self, name: &str) -> Option<(Width, u64, u64)> {
         self.variables.iter().find_map(|variable| {
             let of_group = |part: &str| {
@@ -110,7 +112,7 @@ impl Program {
                     max,
                     step,
                 } if own => {
-                    // ranges move out until the steps fit
+                    // a range is widened until it is a multiple of the step
                     let more = step.saturating_sub(1);
                     let (least, most) = match direction {
                         Direction::Increment => (*min, max.saturating_add(more)),
@@ -158,7 +160,8 @@ impl Program {
     }
 }
 
-/// What each byte of the numbers from `least` to `most` may be, whatever the others are.
+/// Returns the range of each byte of the numbers from `least` to `most`, independent of the other
+/// bytes.
 fn each_byte(least: &[u8; 8], most: &[u8; 8]) -> [(u8, u8); 8] {
     let mut same = true;
     std::array::from_fn(|byte| {
@@ -171,16 +174,16 @@ fn each_byte(least: &[u8; 8], most: &[u8; 8]) -> [(u8, u8); 8] {
     })
 }
 
-/// Where in a field a byte of the frame is.
+/// Returns the position within a field of a byte of the frame.
 fn place(field: &Range<usize>, at: usize) -> Option<usize> {
     field.contains(&at).then(|| at - field.start)
 }
 
-/// A range of values after an addition that wraps.
+/// Returns the range of values after an addition that wraps.
 fn moved(width: Width, least: u64, most: u64, add: i64) -> (u64, u64) {
     let wide = width.max();
     let [a, b] = [least, most].map(|value| value.wrapping_add_signed(add) & wide);
-    // still in order, and as far apart: nothing wrapped between the two
+    // still in order, and the same distance apart: no wrap between the two
     match b.checked_sub(a) == most.checked_sub(least) && most <= wide {
         true => (a, b),
         false => (0, wide),

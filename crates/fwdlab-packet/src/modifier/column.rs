@@ -1,16 +1,18 @@
-//! Numbers for many frames at once: the values of variables, the contents of fields, the sums of checksums.
+//! Numbers for many frames at once: the values of variables, the contents of fields, the sums of
+//! checksums.
 //!
-//! Mostly they are evenly apart, or all the same; then two numbers say it, and nothing is done frame by frame. What they are
-//! about is not known here. Start with [`Values`]; sums of them are made by a [`Total`].
+//! Most are evenly spaced or constant; then two numbers describe them, and no work is done per
+//! frame. This file does not know what the numbers mean. Start with [`Values`]; [`Total`] adds them
+//! up.
 
-/// How many frames the variables are moved on for at once: whatever there is to decide about a variable or a field is then
-/// decided once for all of these frames. With 16, frames took 3 % longer.
+/// The number of frames for which variables are advanced at once: decisions about a variable or a
+/// field are made once for all of them. With 16, frames took 3 % longer.
 pub(super) const AHEAD: usize = 32;
 
-/// Something about each of the next frames.
+/// One number for each of the next frames.
 pub(super) type Column = [u64; AHEAD];
 
-/// Numbers that are evenly apart. They wrap: a step may be down.
+/// Evenly spaced numbers. They wrap, so a step may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Line {
     pub first: u64,
@@ -18,7 +20,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The same in all frames.
+    /// The same number in all frames.
     pub const fn level(number: u64) -> Line {
         Line {
             first: number,
@@ -41,14 +43,14 @@ impl Line {
     }
 }
 
-/// Numbers for the next frames: a line, and what is added to it, if something is.
+/// Numbers for the next frames: a line, and an optional column that is added to it.
 pub(super) type Parts<'a> = (Line, Option<&'a Column>);
 
-/// What a variable says in the next frames: evenly apart, or one by one.
+/// The values of a variable in the next frames: evenly spaced, or listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Values {
     line: Line,
-    /// What is added to the line, if something is.
+    /// Added to the line if `has_column` is set.
     column: Column,
     has_column: bool,
 }
@@ -78,19 +80,19 @@ impl Values {
         (self.line, self.has_column) = (line, false);
     }
 
-    /// They are a number and what is then written to the column.
+    /// Sets the values to `number` plus what the caller writes to the returned column.
     pub fn set_column(&mut self, number: u64) -> &mut Column {
         (self.line, self.has_column) = (Line::level(number), true);
         &mut self.column
     }
 }
 
-/// A sum for each of the next frames. It is known when it is [finished](Total::finish).
+/// A sum for each of the next frames. Valid after [`finish`](Total::finish).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Total {
-    /// What has been added and is evenly apart; when finished, only what is the same in all frames.
+    /// The sum of all lines; after `finish`, only its constant part counts.
     line: Line,
-    /// What else.
+    /// The rest of the sum.
     column: Column,
     has_column: bool,
 }
@@ -109,14 +111,15 @@ impl Total {
         self.line.first.wrapping_add(self.column[frame])
     }
 
-    /// Begins anew with one number.
+    /// Starts a new sum with one number.
     pub fn begin(&mut self, number: u64) {
         (self.line, self.has_column) = (Line::level(number), false);
     }
 
-    /// Adds numbers, each shifted to the left by so many bits.
+    /// Adds numbers, each shifted to the left by `shift` bits.
     ///
-    /// Not inlined, because the compiler then no longer sees that the columns are two, and takes numbers one by one.
+    /// Not inlined: if it is, the compiler no longer sees that the two columns are distinct, and
+    /// does not vectorise.
     #[inline(never)]
     pub fn add(&mut self, (line, column): Parts<'_>, shift: u32) {
         self.line.first = self.line.first.wrapping_add(line.first << shift);
@@ -132,7 +135,7 @@ impl Total {
         self.has_column = true;
     }
 
-    /// Everything has been added.
+    /// Call this after the last `add`.
     pub fn finish(&mut self) {
         let rise = Line {
             first: 0,
@@ -151,7 +154,7 @@ impl Total {
         }
     }
 
-    /// The same as another that is finished, and so much more.
+    /// Sets this to a finished sum plus `more`.
     pub fn copy(&mut self, other: &Total, more: u64) {
         self.line = Line::level(other.line.first.wrapping_add(more));
         self.column.copy_from_slice(&other.column);

@@ -1,46 +1,47 @@
-//! Putting checksums right after fields were written.
+//! Correct the checksums after fields were written.
 //!
-//! Where only whole fields inside the covered bytes changed, the new checksum follows from a partial sum over everything
-//! that does not change and the values just written; otherwise it is computed over the covered bytes. Both give the same
-//! bits. Which is possible is decided once, in [`machine`](super::machine). Start with [`Fix`].
+//! If only whole fields inside the covered bytes changed, the new checksum follows from a partial
+//! sum over everything constant and the values just written; otherwise it is computed over all
+//! covered bytes. Both give the same bits. [`machine`](super::machine) decides once which of the
+//! two is possible. Start with [`Fix`].
 
 use super::column::AHEAD;
 use crate::checksum::{fold, wide_sum};
 use crate::header::{gre, icmp, icmpv6, tcp, udp};
 use std::ops::Range;
 
-/// A checksum that is to be right.
+/// A checksum to correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fix {
     /// Where the IP header starts, in bytes.
     ip: usize,
-    /// What the checksum is about.
+    /// Which checksum it is.
     about: About,
-    /// What is written instead of 0, which in UDP says that there is no checksum.
+    /// Written instead of 0, which in UDP means "no checksum".
     zero: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     Ipv4Header,
-    /// UDP, TCP, ICMPv6, ICMP or GRE, which starts at this byte. The last two have no pseudo header.
+    /// UDP, TCP, ICMPv6, ICMP or GRE, starting at this byte. The last two have no pseudo header.
     Transport {
         protocol: u8,
         at: usize,
     },
 }
 
-/// What a checksum covers.
+/// The bytes that a checksum covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Covered {
     /// Every range but the last has an even length.
     pub ranges: [Range<usize>; 2],
-    /// Protocol and length of the pseudo header.
+    /// Sum of protocol and length of the pseudo header.
     constant: u64,
 }
 
 impl Covered {
-    /// The sum before its carries are added in.
+    /// Returns the sum before carries are added in.
     pub fn sum(&self, frame: &[u8]) -> u64 {
         let ranges = self
             .ranges
@@ -59,7 +60,7 @@ impl Fix {
         }
     }
 
-    /// `protocol`: of UDP, TCP, ICMPv6, ICMP or GRE; `at`: where that starts.
+    /// `protocol`: UDP, TCP, ICMPv6, ICMP or GRE; `at`: the byte where its header starts.
     pub fn transport(ip: usize, protocol: u8, at: usize) -> Fix {
         Fix {
             ip,
@@ -68,7 +69,7 @@ impl Fix {
         }
     }
 
-    /// Where the checksum is.
+    /// Returns the bytes of the checksum field.
     pub fn field(&self) -> Range<usize> {
         let at = match self.about {
             About::Ipv4Header => self.ip + 10,
@@ -83,7 +84,7 @@ impl Fix {
         at..at + 2
     }
 
-    /// The bytes that decide what is covered. When these are written, so is what is covered.
+    /// Returns the bytes that decide what is covered. Writing them changes the coverage.
     pub fn decisive(&self, frame: &[u8]) -> [Range<usize>; 2] {
         let ip = self.ip;
         match (self.about, frame[ip] >> 4) {
@@ -93,7 +94,8 @@ impl Fix {
         }
     }
 
-    /// What is covered, as the lengths in the frame say and as far as the frame goes; `None` where they make no sense.
+    /// Returns the covered bytes according to the lengths in the frame, cut at the end of the
+    /// frame; `None` if these lengths make no sense.
     pub fn covered(&self, frame: &[u8]) -> Option<Covered> {
         let ip = self.ip;
         let word =
@@ -128,14 +130,14 @@ impl Fix {
         }
     }
 
-    /// The checksum that belongs to this sum.
+    /// Turns a sum into a checksum.
     #[inline]
     pub fn checksum(&self, sum: u64) -> u16 {
         let checksum = !fold(sum);
         checksum | if checksum == 0 { self.zero } else { 0 }
     }
 
-    /// The same of many sums, in loops that vectors make short.
+    /// Turns many sums into checksums, in loops that the compiler vectorises.
     pub fn checksums(&self, sums: &[u64; AHEAD], checksums: &mut [u16; AHEAD]) {
         let mut halves = [0; AHEAD];
         for (half, sum) in halves.iter_mut().zip(sums) {
@@ -149,14 +151,15 @@ impl Fix {
         }
     }
 
-    /// Writes the checksum that belongs to this sum.
+    /// Turns a sum into a checksum and writes it.
     #[inline]
     pub fn set(&self, frame: &mut [u8], sum: u64) {
         let checksum = self.checksum(sum);
         frame[self.field()].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Computes the checksum over all that it covers; leaves it when the lengths in the frame make no sense.
+    /// Computes the checksum over all covered bytes; does nothing if the lengths in the frame make
+    /// no sense.
     pub fn compute(&self, frame: &mut [u8]) {
         if let Some(covered) = self.covered(frame) {
             frame[self.field()].fill(0);

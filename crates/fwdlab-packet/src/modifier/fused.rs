@@ -1,9 +1,9 @@
-//! The usual program without its instructions: fields, a signature, checksums from partial sums.
+//! A faster way to run the usual program: fields, a signature, checksums from partial sums.
 //!
-//! What a frame looks like does not depend on the order of such instructions, and all of it but the signature is known
-//! before the frame is wanted. So it is worked out for many frames at once, and what is left for each frame is storing it.
-//! Three times as fast as one instruction after another, which is how [`machine`](super::machine) runs programs that
-//! depend on more. Start with [`Fused::new`].
+//! The order of such instructions does not matter, and everything but the signature is known before
+//! the frame is needed. So the contents of many frames are computed at once, and each frame only
+//! needs stores. Three times as fast as executing instructions in turn, which is how
+//! [`machine`](super::machine) runs all other programs. Start with [`Fused::new`].
 
 use super::column::{AHEAD, Total, Values};
 use super::fix::Fix;
@@ -14,22 +14,22 @@ use crate::signature::Signature;
 /// A program whose instructions do not depend on each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fused {
-    /// Of 1, 2, 4 and 8 bytes: a loop for each, so that nothing is to decide within.
+    /// Writes of 1, 2, 4 and 8 bytes: a loop for each width, so that loops do not branch on it.
     writes: [Box<[Write]>; 4],
-    /// Where.
+    /// Byte offset of the signature, if the program writes one.
     signature: Option<usize>,
     sums: Box<[Sum]>,
 }
 
-/// A field, or several side by side: addresses, ports.
+/// A field, or several adjacent fields: addresses, ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Write {
     at: usize,
     width: Width,
     parts: Vec<Part>,
-    /// The bits that all parts leave as they are in the template.
+    /// The template's bits that no part changes.
     kept: u64,
-    /// What is written into the next frames, read as big endian.
+    /// The contents for the next frames, read as big endian.
     next: Total,
 }
 
@@ -37,9 +37,9 @@ struct Write {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     field: Field,
-    /// How many bits follow it in the write.
+    /// The number of bits that follow it in the write.
     after: u32,
-    /// Which of the checksums cover it, and shifted by how many bits.
+    /// The checksums that cover it: index and shift in bits.
     covered: Vec<(usize, u32)>,
 }
 
@@ -48,20 +48,21 @@ struct Part {
 struct Sum {
     fix: Fix,
     at: usize,
-    /// Sum of what never changes.
+    /// Sum of everything constant.
     constant: u64,
-    /// Which earlier one covers the same fields, if one does: the sums differ only in their constants.
+    /// An earlier checksum that covers the same fields, if any: the two sums differ only in their
+    /// constants.
     like: Option<usize>,
-    /// Which bits of the signature's sum it covers, all or none, and shifted by how many bits.
+    /// A mask, all ones if the checksum covers the signature and 0 if not, and the shift in bits.
     signature: (u64, u32),
-    /// In the next frames: the sum but for the signature.
+    /// The sums for the next frames, without the signature.
     next: Total,
     /// The checksums of a [run](Fused::begin_run).
     run: [u16; AHEAD],
 }
 
 impl Fused {
-    /// `None`: the order of the steps matters, or one of them is none of those that can be fused.
+    /// Returns `None` if the order of the steps matters or one of them cannot be fused.
     pub fn new(steps: &[Step], template: &[u8]) -> Option<Fused> {
         for (number, step) in steps.iter().enumerate() {
             let bytes = step.bytes()?;
@@ -80,7 +81,7 @@ impl Fused {
                 _ => return None,
             }
         }
-        // Each with its terms: which of the steps, and shifted by how many bits.
+        // Each checksum with its terms: step index and shift in bits.
         let sums: Vec<(Sum, &[(usize, u32)])> = steps
             .iter()
             .filter_map(|step| match step {
@@ -150,7 +151,7 @@ impl Fused {
         })
     }
 
-    /// Works out the next frames, for which these are the values.
+    /// Computes the contents of the next frames from the values of the variables.
     pub fn look_ahead(&mut self, values: &[Values]) {
         for sum in &mut self.sums {
             sum.next.begin(sum.constant);
@@ -183,7 +184,7 @@ impl Fused {
         }
     }
 
-    /// Writes what changes into the frame that is number `next` of those that were worked out.
+    /// Writes the changing bytes into the frame with index `next` among the precomputed ones.
     #[inline]
     pub fn write(&self, frame: &mut [u8], next: usize, signature: &Signature) {
         self.write_fields(frame, next, signature);
@@ -194,11 +195,12 @@ impl Fused {
         }
     }
 
-    /// Frames from number `next` on are a run: their signatures have this nonce, stream and time, and count up from this
-    /// sequence number, which does not begin anew meanwhile. Works out their checksums.
+    /// Begins a run at index `next`: its frames have the signature's nonce, stream and time, and
+    /// sequence numbers that count up from this one without wrapping. Computes their checksums.
     pub fn begin_run(&mut self, next: usize, signature: &Signature) {
         let of_signature = self.signature.map_or(0, |_| signature.wide_sum());
-        // A number that is one more has a sum that is one more, but for carries, which mean nothing.
+        // Adding one to the number adds one to its sum, except for carries, which do not matter
+        // modulo 0xffff.
         let of_first = of_signature.wrapping_sub(next as u64);
         for sum in &mut self.sums {
             let mut totals = [0; AHEAD];
@@ -209,7 +211,7 @@ impl Fused {
         }
     }
 
-    /// As [`write`](Self::write), for a frame of a run.
+    /// Like [`write`](Self::write), for a frame of a run.
     #[inline]
     pub fn write_run(&self, frame: &mut [u8], next: usize, signature: &Signature) {
         self.write_fields(frame, next, signature);
@@ -218,7 +220,7 @@ impl Fused {
         }
     }
 
-    /// All but the checksums.
+    /// Writes everything but the checksums.
     #[inline]
     fn write_fields(&self, frame: &mut [u8], next: usize, signature: &Signature) {
         let next = next % AHEAD;
@@ -243,7 +245,7 @@ impl Sum {
     }
 }
 
-/// Writes fields of so many bytes.
+/// Writes the fields that are `BYTES` wide.
 #[inline]
 fn store<const BYTES: usize>(frame: &mut [u8], writes: &[Write], next: usize) {
     for Write {
@@ -255,13 +257,13 @@ fn store<const BYTES: usize>(frame: &mut [u8], writes: &[Write], next: usize) {
     }
 }
 
-/// By how many bits the term that is this step is shifted, if it is one.
+/// Returns the shift of the term for this step, if there is one.
 fn shift(terms: &[(usize, u32)], step: usize) -> Option<u32> {
     let term = terms.iter().find(|(number, _)| *number == step)?;
     Some(term.1)
 }
 
-/// Makes one write of two of the same width side by side, as long as there are any.
+/// Merges adjacent writes of the same width until none are left.
 fn merge(writes: &mut Vec<Write>) {
     while let Some((left, right, width)) = side_by_side(writes) {
         let right = writes[right].clone();
@@ -276,7 +278,8 @@ fn merge(writes: &mut Vec<Write>) {
     }
 }
 
-/// Two such writes, and the width of both together.
+/// Finds two adjacent writes of the same width that fit into one; returns their indices and the
+/// combined width.
 fn side_by_side(writes: &[Write]) -> Option<(usize, usize, Width)> {
     let pairs =
         (0..writes.len()).flat_map(|left| (0..writes.len()).map(move |right| (left, right)));

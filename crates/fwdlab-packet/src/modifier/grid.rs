@@ -1,28 +1,29 @@
-//! A Cartesian set at work: from the numbers of its members to their values, one digit for each dimension.
+//! A Cartesian set: turns the numbers of its members into values, one digit for each dimension.
 //!
-//! In which order members are visited is [`permutation`](crate::permutation)'s business. Start with [`Grid::read`].
+//! [`permutation`](crate::permutation) decides the order of the members. Start with [`Grid::read`].
 
 use super::column::{AHEAD, Column, Line, Values as Said};
 use super::variable::{Dimension, Values};
 use crate::permutation::{Tour, Visits};
 use std::sync::Arc;
 
-/// [`Source::Grid`](super::Source::Grid) at work.
+/// The state of a [`Source::Grid`](super::Source::Grid).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grid {
     pub tour: Tour,
-    /// The first runs fastest.
+    /// The first one changes fastest.
     digits: Arc<[Digit]>,
-    /// Of each dimension, the digits in the order in which members are visited, and then the first of them again: so many as
-    /// are read at once.
+    /// For each dimension, its digits in the order of the visits, followed by the first [`AHEAD`]
+    /// of them again, because that many are read at once.
     listed: Option<Arc<[Box<[u16]>]>>,
 }
 
-/// Sets whose members are written down in the order of their visits: once for all machines that go through them.
+/// Sets whose members are precomputed in the order of their visits, shared by all machines that use
+/// them.
 ///
-/// Numbers one after another are what caches are made for: frames of a million shuffled flows take 1.7 ns less than when
-/// members are worked out and divided (engine, benches/veth). Writing them down takes milliseconds and some memory, of which
-/// no more than 16 MB are taken; sets for which there is no room are worked out.
+/// Caches favour sequential reads: frames of a million shuffled flows take 1.7 ns less than with
+/// members that are computed and divided (engine, benches/veth). A list takes milliseconds to
+/// build; all lists together take at most 16 MB of memory, and sets beyond that are computed.
 #[derive(Debug)]
 pub struct Lists {
     known: Vec<Grid>,
@@ -39,7 +40,7 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Lists a set that goes on by `stride` members, if that is of use and there is room.
+    /// Lists a set that advances by `stride` members, if that helps and there is room.
     pub(super) fn list(&mut self, grid: &mut Grid, stride: u64) {
         let is_same = |known: &&Grid| known.tour.is_like(&grid.tour) && known.digits == grid.digits;
         let known = self.known.iter().find(is_same);
@@ -66,8 +67,8 @@ impl Lists {
     }
 }
 
-/// Sets in sequence whose first dimension has so many values are not listed: nearly all of their members come in
-/// [rows](Grid::read_row), which are cheaper still.
+/// Sequential sets whose first dimension has at least this many values are not listed: nearly all
+/// of their members come in [rows](Grid::read_row), which are faster still.
 const LONG_ROW: u64 = 8 * AHEAD as u64;
 
 /// A digit of a member's number.
@@ -96,7 +97,7 @@ impl Grid {
         }
     }
 
-    /// What [`listed`](Self::listed) is to be, of a set whose visits repeat.
+    /// Builds [`listed`](Self::listed) for a set whose visits repeat.
     fn list(&self) -> Arc<[Box<[u16]>]> {
         let mut tour = self.tour.restarted();
         let members = tour.period().unwrap_or(0) as usize + AHEAD;
@@ -114,7 +115,8 @@ impl Grid {
         lists.into_iter().map(Vec::into_boxed_slice).collect()
     }
 
-    /// The values of so many members, for each dimension; goes on by `stride` members after each.
+    /// Reads the values of `members` members for each dimension, and advances by `stride` members
+    /// after each.
     pub fn read(&mut self, stride: u64, said: &mut [Said], members: usize) {
         let mut rest = [0; AHEAD];
         let at = self.tour.place() as usize;
@@ -144,8 +146,8 @@ impl Grid {
         }
     }
 
-    /// As [`read`](Self::read), where the members follow one another and differ in the first digit alone: as nearly all do
-    /// in sequence. Otherwise false, and nothing is done.
+    /// Like [`read`](Self::read), if the members are consecutive and differ only in the first
+    /// digit, as nearly all do in sequence. Otherwise returns false and does nothing.
     pub fn read_row(&mut self, stride: u64, said: &mut [Said], members: usize) -> bool {
         let (Some(member), Some(fastest)) = (self.tour.in_sequence(stride), self.digits.first())
         else {
@@ -175,7 +177,7 @@ impl Grid {
     }
 }
 
-/// A number that others are divided by over and over.
+/// A divisor that is used many times.
 #[derive(Debug, PartialEq, Eq)]
 struct Divisor {
     by: u64,
@@ -186,7 +188,8 @@ struct Divisor {
 enum Division {
     /// All quotients are 0.
     None,
-    /// 2^`shift` / `by`, rounded up, of 32 bits: multiplying by that gives the same, and vectors can do it.
+    /// 2^`shift` / `by`, rounded up, in 32 bits: multiplying by it gives the same quotient, and
+    /// vectorises.
     Short {
         reciprocal: u64,
         shift: u32,
@@ -197,7 +200,7 @@ enum Division {
 }
 
 impl Divisor {
-    /// For dividing what is below `end`.
+    /// Prepares the division of numbers below `end`.
     fn new(by: u64, end: u64) -> Divisor {
         let how = match by {
             _ if end <= by => Division::None,
@@ -216,7 +219,7 @@ impl Divisor {
         Divisor { by, how }
     }
 
-    /// Quotient and remainder of one number.
+    /// Returns quotient and remainder of one number.
     #[inline]
     fn of(&self, number: u64) -> (u64, u64) {
         let quotient = match self.how {
@@ -230,7 +233,7 @@ impl Divisor {
         (quotient, number - quotient * self.by)
     }
 
-    /// Leaves the quotients where the numbers were.
+    /// Replaces the numbers by their quotients.
     fn divide(&self, numbers: &mut Column, remainders: &mut Column) {
         let by = self.by;
         match self.how {
@@ -239,7 +242,8 @@ impl Divisor {
                 numbers.fill(0);
             }
             Division::Short { reciprocal, shift } => {
-                // What 32 bits hold is said to be so: such numbers are multiplied two at a time.
+                // The casts show the compiler that the numbers fit 32 bits, so that it multiplies
+                // two at a time.
                 let short = |number: u64| u64::from(number as u32);
                 divide_all(numbers, remainders, |number| {
                     let quotient = (short(number) * short(reciprocal)) >> shift;
@@ -272,7 +276,7 @@ mod tests {
         numbers == [number / by; AHEAD] && remainders == [number % by; AHEAD]
     }
 
-    /// However many machines there are, with one set or each with its own.
+    /// Any number of machines, with the same set or each with its own.
     #[test]
     fn lists_are_shared_and_bounded() {
         let grid = |first, count| {
@@ -303,7 +307,7 @@ mod tests {
         let listed = others.iter().filter(|grid| grid.listed.is_some()).count();
         // 4 bytes for each member
         assert_eq!(listed, 16_777_216 / 4_000_256 - 1);
-        // its numbers do not fit
+        // its digits do not fit 16 bits
         let mut large = grid(0, 70_000);
         Lists::default().list(&mut large, 1);
         assert_eq!(large.listed, None);
@@ -332,7 +336,8 @@ mod tests {
     }
 
     proptest! {
-        /// Listed, in rows, or worked out: the members that the tour visits, with the values that their digits have.
+        /// Listed, in rows, or computed: the members are those that the tour visits, with the
+        /// values of their digits.
         #[test]
         fn members_are_those_of_the_tour(
             counts in proptest::collection::vec(1..400_u64, 1..4),
@@ -365,7 +370,7 @@ mod tests {
             tour.advance(begin);
             if in_lists {
                 let mut lists = Lists::default();
-                // another machine's: it has got further
+                // another machine has the same set at another position
                 lists.list(&mut grid.clone(), stride);
                 lists.list(&mut grid, stride);
             }

@@ -1,7 +1,7 @@
-//! A program on its template, for one sender thread: renders one frame after another.
+//! A program with its template, for one sender thread: renders frames in order.
 //!
-//! Everything that can be known beforehand is done in [`Machine::new`]; per frame nothing is allocated or looked up, and
-//! the variables are moved on for many frames at once. Start with [`Machine::render`].
+//! [`Machine::new`] precomputes everything it can. Rendering a frame allocates nothing and looks
+//! nothing up, and variables are advanced for many frames at once. Start with [`Machine::render`].
 
 use super::column::{AHEAD, Column, Line, Parts, Values};
 use super::fix::Fix;
@@ -18,53 +18,55 @@ use crate::signature::{self, Signature};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// A program at work. Made by [`Program::split`] or [`Program::machine`].
+/// A running program. Made by [`Program::split`] or [`Program::machine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     template: Box<[u8]>,
     units: Box<[Unit]>,
-    /// The units of the first frame, where a cache begins anew.
+    /// The units at the first frame, to which a cache returns.
     first: Box<[Unit]>,
-    /// What the variables say in the next frames.
+    /// The values of the variables in the next frames.
     values: Box<[Values]>,
-    /// Which of these is the next, and for how many the values are known.
+    /// The index of the next frame among the precomputed values, and how many are precomputed.
     next: usize,
     known: usize,
     steps: Box<[Step]>,
-    /// The same as the steps, if they can be fused.
+    /// The same program as the steps, if it can be fused.
     fused: Option<Fused>,
-    /// Sum of what each step wrote, before carries: for the checksums.
+    /// The sum of what each step wrote, before carries, for the checksums.
     written: Box<[u64]>,
-    /// Must the template be written again before each frame, because what is written after a checksum counts as not yet
-    /// written when that is computed? (A partial sum knows that without looking.)
+    /// True if the template must be copied again before each frame, because an instruction writes
+    /// covered bytes after the checksum was computed over the frame: that computation must see the
+    /// template's bytes. (A partial sum does not read the frame.)
     copies: bool,
-    /// Frames since the cache began whose values were known, and after how many it begins anew.
+    /// Precomputed frames since the cache restarted, and the number of frames after which it
+    /// restarts.
     cached: Option<(u32, u32)>,
 }
 
-/// Buffers for frames, one after another.
+/// A source of frame buffers.
 pub trait Room {
-    /// The next buffer, and whether it holds a frame that the same program (in whatever thread) rendered there before; `None`
-    /// when there is no more room.
+    /// Returns the next buffer, and whether it holds a frame that the same program (in any thread)
+    /// rendered there before; `None` if there is no more room.
     fn next(&mut self) -> Option<(&mut [u8], bool)>;
 
-    /// It holds the next frame now, of so many bytes without FCS.
+    /// Reports that this buffer now holds the next frame, of `bytes` bytes without FCS.
     fn filled(&mut self, bytes: usize);
 }
 
-/// A variable and how it moves.
+/// A variable and how it advances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Unit {
     state: State,
-    /// Which of the values are its own.
+    /// The indices of its values.
     values: Range<usize>,
-    /// Steps per frame; `None`: as often as the unit before wraps.
+    /// Steps per frame; `None`: advances as often as the previous unit wraps.
     stride: Option<u64>,
-    /// Does it say the same for ever?
+    /// True if its value never changes.
     rests: bool,
 }
 
-/// An instruction that needs no looking up.
+/// An instruction with all names resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Put(Field),
@@ -84,23 +86,23 @@ pub(super) enum Step {
         constant: u64,
         terms: Box<[(usize, u32)]>,
     },
-    /// A checksum from all that it covers.
+    /// A checksum computed over all covered bytes.
     Compute(Fix),
 }
 
-/// How a value becomes a field.
+/// How a value becomes the contents of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     pub value: usize,
     pub at: usize,
     pub width: Width,
     add: u64,
-    /// Bits of the sum.
+    /// Mask of the sum's bits.
     wrap: u64,
-    /// To the left.
+    /// Bits to the left.
     shift: i8,
     endian: Endian,
-    /// Which bits are written, in the field read as big endian.
+    /// The bits that are written, in the field read as big endian.
     mask: u64,
 }
 
@@ -152,8 +154,8 @@ impl Machine {
         })
     }
 
-    /// Goes through its sets by lists from now on, where that is faster. For machines that are to render many frames, which
-    /// are the same with lists and without.
+    /// Precomputes its sets from now on if that is faster. For machines that render many frames;
+    /// the frames are the same with and without lists.
     pub fn use_lists(&mut self, lists: &mut Lists) {
         for unit in self.units.iter_mut().chain(&mut self.first) {
             if let (State::Grid(grid), Some(stride)) = (&mut unit.state, unit.stride) {
@@ -162,14 +164,16 @@ impl Machine {
         }
     }
 
-    /// Bytes that a buffer needs: the template's, without FCS.
+    /// Returns the size that a buffer needs: that of the template, in bytes without FCS.
     pub fn buffer_len(&self) -> usize {
         self.template.len()
     }
 
-    /// After how many frames this thread's frames are the same again, if they ever are and it is fewer than 2^64.
+    /// Returns the number of frames after which this thread's frames repeat, if they do within
+    /// 2^64.
     ///
-    /// A sender whose ring holds that many frames renders them once. Not necessarily the smallest such number.
+    /// A sender whose ring holds that many frames renders them once. Not necessarily the smallest
+    /// such number.
     pub fn period(&self) -> Option<u64> {
         if self
             .steps
@@ -197,22 +201,22 @@ impl Machine {
         u64::try_from(all).ok()
     }
 
-    /// Writes the next frame to the start of `buffer`; returns its length in bytes without FCS. The signature goes where
-    /// the program says, if it says so.
+    /// Writes the next frame to the start of `buffer`; returns its length in bytes without FCS.
+    /// Writes the signature if the program has an instruction for it.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`buffer_len`](Self::buffer_len).
+    /// If `buffer` is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn render(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
         buffer[..self.template.len()].copy_from_slice(&self.template);
         self.run(buffer, signature)
     }
 
-    /// As [`render`](Self::render), over a frame that this program (in whatever thread) rendered there before: writes only
-    /// what differs.
+    /// Like [`render`](Self::render), over a frame that this program (in any thread) rendered there
+    /// before: writes only what differs.
     ///
     /// # Panics
-    /// When `buffer` is shorter than [`buffer_len`](Self::buffer_len).
+    /// If `buffer` is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn patch(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
         if self.copies {
@@ -221,13 +225,14 @@ impl Machine {
         self.run(buffer, signature)
     }
 
-    /// Writes the next frames as [`render`](Self::render) and [`patch`](Self::patch) do, up to so many and as long as there is
-    /// room; the signature's sequence number goes up by one after each. Returns how many.
+    /// Writes up to `frames` frames as [`render`](Self::render) and [`patch`](Self::patch) do,
+    /// until there is no more room; adds one to the signature's sequence number after each. Returns
+    /// the number of frames.
     ///
-    /// What there is to decide, and the checksums, are worked out for many frames at once.
+    /// Decisions and checksums are made for many frames at once.
     ///
     /// # Panics
-    /// When a buffer is shorter than [`buffer_len`](Self::buffer_len).
+    /// If a buffer is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn fill(&mut self, frames: u64, signature: &mut Signature, room: &mut impl Room) -> u64 {
         let mut filled = 0;
@@ -287,7 +292,7 @@ impl Machine {
         }
     }
 
-    /// One step after another; returns the length of the frame.
+    /// Executes the steps in turn; returns the length of the frame.
     fn steps(&mut self, frame: &mut [u8], next: usize, signature: &Signature) -> usize {
         let mut len = frame.len();
         for (at, step) in self.steps.iter().enumerate() {
@@ -332,7 +337,7 @@ impl Machine {
         len
     }
 
-    /// Moves the variables on by many frames, or to the end of the cache.
+    /// Advances the variables by many frames, or to the end of the cache.
     #[inline(never)]
     fn look_ahead(&mut self) {
         let mut frames = AHEAD;
@@ -344,7 +349,8 @@ impl Machine {
             frames = frames.min((*cache - *known) as usize);
             *known += frames as u32;
         }
-        // How far a variable moves after each frame, then how often it wraps, which is how far the next moves.
+        // On input, how far a variable moves after each frame; on output, how often it wrapped,
+        // which is how far the next one moves.
         let mut steps = [0; AHEAD];
         let is_first = self.known == 0;
         for unit in &mut self.units {
@@ -374,7 +380,7 @@ impl Machine {
 }
 
 impl Field {
-    /// What a value puts into the field, read as big endian.
+    /// Converts a value into the contents of the field, read as big endian.
     #[inline]
     pub fn wire(&self, value: u64) -> u64 {
         let value = value.wrapping_add(self.add) & self.wrap;
@@ -385,14 +391,15 @@ impl Field {
         on_wire(value & self.width.max(), self.width, self.endian) & self.mask
     }
 
-    /// Is it the variable's value as it is? (Then it has the variable's width, and no value is larger than that.)
+    /// True if the field contains the variable's value unchanged. (Then the field is as wide as the
+    /// variable, so no value is too large.)
     fn is_plain(&self) -> bool {
         let is_whole = self.wrap == u64::MAX && self.mask == self.width.max();
         is_whole && self.add == 0 && self.shift == 0 && self.endian == Endian::Big
     }
 
-    /// [`Field::wire`] of many values, and what is added to the sum of a checksum for each. They are the values themselves
-    /// where nothing is done to them; otherwise there is room for them.
+    /// [`Field::wire`] for many values, and the amounts they add to the sum of a checksum. Borrows
+    /// the values themselves if they are unchanged; otherwise fills `room`.
     #[inline]
     pub fn wires<'a>(&self, values: &'a Values, room: &'a mut [Column; 2]) -> [Parts<'a>; 2] {
         let parts = values.parts();
@@ -411,7 +418,7 @@ impl Field {
         [&*wires, &*summands].map(|column| (Line::level(0), Some(column)))
     }
 
-    /// What it leaves in the field.
+    /// Returns the bits that a write leaves unchanged.
     #[inline]
     pub fn kept(&self, frame: &[u8]) -> u64 {
         match self.mask == self.width.max() {
@@ -421,13 +428,14 @@ impl Field {
     }
 }
 
-/// Sum of the halves: as a number of a checksum's sum the same, without carries.
+/// Returns the sum of the four 16-bit words: equal to the number itself in a checksum's sum,
+/// without carries.
 #[inline]
 fn halves(wire: u64) -> u64 {
     (wire >> 32) + (wire & 0xffff_ffff)
 }
 
-/// The value as it stands in a field of this width, read as big endian.
+/// Returns the contents of a field of this width that holds `value`, read as big endian.
 #[inline]
 fn on_wire(value: u64, width: Width, endian: Endian) -> u64 {
     match endian {
@@ -483,7 +491,7 @@ fn units(
             true => state.stride(threads),
             false => 1,
         };
-        // One that is linked to another must wrap.
+        // A variable that is linked to another must wrap.
         let rests =
             !linked && variable.next.is_none() && state.period().is_some_and(|(n, _)| n == 1);
         units.push(Unit {
@@ -497,7 +505,8 @@ fn units(
     Ok((units, names))
 }
 
-/// Length of the shortest frame, in bytes without FCS: the last trim decides, so none may go below any.
+/// Returns the length of the shortest frame, in bytes without FCS. The last trim decides it, so no
+/// trim may be below the minimum.
 fn shortest(program: &Program, template: usize) -> usize {
     let trims = program.instructions.iter().filter_map(|i| match i {
         Instruction::Trim { variable } => Some(variable),
@@ -516,7 +525,7 @@ struct Compiler<'a> {
     template: &'a [u8],
     names: &'a Names,
     steps: Vec<Step>,
-    /// How long the shortest frame is that the program leaves, in bytes without FCS.
+    /// Length of the shortest frame that the program produces, in bytes without FCS.
     shortest: usize,
     writes_after_fix: bool,
 }
@@ -658,7 +667,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Which value has this name, and its width.
+    /// Returns the index and width of the value with this name.
     fn value(&self, name: &str) -> Result<(usize, Width), ModifierError> {
         let found = self.names.iter().position(|(of_value, _)| of_value == name);
         found
@@ -668,7 +677,7 @@ impl Compiler<'_> {
             })
     }
 
-    /// The offset, if so many bytes from there are in the template.
+    /// Returns the offset if `bytes` bytes from there are within the template.
     fn room(&self, at: usize, offset: u16, bytes: usize) -> Result<usize, ModifierError> {
         let offset = usize::from(offset);
         self.inside(at, offset..offset + bytes)?;
@@ -695,8 +704,8 @@ impl Compiler<'_> {
         self.steps.push(step);
     }
 
-    /// A checksum: from a partial sum if all that was written before lies in what is covered, in whole and without
-    /// overlaps, or outside of it.
+    /// Adds a checksum: from a partial sum if every earlier write lies either completely inside the
+    /// covered bytes, without overlaps, or outside of them.
     fn fix(&mut self, at: usize, fix: Fix) -> Result<(), ModifierError> {
         self.inside(at, fix.field())?;
         let step = self.sum(fix).unwrap_or(Step::Compute(fix));
@@ -707,7 +716,7 @@ impl Compiler<'_> {
     fn sum(&self, fix: Fix) -> Option<Step> {
         let covered = fix.covered(self.template)?;
         let last_byte = covered.ranges[1].end.max(covered.ranges[0].end);
-        // where a trailer comes to lie is known when the frame's length is
+        // the position of a trailer is known only when the frame's length is
         let is_trailer = |step: &Step| matches!(step, Step::Trailer { .. });
         let trailer = match self.steps.iter().any(is_trailer) {
             true => TRAILER_LEN,
@@ -755,7 +764,7 @@ impl Compiler<'_> {
 }
 
 impl Step {
-    /// The bytes that it writes.
+    /// Returns the bytes that the step writes.
     pub fn bytes(&self) -> Option<Range<usize>> {
         match self {
             Step::Put(field) => Some(field.at..field.at + field.width.bytes()),

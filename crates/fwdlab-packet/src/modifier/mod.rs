@@ -1,14 +1,15 @@
 //! Field modifiers: a small program per stream that makes its frames differ.
 //!
-//! A [`Program`] has *variables*, which move on from frame to frame, and *instructions*, which write them into a copy of the
-//! stream's template and then put the checksums right. It can say everything that the field engine of TRex can, bit for bit
-//! (its instructions of the same names), and exact flow sets and signatures besides. Not its business: rates, and what the
-//! bytes at an offset mean.
+//! A [`Program`] has *variables*, which advance from frame to frame, and *instructions*, which
+//! write them into a copy of the stream's template and then correct the checksums. It can do
+//! everything that the field engine of TRex can, bit for bit (its instructions have the same
+//! names), and adds exact flow sets and signatures. It knows nothing about rates or about the
+//! meaning of the bytes at an offset.
 //!
-//! - [`variable`]: how values move on, alone, chained like digits, and split over sender threads;
-//! - [`machine`]: a program on a template, ready to render one frame after another;
+//! - [`variable`]: how values advance, alone, chained like digits, and split over sender threads;
+//! - [`machine`]: a program with its template, ready to render frames in order;
 //! - `column`: numbers for many frames at once;
-//! - `fused`: the same for most programs, without deciding anything per frame;
+//! - `fused`: a fast path for most programs, without decisions per frame;
 //! - [`fix`]: checksums from partial sums where possible.
 //!
 //! Start with [`Program::split`].
@@ -33,11 +34,11 @@ pub const MIN_TRIM: u16 = 60;
 /// A program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Program {
-    /// What moves on from frame to frame.
+    /// The values that advance from frame to frame.
     pub variables: Vec<Variable>,
-    /// What is done to every frame, in this order.
+    /// The steps applied to every frame, in this order.
     pub instructions: Vec<Instruction>,
-    /// The output repeats after so many frames (over all threads together).
+    /// The output repeats after this number of frames (of all threads together).
     pub cache: Option<u32>,
 }
 
@@ -47,11 +48,11 @@ pub enum Endian {
     /// Network order.
     #[default]
     Big,
-    /// The other one.
+    /// The reverse of network order.
     Little,
 }
 
-/// What follows the IP header, for its checksum.
+/// The protocol behind the IP header, for its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
     /// UDP
@@ -60,9 +61,9 @@ pub enum Transport {
     Tcp,
     /// ICMP, over IPv4.
     Icmp,
-    /// GRE, where it has a checksum.
+    /// GRE, if it has a checksum.
     Gre,
-    /// Only the IPv4 header is put right.
+    /// Correct only the checksum of the IPv4 header.
     IpOnly,
 }
 
@@ -71,9 +72,9 @@ pub enum Transport {
 pub enum Instruction {
     /// Writes variable + `add`, wrapping in the variable's width.
     Write {
-        /// Name of the variable, or of one of the values that a group defines: `clients.ip`.
+        /// Name of the variable, or of a value that a group defines: `clients.ip`.
         variable: String,
-        /// Where.
+        /// The first byte.
         offset: u16,
         /// Added to the variable.
         add: i64,
@@ -84,11 +85,11 @@ pub enum Instruction {
     WriteMask {
         /// As for [`Instruction::Write`].
         variable: String,
-        /// Where.
+        /// The first byte.
         offset: u16,
         /// Width of the field: 1, 2 or 4 bytes.
         width: Width,
-        /// Which bits of the field are written.
+        /// The bits of the field that are written.
         mask: u32,
         /// Bits to the left; negative: to the right.
         shift: i8,
@@ -97,27 +98,27 @@ pub enum Instruction {
         /// Byte order.
         endian: Endian,
     },
-    /// The frame ends after so many bytes (without FCS) as the 2-byte variable says: at least [`MIN_TRIM`], at most the
-    /// template. Writes no length into any header.
+    /// Ends the frame after as many bytes (without FCS) as the value of the 2-byte variable: at
+    /// least [`MIN_TRIM`], at most the template. Writes no length into any header.
     Trim {
         /// Name of the variable.
         variable: String,
     },
-    /// Puts the checksum of the IPv4 header at the offset right.
+    /// Corrects the checksum of the IPv4 header at the offset.
     FixIpv4 {
         /// Where the header starts.
         offset: u16,
     },
-    /// Puts the checksums of an IPv4 header, if it is one, and of what it carries right.
+    /// Corrects the checksums of an IPv4 header, if it is one, and of the protocol that it carries.
     FixTransport {
         /// Bytes before the IP header.
         l2_len: u16,
         /// Bytes of the IP header, with options and extension headers.
         l3_len: u16,
-        /// Which.
+        /// The protocol that it carries.
         transport: Transport,
     },
-    /// Puts the ICMPv6 checksum right.
+    /// Corrects the ICMPv6 checksum.
     FixIcmpv6 {
         /// Bytes before the IPv6 header.
         l2_len: u16,
@@ -126,15 +127,16 @@ pub enum Instruction {
     },
     /// Writes the frame's [`Signature`](crate::Signature).
     Signature {
-        /// Where.
+        /// The first byte.
         offset: u16,
     },
-    /// Writes TRex's latency header into the last [`TRAILER_LEN`] bytes of the frame, wherever it ends: see [`trailer`]. Its number
-    /// and time are those of the frame's [`Signature`](crate::Signature).
+    /// Writes TRex's latency header into the last [`TRAILER_LEN`] bytes of the frame, whatever its
+    /// length: see [`trailer`]. Number and time come from the frame's
+    /// [`Signature`](crate::Signature).
     Trailer {
-        /// Of which group of frames.
+        /// The group of frames.
         group: u16,
-        /// How often this group was made anew.
+        /// How often this group was recreated.
         generation: u8,
     },
 }
@@ -148,7 +150,8 @@ pub const TRAILER_MAGIC: u8 = 0xab;
 /// The number of the first frame of a group.
 pub const TRAILER_FIRST: u32 = 0xffff_fffe;
 
-/// TRex's latency header of a frame, little endian: magic, generation, group, number, time of departure in nanoseconds.
+/// Returns TRex's latency header of a frame, little endian: magic, generation, group, number,
+/// departure time in nanoseconds.
 #[inline]
 pub fn trailer(group: u16, generation: u8, signature: &crate::Signature) -> [u8; TRAILER_LEN] {
     let mut bytes = [0; TRAILER_LEN];
@@ -169,13 +172,13 @@ pub enum ModifierError {
         /// The name.
         name: String,
     },
-    /// No such variable.
+    /// There is no such variable.
     #[error("there is no variable {name}")]
     Unknown {
         /// The name.
         name: String,
     },
-    /// Values that the variable cannot have.
+    /// The variable cannot have these values.
     #[error("variable {name}: {what}")]
     Variable {
         /// Its name.
@@ -183,7 +186,7 @@ pub enum ModifierError {
         /// What is wrong.
         what: String,
     },
-    /// A write beyond the template.
+    /// A write is beyond the template.
     #[error(
         "instruction {at}: bytes {offset} to {end} are beyond the template's {template} (without FCS)"
     )]
@@ -197,7 +200,7 @@ pub enum ModifierError {
         /// Length of the template, in bytes without FCS.
         template: usize,
     },
-    /// An instruction that makes no sense.
+    /// An instruction makes no sense.
     #[error("instruction {at}: {what}")]
     Instruction {
         /// Index of the instruction.
@@ -205,7 +208,7 @@ pub enum ModifierError {
         /// What is wrong.
         what: String,
     },
-    /// Fewer values than threads.
+    /// The variable has fewer values than there are threads.
     #[error(
         "variable {name}: a limit of {limit} cannot be split over {threads} threads; use fewer threads"
     )]
@@ -214,13 +217,13 @@ pub enum ModifierError {
         name: String,
         /// Its limit.
         limit: u64,
-        /// How many threads.
+        /// Number of threads.
         threads: u32,
     },
-    /// More variables than TRex has memory for.
+    /// The variables need more memory than TRex has.
     #[error("the variables need {bytes} bytes, and TRex has {}", TREX_MEMORY_BYTES)]
     TrexMemory {
-        /// How many bytes.
+        /// Bytes needed.
         bytes: usize,
     },
 }
@@ -229,16 +232,17 @@ pub enum ModifierError {
 pub const TREX_MEMORY_BYTES: usize = 64;
 
 impl Program {
-    /// The program for each of `threads` sender threads.
+    /// Returns the program for each of `threads` sender threads.
     ///
-    /// Variables that are [split](Variable::split) start as many steps later in each thread as threads come before it, and
-    /// move `threads` steps per frame: the threads together carry what one would.
+    /// Variables that are [split](Variable::split) start one step later in each thread than in the
+    /// previous one, and move `threads` steps per frame: together, the threads send what a single
+    /// one would.
     ///
     /// # Errors
     /// Any [`ModifierError`] but [`ModifierError::TrexMemory`].
     ///
     /// # Panics
-    /// When `threads` is 0.
+    /// If `threads` is 0.
     pub fn split(&self, template: &[u8], threads: u32) -> Result<Vec<Machine>, ModifierError> {
         assert!(threads > 0, "a program needs at least one thread");
         (0..threads)
@@ -246,7 +250,7 @@ impl Program {
             .collect()
     }
 
-    /// The program for a single thread.
+    /// Returns the program for a single thread.
     ///
     /// # Errors
     /// As [`Program::split`].
@@ -254,7 +258,7 @@ impl Program {
         Machine::new(self, template, 0, 1)
     }
 
-    /// Would TRex have room for these variables?
+    /// Checks that TRex has room for these variables.
     ///
     /// # Errors
     /// [`ModifierError::TrexMemory`]

@@ -1,7 +1,7 @@
-//! Variables: values that move on from frame to frame.
+//! Variables: values that advance from frame to frame.
 //!
-//! What the values are written to is the [`machine`](super::machine)'s business. Start with [`Source`]; how it runs
-//! is in [`State`].
+//! The [`machine`](super::machine) decides where the values are written. Start with [`Source`];
+//! [`State`] runs it.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl Width {
     }
 }
 
-/// Which way a counter goes.
+/// Direction of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// Up.
@@ -52,15 +52,16 @@ pub enum Direction {
 /// A variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its name. Groups ([`Source::Tuple`], [`Source::Grid`]) define names with a dot behind it.
+    /// Its name. Groups ([`Source::Tuple`], [`Source::Grid`]) define names of the form
+    /// `<name>.<part>`.
     pub name: String,
-    /// Width of its values; groups have widths of their own.
+    /// Width of its values; the values of a group have their own widths.
     pub width: Width,
     /// Where values come from.
     pub source: Source,
-    /// Is it shared by the threads (or does each run through all of it)?
+    /// True if the threads share it; otherwise each thread runs through all of it.
     pub split: bool,
-    /// The variable after this one, if that moves on only when this one wraps, as the next digit of a number does. (Of
+    /// The variable that advances only when this one wraps, like the next digit of a number. (For
     /// [`Source::RandomLimit`]: when it restarts.)
     pub next: Option<String>,
 }
@@ -68,10 +69,11 @@ pub struct Variable {
 /// Where the values of a variable come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
-    /// From `initial` on, `step` up or down in the inclusive range, and from its end to the other. Crossing the end
-    /// costs one step. If the size of the range is no multiple of the step, `max` (down: `min`) moves out until it is.
+    /// Counts from `initial` by `step` up or down in the inclusive range, and continues from its
+    /// other end. Crossing the end costs one step. If the size of the range is not a multiple of
+    /// the step, `max` (down: `min`) moves out until it is.
     Counter {
-        /// Which way.
+        /// Direction.
         direction: Direction,
         /// The first value.
         initial: u64,
@@ -79,16 +81,16 @@ pub enum Source {
         min: u64,
         /// The largest value.
         max: u64,
-        /// How far at a time; at least 1.
+        /// Size of a step; at least 1.
         step: u64,
     },
-    /// The values of a list, from the first on (down: from the last), `step` places at a time.
+    /// The values of a list, from the first (down: from the last), `step` entries at a time.
     List {
-        /// Which way.
+        /// Direction.
         direction: Direction,
         /// The values.
         values: Vec<u64>,
-        /// How many places at a time; at least 1.
+        /// Number of entries per step; at least 1.
         step: u64,
     },
     /// Uniformly random. Never split: each thread draws its own.
@@ -100,27 +102,29 @@ pub enum Source {
         /// Decides the sequence.
         seed: u64,
     },
-    /// Values of a list, drawn at random.
+    /// Values drawn at random from a list.
     RandomList {
         /// The values.
         values: Vec<u64>,
         /// Decides the sequence.
         seed: u64,
     },
-    /// TRex's repeatable random: `limit` values of its generator, then the same again.
+    /// TRex's repeatable random: `limit` values of its generator, then the same values again.
     RandomLimit {
         /// The smallest value.
         min: u64,
         /// The largest value.
         max: u64,
-        /// How many; at least 1.
+        /// Number of values; at least 1.
         limit: u64,
         /// Decides the sequence.
         seed: u32,
     },
-    /// Addresses with ports, as clients use them: defines `<name>.ip` (4 bytes) and `<name>.port` (2 bytes).
+    /// Pairs of address and port, as clients use them: defines `<name>.ip` (4 bytes) and
+    /// `<name>.port` (2 bytes).
     ///
-    /// The address moves on with every frame, the port when the addresses wrap; after `limit` frames both restart.
+    /// The address advances with every frame, the port when the addresses wrap; both restart after
+    /// `limit` frames.
     Tuple {
         /// The first address.
         ip_min: u32,
@@ -130,14 +134,15 @@ pub enum Source {
         port_min: u16,
         /// The last port.
         port_max: u16,
-        /// How many flows; 0: all of them.
+        /// Number of flows; 0: all of them.
         limit: u64,
     },
-    /// A Cartesian set: defines `<name>.<dimension>` for each dimension. The first runs fastest when in sequence.
+    /// A Cartesian set: defines `<name>.<dimension>` for each dimension. In sequence, the first
+    /// changes fastest.
     Grid {
         /// The dimensions.
         dimensions: Vec<Dimension>,
-        /// In which order the members are visited.
+        /// The order in which the members are visited.
         visits: Visits,
     },
 }
@@ -145,7 +150,7 @@ pub enum Source {
 /// One dimension of a [`Source::Grid`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dimension {
-    /// Its name, within the variable's.
+    /// Its name; the variable's name precedes it.
     pub name: String,
     /// Width of its values.
     pub width: Width,
@@ -160,17 +165,17 @@ pub enum Values {
     Range {
         /// The first value.
         first: u64,
-        /// How far apart.
+        /// Distance between values.
         step: u64,
-        /// How many.
+        /// Number of values.
         count: u64,
     },
-    /// These.
+    /// The listed values.
     List(Vec<u64>),
 }
 
 impl Values {
-    /// How many.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         match self {
             Values::Range { count, .. } => *count,
@@ -178,10 +183,10 @@ impl Values {
         }
     }
 
-    /// Value number `n`.
+    /// Returns value number `n`.
     ///
     /// # Panics
-    /// In a list that is shorter.
+    /// If a list is shorter.
     pub fn get(&self, n: u64) -> u64 {
         match self {
             Values::Range { first, step, .. } => first + step * n,
@@ -189,7 +194,7 @@ impl Values {
         }
     }
 
-    /// The largest value; `None`: there are none.
+    /// Returns the largest value; `None` if there are none.
     fn largest(&self) -> Option<u128> {
         match self {
             Values::Range { first, step, count } => {
@@ -202,7 +207,8 @@ impl Values {
 }
 
 impl Variable {
-    /// Memory that TRex takes for it, in bytes: a tuple 10, a random one 4 more than its width.
+    /// Returns the memory that TRex needs for it, in bytes: a tuple 10, a random variable 4 more
+    /// than its width.
     pub(super) fn trex_bytes(&self) -> usize {
         match &self.source {
             Source::Tuple { .. } => 10,
@@ -214,7 +220,7 @@ impl Variable {
         }
     }
 
-    /// Names and widths of the values it defines.
+    /// Returns the names and widths of the values it defines.
     pub(super) fn values(&self) -> Vec<(String, Width)> {
         let of = |part: &str, width| (format!("{}.{part}", self.name), width);
         match &self.source {
@@ -226,7 +232,7 @@ impl Variable {
         }
     }
 
-    /// The smallest value that it can have; of a group: 0.
+    /// Returns its smallest value; 0 for a group.
     pub(super) fn smallest(&self) -> u64 {
         match &self.source {
             Source::Counter {
@@ -244,7 +250,7 @@ impl Variable {
         }
     }
 
-    /// Is it possible at all? `after`: the variable behind it.
+    /// Checks that the variable is valid. `after`: the variable that is linked to it.
     pub(super) fn check(&self, after: Option<&Variable>) -> Result<(), ModifierError> {
         self.wrong(after).map_or(Ok(()), |what| {
             let name = self.name.clone();
@@ -324,7 +330,7 @@ impl Variable {
     }
 }
 
-/// What is wrong with these dimensions.
+/// Returns what is wrong with these dimensions.
 fn grid_wrong(dimensions: &[Dimension]) -> Option<String> {
     if dimensions.is_empty() {
         return Some("the set has no dimensions".to_owned());
@@ -356,17 +362,17 @@ fn grid_wrong(dimensions: &[Dimension]) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counter {
     direction: Direction,
-    /// The value at offset 0: the smallest, or counting down the largest.
+    /// The value at offset 0: the smallest, or the largest if it counts down.
     base: u64,
-    /// How far the value is from the base.
+    /// Distance of the value from the base.
     offset: u64,
     step: u64,
-    /// How many values the range has, after widening; up to 2^64.
+    /// Number of values in the range, after widening; up to 2^64.
     range: u128,
 }
 
 impl Counter {
-    /// Of [`Source::Counter`], or the places of [`Source::List`].
+    /// A counter for [`Source::Counter`], or for the indices of [`Source::List`].
     fn new(source: &Source, width: Width) -> Result<Counter, String> {
         let (direction, initial, min, max, step, is_list) = match source {
             Source::Counter {
@@ -429,7 +435,7 @@ impl Counter {
         }
     }
 
-    /// Moves so many steps; says how often it crossed the end.
+    /// Advances by `steps`; returns how often it crossed the end.
     #[inline]
     fn advance(&mut self, steps: u64) -> u64 {
         let to = u128::from(self.offset) + u128::from(steps) * u128::from(self.step);
@@ -446,7 +452,8 @@ impl Counter {
         1 + (to / self.range) as u64
     }
 
-    /// Moves by `stride` steps after each of so many frames, if it is far enough from the end; says what its values are then.
+    /// Advances by `stride` after each of `frames` frames, if it is far enough from the end;
+    /// returns its values.
     fn run(&mut self, stride: u64, frames: usize) -> Option<Line> {
         let step = stride.checked_mul(self.step)?;
         let end = u128::from(self.offset) + u128::from(step) * AHEAD as u128;
@@ -464,27 +471,28 @@ impl Counter {
         Some(line)
     }
 
-    /// After how many steps it is where it was.
+    /// Returns the number of steps until it is back at the same value.
     fn period(&self) -> u128 {
         self.range / gcd(self.range, u128::from(self.step))
     }
 }
 
-/// TRex's generator and its draws (Microsoft's C runtime `rand`, as a set of `limit` values).
+/// TRex's generator and how it draws (`rand` of Microsoft's C runtime, as a set of `limit` values).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lcg {
     state: u32,
 }
 
 impl Lcg {
-    /// 15 bits.
+    /// Draws 15 bits.
     #[inline]
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_mul(214_013).wrapping_add(2_531_011);
         u64::from(self.state >> 16 & 0x7fff)
     }
 
-    /// 15 bits for fields of 1 and 2 bytes, 31 of 32 for fields of 4, two of these for fields of 8.
+    /// Draws 15 bits for fields of 1 and 2 bytes, 31 of 32 for fields of 4, two such draws for
+    /// fields of 8.
     #[inline]
     fn draw_for(&mut self, width: Width) -> u64 {
         match width {
@@ -495,7 +503,7 @@ impl Lcg {
     }
 }
 
-/// A variable at work.
+/// The state of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     Counter(Counter),
@@ -503,7 +511,7 @@ pub(super) enum State {
         places: Counter,
         values: Arc<[u64]>,
     },
-    /// Draw number `n` of the seed.
+    /// Value `n` of the sequence that the seed defines.
     Random {
         n: u64,
         seed: u64,
@@ -530,9 +538,9 @@ pub(super) enum State {
         port: u64,
         /// Frames since the last restart.
         sent: u64,
-        /// Frames until the next; 0: never.
+        /// Frames between restarts; 0: never restarts.
         limit: u64,
-        /// Where a restart begins.
+        /// Position after a restart.
         start: u64,
         ips: u64,
         ports: u64,
@@ -542,14 +550,15 @@ pub(super) enum State {
     Grid(Grid),
 }
 
-/// This thread's share of `limit` things that are dealt out one by one.
+/// Returns this thread's share of `limit` things that are dealt out in turn.
 pub(super) fn share(limit: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     limit / threads + u64::from(thread < limit % threads)
 }
 
 impl State {
-    /// The first value of thread 0, and what differs in the other threads but for the [stride](State::stride).
+    /// Returns the state of a thread before [`start`](State::start): only random seeds, limits and
+    /// restart positions differ between threads.
     pub(super) fn new(
         variable: &Variable,
         thread: u32,
@@ -571,7 +580,7 @@ impl State {
                 what,
             })
         };
-        // Thread 0 has the seed itself.
+        // Thread 0 uses the seed itself.
         let own = |seed: u64| {
             if thread == 0 {
                 seed
@@ -606,7 +615,7 @@ impl State {
                 let mut state = State::RandomLimit {
                     lcg: Lcg { state: *seed },
                     value: 0,
-                    // As after the last value: the first step is a restart.
+                    // The state after the last value, so that the first step is a restart.
                     drawn: limit,
                     limit,
                     seed: *seed,
@@ -638,7 +647,8 @@ impl State {
         })
     }
 
-    /// Steps per frame when the variable is split over so many threads: 1 where each thread runs for itself.
+    /// Returns the steps per frame when the variable is split over `threads` threads: 1 if each
+    /// thread runs on its own.
     pub(super) fn stride(&self, threads: u32) -> u64 {
         match self {
             State::Random { .. } | State::RandomList { .. } | State::RandomLimit { .. } => 1,
@@ -646,7 +656,7 @@ impl State {
         }
     }
 
-    /// Moves so many steps; says how often it wrapped.
+    /// Advances by `steps`; returns how often it wrapped.
     #[inline]
     pub(super) fn advance(&mut self, steps: u64) -> u64 {
         match self {
@@ -679,7 +689,7 @@ impl State {
                     }
                     *drawn += 1;
                     let draw = lcg.draw_for(*width);
-                    // A range of 2^64 is all that 8 bytes have.
+                    // A range of 2^64 is every 8-byte value.
                     *value = *min + u64::try_from(*range).map_or(draw, |range| draw % range);
                 }
                 restarts
@@ -711,7 +721,7 @@ impl State {
         }
     }
 
-    /// Moves to where thread `thread` of several starts.
+    /// Moves to the start of thread number `thread`.
     pub(super) fn start(&mut self, thread: u64) -> u64 {
         let wraps = self.advance(thread);
         if let State::Tuple { sent, .. } = self {
@@ -720,8 +730,8 @@ impl State {
         wraps
     }
 
-    /// As [`run`](Self::run) with the same step after every frame, where the variable is far enough from where it wraps: most of
-    /// the time, and cheap. Otherwise false, and nothing is done.
+    /// Like [`run`](Self::run) with the same step after every frame, if the variable is far enough
+    /// from wrapping: true most of the time, and cheap. Otherwise returns false and does nothing.
     pub(super) fn run_straight(&mut self, step: u64, said: &mut [Said], frames: usize) -> bool {
         match self {
             State::Counter(counter) => {
@@ -736,11 +746,12 @@ impl State {
         }
     }
 
-    /// What the variable says in the next `frames` frames, for each of the names that [`Variable::values`] has. Before each,
-    /// `steps` says how far the variable moves after it; afterwards, how often it wrapped then.
+    /// Computes the values of the variable in the next `frames` frames, for each of the names in
+    /// [`Variable::values`]. On input, `steps` holds how far the variable moves after each frame;
+    /// on output, how often it wrapped then.
     pub(super) fn run(&mut self, steps: &mut Column, said: &mut [Said], frames: usize) {
         if let State::Grid(grid) = self {
-            // A set moves by the same steps after every frame, and never wraps.
+            // A set moves by the same number of steps after every frame, and never wraps.
             grid.read(steps[0], said, frames);
             return;
         }
@@ -798,7 +809,8 @@ impl State {
         }
     }
 
-    /// After how many single steps it repeats itself, if it does, and how often it wraps until then.
+    /// Returns the number of single steps after which it repeats, if it does, and how often it
+    /// wraps within them.
     pub(super) fn period(&self) -> Option<(u128, u128)> {
         match self {
             State::Counter(counter)
@@ -820,13 +832,13 @@ impl State {
         }
     }
 
-    /// Does it restart after so many frames, whatever its steps?
+    /// True if it restarts after a number of frames, independent of its steps.
     pub(super) fn counts_frames(&self) -> bool {
         matches!(self, State::Tuple { limit, .. } if *limit > 0)
     }
 }
 
-/// Greatest common divisor.
+/// Returns the greatest common divisor.
 pub(super) fn gcd(a: u128, b: u128) -> u128 {
     let (mut a, mut b) = (a, b);
     while b != 0 {

@@ -1,6 +1,7 @@
-//! pcap, the old format (draft-ietf-opsawg-pcap): one header, then records; microseconds or nanoseconds, either byte order.
+//! pcap, the old format (draft-ietf-opsawg-pcap): one header, then records; microseconds or
+//! nanoseconds, either byte order.
 //!
-//! Start with [`Header`]; the door is [`Decoder`](super::Decoder).
+//! Start with [`Header`]; callers use [`Decoder`](super::Decoder).
 
 use super::{Frame, MAX_FRAME_BYTES, Order, Piece};
 
@@ -10,16 +11,16 @@ pub const HEADER_LEN: usize = 24;
 /// Length of a record's header, in bytes.
 const RECORD_LEN: usize = 16;
 
-/// The first four bytes, big endian: of a file with microseconds, and with nanoseconds.
+/// The first four bytes, big endian, of a file with microseconds and of one with nanoseconds.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// Does a file of this format begin so?
+/// Returns true if a file of this format begins with these bytes.
 pub(super) fn is_magic(bytes: [u8; 4]) -> bool {
     unit_and_order(bytes).is_some()
 }
 
-/// Nanoseconds of the timestamps' unit, and the byte order.
+/// Returns the unit of the timestamps in nanoseconds, and the byte order.
 fn unit_and_order(magic: [u8; 4]) -> Option<(u32, Order)> {
     match (u32::from_be_bytes(magic), u32::from_le_bytes(magic)) {
         (MICROSECONDS, _) => Some((1000, Order { big: true })),
@@ -30,7 +31,7 @@ fn unit_and_order(magic: [u8; 4]) -> Option<(u32, Order)> {
     }
 }
 
-/// What the file's header says about all frames.
+/// The properties of all frames, from the file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     order: Order,
@@ -40,11 +41,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// `None` when there are too few bytes.
+    /// Returns `None` if there are too few bytes.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.first_chunk::<HEADER_LEN>()?;
         let (unit_ns, order) = unit_and_order([bytes[0], bytes[1], bytes[2], bytes[3]])?;
-        // 16 bits link type; bit 26 says that the highest 4 tell the length of the FCS, in units of 2 bytes.
+        // 16 bits link type; if bit 26 is set, the highest 4 bits are the length of the FCS, in
+        // units of 2 bytes.
         let link = order.word(bytes, 20);
         let fcs_len = if link & 1 << 26 != 0 {
             (link >> 28) as u8 * 2
@@ -95,7 +97,7 @@ pub(super) fn start(nanoseconds: bool, link_type: u16, out: &mut Vec<u8>) {
     out.extend(magic.to_le_bytes());
     // Version 2.4
     out.extend([2, 0, 4, 0]);
-    // Two obsolete words, and how many bytes of a frame are kept.
+    // Two obsolete words, and the maximum number of bytes kept of a frame.
     for word in [0, 0, MAX_FRAME_BYTES as u32, link_type.into()] {
         out.extend(word.to_le_bytes());
     }

@@ -1,10 +1,10 @@
 //! Capture files: pcap and pcapng as bytes, to frames with nanoseconds and back.
 //!
-//! No I/O: the caller brings bytes, as many as it has, and takes bytes. Lengths in a file are believed only within bounds,
-//! and a file that ends early gives the frames so far, then an error.
+//! No I/O: callers pass in bytes, in pieces of any size, and get bytes back. Lengths in a file are
+//! trusted only within bounds, and a truncated file yields the frames so far, then an error.
 //!
 //! - [`frames`]: all frames of a file in memory; [`Decoder`] for pieces of any size;
-//! - [`Writer`]: either format; pcapng unless something old must read it;
+//! - [`Writer`]: either format; use pcapng unless an old program must read the file;
 //! - [`classic`], [`ng`]: the formats.
 //!
 //! ```
@@ -26,31 +26,31 @@ use crate::header::ethernet::HEADER_LEN;
 /// Link type of Ethernet frames.
 pub const ETHERNET: u16 = 1;
 
-/// Most bytes of one frame that are believed: what tcpdump captures at most.
+/// Longest frame that is accepted, in bytes: tcpdump's largest snapshot length.
 pub const MAX_FRAME_BYTES: usize = 262_144;
 
-/// Most bytes of one block of a pcapng file that are believed: Wireshark's limit.
+/// Longest block of a pcapng file that is accepted, in bytes: Wireshark's limit.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
 /// A captured frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was captured, in nanoseconds since 1970; 0 when the file does not say.
+    /// Capture time, in nanoseconds since 1970; 0 if the file has none.
     pub timestamp_ns: u64,
-    /// What it begins with, for example [`ETHERNET`].
+    /// Link type, for example [`ETHERNET`].
     pub link_type: u16,
     /// The interface of a pcapng file, counted from 0.
     pub interface: u32,
-    /// Bytes on the wire, of which some may not have been captured.
+    /// Bytes on the wire; the capture may be truncated.
     pub original_len: u32,
-    /// How many bytes of FCS it ends with, as far as the file says; mostly none.
+    /// Bytes of FCS at its end, if the file gives a number; usually 0.
     pub fcs_len: u8,
-    /// What was captured.
+    /// The captured bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// A whole Ethernet frame without FCS.
+    /// Returns a complete Ethernet frame without FCS.
     pub fn new(timestamp_ns: u64, bytes: &'a [u8]) -> Frame<'a> {
         Frame {
             timestamp_ns,
@@ -64,10 +64,10 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame as it can be sent again: all of it, without FCS.
+    /// Returns the frame in a form that can be sent again: complete, without FCS.
     ///
     /// # Errors
-    /// It is not Ethernet, was not captured as a whole, or is shorter than its header.
+    /// If it is not Ethernet, was truncated, or is shorter than its header.
     pub fn to_send(&self) -> Result<&'a [u8], NotSendable> {
         if self.link_type != ETHERNET {
             return Err(NotSendable::LinkType(self.link_type));
@@ -91,10 +91,10 @@ impl<'a> Frame<'a> {
 /// Why a captured frame cannot be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotSendable {
-    /// It begins with something else, for example a cooked header.
+    /// It has another link type, for example a cooked header.
     #[error("link type {0} is not Ethernet")]
     LinkType(u16),
-    /// Its end is missing.
+    /// It was truncated.
     #[error("only {captured} of its {whole} bytes were captured")]
     Truncated {
         /// Bytes in the file.
@@ -102,12 +102,12 @@ pub enum NotSendable {
         /// Bytes on the wire.
         whole: u32,
     },
-    /// It has no room for an Ethernet header.
+    /// It is shorter than an Ethernet header.
     #[error("its {0} bytes are less than an Ethernet header")]
     Short(usize),
 }
 
-/// Bytes of a frame on the wire without FCS: short ones are padded.
+/// Returns the bytes of a frame on the wire without FCS: short ones are padded.
 pub fn on_wire(len: usize) -> usize {
     len.max(SHORTEST)
 }
@@ -115,10 +115,10 @@ pub fn on_wire(len: usize) -> usize {
 /// The shortest frame on the wire, without FCS.
 const SHORTEST: usize = 60;
 
-/// Why bytes are no capture file, or no more of one. Offsets count from the file's first byte.
+/// Why a capture file cannot be read, or not to its end. Offsets count from the file's first byte.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PcapError {
-    /// Begins like neither format.
+    /// It begins with the magic of neither format.
     #[error(
         "not a capture file: it begins with {magic:02x?}; pcap and pcapng are read (unpack compressed files first)"
     )]
@@ -126,40 +126,40 @@ pub enum PcapError {
         /// The first four bytes.
         magic: [u8; 4],
     },
-    /// The file ends in the middle of something.
+    /// The file is truncated.
     #[error(
         "the capture ends at byte {offset}, {missing} bytes before the end of what begins at {begin}"
     )]
     Truncated {
-        /// Where that begins.
+        /// Start of the truncated record or block.
         begin: u64,
-        /// Where the file ends.
+        /// End of the file.
         offset: u64,
-        /// How many bytes are missing, at least.
+        /// Missing bytes, at least.
         missing: u64,
     },
-    /// A length or a reference that cannot be.
+    /// A length or a reference is impossible.
     #[error("byte {offset} of the capture: {what}")]
     Malformed {
-        /// Where the record or block begins.
+        /// Start of the record or block.
         offset: u64,
         /// What is wrong.
         what: &'static str,
     },
 }
 
-/// What [`Decoder::next`] found at the start of the bytes.
+/// The result of [`Decoder::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A frame, in the first so many bytes.
+    /// A frame, and the number of bytes it used.
     Frame(Frame<'a>, usize),
-    /// Something else, in the first so many bytes.
+    /// Something else, and the number of bytes it used.
     Other(usize),
-    /// Not yet clear: at least so many bytes are needed.
+    /// More input is needed: at least this number of bytes in total.
     Needs(usize),
 }
 
-/// Reads a file piece by piece. It keeps what the file said about interfaces, but no bytes.
+/// Reads a file piece by piece. It keeps the interfaces of the file, but no bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
     kind: Kind,
@@ -175,20 +175,21 @@ enum Kind {
 }
 
 impl Decoder {
-    /// At the beginning of a file.
+    /// Returns a decoder at the beginning of a file.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// How many bytes of the file were used.
+    /// Returns the number of bytes of the file that were used.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Looks at the next bytes of the file. The caller moves on by as many as were used, and comes again.
+    /// Decodes the next piece of the file. The caller drops the bytes that were used, and calls
+    /// again.
     ///
     /// # Errors
-    /// [`PcapError::Unknown`], [`PcapError::Malformed`]: there is no going on.
+    /// [`PcapError::Unknown`], [`PcapError::Malformed`]: the rest of the file cannot be read.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Piece<'a>, PcapError> {
         let offset = self.offset;
         let malformed = |what| PcapError::Malformed { offset, what };
@@ -222,7 +223,7 @@ impl Decoder {
     }
 }
 
-/// All frames of a file; after an error there are no more.
+/// Iterates over all frames of a file; ends after an error.
 pub fn frames(bytes: &[u8]) -> Frames<'_> {
     Frames {
         decoder: Decoder::new(),
@@ -250,7 +251,7 @@ impl<'a> Iterator for Frames<'a> {
                     return Some(Ok(frame));
                 }
                 Ok(Piece::Other(used)) => self.rest = Some(&rest[used..]),
-                // A file may end between two records, but an empty one is none.
+                // A file may end between two records, but an empty file is invalid.
                 Ok(Piece::Needs(_)) if rest.is_empty() && self.decoder.offset > 0 => return None,
                 Ok(Piece::Needs(needed)) => {
                     let begin = self.decoder.offset;
@@ -294,7 +295,7 @@ impl Writer {
         Writer { format }
     }
 
-    /// Adds a frame: its timestamp, its bytes, and how many it had. Of more than [`MAX_FRAME_BYTES`] only so many.
+    /// Adds a frame: timestamp, bytes, and original length. Truncates at [`MAX_FRAME_BYTES`].
     pub fn frame(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         let bytes = &frame.bytes[..frame.bytes.len().min(MAX_FRAME_BYTES)];
         let frame = Frame { bytes, ..*frame };
@@ -306,14 +307,14 @@ impl Writer {
     }
 }
 
-/// Numbers in the byte order of a file.
+/// The byte order of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Order {
     big: bool,
 }
 
 impl Order {
-    /// The 2 bytes at `at`; zero when there are none.
+    /// Reads the 2 bytes at `at`; 0 beyond the end.
     fn half(self, bytes: &[u8], at: usize) -> u16 {
         let found = bytes
             .get(at..at + 2)
@@ -325,7 +326,7 @@ impl Order {
         }
     }
 
-    /// The 4 bytes at `at`; zero when there are none.
+    /// Reads the 4 bytes at `at`; 0 beyond the end.
     fn word(self, bytes: &[u8], at: usize) -> u32 {
         let found = bytes
             .get(at..at + 4)

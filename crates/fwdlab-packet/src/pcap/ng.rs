@@ -1,7 +1,7 @@
-//! pcapng (draft-ietf-opsawg-pcapng): blocks, of which some describe interfaces and some are frames.
+//! pcapng (draft-ietf-opsawg-pcapng): blocks that describe interfaces or contain frames.
 //!
-//! Reads enhanced, simple and obsolete packet blocks; steps over what else there is (names, statistics, secrets). Start with
-//! [`Section`]; the door is [`Decoder`](super::Decoder).
+//! Reads enhanced, simple and obsolete packet blocks; skips all others (names, statistics,
+//! secrets). Start with [`Section`]; callers use [`Decoder`](super::Decoder).
 
 use super::{Frame, MAX_BLOCK_BYTES, MAX_FRAME_BYTES, Order, Piece};
 
@@ -14,7 +14,7 @@ const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// What tells the byte order of a section.
+/// Magic that shows the byte order of a section.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
 /// Options of an interface: resolution of timestamps, length of the FCS, seconds to add.
@@ -22,13 +22,14 @@ const OPTION_RESOLUTION: u16 = 9;
 const OPTION_FCS_LEN: u16 = 13;
 const OPTION_SECONDS: u16 = 14;
 
-/// Option of an enhanced packet block: flags, of which bits 5 to 8 are the length of its FCS, or 0 when that is not known.
+/// Option of an enhanced packet block: flags, whose bits 5 to 8 are the length of its FCS, or 0 if
+/// unknown.
 const OPTION_FLAGS: u16 = 2;
 
-/// Most interfaces that are believed.
+/// Maximum number of interfaces that is accepted.
 const MAX_INTERFACES: usize = 65_536;
 
-/// What a section has said so far.
+/// The state of a section.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Section {
     order: Order,
@@ -39,9 +40,9 @@ pub(super) struct Section {
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link_type: u16,
-    /// Most bytes of a frame that were kept; 0: all.
+    /// Snapshot length in bytes; 0: unlimited.
     kept: u32,
-    /// The option's byte: 10^-n s, or with the highest bit 2^-n s.
+    /// The option's byte: 10^-n s, or with the highest bit set 2^-n s.
     resolution: u8,
     seconds: i64,
     fcs_len: u8,
@@ -124,7 +125,7 @@ impl Section {
         Ok(())
     }
 
-    /// The options of a block, up to their end.
+    /// Iterates over the options of a block, up to their end.
     fn options<'a>(
         &self,
         mut options: &'a [u8],
@@ -146,7 +147,7 @@ impl Section {
         })
     }
 
-    /// An enhanced packet block, or an obsolete one, which differ in the first word.
+    /// Parses an enhanced packet block, or an obsolete one: only their first word differs.
     fn packet<'a>(&self, body: &'a [u8], number: u32) -> Result<Frame<'a>, &'static str> {
         let interface = self.interfaces.get(number as usize);
         let interface = interface.ok_or("a frame of an interface without a description")?;
@@ -176,7 +177,7 @@ impl Section {
         })
     }
 
-    /// A simple packet block: of the first interface, without a timestamp.
+    /// Parses a simple packet block: from the first interface, without a timestamp.
     fn simple_packet<'a>(&self, body: &'a [u8]) -> Result<Frame<'a>, &'static str> {
         let interface = self.interfaces.first();
         let interface = interface.ok_or("a frame of an interface without a description")?;
@@ -204,7 +205,7 @@ impl Section {
 }
 
 impl Interface {
-    /// A timestamp in nanoseconds since 1970; the nearest there is when it is out of range.
+    /// Converts a timestamp to nanoseconds since 1970; saturates.
     fn nanoseconds(&self, timestamp: u64) -> u64 {
         let timestamp = u128::from(timestamp);
         let exponent = u32::from(self.resolution & 0x7f);

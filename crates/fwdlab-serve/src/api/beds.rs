@@ -17,7 +17,7 @@ use crate::server::Shared;
 #[derive(Serialize)]
 struct Bed {
     name: String,
-    /// Of its latest run.
+    /// From its latest run.
     facts: Facts,
     runs: u32,
     last_run: String,
@@ -25,14 +25,14 @@ struct Bed {
     running: Vec<String>,
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
     apart(move || {
         let mut beds: BTreeMap<String, Bed> = BTreeMap::new();
         for entry in fwdlab_store::list(&shared.runs)? {
             let Some(info) = entry.info else { continue };
             let name = bed(&info);
-            // the newest comes first
+            // the newest run comes first
             let bed = beds.entry(name.clone()).or_insert_with(|| Bed {
                 name,
                 facts: Facts {

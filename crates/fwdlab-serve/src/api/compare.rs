@@ -1,4 +1,4 @@
-//! `/api/compare?run=A&run=B`: any two or more runs, in numbers and as ministat prints them.
+//! `/api/compare?run=A&run=B`: compares two or more runs, in numbers and in ministat's format.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{apart, directory, json};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// So many runs are compared at once.
+/// Maximum number of runs in a comparison.
 const MOST: usize = 20;
 
-/// The words of a query, decoded, in order.
+/// Returns the decoded pairs of a query, in order.
 pub fn pairs(query: Option<&str>) -> Vec<(String, String)> {
     let uri = format!("/?{}", query.unwrap_or_default());
     let parsed = uri.parse::<axum::http::Uri>().ok();
@@ -25,7 +25,7 @@ pub fn pairs(query: Option<&str>) -> Vec<(String, String)> {
     parsed.map(|query| query.0).unwrap_or_default()
 }
 
-/// The series of runs.
+/// Returns the series of runs.
 pub fn sources(shared: &Shared, ids: &[String]) -> Result<Vec<Source>, Refusal> {
     let one = |id: &String| {
         let run = fwdlab_store::load(&directory(shared, id)?)?;
@@ -36,7 +36,7 @@ pub fn sources(shared: &Shared, ids: &[String]) -> Result<Vec<Source>, Refusal> 
     ids.iter().map(one).collect()
 }
 
-/// All metrics of them, those that every run has first.
+/// Returns all their metrics, first those that every run has.
 pub fn metrics(sources: &[Source]) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for series in sources.iter().flat_map(|source| &source.series) {
@@ -53,7 +53,7 @@ pub fn metrics(sources: &[Source]) -> Vec<String> {
     all
 }
 
-/// How runs are compared where nobody says more.
+/// Returns the default options of a comparison.
 pub fn options(shared: &Shared, metric: String) -> Options {
     Options {
         metric,
@@ -69,7 +69,7 @@ pub fn options(shared: &Shared, metric: String) -> Options {
     }
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn compare(
     State(shared): State<Arc<Shared>>,
     RawQuery(query): RawQuery,

@@ -1,8 +1,9 @@
-//! `/api/runs/ID/events`: what happened, from the first event on, and what happens, as server-sent events.
+//! `/api/runs/ID/events`: past events from the first one on, then new ones, as server-sent events.
 //!
-//! The id of an event is where its line ends in the journal: who comes back with `Last-Event-ID`, or asks for `?after=`, goes on from
-//! there, whether or not it is the same server. For each who follows, a few events are in memory at a time: who reads slowly is waited
-//! for. The last of it is an event `end`, after which nothing more will come.
+//! The id of an event is the end of its line in the journal: a client that reconnects with
+//! `Last-Event-ID`, or requests `?after=`, continues from there, even on another server. Each
+//! client has a few events in memory at a time, and a slow client delays only its own stream. The
+//! last event is `end`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,10 +26,10 @@ use super::{apart, directory};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// Events that wait for one who reads slowly.
+/// Maximum number of events that wait for a slow client.
 const WAITING: usize = 32;
 
-/// How often a journal is looked at.
+/// Interval of checking a journal.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where to begin.
@@ -37,7 +38,7 @@ pub struct From {
     after: Option<u64>,
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn follow(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
@@ -62,7 +63,7 @@ pub async fn follow(
     Ok(events.into_response())
 }
 
-/// A place that is no longer there is of another journal: then it begins anew.
+/// A position beyond the end is from another journal: then start from the beginning.
 fn open(dir: &std::path::Path, after: u64) -> Result<Follower, Refusal> {
     let length = std::fs::metadata(dir.join("events.jsonl")).map_or(0, |file| file.len());
     let after = if after > length { 0 } else { after };
@@ -116,7 +117,7 @@ fn sent(followed: Followed) -> Option<Sent> {
     Some(Sent::default().id(end.to_string()).data(text))
 }
 
-/// What pages show of an event.
+/// Reduces an event to what pages show.
 fn brief(mut event: Event) -> Event {
     match &mut event.kind {
         EventKind::RunStarted { info, .. } | EventKind::RunResumed { info, .. } => {
@@ -129,7 +130,7 @@ fn brief(mut event: Event) -> Event {
     event
 }
 
-/// The events of one who follows.
+/// The stream of events for one client.
 pub struct Events(mpsc::Receiver<Sent>);
 
 impl Stream for Events {

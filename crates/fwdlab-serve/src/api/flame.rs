@@ -1,4 +1,5 @@
-//! `/api/runs/ID/flame`: samples or instructions by call path, as folded stacks, from which the page draws flame graphs.
+//! `/api/runs/ID/flame`: samples or instructions by call path, as folded stacks, from which the
+//! page draws flame graphs.
 
 use std::sync::Arc;
 
@@ -12,29 +13,29 @@ use super::{apart, directory};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// The files of call paths that a run may keep, and of what they are.
+/// The files with call paths that a run may have, and their subjects.
 const FILES: [(&str, &str); 3] = [
     ("samples", "perf.folded"),
     ("through", "through.folded"),
     ("past", "past.folded"),
 ];
 
-/// A file of more is shown by no browser.
+/// Maximum size of a file: no browser shows more.
 const CAP_BYTES: u64 = 32 << 20;
 
-/// One that is there.
+/// An existing file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flame {
     /// Name of the test case.
     case: String,
-    /// Number of the boot; 0: an iteration of its own.
+    /// Number of the boot; 0: an iteration without boots.
     #[serde(default)]
     boot: u32,
     /// `samples`, `through`, `past`.
     of: String,
 }
 
-/// Those of a run.
+/// Returns those of a run.
 pub fn there_are(run: &StoredRun) -> Vec<Flame> {
     let cases = run.summary.iter().flat_map(|summary| &summary.test_cases);
     let sampled = cases.map(|case| (case.test_case.clone(), 0));
@@ -51,7 +52,7 @@ pub fn there_are(run: &StoredRun) -> Vec<Flame> {
     found
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn stacks(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
@@ -59,7 +60,7 @@ pub async fn stacks(
 ) -> Result<Response, Refusal> {
     apart(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
-        // only what is listed: the name of a test case becomes a path
+        // only files in the list: the name of a test case becomes a path
         let is_there = there_are(&run).contains(&wanted);
         let file = FILES.iter().find(|(of, _)| *of == wanted.of);
         let missing = || Refusal::missing("this run has no such profile");

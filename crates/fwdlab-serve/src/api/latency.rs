@@ -10,21 +10,21 @@ use super::{apart, directory, json};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// Which trial.
+/// The requested trial.
 #[derive(Debug, Deserialize)]
 pub struct Wanted {
     trial: u32,
     case: String,
 }
 
-/// A point of the curve: so much of all frames took no longer than this.
+/// A point of the curve: this share of all frames took no longer than this.
 #[derive(Debug, Serialize)]
 struct Point {
     percentile: f64,
     ns: u64,
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn percentiles(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,

@@ -1,4 +1,4 @@
-//! What is answered about runs: one file each. This one holds what they share.
+//! The API about runs: one file per path. This one contains what they share.
 
 pub mod beds;
 pub mod compare;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// Does work that reads files where it holds nobody up.
+/// Runs work that reads files on a thread where it does not block other requests.
 pub async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -33,14 +33,15 @@ pub async fn apart<T: Send + 'static>(
     })
 }
 
-/// A value as JSON.
+/// Returns a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<Response, Refusal> {
     let text = serde_json::to_string(value)
         .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// The directory of the run with this id: a directory directly below that of all runs, and never anything else.
+/// Returns the directory of the run with this id: only ever a direct subdirectory of the directory
+/// of runs.
 pub fn directory(shared: &Shared, id: &str) -> Result<PathBuf, Refusal> {
     let missing = || Refusal::missing("there is no such run");
     let is_name = !id.is_empty()

@@ -1,4 +1,4 @@
-//! `/api/runs/ID`: a run with its result and its trials; and its report, one page.
+//! `/api/runs/ID`: a run with its result and its trials; and its report as one page.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{apart, directory, flame, json};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// A report carries its style in itself, and no script.
+/// A report contains its style, and no script.
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; sandbox allow-popups";
 
@@ -25,7 +25,7 @@ struct Latency<'a> {
     offered_load_pps: f64,
 }
 
-/// A chart of the report, and what it says.
+/// A chart of the report, and its description.
 #[derive(Serialize)]
 struct Named {
     name: String,
@@ -41,7 +41,7 @@ impl Named {
     }
 }
 
-/// Answers with the run.
+/// Handles a request for the run.
 pub async fn show(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
@@ -49,7 +49,7 @@ pub async fn show(
     apart(move || {
         let mut run = fwdlab_store::load(&directory(&shared, &id)?)?;
         run.info.state = run.state;
-        // it may name disks, hosts and keys
+        // it may contain disks, hosts and keys
         run.info.facts.kernel_command_line = None;
         let latencies: Vec<Latency<'_>> = run
             .trials
@@ -82,14 +82,14 @@ pub async fn show(
     .await
 }
 
-/// Leaves out of a trial what no page shows and most of its bytes are.
+/// Removes the parts of a trial that no page shows and that are most of its bytes.
 pub fn shorten(trial: &mut TrialRecord) {
     trial.probes.clear();
     trial.apart.clear();
     trial.counters = fwdlab_model::loss::Counters::default();
 }
 
-/// Answers with one of the report's charts, as the report draws it.
+/// Handles a request for one of the report's charts, as drawn in the report.
 pub async fn chart(
     State(shared): State<Arc<Shared>>,
     Path((id, name)): Path<(String, String)>,
@@ -112,7 +112,7 @@ pub async fn chart(
     .await
 }
 
-/// Answers with the report.
+/// Handles a request for the report.
 pub async fn report(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,

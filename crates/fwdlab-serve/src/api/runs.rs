@@ -1,4 +1,4 @@
-//! `/api/runs`: which runs there are, newest first, those that a filter keeps.
+//! `/api/runs`: the list of runs, newest first, optionally filtered.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{apart, json};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// What is asked.
+/// The query.
 #[derive(Debug, Default, Deserialize)]
 pub struct Wanted {
-    /// Words and `key:value`, all of which must be true; a `*` stands for anything.
+    /// Words and `key:value`, all of which must match; `*` matches any text.
     #[serde(default)]
     q: String,
 }
@@ -39,7 +39,7 @@ pub struct Line {
     note: Option<String>,
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn list(
     State(shared): State<Arc<Shared>>,
     Query(wanted): Query<Wanted>,
@@ -56,7 +56,7 @@ pub async fn list(
     .await
 }
 
-/// Where it was measured, in a word: the test bed that was named, or the machine.
+/// Returns where it was measured, in a word: the name of the test bed, or the machine.
 pub fn bed(info: &RunInfo) -> String {
     let named = info.parameters.get("bed").and_then(|bed| bed.as_str());
     let of_host = || match info.facts.is_simulated() {
@@ -140,7 +140,8 @@ fn keeps(line: &Line, term: &str) -> bool {
     found != negated
 }
 
-/// Matches a text with `*` in the pattern for any characters; it takes time in proportion to both.
+/// Matches a text with `*` in the pattern for any characters; the time is proportional to the
+/// product of both lengths.
 fn is_like(text: &str, glob: &str) -> bool {
     let mut parts = glob.split('*');
     let first = parts.next().unwrap_or_default();

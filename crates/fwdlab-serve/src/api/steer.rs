@@ -1,4 +1,5 @@
-//! `/api/runs/ID/steer`: asks a run to pause, go on, skip a test case or stop. The run answers in its journal.
+//! `/api/runs/ID/steer`: requests to pause or resume a run, skip a test case or stop. The run
+//! answers in its journal.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ struct Asked {
     request: Request,
 }
 
-/// Asks.
+/// Handles the request.
 pub async fn steer(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,

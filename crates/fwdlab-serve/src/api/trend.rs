@@ -1,4 +1,4 @@
-//! `/api/trend`: a figure over runs, with the places where it changed and what was different there.
+//! `/api/trend`: a figure over runs, with the points where it changed and what was different there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{apart, json};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-/// So many runs are on one chart, the latest ones.
+/// Maximum number of runs on a chart, the latest ones.
 const MOST: usize = 200;
 
-/// What is asked.
+/// The query.
 #[derive(Debug, Default, Deserialize)]
 pub struct Wanted {
-    /// Only runs whose campaign, or kind where they have none, is this.
+    /// Only runs of this campaign, or of this kind if they have none.
     #[serde(default)]
     of: String,
     #[serde(default)]
@@ -32,11 +32,11 @@ pub struct Wanted {
 struct Point {
     run: String,
     started_at: String,
-    /// What can differ between runs, in words.
+    /// What can differ between runs, as text.
     facts: BTreeMap<&'static str, String>,
 }
 
-/// What runs are a series of: the name of their campaign, or their kind.
+/// Returns the series that a run belongs to: the name of its campaign, or its kind.
 pub fn family(info: &RunInfo) -> String {
     let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
     campaign.unwrap_or(&info.kind).to_owned()
@@ -58,7 +58,7 @@ fn facts(info: &RunInfo) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// Answers.
+/// Handles the request.
 pub async fn trend(
     State(shared): State<Arc<Shared>>,
     Query(wanted): Query<Wanted>,

@@ -1,13 +1,13 @@
 //! The command line of ministat, with its messages.
 //!
-//! Parsed here and not by the program's own parser because the messages are part of what must equal
-//! the original. Options may follow files, as with the C library of Linux. Start at
+//! Parsed here and not by the program's own parser because the messages must equal those of the
+//! original. Options may follow files, as with the C library of Linux. Start at
 //! [`Arguments::parse`].
 
 use super::input::strtod;
 use super::{Level, MAX_SETS, Model, Output};
 
-/// Columns of the plot where nothing else is said.
+/// Default number of columns of the plot.
 pub const DEFAULT_WIDTH: usize = 74;
 
 /// A parsed command line.
@@ -15,7 +15,7 @@ pub const DEFAULT_WIDTH: usize = 74;
 pub struct Arguments {
     /// Everything but the files.
     pub options: Options,
-    /// Names of files, at most [`MAX_SETS`]; `-` is standard input, as is no name at all.
+    /// Names of files, at most [`MAX_SETS`]; `-` or an empty list is standard input.
     pub files: Vec<Vec<u8>>,
 }
 
@@ -26,9 +26,9 @@ pub struct Options {
     pub model: Model,
     /// The plot and its bars (`-A`, `-n`, `-s`).
     pub plot: PlotStyle,
-    /// Whether sets are compared with the first (not with `-n`).
+    /// True if sets are compared with the first (not with `-n`).
     pub comparisons: bool,
-    /// Whether names and the table head are printed (not with `-q`).
+    /// True if names and the table head are printed (not with `-q`).
     pub headers: bool,
     /// Column of the data, from 1 (`-C`).
     pub column: usize,
@@ -36,11 +36,11 @@ pub struct Options {
     pub level: Level,
     /// Bytes that separate columns (`-d`).
     pub delimiters: Vec<u8>,
-    /// Columns of the plot, frame not counted (`-w`).
+    /// Columns of the plot, without the frame (`-w`).
     pub width: usize,
 }
 
-/// Whether a plot is drawn, and how its bars.
+/// Whether and how the plot is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PlotStyle {
     /// No plot.
@@ -112,7 +112,7 @@ impl Arguments {
                     }
                     continue;
                 }
-                // The value is the rest of this argument, or else the next one.
+                // The value is the rest of this argument, or the next one.
                 letters = &[];
                 let value = if rest.is_empty() {
                     remaining.next()
@@ -139,7 +139,7 @@ impl Arguments {
                         };
                         let percent =
                             percent.ok_or_else(|| usage("Not a floating point number"))?;
-                        // A level named before stands, as in the original.
+                        // A level given earlier is kept, as in the original.
                         level = Level::from_percent(percent).or(level);
                         if level.is_none() {
                             return Err(usage("No support for confidence level"));
@@ -176,9 +176,11 @@ fn takes_value(letter: u8) -> bool {
     matches!(letter, b'C' | b'c' | b'd' | b'w')
 }
 
-/// Whether the argument after this one is the value of its last option, as after `-w` or `-nC`.
+/// Returns true if the next argument is the value of this one's last option, as after `-w` or
+/// `-nC`.
 ///
-/// For those who mix in options of their own: such a value is the original's, whatever it looks like.
+/// For callers that add options of their own: such a value belongs to the original's option, even
+/// if it looks like one of theirs.
 pub fn awaits_value(argument: &[u8]) -> bool {
     let [b'-', letters @ ..] = argument else {
         return false;
@@ -187,19 +189,19 @@ pub fn awaits_value(argument: &[u8]) -> bool {
     first.is_some_and(|first| first + 1 == letters.len())
 }
 
-/// The plot's width on a terminal without `-w`: what `COLUMNS` says if it is set, or else the
-/// terminal's own columns less 2 for the frame.
+/// Returns the plot's width on a terminal without `-w`: the value of `COLUMNS` if it is set, or
+/// else the terminal's columns minus 2 for the frame.
 pub fn terminal_width(columns_variable: &[u8], terminal_columns: u16) -> usize {
     let columns = match (columns_variable, terminal_columns) {
         (b"", 0) => return DEFAULT_WIDTH,
         (b"", columns) => i32::from(columns) - 2,
         (text, _) => atoi(text),
     };
-    // The original crashes when it plots less than nothing; one column is refused as that is here.
+    // The original crashes on a negative width; here it becomes one column, which is refused.
     usize::try_from(columns).unwrap_or(1)
 }
 
-/// What C's getopt refuses.
+/// An argument that C's getopt refuses.
 enum Refused {
     Unknown,
     NoValue,
@@ -249,7 +251,8 @@ impl Output {
     }
 }
 
-/// A whole C string as `strtol` reads it into an `int`: saturated to 64 bits, cut to 32. Empty is 0.
+/// Parses a whole C string like `strtol` with a cast to `int`: saturated to 64 bits, truncated to
+/// 32. Empty is 0.
 fn strtol(text: &[u8]) -> Option<i32> {
     if text.is_empty() {
         return Some(0);
@@ -266,7 +269,7 @@ fn strtol(text: &[u8]) -> Option<i32> {
     all_digits.then(|| int(digits, negative))
 }
 
-/// The number at the beginning of a C string, 0 if there is none.
+/// Parses the number at the beginning of a C string; 0 if there is none.
 fn atoi(text: &[u8]) -> i32 {
     let text = text.trim_ascii_start();
     let negative = text.first() == Some(&b'-');
@@ -359,7 +362,7 @@ mod tests {
         }
     }
 
-    /// As Debian's program on a terminal of so many columns; it crashes where this is 1.
+    /// As Debian's program on a terminal with this number of columns; it crashes where this is 1.
     #[test]
     fn width_on_a_terminal() {
         for (variable, columns, width) in [

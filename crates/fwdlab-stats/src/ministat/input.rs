@@ -1,8 +1,7 @@
-//! Data files as ministat reads them: lines, columns, and numbers as C's `strtod` takes them.
+//! Parses data files like ministat: lines, columns, and numbers as C's `strtod` accepts them.
 //!
-//! Whoever calls has opened the file; it is read piece by piece and no further than its first error, so
-//! that a stream without an end is refused as soon as the original refuses it. Start at
-//! [`read_values`].
+//! The caller opens the file; it is read piece by piece and no further than its first error, so an
+//! endless stream is refused as early as by the original. Start at [`read_values`].
 
 use std::io::{ErrorKind, Read};
 
@@ -20,13 +19,13 @@ pub enum InputError {
     /// Fewer than [`MIN_VALUES`] values.
     #[error("must contain at least 3 data points")]
     TooFewValues,
-    /// The system's text why reading ended before the file did. The original does not ask, and takes
-    /// what came until then for the whole.
+    /// Reading failed before the end of the file; contains the system's message. The original
+    /// ignores the error and uses the values so far.
     #[error("{0}")]
     CannotRead(String),
 }
 
-/// The values of one column, in file order. Lines without that column are skipped, as is everything
+/// Reads the values of one column, in file order. Skips lines without that column, and everything
 /// from a field that starts with `#`. A directory reads as empty.
 pub fn read_values(mut source: impl Read, options: &Options) -> Result<Vec<f64>, InputError> {
     let mut lines = Lines::new(options);
@@ -42,26 +41,27 @@ pub fn read_values(mut source: impl Read, options: &Options) -> Result<Vec<f64>,
     }
 }
 
-/// The system's own words for an error.
+/// Returns the system's message for an error.
 pub(super) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let words = text.split_once(" (os error ").map(|(words, _)| words);
     words.map_or(text.clone(), str::to_owned)
 }
 
-/// Bytes put together to lines, and the values on them.
+/// Assembles bytes into lines and parses the values on them.
 struct Lines {
     /// Column of the data, from 1.
     column: usize,
-    /// Whether a byte separates columns.
+    /// For each byte, whether it separates columns.
     separates: [bool; 256],
-    /// A line of digits with a point is the value: no column before it, and none of these bytes separates.
+    /// True if a line of digits with a point is the value: no column before it, and none of these
+    /// bytes is a separator.
     plain: bool,
     /// Longest line in bytes; the rest of a longer one counts as another line.
     longest: usize,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
-    /// Lines so far.
+    /// Number of lines so far.
     line: usize,
     values: Vec<f64>,
 }
@@ -144,9 +144,10 @@ impl Lines {
     }
 }
 
-/// The number on a line that holds nothing else, of at most 15 digits: most lines of most files.
+/// Parses a line that contains only a number of at most 15 digits: most lines of most files.
 ///
-/// Both its digits and the power of ten are exact numbers, so that their quotient is rounded once, as `strtod` rounds (Clinger 1990).
+/// Its digits and the power of ten are both exact, so their quotient is rounded once, as `strtod`
+/// rounds (Clinger 1990).
 fn plain(line: &[u8]) -> Option<f64> {
     const MOST_DIGITS: usize = 15;
     let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -172,7 +173,7 @@ fn plain(line: &[u8]) -> Option<f64> {
     is_number.then(|| digits as f64 / POWERS[decimals.unwrap_or(0)])
 }
 
-/// A C string ends at NUL; white space is cut at its end.
+/// Cuts a C string at NUL, and white space at its end.
 fn trim(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
     let kept = text[..end]
@@ -186,7 +187,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// The number a whole C string spells, or `None` if C's `strtod` would leave a part of it.
+/// Parses a whole C string as a number, or returns `None` if C's `strtod` would not consume all of
+/// it.
 pub(super) fn strtod(text: &[u8]) -> Option<f64> {
     let start = text.iter().position(|b| !is_space(*b))?;
     let (negative, digits) = match &text[start..] {
@@ -197,7 +199,7 @@ pub(super) fn strtod(text: &[u8]) -> Option<f64> {
     let magnitude = match digits {
         [b'0', b'x' | b'X', hex @ ..] => hexadecimal(hex)?,
         [b'n' | b'N', ..] => nan(digits)?,
-        // What is left Rust spells as C does; a second sign it must not see.
+        // Rust parses the rest like C, except for a second sign.
         [b'-' | b'+', ..] => return None,
         _ => std::str::from_utf8(digits).ok()?.parse().ok()?,
     };
@@ -217,7 +219,7 @@ fn nan(text: &[u8]) -> Option<f64> {
     (word.eq_ignore_ascii_case(b"nan") && tagged).then_some(f64::NAN.copysign(1.0))
 }
 
-/// Hexadecimal digits with an optional point and binary exponent, rounded half to even.
+/// Parses hexadecimal digits with an optional point and binary exponent, rounded half to even.
 fn hexadecimal(text: &[u8]) -> Option<f64> {
     let end = text
         .iter()
@@ -228,7 +230,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
         [] => 0,
         [_, number @ ..] => binary_exponent(number)?,
     };
-    // The highest 60 bits or so, and in the lowest whether any bit below was set.
+    // The highest 60 bits or so; the lowest bit is set if any bit below was.
     let (mut mantissa, mut any, mut fraction) = (0_u64, false, false);
     for byte in digits {
         if *byte == b'.' && !fraction {
@@ -248,7 +250,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     any.then(|| scale(mantissa, exponent))
 }
 
-/// A decimal exponent, clamped to where every result is zero or infinite anyway.
+/// Parses a decimal exponent, clamped to where every result is zero or infinite anyway.
 fn binary_exponent(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -289,7 +291,8 @@ fn scale(mantissa: u64, exponent: i64) -> f64 {
     let kept = (wide >> dropped) as u64;
     let (lost, half) = (wide & ((1 << dropped) - 1), 1_u128 << (dropped - 1));
     let rounded = kept + u64::from(lost > half || lost == half && kept & 1 == 1);
-    // The implicit leading bit adds one to the exponent field, a carry another: both are wanted.
+    // The implicit leading bit adds one to the exponent field, a carry adds another: both are
+    // intended.
     let field = (top + 1022).max(0) as u64;
     f64::from_bits((field << 52) + rounded)
 }
@@ -357,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// The short way and the long one read the same, to the last bit.
+        /// The fast and the slow path parse the same number, to the last bit.
         #[test]
         fn plain_numbers_are_read_as_all_others(text in "[0-9]{0,12}[.]?[0-9]{0,9}") {
             let long = strtod(text.as_bytes());
@@ -391,7 +394,7 @@ mod tests {
         assert_eq!(found, Ok(vec![1.0, 2.0, 3.0]));
     }
 
-    /// What glibc's strtod reads, to the last bit.
+    /// The numbers that glibc's strtod parses, to the last bit.
     #[test]
     fn numbers_as_c_spells_them() {
         for (text, value) in [
@@ -455,7 +458,7 @@ mod tests {
             }
         }
 
-        /// However the bytes arrive, they are the same lines.
+        /// The size of the pieces does not change the lines.
         #[test]
         fn pieces_make_the_same_lines(
             lines in prop::collection::vec((0..40_000_u32, 0..1500_usize), 3..30), piece in 1..3000_usize,

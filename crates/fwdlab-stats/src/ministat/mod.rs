@@ -1,12 +1,12 @@
-//! ministat(1) to the byte: the comparison every table of this field ends in.
+//! ministat(1) byte for byte: the usual comparison in this field.
 //!
 //! Four generations of the program disagree in the median of an even N, the percent line and the
 //! last digits of the deviation; [`Model`] chooses one. For verdicts of our own use
 //! [`compare`](crate::compare()), which does not copy the rounded table and its mislabelled column.
 //! Start at [`run`] for the whole program, at [`Report::new`] for its numbers.
 //!
-//! Where the original crashes (a plot one column wide, or of values that are not finite) an error
-//! says so instead.
+//! If the original would crash (a plot one column wide, or of values that are not finite) this
+//! returns an error.
 
 mod arguments;
 mod input;
@@ -28,21 +28,21 @@ use input::reason;
 pub enum Model {
     /// Debian's package 20150715: upper median, one-pass variance, percentages of the error itself.
     Debian,
-    /// FreeBSD from late 2015: as Debian's with the mean of the two middle values as median.
+    /// FreeBSD from late 2015: like Debian's, but the median is the mean of the two middle values.
     Freebsd2015,
-    /// FreeBSD from mid 2016: the percent line counts the reference's own error.
+    /// FreeBSD from mid 2016: the percent line includes the reference's own error.
     Freebsd2016,
     /// Current FreeBSD: two-pass variance over the sorted data.
     #[default]
     Freebsd,
 }
 
-/// Most data sets the program takes: as many as it has symbols.
+/// Maximum number of data sets: as many as there are symbols.
 pub const MAX_SETS: usize = 7;
-/// Fewest values of a data set.
+/// Minimum number of values of a data set.
 pub const MIN_VALUES: usize = 3;
 
-/// What cells of the plot print as: the indices (1 to 7) of the sets in a cell, or-ed.
+/// The characters of plot cells, indexed by the or-ed indices (1 to 7) of the sets in a cell.
 const SYMBOLS: [u8; MAX_SETS + 1] = *b" x+*%#@O";
 
 /// Everything ministat prints, as values.
@@ -54,7 +54,7 @@ pub struct Report {
     pub level: Level,
     /// The data sets; the first is the reference.
     pub sets: Vec<Set>,
-    /// The plot, unless it was not asked for.
+    /// The plot, unless it is disabled.
     pub plot: Option<Plot>,
     /// Whether names and the table head are printed.
     pub headers: bool,
@@ -73,20 +73,20 @@ pub struct Set {
     pub min: f64,
     /// Last of the sorted values.
     pub max: f64,
-    /// Median as the model has it.
+    /// Median according to the model.
     pub median: f64,
     /// Mean.
     pub mean: f64,
-    /// Standard deviation as the model has it; NaN when rounding made its square negative.
+    /// Standard deviation according to the model; NaN if rounding made its square negative.
     pub stdev: f64,
-    /// Comparison with the first set; `None` for that set itself and when not asked for.
+    /// Comparison with the first set; `None` for that set itself and if comparisons are disabled.
     pub difference: Option<Difference>,
 }
 
-/// "Difference at C% confidence", with its numbers whether proven or not.
+/// "Difference at C% confidence", with its numbers, proven or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// Whether the difference exceeds its half-width; if not, only that is printed.
+    /// True if the difference exceeds its half-width; only then are the numbers printed.
     pub proven: bool,
     /// Mean of the set less mean of the reference.
     pub difference: f64,
@@ -94,13 +94,13 @@ pub struct Difference {
     pub half_width: f64,
     /// `difference` in percent of the reference.
     pub difference_percent: f64,
-    /// Half-width of the interval of `difference_percent`, as the model has it.
+    /// Half-width of the interval of `difference_percent`, according to the model.
     pub half_width_percent: f64,
     /// Standard deviation pooled over the two sets.
     pub pooled_stdev: f64,
 }
 
-/// What a run of the program leaves behind.
+/// The output of a run of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Bytes for standard output.
@@ -114,8 +114,8 @@ pub struct Output {
 /// Why there is no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
-    /// One column, which would be infinitely wide; or none for sets that stack ever higher, which
-    /// Debian's program does not survive.
+    /// The plot has one column, which would be infinitely wide; or none for sets of growing height,
+    /// on which Debian's program crashes.
     #[error("cannot plot in so few columns; use -w 2 or more, or -A for no plot")]
     TooNarrow,
     /// A value in the plot is not finite, or the span is too small or too large to divide.
@@ -123,13 +123,13 @@ pub enum ReportError {
         "cannot plot values that are not finite or span more than numbers can; use -A for no plot"
     )]
     NotFinite,
-    /// No set, or more than there are symbols for.
+    /// There is no set, or there are more sets than symbols.
     #[error("1 to {MAX_SETS} data sets can be compared")]
     SetCount,
     /// A set has fewer than [`MIN_VALUES`] values.
     #[error("a data set has fewer than {MIN_VALUES} values")]
     TooFewValues,
-    /// The plot has more cells than anyone can mean.
+    /// The plot has more cells than is sensible.
     #[error("cannot plot that many cells; use a smaller -w, or -A for no plot")]
     TooLarge,
 }
@@ -143,12 +143,12 @@ impl Model {
         Self::Freebsd,
     ];
 
-    /// The model of a name: `debian`, `2015`, `2016` or `freebsd`.
+    /// Returns the model with this name: `debian`, `2015`, `2016` or `freebsd`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
 
-    /// The name that [`Model::from_name`] takes.
+    /// Returns the name that [`Model::from_name`] accepts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Debian => "debian",
@@ -159,9 +159,9 @@ impl Model {
     }
 }
 
-/// The whole program after its arguments are parsed.
+/// Runs the whole program after its arguments are parsed.
 ///
-/// `open` opens a file of the arguments by its name; `-` is standard input, which is also opened when
+/// `open` opens a file of the arguments by its name; `-` is standard input, which is also opened if
 /// there is no file. Files are opened and read in the model's own order, and none after an error.
 pub fn run<R: Read>(
     arguments: &Arguments,
@@ -173,7 +173,7 @@ pub fn run<R: Read>(
     }
 }
 
-/// [`run`] to where the numbers are known; the error is what the program prints before it exits.
+/// Runs the program up to the numbers; the error is what the program prints before it exits.
 pub fn report<R: Read>(
     arguments: &Arguments,
     mut open: impl FnMut(&[u8]) -> std::io::Result<R>,
@@ -220,7 +220,8 @@ pub fn report<R: Read>(
         Ok(())
     };
     if options.model == Model::Freebsd {
-        // Opens all files before it reads the first, which decides between two failures.
+        // This model opens all files before it reads the first, which decides which of two failures
+        // it reports.
         let opened = opened.collect::<Result<Vec<_>, Output>>()?;
         opened.into_iter().try_for_each(read)?;
     } else {
@@ -343,7 +344,7 @@ impl Report {
         if !d.proven {
             return format!("No difference proven at {level:.1}% confidence\n");
         }
-        // A NaN in a proven difference comes of 0/0 only.
+        // A NaN in a proven difference can only come from 0/0.
         let number = |value: f64| {
             self.number(
                 if value.is_nan() {
@@ -365,7 +366,7 @@ impl Report {
     }
 
     fn number(&self, value: f64, precision: usize) -> String {
-        // FreeBSD's printf leaves out the sign of NaN.
+        // FreeBSD's printf omits the sign of NaN.
         let unsigned = value.is_nan() && self.model != Model::Debian;
         general(
             if unsigned { value.copysign(1.0) } else { value },
@@ -374,8 +375,8 @@ impl Report {
     }
 }
 
-/// The numbers of one set, each by the model's own sequence of operations: another order of the same
-/// sums would differ in the last printed digit.
+/// The numbers of one set, each by the model's own sequence of operations: another order of the
+/// same sums would change the last printed digit.
 #[derive(Debug)]
 struct Numbers {
     sorted: Vec<f64>,
@@ -446,7 +447,7 @@ impl Numbers {
         let percent_error = match options.model {
             Model::Debian | Model::Freebsd2015 => half_width,
             Model::Freebsd2016 | Model::Freebsd => {
-                // The error of the ratio, scaled by the reference again below.
+                // The error of the ratio, scaled back by the reference below.
                 let own = (n - 1.0) * self.variance;
                 let scaled = (n_ref - 1.0) * reference.variance * (self.mean * self.mean)
                     / (reference.mean * reference.mean);
@@ -464,8 +465,8 @@ impl Numbers {
     }
 }
 
-/// The NaN of an operation as the original's instructions leave it, because its sign is printed: the
-/// first operand that is NaN, else a new one, which is negative.
+/// Returns the NaN that the original's instructions produce, because its sign is printed: the first
+/// operand that is NaN, else a new one, which is negative.
 fn nan_as_sse(first: f64, second: f64, result: f64) -> f64 {
     if !result.is_nan() {
         result
@@ -483,7 +484,7 @@ fn sort(mut values: Vec<f64>) -> Vec<f64> {
     if values.iter().any(|v| v.is_nan()) {
         merge_sort(&mut values);
     } else if values.iter().any(|v| v.to_bits() == (-0.0_f64).to_bits()) {
-        // Stable, so that 0 and -0 stay in the order they came.
+        // Stable, so that 0 and -0 keep their order.
         values.sort_by(|a, b| a.partial_cmp(b).expect("no NaN left"));
     } else {
         values.sort_unstable_by(f64::total_cmp);
@@ -491,7 +492,7 @@ fn sort(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// The plain merge sort of glibc. With NaN the order depends on which pairs it compares.
+/// glibc's plain merge sort. With NaN the result depends on which pairs it compares.
 fn merge_sort(values: &mut [f64]) {
     if values.len() < 2 {
         return;

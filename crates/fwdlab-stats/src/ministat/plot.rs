@@ -1,8 +1,8 @@
 //! The plot: points stacked over one line, and below it bars from mean - s to mean + s.
 //!
-//! A drawing of sets of numbers and nothing else; the quirks that show are copied (the height of the
-//! last set rules, a set stacked higher than the one before blanks rows that were cut).
-//! Start at [`Plot::new`].
+//! Only draws sets of numbers; copies visible quirks of the original (the height of the last set
+//! decides, and a set that is taller than the previous one blanks rows that were cut). Start at
+//! [`Plot::new`].
 
 use super::{Model, Numbers, Options, PlotStyle, ReportError, SYMBOLS};
 
@@ -15,33 +15,34 @@ pub struct Plot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Canvas {
     width: usize,
-    /// Rows of cells from the bottom; row 0 stays empty and is not printed.
+    /// Rows of cells from the bottom; row 0 is always empty and is not printed.
     cells: Vec<u8>,
     height: usize,
     bars: Vec<Vec<u8>>,
 }
 
-/// Larger plots are refused: a gigabyte of output is nobody's wish.
+/// Larger plots are refused: nobody wants a gigabyte of output.
 const MAX_CELLS: usize = 1 << 30;
 
-/// Starting ends of the span, beyond which values do not move it: ministat's own.
+/// Initial ends of the span; values beyond them do not move it, as in ministat.
 const LARGEST_END: f64 = 999e99;
 
-/// Columns of equal width, the first and last value at the centre of theirs.
+/// Columns of equal width; the first and the last value are at the centre of theirs.
 struct Scale {
     start: f64,
     step: f64,
 }
 
 impl Plot {
-    /// Draws the sets in the columns asked for; nothing when the values span nothing.
+    /// Draws the sets with the requested number of columns; draws nothing if the values have no
+    /// span.
     pub(super) fn new(sets: &[&Numbers], options: &Options) -> Result<Self, ReportError> {
         let width = options.width;
         let (mut min, mut max) = (LARGEST_END, -LARGEST_END);
         for set in sets {
             let stdev = set.stdev();
             for end in [set.min(), set.max(), set.mean - stdev, set.mean + stdev] {
-                // Comparisons that NaN fails, so that it moves neither end.
+                // NaN fails these comparisons, so it moves neither end.
                 if end < min {
                     min = end;
                 }
@@ -117,8 +118,8 @@ impl Plot {
 }
 
 impl Scale {
-    /// The column of a value. It may lie outside the canvas by rounding: the last value by one, the
-    /// mean of a set without a deviation by any distance. Nothing is drawn there.
+    /// Returns the column of a value. It may be outside the canvas because of rounding: the last
+    /// value by one, the mean of a set without a deviation by any distance. Nothing is drawn there.
     fn column(&self, value: f64) -> Result<isize, ReportError> {
         let column = (value - self.start) / self.step;
         if column.abs() < f64::from(i32::MAX) {

@@ -1,7 +1,7 @@
 //! Student's t as ministat tabulates it, to three decimals.
 //!
-//! Copied and not computed, because six values of the last column are off in the last digit and
-//! everything above 100 degrees of freedom counts as infinitely many. The exact distribution is
+//! Copied and not computed, because six values of the last column are off in the last digit and the
+//! table treats more than 100 degrees of freedom as infinite. The exact distribution is
 //! [`student`](crate::student). Start at [`Level::t`].
 
 /// A confidence level that ministat knows.
@@ -18,7 +18,7 @@ pub enum Level {
     P98,
     /// 99 %.
     P99,
-    /// Called 99.5 %; the values tabulated for it belong to 99.8 % (two-sided).
+    /// Labelled 99.5 %; the tabulated values belong to 99.8 % (two-sided).
     P99_5,
 }
 
@@ -33,12 +33,12 @@ impl Level {
         Self::P99_5,
     ];
 
-    /// The level as ministat names it, in percent.
+    /// Returns the level in percent, as ministat labels it.
     pub fn percent(self) -> f64 {
         [80.0, 90.0, 95.0, 98.0, 99.0, 99.5][self as usize]
     }
 
-    /// The level of a percentage; `None` for any that ministat does not know.
+    /// Returns the level of a percentage; `None` for any that ministat does not support.
     pub fn from_percent(percent: f64) -> Option<Self> {
         Self::ALL
             .into_iter()

@@ -1,5 +1,5 @@
-//! Calls about the addresses of a port: of Ethernet, of VLANs, of IPv4 and IPv6. Clients resolve IPv4 themselves, with a capture and pushed
-//! packets, and say what they found.
+//! Calls about the addresses of a port: Ethernet, VLANs, IPv4 and IPv6. Clients resolve IPv4
+//! themselves, with a capture and pushed packets, and then set the result.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::model::{Ipv4, Layers, Model, TrexPort};
 use crate::rpc::{Fault, Params};
 
-/// The port, if its addresses may change now.
+/// Returns the port, if its addresses may change now.
 fn quiet<'a>(model: &'a mut Model, params: &Params<'_>) -> Result<&'a mut TrexPort, Fault> {
     let port = model.owned(params)?;
     match port.state() {
@@ -76,7 +76,7 @@ pub fn set_vlan(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     Ok(json!({}))
 }
 
-/// What the status of a port says of them.
+/// Returns the addresses for the status of a port.
 pub fn status(source: [u8; 6], destination: Option<[u8; 6]>, layers: &Layers) -> Value {
     let ipv4 = match &layers.ipv4 {
         None => json!({"state": "none"}),
@@ -104,7 +104,7 @@ pub fn status(source: [u8; 6], destination: Option<[u8; 6]>, layers: &Layers) ->
     })
 }
 
-/// As TRex writes it.
+/// Formats an address like TRex.
 pub fn mac(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }

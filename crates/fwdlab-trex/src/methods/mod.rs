@@ -1,6 +1,6 @@
-//! The calls of TRex's RPC, by name: one file for each kind of them. Start with [`call`].
+//! The calls of TRex's RPC, by name: one file for each kind. Start with [`call`].
 //!
-//! To answer another call: a function in the file it belongs to, and its name in the table here.
+//! To support another call, add a function to the file of its kind, and its name to the table here.
 
 mod addresses;
 mod packets;
@@ -18,7 +18,7 @@ use crate::rpc::{Fault, Params};
 
 type Method = fn(&mut Model, &Params<'_>) -> Result<Value, Fault>;
 
-/// Everything that can be called.
+/// All methods.
 pub const METHODS: &[(&str, Method)] = &[
     ("acquire", ports::acquire),
     ("add_stream", streams::add),
@@ -71,7 +71,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("validate", traffic::validate),
 ];
 
-/// These need no handle.
+/// Methods that need no handle.
 const OPEN: [&str; 4] = ["api_sync", "api_sync_v2", "get_version", "ping"];
 
 /// Calls a method.

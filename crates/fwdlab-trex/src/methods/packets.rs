@@ -1,4 +1,4 @@
-//! Calls about single packets: what clients push out of a port by hand, captures, and the queue of a port.
+//! Calls about single packets: pushing packets out of a port, captures, and the queue of a port.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::limits;
 use crate::model::{Model, TrexPort};
 use crate::rpc::{Fault, Params, short};
 
-/// A frame without FCS: an Ethernet header at least, and TRex's largest.
+/// Valid lengths of a frame without FCS: at least an Ethernet header, and at most TRex's largest.
 const LENGTHS: std::ops::RangeInclusive<usize> = 14..=9238;
 
-/// Frames pushed by one call leave within so long.
+/// Maximum duration of one push.
 const LONGEST_PUSH: Duration = Duration::from_secs(1);
 
 pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -38,7 +38,7 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             LONGEST_PUSH.as_secs()
         )));
     }
-    // a port that sends takes them, too, as TRex's does, whatever `force` says
+    // as in TRex, a port that sends accepts them, too, regardless of `force`
     let port = &model.ports[at];
     let (source, destination) = (port.wire.mac(), port.destination());
     let mut frames = Vec::new();
@@ -65,7 +65,7 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         frames.push(frame);
     }
     let count = frames.len();
-    // before they leave: clients take the time of an answer from it
+    // taken before they leave: clients compute the time of an answer from it
     let at_s = model.began.elapsed().as_secs_f64();
     if count > 0 {
         let pushed = model.ports[at].wire.push(frames, gap);
@@ -147,12 +147,12 @@ fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({"capture_id": id, "start_ts": began.elapsed().as_secs_f64()}))
 }
 
-/// Frames that a capture is to see reach it.
+/// Makes frames reach a capture.
 fn deliver(model: &mut Model) -> Result<(), Fault> {
     model.ports.iter_mut().try_for_each(TrexPort::deliver)
 }
 
-/// The expression of a capture that begins, if this is one and has one.
+/// Returns the expression of a request, if it starts a capture with one.
 fn words<'a>(params: &Params<'a>) -> Result<Option<&'a str>, Fault> {
     match params.some("filter") {
         None => Ok(None),
@@ -164,7 +164,8 @@ fn words<'a>(params: &Params<'a>) -> Result<Option<&'a str>, Fault> {
     }
 }
 
-/// The filter that a request brings, if it begins a capture and has one: it is compiled before anybody waits for the answer.
+/// Returns the filter of a request, if it starts a capture with one: it is compiled before the
+/// request takes its turn.
 pub fn filter_of(request: &Value) -> Option<&str> {
     let params = request.get("params")?.as_object()?;
     if request.get("method")?.as_str()? != "capture" || params.get("command")?.as_str()? != "start"
@@ -174,7 +175,7 @@ pub fn filter_of(request: &Value) -> Option<&str> {
     words(&Params(params)).ok()?
 }
 
-/// The program of an expression; what is wrong with it is a wrong parameter.
+/// Returns the program of an expression; an error in it is an invalid parameter.
 pub fn compile(words: &str) -> Result<Program, Fault> {
     use expression::ExpressionError as E;
     expression::compile(words).map_err(|error| match error {
@@ -190,14 +191,14 @@ fn snap(params: &Params<'_>) -> Result<usize, Fault> {
         Some(_) => params.number("snaplen")?,
         None => 0,
     };
-    // nought is all of it
+    // 0 means unlimited
     Ok(match usize::try_from(said) {
         Ok(0) | Err(_) => usize::MAX,
         Ok(said) => said,
     })
 }
 
-/// Numbers of ports, each once.
+/// Returns numbers of ports, without duplicates.
 fn ports(model: &Model, params: &Params<'_>, name: &str) -> Result<Vec<usize>, Fault> {
     let wrong = || Fault::params(format!("field '{name}' must be an array of ports"));
     let Some(list) = params.some(name) else {

@@ -1,4 +1,4 @@
-//! Calls about ports: who owns them, how they are, what they are set to.
+//! Calls about ports: owners, status, attributes.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub fn acquire(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         Some(_) => params.truth("force")?,
         None => false,
     };
-    // clients want the handler alone, not in an object
+    // clients expect only the handler, not an object
     model.acquire(at, user, session, force).map(Value::String)
 }
 
@@ -129,7 +129,7 @@ pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         None => false,
     };
     if params.some("mask").is_some() {
-        // with a filter TRex lets some protocols through; here all of them are
+        // with a filter TRex passes some protocols; here all are passed
         params.number("mask")?;
     }
     let port = model.owned(params)?;

@@ -1,4 +1,4 @@
-//! Calls about the server: versions, what it is, sessions and their events.
+//! Calls about the server: versions, properties, sessions and their events.
 
 use fwdlab_engine::groups::COUNTED;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::addresses::mac;
 use crate::model::Model;
 use crate::rpc::{Fault, Params};
 
-/// The version of the interface that TRex 3.04 has.
+/// The interface version of TRex 3.04.
 const MAJOR: u64 = 5;
 const MINOR: u64 = 1;
 
@@ -26,7 +26,7 @@ pub fn api_sync_v2(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
     Ok(json!({"api_h": model.handle}))
 }
 
-/// The same of before, as `pytrex` asks.
+/// The older form of the call, which `pytrex` uses.
 pub fn api_sync(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let wrong = || Fault::params("field 'api_vers' must be an array of one object");
     let versions = params.get("api_vers")?.as_array().ok_or_else(wrong)?;
@@ -59,7 +59,7 @@ pub fn ping(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn version(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
-    // clients compare the version with their own; who we are is said by `built_by`
+    // clients compare the version with their own; `built_by` identifies us
     Ok(json!({
         "version": "v3.04",
         "build_date": "-",
@@ -117,7 +117,7 @@ pub fn system(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     }))
 }
 
-/// Nobody has tagged groups here; clients ask all the same before they take a port.
+/// There are no tagged groups here, but clients query them before they acquire a port.
 pub fn tagged_groups(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({
         "enabled": false,
@@ -129,7 +129,7 @@ pub fn tagged_groups(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
 
 pub fn publish(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let key = params.number32("key")?;
-    // who waits for it (pytrex) must hear it before the wake-up that follows
+    // a client that waits for it (pytrex) must get it before the following wake-up
     let barrier = json!({"name": "trex-barrier", "type": key, "data": {}});
     model.to_publish.push(barrier.to_string().into_bytes());
     model.to_publish.push(b"{}".to_vec());

@@ -1,6 +1,6 @@
-//! Calls about counters. They are absolute: clients subtract what was there when they came.
+//! Calls about counters. They are absolute: clients subtract the values from when they connected.
 //!
-//! Counters are numbers without a fraction, rates are numbers with one, even when that is zero: programs of users rely on it.
+//! Counters are integers, rates are floats, even if zero: users' programs rely on it.
 
 use fwdlab_lab::ports::counters;
 use serde_json::{Map, Value, json};
@@ -10,12 +10,12 @@ use crate::model::Model;
 use crate::rates::{Rates, rx_bytes, tx_bytes};
 use crate::rpc::{Fault, Params};
 
-/// Sizes of buffers that clients ask for.
+/// Buffer sizes that clients query.
 const BUFFERS: [&str; 8] = [
     "64b", "128b", "256b", "512b", "1024b", "2048b", "4096b", "9kb",
 ];
 
-/// Names of the counters of a port that drivers of TRex have; those of the kernel follow.
+/// Names of the port counters in TRex's drivers; those of the kernel follow.
 const DETAILS: [&str; 8] = [
     "tx_good_packets",
     "tx_good_bytes",
@@ -86,7 +86,7 @@ pub fn global(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
         "m_total_tx_pkts": sent.0, "m_total_tx_bytes": sent.1,
         "m_total_rx_pkts": received.0, "m_total_rx_bytes": received.1,
     });
-    // what fwdlab has nothing to say about, and clients look for
+    // fields without a meaning in fwdlab, which clients expect
     for rate in [
         "rx_cpu_util",
         "rx_core_pps",
@@ -159,11 +159,11 @@ pub fn groups(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn utilisation(model: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
-    // a port has a core in TRex's terms; what its sender takes of one is not told apart from the others
+    // in TRex's terms every port has a core; the costs of the senders are not separated
     let history = model.cpu.history(model.ports.len());
     let cpu = |at: usize| json!({"history": history, "ports": [at, -1]});
     let cpus: Vec<Value> = (0..model.ports.len()).map(cpu).collect();
-    // there are no such buffers; clients want all sizes, and divide by their number
+    // there are no such buffers; clients expect all sizes, and divide by their number
     let buffers = BUFFERS.map(|size| (size.to_owned(), json!([1, 1])));
     let buffers: Map<String, Value> = buffers.into_iter().collect();
     Ok(json!({"cpu": cpus, "mbuf_stats": {"cpu-socket-0": buffers}}))

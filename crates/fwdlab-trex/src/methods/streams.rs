@@ -1,4 +1,4 @@
-//! Calls about streams: they are kept as they were said, and given back so.
+//! Calls about streams: they are stored as sent, and returned in the same form.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::model::{ALL, Loaded, Model, PROFILE, Profile, TrexPort};
 use crate::rpc::{Fault, Params};
 use crate::stream::Stream;
 
-/// The profile that a call is about.
+/// Returns the profile of a call.
 pub fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
     match params.some("profile_id") {
         Some(_) => params.text("profile_id"),
@@ -15,7 +15,7 @@ pub fn profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
     }
 }
 
-/// The profile that a call is about, which is one alone.
+/// Returns the profile of a call that needs a single one.
 pub fn one_profile<'a>(params: &Params<'a>) -> Result<&'a str, Fault> {
     match profile(params)? {
         ALL => Err(Fault::params("field 'profile_id' must name one profile")),
@@ -115,7 +115,7 @@ pub fn remove_all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault
     Ok(json!({}))
 }
 
-/// Streams of a profile that sends stay as they are.
+/// Streams of a sending profile cannot be changed.
 fn still(port: &TrexPort, name: &str) -> Result<(), Fault> {
     match port.profiles.get(name).and_then(|p| p.run.as_ref()) {
         None => Ok(()),
@@ -125,7 +125,7 @@ fn still(port: &TrexPort, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// A profile without streams is none, except the one that is always there.
+/// Removes an empty profile, except the default one.
 fn forget_empty(port: &mut TrexPort) {
     (port.profiles).retain(|name, profile| name == PROFILE || !profile.streams.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Calls that start, steer and end what the profiles of a port send.
+//! Calls that start, change and stop the traffic of a port's profiles.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::run::{Begin, Run};
 use crate::stream::{Source, Stream};
 use crate::traffic::{Plan, Setting};
 
-/// No start lies further in the future.
+/// Maximum delay of a start.
 const LONGEST_WAIT_S: f64 = 60.0;
 
 pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
@@ -112,7 +112,8 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({"multiplier": factor, "ts": model.began.elapsed().as_secs_f64()}))
 }
 
-/// Rounds of a capture file: the low bits of `count`, beside two bits that say whose addresses are kept.
+/// Rounds of a capture file: the low bits of `count`; two other bits select the addresses that are
+/// kept.
 const ROUNDS: u64 = (1 << 30) - 1;
 const OWN_SOURCE: u64 = 1 << 31;
 const OWN_DESTINATION: u64 = 1 << 30;
@@ -207,7 +208,7 @@ pub fn pause(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({}))
 }
 
-/// What has an end is not paused, nor is any of its streams.
+/// A run that ends by itself cannot be paused, nor can its streams.
 fn may_pause(run: &Run) -> Result<(), Fault> {
     match run.is_endless() {
         true => Ok(()),
@@ -279,7 +280,7 @@ pub fn update_streams(model: &mut Model, params: &Params<'_>) -> Result<Value, F
     Ok(json!({"multiplier": factor.unwrap_or(1.0)}))
 }
 
-/// Streams get a multiplier of their own.
+/// Sets separate multipliers for some streams.
 fn set_own(
     model: &mut Model,
     params: &Params<'_>,
@@ -305,7 +306,7 @@ fn set_own(
         found.ok_or_else(|| Fault::execute(format!("stream {id} does not send")))
     };
     let streams = ids.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-    // the load is that of these streams
+    // the load refers to these streams
     let chosen: Vec<&Stream> = streams.iter().map(|&at| &run.plan.streams[at]).collect();
     let pps: Vec<f64> = streams.iter().map(|&at| run.plan.pps[at]).collect();
     let none = vec![None; chosen.len()];
@@ -357,7 +358,7 @@ fn force(params: &Params<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// The profiles that are meant.
+/// Returns the profiles of a call.
 fn names(model: &Model, at: usize, name: &str) -> Vec<String> {
     if name != ALL {
         return vec![name.to_owned()];

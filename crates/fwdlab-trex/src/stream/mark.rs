@@ -1,16 +1,16 @@
-//! How frames of a group are marked: a bit of the traffic class, and a number in the identification of IPv4 or the flow label of IPv6.
-//! Start with [`put`].
+//! Marks the frames of a group: a bit of the traffic class, and a number in the identification of
+//! IPv4 or the flow label of IPv6. Start with [`put`].
 
 use fwdlab_engine::groups::{self, FIRST_MARK};
 use fwdlab_packet::checksum::update;
 
-/// Ethernet, and a tag.
+/// Lengths of the Ethernet header, and of a tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// Where the IP header of a frame begins, and its version; behind two tags at the most.
+/// Returns the offset of a frame's IP header, and its version; behind at most two tags.
 fn ip(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET;
     loop {
@@ -24,12 +24,13 @@ fn ip(frame: &[u8]) -> Option<(usize, u8)> {
     }
 }
 
-/// Can frames like this be told by their header?
+/// Returns true if frames like this can be recognised by their header.
 pub fn can_count(frame: &[u8]) -> bool {
     ip(frame).is_some()
 }
 
-/// Can it be timed where it arrives? What a host must hear is left alone there: ARP, LLDP and slow protocols.
+/// Returns true if it can be timed where it arrives. Frames that a host needs are not touched
+/// there: ARP, LLDP and slow protocols.
 pub fn can_time(frame: &[u8]) -> bool {
     let tags = frame[ETHERNET - 2..].chunks_exact(TAG).take(2);
     let tags = tags.take_while(|tag| matches!(tag[..2], [0x81, 0] | [0x88, 0xa8] | [0x91, 0]));
@@ -37,12 +38,12 @@ pub fn can_time(frame: &[u8]) -> bool {
     !matches!(frame[at..], [0x08, 0x06, ..] | [0x88, 0x09 | 0xcc, ..])
 }
 
-/// Bytes without FCS that a frame like this needs so that 16 of them are payload.
+/// Returns the bytes without FCS that a frame like this needs for 16 bytes of payload.
 pub fn smallest_timed(frame: &[u8]) -> usize {
     headers(frame) + fwdlab_packet::modifier::TRAILER_LEN
 }
 
-/// Is it UDP over IPv4 without options, or over IPv6 without extensions?
+/// Returns true for UDP over IPv4 without options, or over IPv6 without extensions.
 pub fn is_plain_udp(frame: &[u8]) -> bool {
     ip(frame).is_some_and(|(at, version)| match version {
         4 => frame[at] == 0x45 && frame[at + 9] == UDP,
@@ -50,7 +51,8 @@ pub fn is_plain_udp(frame: &[u8]) -> bool {
     })
 }
 
-/// Bytes before the IP header, bytes of it, and what it carries, where that has a checksum: TCP, or UDP that has one.
+/// Returns bytes before the IP header, bytes of that header, and the protocol inside, if it has a
+/// checksum: TCP, or UDP with one.
 pub fn summed(frame: &[u8]) -> Option<(usize, usize, u8)> {
     let (at, version) = ip(frame)?;
     let (length, protocol) = match version {
@@ -65,7 +67,8 @@ pub fn summed(frame: &[u8]) -> Option<(usize, usize, u8)> {
     has_sum.then_some((at, length, protocol))
 }
 
-/// Where the packet in a frame ends by its own length: what is behind is padding, which a router does not forward.
+/// Returns the end of the packet according to its own length: the rest is padding, which a router
+/// does not forward.
 pub fn end(frame: &[u8]) -> usize {
     let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
     let end = match ip(frame) {
@@ -76,7 +79,7 @@ pub fn end(frame: &[u8]) -> usize {
     end.min(frame.len())
 }
 
-/// Where the headers of a frame end, up to UDP or TCP.
+/// Returns the end of a frame's headers, up to UDP or TCP.
 pub fn headers(frame: &[u8]) -> usize {
     match ip(frame) {
         None => ETHERNET,
@@ -111,7 +114,7 @@ pub fn put(frame: &mut [u8], mark: u16) {
     }
 }
 
-/// A frame that belongs to no group must not look as if it did.
+/// Ensures that a frame without a group does not look like one of a group.
 pub fn keep_out(frame: &mut [u8]) {
     if let Some((at, 4)) = ip(frame) {
         change(frame, at, at + 4, |bytes| {
@@ -126,7 +129,7 @@ pub fn keep_out(frame: &mut [u8]) {
     }
 }
 
-/// Changes two bytes of an IPv4 header, and its checksum as much (RFC 1624).
+/// Changes two bytes of an IPv4 header, and updates its checksum (RFC 1624).
 fn change(frame: &mut [u8], header: usize, at: usize, to: impl FnOnce([u8; 2]) -> [u8; 2]) {
     let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let before = word(frame, at);
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
     use fwdlab_packet::checksum::sum;
 
-    /// Ethernet, tags, IPv4 with a right checksum, UDP.
+    /// Ethernet, tags, IPv4 with a correct checksum, UDP.
     fn frame(tags: usize, identification: u16) -> Vec<u8> {
         let mut frame = vec![0; 12];
         for _ in 0..tags {
@@ -183,13 +186,13 @@ mod tests {
             };
             assert!(of([8, 0]) && of([0x86, 0xdd]) && of([0x12, 0x34]));
             for hosts in [[8, 6], [0x88, 0xcc], [0x88, 9]] {
-                // whose tag is the third is not looked for there
+                // behind a third tag it is not found
                 assert_eq!(of(hosts), tags == 3, "{hosts:?} behind {tags}");
             }
         }
         assert_eq!(smallest_timed(&frame(1, 0)), 14 + 4 + 20 + 8 + 16);
         assert_eq!(smallest_timed(&[0; 60]), 14 + 16);
-        // the header says 46 bytes
+        // the header's length is 46 bytes
         let padded = [frame(1, 0), vec![0; 20]].concat();
         assert_eq!((end(&padded), end(&[0; 60])), (14 + 4 + 46, 60));
     }

@@ -1,8 +1,8 @@
-//! A stream as clients describe it, understood: what it sends, when, and what follows it.
+//! Parsed streams of clients: what a stream sends, when, and what follows it.
 //!
-//! What is wrong with a stream is said when it is added, before anything is sent. Frames and times for the engine are made of it in
-//! [`traffic`](crate::traffic). Start with [`Stream::parse`]; [`vm`] is the program of a stream, [`mark`] how frames of a group are
-//! marked.
+//! Errors in a stream are reported when it is added, before anything is sent.
+//! [`traffic`](crate::traffic) converts streams to frames and times for the engine. Start with
+//! [`Stream::parse`]; [`vm`] is the program of a stream, [`mark`] the mark of a group's frames.
 
 pub mod mark;
 mod vm;
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::rpc::{Fault, Params};
 
-/// Bytes of a frame without FCS: what may be sent, and to what shorter ones are filled up.
+/// Valid bytes of a frame without FCS, and the length to which shorter ones are padded.
 const FRAME: std::ops::RangeInclusive<usize> = 14..=9238;
 const SHORTEST: usize = 60;
 
-/// Bytes that a frame has besides: FCS, and preamble, start delimiter and gap.
+/// Additional bytes of a frame: the FCS; and preamble, start delimiter and gap.
 pub const FCS: f64 = 4.0;
 const LAYER_1: f64 = 20.0;
 
@@ -28,19 +28,19 @@ pub struct Stream {
     pub enabled: bool,
     pub self_start: bool,
     pub start_paused: bool,
-    /// Before its first frame, every time it starts.
+    /// Time before its first frame, at every start.
     pub gap_us: f64,
     pub mode: Mode,
     pub rate: Rate,
-    /// The stream that starts when this one has ended.
+    /// The stream that starts when this one ends.
     pub next: Option<u32>,
-    /// After so many ends nothing follows; 0: always.
+    /// After this number of ends no stream follows; 0: unlimited.
     pub ends: u32,
     pub source_mac: Source,
     pub destination_mac: Source,
-    /// It takes its time and sends nothing.
+    /// True if it takes time but sends nothing.
     pub is_dummy: bool,
-    /// Without FCS, filled up.
+    /// Without FCS, padded.
     pub frame: Vec<u8>,
     pub program: Program,
     /// The lengths of its frames: mean and smallest, without FCS.
@@ -49,7 +49,7 @@ pub struct Stream {
     pub group: Option<Group>,
 }
 
-/// How many frames.
+/// How many frames it sends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
     Continuous,
@@ -63,17 +63,17 @@ pub enum Mode {
     },
 }
 
-/// How much of it.
+/// The rate of a stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rate {
     Pps(f64),
     Layer1(f64),
     Layer2(f64),
-    /// Of the link.
+    /// Of the link rate.
     Percent(f64),
 }
 
-/// Where an address of frames comes from.
+/// The source of an address in frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     Port,
@@ -83,13 +83,13 @@ pub enum Source {
 /// Frames that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// The client's number of it.
+    /// The client's number for it.
     pub id: u32,
     pub is_timed: bool,
 }
 
 impl Stream {
-    /// Understands a stream.
+    /// Parses a stream.
     pub fn parse(value: &Value) -> Result<Stream, Fault> {
         let object = value
             .as_object()
@@ -182,7 +182,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Frames per second at its own rate, on a link of this speed.
+    /// Returns the frames per second at its own rate, on a link of this speed.
     pub fn pps(&self, speed_bps: u64) -> Result<f64, Fault> {
         let layer_2 = (self.mean_bytes + FCS) * 8.0;
         let layer_1 = self.layer_1_bits();
@@ -200,17 +200,17 @@ impl Stream {
         Ok(pps)
     }
 
-    /// Bits of a frame, with FCS.
+    /// Returns the bits of a frame, with FCS.
     pub fn layer_2_bits(&self) -> f64 {
         (self.mean_bytes + FCS) * 8.0
     }
 
-    /// Bits of a frame on the wire.
+    /// Returns the bits of a frame on the wire.
     pub fn layer_1_bits(&self) -> f64 {
         (self.mean_bytes + FCS + LAYER_1) * 8.0
     }
 
-    /// Does its rate stay as it is, whatever the multiplier?
+    /// Returns true if its rate does not depend on the multiplier.
     pub fn is_fixed(&self) -> bool {
         self.group.is_some_and(|group| group.is_timed)
     }

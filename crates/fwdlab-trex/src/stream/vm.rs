@@ -1,4 +1,5 @@
-//! The program of a stream: TRex's instructions become ours, which mean the same bit for bit. Start with [`program`].
+//! The program of a stream: converts TRex's instructions to ours, which are equivalent bit for bit.
+//! Start with [`program`].
 
 use fwdlab_packet::modifier::{
     Direction, Endian, Instruction, MIN_TRIM, Program, Source, Transport, Variable, Width,
@@ -15,7 +16,7 @@ pub struct Lengths {
     pub shortest: usize,
 }
 
-/// The program that a client says.
+/// Converts the program of a client.
 pub fn program(vm: &Params<'_>, seed: u64) -> Result<Program, Fault> {
     let instructions = vm.get("instructions")?.as_array();
     let instructions =
@@ -43,7 +44,7 @@ pub fn program(vm: &Params<'_>, seed: u64) -> Result<Program, Fault> {
         let object = instruction
             .as_object()
             .ok_or_else(|| wrong(Fault::params("it must be an object")))?;
-        // two random variables of a stream are not the same
+        // two random variables of a stream must differ
         let seed = mix(seed, at as u64);
         add(&mut program, &Params(object), seed).map_err(wrong)?;
     }
@@ -246,7 +247,8 @@ fn endian(of: &Params<'_>) -> Result<Endian, Fault> {
     }
 }
 
-/// How long the frames of a program are: as TRex reckons, the mean of the variable that trims them is the middle of its range.
+/// Returns the lengths of a program's frames: as in TRex, the mean of the variable that trims them
+/// is the middle of its range.
 pub fn lengths(program: &Program, template: usize) -> Lengths {
     let mut trims = program.instructions.iter().rev().filter_map(|i| match i {
         Instruction::Trim { variable } => Some(variable),

@@ -1,12 +1,13 @@
-//! From a profile to traffic: what was said about frames becomes bytes, programs and times for one port.
+//! Compiles a profile to traffic: frames become bytes, programs and times for one port.
 //!
-//! Everything that can be wrong with a profile is found here or before, with its place in the file. Not here: which file, and
-//! how compiled traffic is [played](super::player). Start with [`compile`].
+//! Finds all errors in a profile that were not found earlier, with their position in the file. Does
+//! not read the profile's file; the [player](super::player) plays the compiled traffic. Start with
+//! [`compile`].
 //!
 //! - [`shape`]: frames as they are built, or found in a capture;
-//! - [`place`]: where fields are in them;
+//! - [`place`]: the positions of fields in them;
 //! - [`program`]: what differs from frame to frame;
-//! - [`signature`]: where frames carry theirs.
+//! - [`signature`]: the positions of signatures.
 
 mod place;
 mod program;
@@ -29,46 +30,48 @@ use crate::capture::file;
 use crate::signature::SignaturePlace;
 use crate::traffic::Addresses;
 
-/// Bytes of all templates of a port together.
+/// Maximum bytes of all templates of a port together.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The load of streams that say only shares, where no link is known, in frames per second.
+/// The total load, in frames per second, of streams with shares instead of rates if no link is
+/// known.
 const WITHOUT_LINK_PPS: f64 = 1e6;
 
-/// Which way.
+/// Direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// As written in the profile.
+    /// As in the profile.
     Forward,
     /// Sources and destinations swapped.
     Reverse,
 }
 
-/// What a profile does not know.
+/// What a profile does not contain.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
-    /// Which of the profile's two directions leaves through this port.
+    /// The profile's direction that leaves through this port.
     pub direction: Direction,
-    /// Of this port and of the next hop, and of test frames on the way there. What the profile says of addresses takes precedence.
+    /// Addresses of this port and of the next hop, and of test frames on the way there. Addresses
+    /// in the profile take precedence.
     pub addresses: Addresses,
-    /// A VLAN tag that all frames of this port have, outside of what the profile says.
+    /// A VLAN tag of all frames of this port, outside of those in the profile.
     pub vlan: Option<u16>,
     /// Speed of the link, for rates that are shares of it.
     pub link: Option<LinkSpeed>,
-    /// Opens a capture file that the profile names.
+    /// Opens a capture file that the profile refers to.
     pub read: &'a dyn Fn(&str) -> io::Result<Box<dyn io::Read>>,
 }
 
 /// A compiled profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
-    /// What is sent.
+    /// The traffic to send.
     pub traffic: Traffic,
-    /// What a reader of the results should know.
+    /// Notes for readers of the results.
     pub notes: Vec<String>,
 }
 
-/// What is wrong with a stream, and which of its keys.
+/// An error in a stream, and the key that contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
     way: Vec<Step<'static>>,
@@ -84,10 +87,11 @@ impl Wrong {
     }
 }
 
-/// Compiles the streams of a profile that go this way.
+/// Compiles the streams of a profile for this direction.
 ///
 /// # Errors
-/// The profile is impossible, with the place in its file; or no stream goes this way.
+/// If the profile is impossible, with the position in its file; or no stream goes in this
+/// direction.
 pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, ProfileError> {
     profile.check()?;
     let here: Vec<usize> = (0..profile.streams.len())
@@ -170,7 +174,7 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
     })
 }
 
-/// Does this stream go this way?
+/// Returns true if this stream goes in this direction.
 fn goes(stream: &Text, direction: Direction) -> bool {
     match stream.direction {
         profile::Direction::Both => true,
@@ -179,7 +183,7 @@ fn goes(stream: &Text, direction: Direction) -> bool {
     }
 }
 
-/// Does the profile decide about the outermost flow label?
+/// Returns true if the profile sets the outermost flow label.
 fn says_flow_label(stream: &Text) -> bool {
     stream
         .layers
@@ -188,7 +192,8 @@ fn says_flow_label(stream: &Text) -> bool {
         .any(|layer| matches!(layer, profile::Layer::Ipv6(ip) if ip.flow_label.is_some()))
 }
 
-/// The frames of a stream, and the order in which its kinds are sent. `bytes`: of all templates so far.
+/// Returns the frames of a stream, and the order in which its kinds are sent. `bytes`: of all
+/// templates so far.
 fn drafts_of(
     stream: &Text,
     setting: &Setting<'_>,
@@ -279,7 +284,7 @@ fn drafts_of(
     }
 }
 
-/// The frames of a capture file.
+/// Returns the frames of a capture file.
 fn captured(
     stream: &Text,
     file: &str,
@@ -330,7 +335,7 @@ fn captured(
             Some(None) => continue,
             Some(Some(draft)) => drafts.push(draft?),
         }
-        // nothing behind it is looked at
+        // the frames behind it are not needed
         if stream.frame.is_some() {
             break;
         }
@@ -345,7 +350,7 @@ fn captured(
     }
 }
 
-/// The mean size of a stream's frames.
+/// Returns the mean size of a stream's frames.
 fn mean(kinds: &[Draft], pattern: &[u16]) -> MeanSize {
     let size = |kind: &u16| {
         let draft = &kinds[usize::from(*kind)];
@@ -358,7 +363,7 @@ fn mean(kinds: &[Draft], pattern: &[u16]) -> MeanSize {
         .expect("a stream has frames, larger than their headers")
 }
 
-/// The rate of each stream at the profile's own load, in frames per second.
+/// Returns the rate of each stream at the profile's own load, in frames per second.
 fn rates(
     profile: &Profile,
     here: &[usize],
@@ -399,7 +404,7 @@ fn rates(
         .collect()
 }
 
-/// A rate in frames per second.
+/// Converts a rate to frames per second.
 fn pps(Rate(rate): Rate, mean: MeanSize, link: Option<LinkSpeed>) -> Result<f64, String> {
     match (rate, link) {
         (LinkLoad::Share(_) | LinkLoad::Load(Load::Max), None) => Err(format!(
@@ -453,7 +458,7 @@ fn timing(
     })
 }
 
-/// Says which frames cannot be counted one by one.
+/// Adds a note about frames that cannot be counted one by one.
 fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<String>) {
     if text.signature == Some(false) {
         return;
@@ -493,7 +498,8 @@ fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<St
     }
 }
 
-/// A pseudo-random MAC address as RFC 4814 §4.2 wants it: `(RR & 0xFC):PP:PP:RR:RR:RR`, with the number of the port.
+/// Returns a pseudo-random MAC address according to RFC 4814 §4.2: `(RR & 0xFC):PP:PP:RR:RR:RR`,
+/// with the number of the port.
 fn random_mac(seed: u64, direction: Direction) -> [u8; 6] {
     let port = match direction {
         Direction::Forward => 1_u8,
@@ -503,7 +509,7 @@ fn random_mac(seed: u64, direction: Direction) -> [u8; 6] {
     [a & 0xfc, 0, port, b, c, d]
 }
 
-/// Which names there are, for an error.
+/// Lists the valid names, for an error.
 fn known(names: &[&str]) -> String {
     match names {
         [] => "; no entry has a name".to_owned(),
@@ -512,7 +518,7 @@ fn known(names: &[&str]) -> String {
 }
 
 impl Traffic {
-    /// Where its frames carry their signature; `None`: none of them has one.
+    /// Returns the position of the signature in its frames; `None` if none has one.
     pub fn place(&self) -> Option<SignaturePlace> {
         let kinds = self.streams.iter().flat_map(|stream| &stream.kinds);
         kinds.filter_map(|kind| kind.place).next()

@@ -1,4 +1,4 @@
-//! Where the fields of a profile are in a frame.
+//! The positions of a profile's fields in a frame.
 //!
 //! Start with [`Place::of`].
 
@@ -10,25 +10,25 @@ use fwdlab_packet::stack::Layer;
 
 use super::shape::Shape;
 
-/// Some bytes of a frame, or some bits of them.
+/// Some bytes of a frame, or some of their bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// First byte.
     pub at: usize,
-    /// How many: 1, 2, 4, 6, 8 or 16.
+    /// Number of bytes: 1, 2, 4, 6, 8 or 16.
     pub bytes: usize,
-    /// Which bits, and how far to the left their value is.
+    /// Mask of the bits, and the shift of their value to the left.
     pub bits: Option<(u32, u8)>,
 }
 
 impl Place {
-    /// Where this field is.
+    /// Returns the position of this field.
     pub fn of(field: Field, shape: &Shape) -> Result<Place, String> {
         let layers = shape
             .placed()
             .filter(|(_, layer)| is(layer, field.name.layer()));
         let mut layers = layers.skip(match (shape.tagged, field.name.layer()) {
-            // the tag of the port is not the profile's
+            // skip the tag of the port, which is not in the profile
             (true, "vlan") => 1,
             _ => 0,
         });
@@ -116,18 +116,18 @@ impl Place {
         })
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn range(&self) -> Range<usize> {
         self.at..self.at + self.bytes
     }
 
-    /// How many bits its values have.
+    /// Returns the width of its values in bits.
     pub fn width_bits(&self) -> u32 {
         self.bits
             .map_or(self.bytes as u32 * 8, |(mask, _)| mask.count_ones())
     }
 
-    /// What the frame has there.
+    /// Reads its value from a frame.
     pub fn read(&self, frame: &[u8]) -> u128 {
         let bytes = &frame[self.range()];
         let all = bytes
@@ -137,7 +137,7 @@ impl Place {
             .map_or(all, |(mask, shift)| (all & u128::from(mask)) >> shift)
     }
 
-    /// Puts a value there that fits.
+    /// Writes a value that fits.
     pub fn write(&self, frame: &mut [u8], value: u128) {
         let value = match self.bits {
             None => value,
@@ -154,7 +154,8 @@ impl Place {
         frame[self.range()].copy_from_slice(&bytes[16 - self.bytes..]);
     }
 
-    /// The same place on the other side of the frame: of a source the destination, and so on.
+    /// Returns the same field on the other side of the frame: the destination for a source, and
+    /// vice versa.
     pub fn mirrored(&self, shape: &Shape) -> Result<Place, String> {
         let range = self.range();
         let inside = |side: &Range<usize>| side.start <= range.start && range.end <= side.end;
@@ -179,7 +180,7 @@ impl Place {
     }
 }
 
-/// Is this the layer that a profile calls so?
+/// Returns true if a profile uses this name for the layer.
 fn is(layer: &Layer, name: &str) -> bool {
     match layer {
         Layer::Ethernet(_) => name == "ethernet",

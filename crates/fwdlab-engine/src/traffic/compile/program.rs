@@ -1,7 +1,8 @@
-//! What differs from frame to frame: the entries of a profile as variables and instructions of a modifier program.
+//! Turns the variations in a profile into variables and instructions of a modifier program.
 //!
-//! Checksums are put right behind everything that is written, the innermost first. Where the signature goes is decided in
-//! [`signature`](super::signature), when all frames of a port are known. Start with [`Draft::new`].
+//! Checksums are corrected after all other writes, the innermost first.
+//! [`signature`](super::signature) chooses the position of signatures once all frames of a port are
+//! known. Start with [`Draft::new`].
 
 use std::ops::Range;
 
@@ -30,21 +31,21 @@ const FLOWS: &str = "flows";
 /// Name of the variable of a frame's length.
 const SIZE: &str = "frame length";
 
-/// Frames of one make, all but their signature and checksums.
+/// Frames of one kind, without their signature and checksums.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The first of them.
+    /// The first frame.
     pub shape: Shape,
     variables: Vec<Variable>,
     instructions: Vec<Instruction>,
     /// Bytes that the instructions write.
     pub written: Vec<Range<usize>>,
-    /// Bytes of the shortest frame without FCS, if they differ.
+    /// Bytes of the shortest frame without FCS, if lengths differ.
     pub trimmed_to: Option<usize>,
     cache: Option<u32>,
 }
 
-/// The numbers of an entry.
+/// The values of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Numbers {
     Range { first: u128, last: u128, step: u128 },
@@ -66,7 +67,7 @@ impl Numbers {
         }
     }
 
-    /// The value of the first frame, if it goes upwards.
+    /// Returns the value of the first frame, if the entry counts up.
     fn first(&self) -> u128 {
         match self {
             Numbers::Range { first, .. } => *first,
@@ -86,10 +87,10 @@ impl Numbers {
     }
 }
 
-/// Which part of addresses that are wider than a variable moves.
+/// The part that varies, of addresses that are wider than a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// All of it.
+    /// All bytes.
     Whole,
     /// The last 4 of 6 bytes.
     OfMac,
@@ -99,7 +100,7 @@ enum Part {
     Prefix,
 }
 
-/// An entry with everything looked up.
+/// An entry with all names resolved.
 struct Entry<'a> {
     vary: &'a Vary,
     /// Its number in the profile.
@@ -108,12 +109,13 @@ struct Entry<'a> {
     numbers: Numbers,
     part: Part,
     width: Width,
-    /// What its value is called.
+    /// Name of its value.
     value: String,
 }
 
 impl Draft {
-    /// The program of a stream for a frame. `sizes`: the frame is the largest of these, and others are cut from it.
+    /// Returns the program of a stream for a frame. `sizes`: the frame is the largest of these, and
+    /// others are cut from it.
     pub fn new(
         stream: &Stream,
         shape: Shape,
@@ -151,7 +153,7 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Looks up all entries with values of their own, and puts their first values into the frame.
+    /// Resolves all entries with values of their own, and writes their first values into the frame.
     fn entries<'a>(&mut self, stream: &'a Stream, reverse: bool) -> Result<Vec<Entry<'a>>, Wrong> {
         let mut entries = Vec::new();
         for (number, vary) in stream.vary.iter().enumerate() {
@@ -200,7 +202,7 @@ impl Draft {
         Ok(entries)
     }
 
-    /// Where fields, or bytes by hand, are in this direction.
+    /// Returns the positions of fields, or of explicit bytes, in this direction.
     fn places(
         &self,
         fields: &[Field],
@@ -216,7 +218,7 @@ impl Draft {
         }
         if let (Some(at), Some(bytes)) = (at, bytes) {
             let at = usize::from(at);
-            // behind a tag that the profile does not know of
+            // behind a tag that is not in the profile
             let at = if self.shape.tagged && at >= 12 {
                 at + 4
             } else {
@@ -244,7 +246,7 @@ impl Draft {
         Ok(places)
     }
 
-    /// One variable for all entries that span the set of flows together.
+    /// Creates one variable for all entries that span the set of flows together.
     fn flow_set(&mut self, stream: &Stream, entries: &[Entry<'_>]) -> Result<(), Wrong> {
         let mut dimensions = Vec::new();
         for entry in entries.iter().filter(|entry| entry.vary.spans_flows()) {
@@ -300,7 +302,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The variable of an entry that moves by itself.
+    /// Creates the variable of an independent entry.
     fn variable(&mut self, stream: &Stream, entry: &Entry<'_>) -> Result<(), Wrong> {
         let Entry { vary, number, .. } = *entry;
         if vary.spans_flows() {
@@ -423,7 +425,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes another entry's value.
+    /// Writes the value of another entry.
     fn write_again(
         &mut self,
         vary: &Vary,
@@ -470,7 +472,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes a value of this width to a place.
+    /// Writes a value of this width to a position.
     fn write(
         &mut self,
         value: &str,
@@ -486,7 +488,7 @@ impl Draft {
             _ => Endian::Big,
         };
         let by_hand = vary.mask.is_some() || vary.shift.is_some() || endian == Endian::Little;
-        // the bytes that move
+        // the bytes that vary
         let (mut at, mut bytes) = match (place.bytes, part) {
             (6, _) => (place.at + 2, 4),
             (16, Part::Prefix) => (place.at, 8),
@@ -549,7 +551,8 @@ impl Draft {
         });
     }
 
-    /// So many flows in the default shape, counted from the addresses and ports that the frame has.
+    /// Creates this number of flows in the default shape, starting at the addresses and ports of
+    /// the frame.
     fn default_flows(&mut self, flows: u32, stream: &Stream, reverse: bool) -> Result<(), Wrong> {
         let wrong = |why: String| Wrong::at("flows", why);
         let set = FlowSet::default_v4(flows).map_err(|error| wrong(error.to_string()))?;
@@ -648,7 +651,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Pseudo-random ports (RFC 4814 §4.5) where the profile says nothing about them.
+    /// Uses pseudo-random ports (RFC 4814 §4.5) unless the profile sets them.
     fn random_ports(&mut self, stream: &Stream) {
         let said = |source: bool| {
             let by_layer = stream.layers.iter().flatten().any(|layer| match layer {
@@ -711,7 +714,8 @@ impl Draft {
         }
     }
 
-    /// Another size with every frame: it is cut, and the lengths in its headers are written.
+    /// Varies the size from frame to frame: truncates the frame and writes the lengths in its
+    /// headers.
     fn sizes(&mut self, sizes: &Sizes) -> Result<(), Wrong> {
         let all = (sizes.from..=sizes.to).step_by(sizes.step as usize);
         let lengths: Vec<u64> = all.map(|size| u64::from(size) - FCS as u64).collect();
@@ -746,7 +750,7 @@ impl Draft {
         });
         self.trim(SIZE, min as usize);
         if self.shape.padding > 0 {
-            // nothing but padding is cut
+            // only padding is cut off
             return Ok(());
         }
         let lengths: Vec<(usize, usize)> = self
@@ -772,14 +776,14 @@ impl Draft {
         Ok(())
     }
 
-    /// Is something written to these bytes?
+    /// Returns true if an instruction writes to these bytes.
     pub fn writes(&self, bytes: &Range<usize>) -> bool {
         self.written
             .iter()
             .any(|written| written.start < bytes.end && bytes.start < written.end)
     }
 
-    /// The frames with their signature at this place, and with checksums that are right.
+    /// Returns the frames with their signature at this position, and with correct checksums.
     pub fn finish(
         mut self,
         place: Option<(SignaturePlace, usize)>,
@@ -787,7 +791,7 @@ impl Draft {
     ) -> Result<Kind, Wrong> {
         let all = self.fixes(&Checksums::All, true)?;
         if !self.written.is_empty() && !all.is_empty() {
-            // the first values of the entries came into the template after its checksums
+            // the first values of the entries were written after the template's checksums
             let program = Program {
                 instructions: all,
                 ..Program::default()
@@ -819,7 +823,8 @@ impl Draft {
         }
     }
 
-    /// What puts checksums right behind what is written, the innermost first. `whole`: whatever is written.
+    /// Returns the instructions that correct checksums, the innermost first. `whole`: regardless of
+    /// what is written.
     fn fixes(&self, checksums: &Checksums, whole: bool) -> Result<Vec<Instruction>, Wrong> {
         let mut fixes = Vec::new();
         let mut written = self.written.clone();
@@ -894,7 +899,7 @@ impl Draft {
                 written.push(ip + 10..ip + 12);
             }
         }
-        // a fix of what IPv4 carries fixes the header as well
+        // correcting the checksum of IPv4's payload corrects the header's, too
         let headers: Vec<u16> = fixes
             .iter()
             .filter_map(|fix| match fix {
@@ -910,7 +915,7 @@ impl Draft {
 }
 
 impl Entry<'_> {
-    /// The name of its value in instructions.
+    /// Returns the name of its value in instructions.
     fn value_name(&self) -> String {
         match (self.vary.spans_flows(), &self.vary.ports) {
             (true, _) => format!("{FLOWS}.{}", self.number),
@@ -921,7 +926,7 @@ impl Entry<'_> {
 }
 
 impl Part {
-    /// The part of a value that moves.
+    /// Returns the part of a value that varies.
     fn of(self, value: u128) -> u128 {
         match self {
             Part::Whole => value,
@@ -932,23 +937,23 @@ impl Part {
     }
 }
 
-/// Is it the length of the frame that this entry changes?
+/// Returns true if this entry changes the length of the frame.
 fn is_length(vary: &Vary) -> bool {
     vary.field
         .iter()
         .any(|field| field.name == FieldName::FrameLength)
 }
 
-/// The shortest frame that such an entry leaves, without FCS.
+/// Returns the shortest frame that such an entry produces, without FCS.
 fn smallest_length(entry: &Entry<'_>) -> usize {
-    // counting down, a range may be made larger until it is a multiple of the step
+    // when it counts down, a range may be extended until it is a multiple of the step
     match entry.vary.change {
         Change::Decrement if entry.vary.values.is_none() => 0,
         _ => usize::try_from(entry.numbers.smallest()).unwrap_or(0),
     }
 }
 
-/// The numbers that an entry says; `there`: what the frame has.
+/// Returns the values of an entry; `there`: the value in the frame.
 fn numbers(vary: &Vary, there: Option<u128>) -> Result<Numbers, (&'static str, String)> {
     if let Some(values) = &vary.values {
         return Ok(Numbers::List(
@@ -985,7 +990,7 @@ fn numbers(vary: &Vary, there: Option<u128>) -> Result<Numbers, (&'static str, S
     Ok(Numbers::Range { first, last, step })
 }
 
-/// Which part of the places moves, and how wide a variable is for it.
+/// Returns the part of the positions that varies, and the width of its variable.
 fn part_and_width(
     vary: &Vary,
     places: &[Place],
@@ -1082,7 +1087,7 @@ fn part_and_width(
     })
 }
 
-/// Names are said by [`Step`]s in errors.
+/// Errors use [`Step`]s for names.
 impl Wrong {
     fn in_vary(number: usize, key: &'static str, why: impl Into<String>) -> Wrong {
         Wrong {

@@ -1,7 +1,7 @@
-//! The frames of a stream before anything in them varies: from the layers of a profile, or from a capture file.
+//! The constant part of a stream's frames: from the layers of a profile, or from a capture file.
 //!
-//! All checksums and lengths are right in what comes out of here. What differs from frame to frame is written by
-//! [`program`](super::program). Start with [`Shape`].
+//! The resulting checksums and lengths are correct. [`program`](super::program) writes what differs
+//! from frame to frame. Start with [`Shape`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -20,31 +20,31 @@ use fwdlab_packet::stack::{Extension, Layer, Size, build};
 use super::{Direction, Setting, Wrong};
 use crate::traffic::Addresses;
 
-/// Bytes of the FCS, which sizes count and buffers do not hold.
+/// Bytes of the FCS, which sizes include and buffers do not contain.
 pub const FCS: usize = 4;
 
-/// A frame, and what is where in it.
+/// A frame and its layout.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Without FCS.
     pub bytes: Vec<u8>,
     /// The layers, outermost first.
     pub layers: Vec<Layer>,
-    /// Where each starts.
+    /// Offset of each layer.
     pub offsets: Vec<usize>,
     /// Bytes at the end that belong to no layer.
     pub padding: usize,
-    /// Was a tag put in after the MAC addresses that the profile does not know of?
+    /// True if a tag that is not in the profile was inserted after the MAC addresses.
     pub tagged: bool,
 }
 
 impl Shape {
-    /// Layers with the bytes where they start.
+    /// Iterates over layers with their offsets.
     pub fn placed(&self) -> impl DoubleEndedIterator<Item = (usize, &Layer)> {
         self.offsets.iter().copied().zip(&self.layers)
     }
 
-    /// The two sides of the frame: bytes of a source and of the destination that belongs to it.
+    /// Returns the two sides of the frame: bytes of a source and of the matching destination.
     pub fn sides(&self) -> Vec<(Range<usize>, Range<usize>)> {
         let mut sides = Vec::new();
         for (number, (at, layer)) in self.placed().enumerate() {
@@ -53,7 +53,7 @@ impl Shape {
                 Layer::Arp(_) => Some((14, 24, 4)),
                 Layer::Ipv4(_) => Some((12, 16, 4)),
                 Layer::Ipv6(_) => Some((8, 24, 16)),
-                // the port of VXLAN is the same both ways
+                // the port of VXLAN is the same in both directions
                 Layer::Udp(_) if matches!(self.layers.get(number + 1), Some(Layer::Vxlan(_))) => {
                     None
                 }
@@ -68,7 +68,8 @@ impl Shape {
         sides
     }
 
-    /// Swaps the sides, but for the outermost MAC addresses. No checksum minds: the words of a sum change places.
+    /// Swaps the sides, except for the outermost MAC addresses. Checksums do not change, because a
+    /// sum does not depend on the order of its words.
     pub fn reverse(&mut self) {
         for (source, destination) in self.sides().into_iter().skip(1) {
             for (a, b) in source.zip(destination) {
@@ -78,7 +79,7 @@ impl Shape {
     }
 }
 
-/// The layers of a stream, ready to be built in any size.
+/// The layers of a stream, which can be built in any size.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     layers: Vec<Layer>,
@@ -96,7 +97,8 @@ pub struct Macs {
 }
 
 impl Blueprint {
-    /// Of a stream of layers. `macs`: where the profile says none; what it says is swapped with the sides in reverse.
+    /// Prepares a stream of layers. `macs`: used if the profile has none; those in the profile are
+    /// swapped with the sides in reverse.
     pub fn new(stream: &Stream, macs: Macs, setting: &Setting<'_>) -> Result<Blueprint, Wrong> {
         let vlan = setting.vlan;
         let given = match &stream.layers {
@@ -158,17 +160,17 @@ impl Blueprint {
         Ok(blueprint)
     }
 
-    /// Bytes of all headers.
+    /// Returns the bytes of all headers.
     fn headers(&self) -> usize {
         self.layers.iter().map(Layer::header_len).sum()
     }
 
-    /// Can bytes follow the last header?
+    /// Returns true if bytes can follow the last header.
     fn carries(&self) -> bool {
         !matches!(self.layers.last(), Some(Layer::Arp(_) | Layer::Ndp(_)))
     }
 
-    /// Bytes of the payload that must be there.
+    /// Returns the minimum bytes of the payload.
     fn least_payload(&self) -> usize {
         let Some(payload) = &self.payload else {
             return 0;
@@ -178,7 +180,8 @@ impl Blueprint {
         text.max(hex).max(payload.bytes.unwrap_or(0) as usize)
     }
 
-    /// The smallest frame with room for so many bytes more than the headers, in bytes with FCS.
+    /// Returns the smallest frame with room for this number of bytes in addition to the headers, in
+    /// bytes with FCS.
     pub fn smallest(&self, room: usize) -> usize {
         let room = if self.carries() {
             room.max(self.least_payload())
@@ -188,7 +191,7 @@ impl Blueprint {
         (self.headers() + room + FCS).max(fwdlab_model::profile::size::SMALLEST as usize)
     }
 
-    /// Builds the frame of this size, FCS counted.
+    /// Builds the frame of this size, including the FCS.
     pub fn build(&self, frame_size: usize) -> Result<Shape, Wrong> {
         let headers = self.headers();
         let least = headers + self.least_payload() + FCS;
@@ -215,7 +218,7 @@ impl Blueprint {
             layers.push(Layer::Payload(contents(payload, room)));
         }
         let frame = build(&layers, size).map_err(|error| Wrong::at("layers", error.to_string()))?;
-        // what build has put behind the last header is a layer, too
+        // a payload that build appended to the last header is a layer, too
         if frame.offsets.len() > layers.len() {
             layers.push(Layer::Payload(frame.bytes[headers..].to_vec()));
         }
@@ -229,7 +232,7 @@ impl Blueprint {
     }
 }
 
-/// So many bytes of payload.
+/// Returns this number of bytes of payload.
 fn contents(payload: &text::Payload, len: usize) -> Vec<u8> {
     if let Some(seed) = payload.random {
         return (0..len as u64)
@@ -259,7 +262,7 @@ fn ethernet(layer: &text::Ethernet) -> Layer {
     })
 }
 
-/// Source and destination where a layer does not say them.
+/// Returns source and destination for a layer without addresses.
 fn addresses_v4(plan: Plan, addresses: &Addresses) -> (Ipv4Addr, Ipv4Addr) {
     match plan {
         Plan::Rfc2544 => (Ipv4Addr::new(198, 18, 1, 2), Ipv4Addr::new(198, 19, 65, 2)),
@@ -267,7 +270,7 @@ fn addresses_v4(plan: Plan, addresses: &Addresses) -> (Ipv4Addr, Ipv4Addr) {
     }
 }
 
-/// UDP ports where a layer does not say them: RFC 2544 C.2.6.4 sends to the echo port.
+/// Returns UDP ports for a layer without ports: RFC 2544 C.2.6.4 sends to the echo port.
 fn ports(plan: Plan) -> (u16, u16) {
     match plan {
         Plan::Rfc2544 => (49_184, 7),
@@ -275,7 +278,7 @@ fn ports(plan: Plan) -> (u16, u16) {
     }
 }
 
-/// Turns one layer into what it is in bytes; `before`: the layers below it.
+/// Converts one layer to its form in bytes; `before`: the layers below it.
 fn one(
     layer: &Text,
     next: Option<&Text>,
@@ -288,7 +291,7 @@ fn one(
     };
     Ok(match layer {
         Text::Ethernet(layer) => {
-            // inside of a tunnel no port has an address to give
+            // inside a tunnel, no port supplies an address
             let default = text::Ethernet {
                 source: layer.source.or(Some(Mac([2, 0, 0, 0, 0, 1]))),
                 destination: layer.destination.or(Some(Mac([2, 0, 0, 0, 0, 2]))),
@@ -435,7 +438,7 @@ fn one(
     })
 }
 
-/// Where the innermost IPv6 packet below goes.
+/// Returns the destination of the innermost IPv6 packet below.
 fn destination_below(before: &[Layer]) -> Option<Ipv6Addr> {
     before.iter().rev().find_map(|layer| match layer {
         Layer::Ipv6(repr) => Some(repr.destination),
@@ -443,7 +446,7 @@ fn destination_below(before: &[Layer]) -> Option<Ipv6Addr> {
     })
 }
 
-/// An extension header; without a body, padding.
+/// Returns an extension header; without a body, it contains padding.
 fn extension(
     layer: &text::Extension,
     kind: ipv6_ext::Kind,
@@ -452,7 +455,8 @@ fn extension(
     let body = match (&layer.body, kind) {
         (Some(Hex(bytes)), _) => bytes.clone(),
         (None, ipv6_ext::Kind::Authentication) => vec![0; 10],
-        // segment routing (type 4, RFC 8754 §2): no segments left, and the first and last of the list is the destination
+        // segment routing (type 4, RFC 8754 §2): no segments left, and the list contains only the
+        // destination
         (None, ipv6_ext::Kind::Routing) => {
             let segment = destination_below(before).unwrap_or(Ipv6Addr::UNSPECIFIED);
             [&[4, 0, 0, 0, 0, 0][..], &segment.octets()].concat()
@@ -477,8 +481,8 @@ fn extension(
     }
 }
 
-/// The frame of a capture file. `macs`: instead of those in the capture, which are otherwise swapped with the sides in
-/// `reverse`. `vlan`: a tag that the port needs.
+/// Returns the frame of a capture file. `macs` replaces those in the capture, which are otherwise
+/// swapped with the sides in `reverse`. `vlan`: a tag that the port needs.
 pub fn of_capture(
     bytes: &[u8],
     macs: Option<Macs>,

@@ -1,4 +1,5 @@
-//! Where frames carry their signature: at one place in all frames of a port, as a receiver can look at one only.
+//! The position of signatures: the same in all frames of a port, because a receiver only looks at
+//! one place.
 //!
 //! Start with [`choose`].
 
@@ -8,18 +9,18 @@ use fwdlab_packet::stack::Layer;
 use super::program::Draft;
 use crate::signature::{SignaturePlace, flow_label_at};
 
-/// Where in a frame there is room for a signature.
+/// Places in a frame with room for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// First byte at the begin of the UDP payload.
+    /// First byte at the start of the UDP payload.
     udp: Option<usize>,
     /// First byte at the end.
     tail: Option<usize>,
-    /// Is the flow label free?
+    /// True if the flow label is free.
     label: bool,
 }
 
-/// What room a frame has. `label`: may the flow label be written?
+/// Returns the room in a frame. `label`: whether the flow label may be written.
 pub fn room(draft: &Draft, label: bool) -> Room {
     let shape = &draft.shape;
     let len = shape.bytes.len();
@@ -52,8 +53,9 @@ pub fn room(draft: &Draft, label: bool) -> Room {
     }
 }
 
-/// The place for each frame, the same for all that have one: the first of begin, end and flow label that all of them have.
-/// If there is none such, the one of begin and end that more of them have. `None`: this frame has no signature.
+/// Returns the place for each frame, the same for all that have one: the first of start, end and
+/// flow label that all of them support. If there is none, the more common one of start and end.
+/// `None`: this frame has no signature.
 pub fn choose(rooms: &[Option<Room>]) -> Vec<Option<(SignaturePlace, usize)>> {
     let asked = || rooms.iter().flatten();
     let (udp, tail) = (
