@@ -1,7 +1,7 @@
 //! Checksums: the last member of every journal line and JSON file, and a list of all files of a run that ended.
 //!
 //! They tell that bytes are not those that were written, and repair nothing. The CRC is that of zlib, gzip and PNG, so that any
-//! tool can compute it again (docs/runs.md). Start with [`line()`] and [`check`].
+//! tool can compute it again (docs/reference/runs.md). Start with [`line()`] and [`check`].
 
 use std::fs;
 use std::io::{self, Read};

@@ -307,6 +307,8 @@ fn examples_of_the_manual_are_true() {
     let docs = root.join("docs");
     let (mut run_here, mut marked) = (0, 0);
     let mut pages = directory(&docs);
+    pages.extend(directory(&docs.join("guide")));
+    pages.extend(directory(&docs.join("reference")));
     pages.push(root.join("README.md"));
     for path in pages {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
