@@ -39,7 +39,7 @@ impl Example {
 }
 
 /// Pages whose examples work on runs of the ones before them.
-const SEQUENCES: [&str; 2] = ["gallery.md", "reports.md"];
+const SEQUENCES: [&str; 4] = ["ci.md", "firewall-rules.md", "gallery.md", "reports.md"];
 
 /// All examples of a page, and the files that it shows.
 fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
