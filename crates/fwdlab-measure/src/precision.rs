@@ -261,7 +261,7 @@ pub(crate) mod tests {
         (100.0 * share(hold), share(all))
     }
 
-    /// What docs/reference/campaigns.md says: what intervals of 95 % really hold when they were looked at after every iteration, where that matters
+    /// What docs/methodology.md says: what intervals of 95 % really hold when they were looked at after every iteration, where that matters
     /// most, which is where some 10 to 35 iterations are needed. The table there is of 6000 campaigns each.
     #[test]
     fn intervals_that_were_waited_for_hold_what_is_said_of_them() {
