@@ -1,4 +1,4 @@
-// What the server says. Types name only what pages show; docs/dashboard.md and the schemas of the project have the rest.
+// What the server says. Types name only what pages show; docs/reference/dashboard.md and the schemas of the project have the rest.
 
 export interface Line {
   id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; finished_at: string | null;

@@ -1,8 +1,8 @@
 //! What procedures cost of our own time: a full NDR and PDR search as FD.io CSIT makes it, on a steady and on a noisy DUT, and
 //! the fits of a PLRsearch of half an hour.
 //!
-//! The DUT is a comparison and a little chance, so that what is measured is the procedure. `docs/ndr.md` and
-//! `docs/rfc2544.md` have the figures.
+//! The DUT is a comparison and a little chance, so that what is measured is the procedure. `docs/reference/ndr.md` and
+//! `docs/reference/rfc2544.md` have the figures.
 
 use std::hint::black_box;
 

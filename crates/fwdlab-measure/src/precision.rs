@@ -269,7 +269,7 @@ pub(crate) mod tests {
         (100.0 * share(hold), share(all))
     }
 
-    /// Checks docs/campaigns.md: the real coverage of 95 % intervals that are checked after every
+    /// Checks docs/methodology.md: the real coverage of 95 % intervals that are checked after every
     /// iteration, in the worst case, which is where some 10 to 35 iterations are needed. The table
     /// there is from 6000 campaigns each.
     #[test]

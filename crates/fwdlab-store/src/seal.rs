@@ -2,7 +2,7 @@
 //! finished run.
 //!
 //! They detect changed bytes, and repair nothing. The CRC is that of zlib, gzip and PNG, so any
-//! tool can recompute it (docs/runs.md). Start with [`line()`] and [`check`].
+//! tool can recompute it (docs/reference/runs.md). Start with [`line()`] and [`check`].
 
 use std::fs;
 use std::io::{self, Read};

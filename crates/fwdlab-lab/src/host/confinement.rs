@@ -2,7 +2,7 @@
 //!
 //! It keeps a configuration from changing the host by mistake, and not one that is meant to: its root may do what root may. The
 //! namespaces live as long as this, and die with us: the first process of theirs reads a pipe that only we can write to, and takes
-//! all others along. What a configuration may do is in `docs/quick.md`. Start with [`Confinement::begin`].
+//! all others along. What a configuration may do is in `docs/reference/configurations.md`. Start with [`Confinement::begin`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -76,7 +76,7 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
     if queues.is_empty() {
         return Err(LabError::Preflight(format!(
             "nothing is known of the queues of {port} on {}: `{text}` has no packets by queue under a name that is known here. Its driver \
-             may not count them; docs/telemetry.md lists those that do",
+             may not count them; docs/reference/telemetry.md lists those that do",
             host.name()
         )));
     }
@@ -143,7 +143,8 @@ mod tests {
         let host = Scripted::new(|_, _| "  eth1: 900 9 0 0 0 0 0 0 800 8 0 0 0 0 0 0\n".into());
         let error = look(&host, "eth1").unwrap_err().to_string();
         assert!(
-            error.contains("queues of eth1 on router1") && error.contains("docs/telemetry.md"),
+            error.contains("queues of eth1 on router1")
+                && error.contains("docs/reference/telemetry.md"),
             "{error}"
         );
         let error = look(&host, "eth2").unwrap_err().to_string();

@@ -43,7 +43,7 @@ use crate::tui::theme::Symbols;
 /// Run a campaign: measure every test case of a file, unattended
 ///
 /// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails is reported with its reason,
-/// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/campaigns.md describes the file.
+/// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/reference/campaigns.md describes the file.
 ///
 /// An interrupted run continues with --resume: finished iterations are kept, the one that was being measured is repeated, and the result
 /// records the gap.

@@ -556,7 +556,7 @@ pub fn program() -> Command {
     program
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
         .before_help(commands)
-        .after_help("Exit codes, the same for all commands (each lists its own): docs/quick.md\nDefaults of options for a directory or a user: fwdlab.toml, docs/defaults.md")
+        .after_help("Exit codes, the same for all commands (each lists its own): docs/reference/commands.md\nDefaults of options for a directory or a user: fwdlab.toml, docs/reference/defaults.md")
 }
 
 impl More {
@@ -665,8 +665,10 @@ mod tests {
     fn commands_of_the_manual_can_be_typed() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut pages = vec![root.join("README.md")];
-        let docs = std::fs::read_dir(root.join("docs")).unwrap();
-        pages.extend(docs.map(|entry| entry.unwrap().path()));
+        for folder in ["docs", "docs/guide", "docs/reference"] {
+            let docs = std::fs::read_dir(root.join(folder)).unwrap();
+            pages.extend(docs.map(|entry| entry.unwrap().path()));
+        }
         let mut read = 0;
         for page in pages
             .iter()

@@ -19,7 +19,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// On this machine everyone may look, and who has the token may pause, resume and stop runs, and skip test cases. Where it listens on
 /// another address, everything takes the token, through TLS. It keeps nothing itself: end it with Ctrl-C at any time.
 ///
-/// With --trex it serves ports to clients of TRex instead, which have no token: docs/trex.md.
+/// With --trex it serves ports to clients of TRex instead, which have no token: docs/reference/trex.md.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Directory of runs [default: as everywhere, see --runs]

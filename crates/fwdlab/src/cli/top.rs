@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Watch a run on the full screen while it is running, or replay a finished one
 ///
 /// A run of another process can be paused, its test case skipped, and stopped from here; leaving the screen changes nothing about it.
-/// docs/terminal.md has pictures and keys; ? shows the keys.
+/// docs/reference/terminal.md has pictures and keys; ? shows the keys.
 #[derive(Debug, Args)]
 pub struct Top {
     /// Which run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the address of a dashboard or of

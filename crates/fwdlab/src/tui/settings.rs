@@ -206,8 +206,8 @@ mod tests {
 
     #[test]
     fn the_manual_has_all_of_it() {
-        let manual =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/defaults.md");
+        let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/reference/defaults.md");
         let manual = std::fs::read_to_string(manual).unwrap();
         let (_, manual) = manual.split_once("## The screen").unwrap();
         let does = Does::ALL.iter().map(|(_, name, _)| *name);

@@ -13,7 +13,10 @@ fn entries(lab: &Lab) -> Vec<Value> {
 #[test]
 fn every_entry_is_checked_planned_and_in_the_manual() {
     let lab = Lab::new();
-    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/catalogue.md");
+    let manual = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/catalogue.md"
+    );
     let manual = std::fs::read_to_string(manual).unwrap();
     let entries = entries(&lab);
     assert!(entries.len() > 15);
@@ -43,7 +46,10 @@ fn every_entry_is_checked_planned_and_in_the_manual() {
             entry["question"].as_str().unwrap(),
             needs.join(", ")
         );
-        assert!(manual.contains(&row), "docs/catalogue.md lacks: {row}");
+        assert!(
+            manual.contains(&row),
+            "docs/reference/catalogue.md lacks: {row}"
+        );
     }
     lab.run(&["plan", "traffic/flows"])
         .code(0)

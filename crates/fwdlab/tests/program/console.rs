@@ -270,7 +270,7 @@ fn commands_of_the_manual_are_typed() {
     if !root("commands_of_the_manual_are_typed") {
         return;
     }
-    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/terminal.md");
     let manual = std::fs::read_to_string(manual).unwrap();
     let table = manual.split("## Traffic by hand").nth(1).unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));

@@ -1,7 +1,7 @@
 //! Features of the kernel that this machine's own need not have, in guests: the configurations of `examples/config-sets/features`.
 //!
 //! One test, because booting takes most of its time: two guests take turns in what is to be shown, and each builds a new bed for every
-//! configuration, so that what one did is gone for the next. What features cost is in `docs/exact-features.md`. Start with [`FEATURES`].
+//! configuration, so that what one did is gone for the next. What features cost is in `docs/reference/exact-features.md`. Start with [`FEATURES`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

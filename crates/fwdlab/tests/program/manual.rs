@@ -39,7 +39,7 @@ impl Example {
 }
 
 /// Pages whose examples work on runs of the ones before them.
-const SEQUENCES: [&str; 2] = ["gallery.md", "reports.md"];
+const SEQUENCES: [&str; 4] = ["ci.md", "firewall-rules.md", "gallery.md", "reports.md"];
 
 /// All examples of a page, and the files that it shows.
 fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
@@ -307,6 +307,8 @@ fn examples_of_the_manual_are_true() {
     let docs = root.join("docs");
     let (mut run_here, mut marked) = (0, 0);
     let mut pages = directory(&docs);
+    pages.extend(directory(&docs.join("guide")));
+    pages.extend(directory(&docs.join("reference")));
     pages.push(root.join("README.md"));
     for path in pages {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -51,7 +51,7 @@ fn files_of_the_manual_and_shipped_ones_are_profiles() {
     let wrong: Value = toml::from_str("[[stream]]\nsise = 64").unwrap();
     assert!(!schema.is_valid(&wrong));
 
-    let manual = read("docs/profiles.md");
+    let manual = read("docs/reference/profiles.md");
     let files = manual.split("```toml\n").skip(1);
     let files = files.filter_map(|rest| rest.split_once("```").map(|(file, _)| file));
     let files: Vec<&str> = files.collect();

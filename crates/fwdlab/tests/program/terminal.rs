@@ -50,7 +50,7 @@ fn a_finished_run_its_panes_and_explanations_at_80x24() {
     assert!(tty.has_colour());
     insta::assert_snapshot!("screen_80x24", tty.text());
     // what the manual shows is what stands on the screen
-    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/terminal.md");
     let manual = fs::read_to_string(manual).unwrap();
     for line in tty.text().lines() {
         let shown = format!("    {}\n", line.trim_end());

@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// Ports are numbered from 0 in the order given; even ports send forward, odd ports in reverse. All of them count what they receive.
 /// Commands come from the terminal, with history and completion, or from a pipe: there the first error ends the console.
-/// docs/terminal.md lists the commands and what differs from TRex.
+/// docs/reference/terminal.md lists the commands and what differs from TRex.
 #[derive(Debug, Args)]
 pub struct Console {
     /// Interface; repeat for further ports
