@@ -16,10 +16,11 @@ use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
 
-use crate::campaign::label;
 use crate::compare::{self, Compared, Options, Source, TestChoice};
-use crate::executive::{Evidence, Sentence};
+use crate::name::label;
 use crate::number::{bits_per_second, difference, interval, percent, rate, would_have_shown};
+use crate::sentence::{Evidence, Sentence};
+use crate::shape::l2_bps;
 use crate::state::{LIVELOCK, State};
 use crate::{procedures, words};
 
@@ -314,7 +315,7 @@ fn in_bits(reference: &TestCase, other: &TestCase, figure: &str) -> Option<Strin
             && !found.is_undetermined()
             && found.generator_limited == 0;
         let pps = is_rate.then_some(found.median)?;
-        Some(words::l2_bps(&case.case.stream, pps)).filter(|bps| *bps > 0.0)
+        Some(l2_bps(&case.case.stream, pps)).filter(|bps| *bps > 0.0)
     };
     let size = |case: &TestCase| case.case.stream.frame_size_bytes;
     let (from, to) = (bps(reference)?, bps(other)?);

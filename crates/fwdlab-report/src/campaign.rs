@@ -8,19 +8,18 @@ use fwdlab_model::loadtest;
 use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
-use fwdlab_model::variant::Variant;
 
 use crate::answer;
 use crate::efficiency;
-use crate::markdown;
-use crate::number::{NOT_DETERMINED, count, delay, percent, rate, seconds};
+use crate::name::{central, label, value, with_interval};
+use crate::number::{percent, several};
 use crate::procedures::{self, tables};
+use crate::screen::{paragraph, width};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::table::{Cell, Column, Mark, Table, escaped, wrap};
 use crate::telemetry;
-use crate::text::{all_warnings, paragraph, width};
 use crate::thresholds;
-use crate::words::{self, several};
+use crate::words::{self, all_warnings};
 
 /// So many failures of a test case are told one by one.
 const FAILURES: usize = 3;
@@ -88,91 +87,6 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
     };
     let compared: Vec<&Comparison> = points().map(|point| &point.comparison).collect();
     Some(words::tally(&compared))
-}
-
-/// The name of a test case, without what is the same in all.
-pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
-    let (stream, variant) = (&case.case.stream, &case.case.variant);
-    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(same);
-    let mut parts = Vec::new();
-    if differ(&|other| other.case.configuration == case.case.configuration) {
-        parts.push(case.case.configuration.clone());
-    }
-    let is_first = parts.is_empty();
-    match &variant.profile {
-        Some(profile) => {
-            if is_first || differ(&|other| other.case.variant.profile == variant.profile) {
-                parts.push(profile.clone());
-            }
-        }
-        None => {
-            if is_first
-                || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
-            {
-                parts.push(format!("{} B", stream.frame_size_bytes));
-            }
-            if differ(&|other| other.case.stream.flows == stream.flows) {
-                parts.push(several(stream.flows as usize, "flow"));
-            }
-            if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
-                parts.push(stream.ip_version.to_string());
-            }
-        }
-    }
-    if differ(&|other| other.case.dut == case.case.dut) {
-        parts.push(words::dut(case.case.dut).into());
-    }
-    if differ(&|other| other.case.image == case.case.image) {
-        parts.extend(case.case.image.clone());
-    }
-    let series = series(variant);
-    if differ(&|other| self::series(&other.case.variant) == series) {
-        parts.push(match series.as_str() {
-            "" => "plain series".into(),
-            _ => series,
-        });
-    }
-    parts.join(", ")
-}
-
-/// What is not plain in a series, but for its profile.
-fn series(variant: &Variant) -> String {
-    let rest = Variant {
-        profile: None,
-        ..variant.clone()
-    };
-    rest.to_string()
-}
-
-/// The median of a figure, as a lower bound if the generator was the limit.
-pub(crate) fn central(figure: &CaseFigure) -> String {
-    match figure.is_undetermined() {
-        _ if figure.generator_limited > 0 => format!(">= {}", value(figure.unit, figure.median)),
-        true => NOT_DETERMINED.into(),
-        false => value(figure.unit, figure.median),
-    }
-}
-
-/// The same with half of its interval, as the table has both.
-pub(crate) fn with_interval(figure: &CaseFigure) -> String {
-    let half = figure.interval_half_width;
-    let half = half.filter(|_| !figure.is_undetermined());
-    let half = half.map(|half| format!(" \u{b1} {}", value(figure.unit, half)));
-    format!("{}{}", central(figure), half.unwrap_or_default())
-}
-
-/// A value in its unit.
-pub(crate) fn value(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::FramesPerSecond => rate(value),
-        Unit::Nanoseconds | Unit::Cost if value >= 1e3 => delay(value),
-        Unit::Nanoseconds | Unit::Cost => format!("{value:.2} ns"),
-        Unit::Seconds => seconds(value),
-        Unit::Frames => format!("{} frames", count(value.round() as i128)),
-        Unit::Percent => percent(value),
-        Unit::Joules => format!("{} a frame", crate::number::energy(value)),
-        Unit::Instructions => crate::exact::number(value),
-    }
 }
 
 /// What an iteration found, or why nothing.
@@ -421,13 +335,11 @@ pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// The summary in the terminal.
+/// The result in the terminal, below its headline.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.test_cases;
-    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
-    text.push('\n');
     let table = differences(all).unwrap_or_else(|| cases(all));
-    text.push_str(&table.text(width()));
+    let mut text = table.text(width());
     text.push('\n');
     for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
         text.push_str(&wrap(&title, width(), " "));
@@ -455,48 +367,11 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
             }
         }
     }
-    text.push_str(&efficiency_text(info, all));
+    text.push_str(&efficiency::text(info, all));
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
     }
-    crate::text::harmless(&text)
-}
-
-/// What forwarding took of the DUTs, for the terminal.
-pub(crate) fn efficiency_text(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
-    if !efficiency::are_asked_for(info, all) {
-        return text;
-    }
-    for (title, table) in efficiency::tables(all) {
-        text.push_str(&wrap(title, width(), " "));
-        text.push_str(&table.text(width()));
-        text.push('\n');
-    }
-    for dropped in efficiency::drops(all) {
-        text.push_str(&paragraph("dropped", &dropped));
-    }
-    text.push_str(&paragraph("took", &efficiency::method(all)));
     text
-}
-
-/// The same as Markdown.
-pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
-    if !efficiency::are_asked_for(info, all) {
-        return text;
-    }
-    for (title, table) in efficiency::tables(all) {
-        text += &format!(
-            "{}\n\n{}\n",
-            markdown::escaped(title),
-            markdown::table(&table)
-        );
-    }
-    for dropped in efficiency::drops(all) {
-        text += &format!("- dropped: {}\n", markdown::escaped(&dropped));
-    }
-    text + &format!("- took: {}\n", markdown::escaped(&efficiency::method(all)))
 }
 
 /// The question of a campaign, and the sentences that answer it.
@@ -534,18 +409,14 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
 /// The result as Markdown, below its headline.
 pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.test_cases;
-    let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
+    let mut text = differences(all).unwrap_or_else(|| cases(all)).markdown();
     text.push('\n');
     for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
-        text += &format!(
-            "{}\n\n{}\n",
-            markdown::escaped(&title),
-            functions.markdown()
-        );
+        text += &format!("{}\n\n{}\n", escaped(&title), functions.markdown());
     }
-    text += &efficiency_markdown(info, all);
+    text += &efficiency::markdown(info, all);
     for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
+        text += &format!("- {name}: {}\n", escaped(&sentence));
     }
     text
 }

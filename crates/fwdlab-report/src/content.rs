@@ -8,10 +8,12 @@ use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
 use fwdlab_model::result::{Summary, TrialRecord};
 
+use crate::name::dut;
 use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
+use crate::shape::{self, Labels, Rated, Shape, does_not_forward};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table};
-use crate::words::{self, Labels, Rated, Shape};
+use crate::table::{Cell, Column, Mark, Table, capital};
+use crate::words;
 
 fn optional_raw<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
@@ -29,7 +31,7 @@ pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
 /// The test cases for people: without the configuration, the profile and the IP version where all have the same.
 pub(crate) fn cases(summary: &Summary) -> Table {
     let mut table = all_of_cases(summary);
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let labels = Labels::of(&all);
     for (head, is_shown) in [
         ("configuration", labels.configuration),
@@ -50,7 +52,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
 
 /// One row per test case: what was offered, what came back, what was lost. Always the same columns.
 pub(crate) fn all_of_cases(summary: &Summary) -> Table {
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let prefix = prefix(&all);
     let offered = all.iter().filter_map(|case| case.found.offered_load_pps);
     let offered_prefix = Prefix::for_largest(offered);
@@ -100,7 +102,7 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
         if has_kinds {
             let kind = case.case.case.dut;
             let cell = Cell {
-                text: words::dut(kind).into(),
+                text: dut(kind).into(),
                 raw: vec![kind.to_string()],
             };
             cells.insert(1, cell);
@@ -113,7 +115,7 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
 fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     let found = &case.found;
     let text = match (found.forwarding_rate_pps, case.half_width) {
-        _ if words::does_not_forward(&found.ledger) => "does not forward".into(),
+        _ if does_not_forward(&found.ledger) => "does not forward".into(),
         (None, _) => State::of(case.case).instead().into(),
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
@@ -135,7 +137,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
 
 /// Gated beside ungated, per test case.
 pub(crate) fn noise(summary: &Summary) -> Table {
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let prefix = prefix(&all);
     let labels = Labels::of(&all);
     let mut table = Table::new(vec![
@@ -179,7 +181,7 @@ pub(crate) fn noise(summary: &Summary) -> Table {
 
 /// One row per configuration compared with the plain DUT; the A/A control last.
 pub(crate) fn comparisons(summary: &Summary) -> Table {
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     let prefix = Prefix::for_largest(
         compared
             .iter()
@@ -262,7 +264,7 @@ pub(crate) type Fate = (String, Ledger);
 
 /// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     let labels = Labels::of(&rated);
     let of_windows = rated
         .iter()
@@ -370,7 +372,7 @@ pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
     }
     let all = Ledger::total(fates.iter().map(|(_, ledger)| ledger));
     for meter in &all.not_exact {
-        sentences.push(format!("{}.", words::capital(&meter.to_string())));
+        sentences.push(format!("{}.", capital(&meter.to_string())));
     }
     sentences
 }

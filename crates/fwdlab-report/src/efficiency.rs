@@ -7,9 +7,10 @@ use fwdlab_model::efficiency::{Node, Work};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
+use crate::name::label;
 use crate::number::{count, decimals};
-use crate::table::{Cell, Column, Mark, Table};
+use crate::screen::{paragraph, width};
+use crate::table::{Cell, Column, Mark, Table, escaped, wrap};
 
 /// What the figures are: of all DUTs, of Linux, and of VPP.
 const BEGIN: &str =
@@ -170,6 +171,39 @@ fn digits(value: f64) -> String {
         true => count(value.round() as i128),
         false => format!("{value:.*}", decimals(value, 3, 2)),
     }
+}
+
+/// What forwarding took of the DUTs, for the terminal.
+pub(crate) fn text(info: &RunInfo, all: &[TestCase]) -> String {
+    let mut text = String::new();
+    if !are_asked_for(info, all) {
+        return text;
+    }
+    for (title, table) in tables(all) {
+        text.push_str(&wrap(title, width(), " "));
+        text.push_str(&table.text(width()));
+        text.push('\n');
+    }
+    for dropped in drops(all) {
+        text.push_str(&paragraph("dropped", &dropped));
+    }
+    text.push_str(&paragraph("took", &method(all)));
+    text
+}
+
+/// The same as Markdown.
+pub(crate) fn markdown(info: &RunInfo, all: &[TestCase]) -> String {
+    let mut text = String::new();
+    if !are_asked_for(info, all) {
+        return text;
+    }
+    for (title, table) in tables(all) {
+        text += &format!("{}\n\n{}\n", escaped(title), table.markdown());
+    }
+    for dropped in drops(all) {
+        text += &format!("- dropped: {}\n", escaped(&dropped));
+    }
+    text + &format!("- took: {}\n", escaped(&method(all)))
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
 use crate::flame::{self, Differences};
-use crate::number::count;
+use crate::name::label;
+use crate::number::{count, instructions as number, several};
+use crate::shape::is_in_instructions;
 use crate::table::{Cell, Column, Mark, Table, shorten};
-use crate::words::several;
 
 /// What stands below every table of instructions.
 pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
@@ -40,12 +40,6 @@ fn of_case(case: &TestCase) -> Option<&Exact> {
     case.outcomes.iter().find_map(of)
 }
 
-/// Is it this that was measured?
-pub(crate) fn is_in(all: &[TestCase]) -> bool {
-    let mut outcomes = all.iter().flat_map(|case| &case.outcomes);
-    outcomes.any(|outcome| matches!(outcome.found, Found::Exact(_)))
-}
-
 /// The test case that is held against itself, and those held against others.
 fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Difference)> {
     all.iter().filter_map(|case| {
@@ -57,7 +51,7 @@ fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Diffe
 
 /// The answer.
 pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return None;
     }
     let differences: Vec<_> = compared(all).collect();
@@ -107,7 +101,7 @@ pub(crate) fn finding(difference: &Difference) -> String {
 
 /// One row per test case.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return None;
     }
     let mut table = Table::new(vec![
@@ -202,7 +196,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
 /// What qualifies the figures: what is in them, and the control.
 pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.test_cases;
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return Vec::new();
     }
     let mut told = vec![("meaning", MEANING.to_owned())];
@@ -347,14 +341,6 @@ pub(crate) fn reference(case: &TestCase) -> Option<&str> {
 /// Half of what lies between the ends.
 fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
-}
-
-/// `4,799.9`.
-pub(crate) fn number(value: f64) -> String {
-    let tenths = (value * 10.0).round() as i128;
-    let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
-    let sign = if tenths < 0 { "-" } else { "" };
-    format!("{sign}{}.{tenth}", count(whole))
 }
 
 /// `+400.0`.

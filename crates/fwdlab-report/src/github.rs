@@ -3,9 +3,10 @@
 //! What it says is what `markdown` says; thresholds come first. Start with [`text`].
 
 use crate::executive;
-use crate::markdown::{escaped, summary};
+use crate::headline;
+use crate::markdown::summary;
 use crate::run::Run;
-use crate::words;
+use crate::table::escaped;
 
 /// GitHub takes a mebibyte of a step; what is longer is cut at a run, and says so.
 const AT_MOST: usize = 1_000_000;
@@ -34,7 +35,7 @@ fn of_run(run: &Run<'_>) -> String {
     };
     let mut text = format!(
         "### {sign} {}\n\n",
-        escaped(&words::headline(info, found).line())
+        escaped(&headline::of(info, found).line())
     );
     if !found.thresholds.is_empty() {
         text += "| threshold | |\n| --- | --- |\n";

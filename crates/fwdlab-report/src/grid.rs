@@ -18,14 +18,12 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::campaign::value;
-use crate::chart::families::Bar;
 use crate::compare::{self, Options, Source, TestChoice, unlike};
-use crate::number::{difference, percent};
+use crate::name::{dut, value};
+use crate::number::{difference, percent, several};
 use crate::run::Run;
 use crate::state::State;
-use crate::table::{Cell as Text, Column, Mark, Table};
-use crate::words::{self, several};
+use crate::table::{Cell as Text, Column, Mark, Table, capital};
 
 /// Labels of our own, for what stands in rows and columns.
 const SYSTEM: &str = "system";
@@ -298,6 +296,23 @@ fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> S
     }
 }
 
+/// What one family gets.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    /// What is the same for both families: the system, the size, the flows.
+    pub group: String,
+    /// Which.
+    pub family: IpVersion,
+    /// What else is to be said of it, such as its frame size where families differ in that.
+    pub note: String,
+    /// The values; without any, `instead` says why.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: Option<f64>,
+    /// What stands in place of a figure.
+    pub instead: String,
+}
+
 /// What each address family gets, for a chart of both: the figure, its unit, and a bar for each.
 pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
     let entries = entries(runs);
@@ -400,7 +415,7 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
         let (stream, variant) = (&case.case.stream, &case.case.variant);
         let mut system = Vec::new();
         system.extend((runs.len() > 1).then(|| own.name.to_owned()));
-        system.extend(duts.then(|| words::dut(case.case.dut).to_owned()));
+        system.extend(duts.then(|| dut(case.case.dut).to_owned()));
         system.extend(case.case.image.clone().filter(|_| images));
         system.extend(configurations.then(|| case.case.configuration.clone()));
         let is_stream = variant.profile.is_none();
@@ -631,7 +646,7 @@ impl Grid {
         let mut told = vec![format!(
             "{}: the first row is the reference; below it the difference from it ± half of its 95 % interval, with ~ where none is \
              proven; a figure alone where the reference has none",
-            words::capital(&self.figure)
+            capital(&self.figure)
         )];
         told.extend(self.noisy.iter().map(|run| {
             format!("{run}: the machine was too noisy for its figures to be relied on")

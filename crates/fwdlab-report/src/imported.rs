@@ -6,15 +6,12 @@
 use fwdlab_model::import::{ImportedCase, ImportedSeries};
 use fwdlab_model::result::{RunInfo, Summary};
 
-use crate::number::{Prefix, bits_per_second, counted, percent, rate};
-use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
-use crate::text::width;
-use crate::words::several;
+use crate::number::{Prefix, bits_per_second, counted, percent, rate, several};
+use crate::screen::{paragraph, width};
+use crate::table::{Cell, Column, Mark, Table, shorten};
 
 /// The kind of run that is shown so.
 pub(crate) const KIND: &str = "import";
-/// Columns of the name before a paragraph.
-const NAME: usize = 10;
 /// Columns for the name of a test case in the terminal; the page and CSV have all of it.
 const CASE: usize = 26;
 /// Columns that the terminal has no room for.
@@ -23,17 +20,15 @@ const THEIR_MAX: &str = "their max";
 /// Warnings that are told in the terminal; the page has all of them.
 const WARNINGS: usize = 8;
 
-/// The summary as people see it in the terminal.
-pub fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&headline(info, summary), width(), "");
-    text.push('\n');
+/// The set in the terminal, below its headline.
+pub(crate) fn text(summary: &Summary) -> String {
     let mut table = cases(summary);
     table.remove(THEIR_MIN);
     table.remove(THEIR_MAX);
     for row in &mut table.rows {
         row.cells[0].text = shorten(&row.cells[0].text, CASE);
     }
-    text.push_str(&table.text(width()));
+    let mut text = table.text(width());
     text.push('\n');
     let warnings = warnings(summary);
     let more = warnings.len().saturating_sub(WARNINGS);
@@ -47,14 +42,7 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
         ));
     }
     text.push_str(&paragraph("method", METHOD));
-    // Names and lines of logs come from outside: none of them shall steer the terminal.
-    crate::text::harmless(&text)
-}
-
-fn paragraph(name: &str, text: &str) -> String {
-    let body = wrap(text, width(), &" ".repeat(NAME));
-    let rest = body.get(NAME..).unwrap_or_default();
-    format!(" {name:<width$}{rest}", width = NAME - 1)
+    text
 }
 
 /// How the numbers came about.

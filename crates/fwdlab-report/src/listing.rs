@@ -8,8 +8,8 @@ use fwdlab_model::outcome::{Found, Outcome, Unit};
 use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
+use crate::shape::Shape;
 use crate::table::{Cell, Column, Mark, Table, shorten};
-use crate::words::Shape;
 
 /// Columns of a result: longer ones are cut.
 const RESULT_WIDTH: usize = 100;
@@ -160,7 +160,7 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
         Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),
         Unit::Joules => format!("{} a frame", crate::number::energy(value)),
-        Unit::Instructions => format!("{} instructions/frame", crate::exact::number(value)),
+        Unit::Instructions => format!("{} instructions/frame", crate::number::instructions(value)),
     }
 }
 

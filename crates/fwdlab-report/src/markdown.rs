@@ -11,12 +11,14 @@ use crate::content;
 use crate::executive;
 use crate::firewall;
 use crate::grid;
+use crate::headline;
 use crate::imported::KIND;
+use crate::number::several;
 use crate::run::Run;
-use crate::table::{Align, Table};
-use crate::text::all_warnings;
+use crate::shape::{self, Shape};
+use crate::table::escaped;
 use crate::tips::Tips;
-use crate::words::{self, Shape};
+use crate::words::{self, all_warnings};
 
 /// The summary of a run, and what people say of it.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
@@ -31,7 +33,7 @@ fn figures(info: &RunInfo, summary: &Summary) -> String {
     if info.kind == KIND {
         let headline = crate::imported::headline(info, summary);
         let mut text = format!("**{}.**\n\n", escaped(&headline));
-        text.push_str(&table(&crate::imported::cases(summary)));
+        text.push_str(&crate::imported::cases(summary).markdown());
         text.push('\n');
         for warning in crate::imported::warnings(summary) {
             text.push_str(&format!("- warning: {}\n", escaped(&warning)));
@@ -39,24 +41,21 @@ fn figures(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&format!("- method: {}\n", crate::imported::METHOD));
         return text;
     }
-    let mut text = format!(
-        "**{}.**\n\n",
-        escaped(&words::headline(info, summary).line())
-    );
+    let mut text = format!("**{}.**\n\n", escaped(&headline::of(info, summary).line()));
     match Shape::of(summary) {
         Shape::Campaign => return text + &crate::campaign::markdown(info, summary),
         Shape::Procedures => return text + &crate::procedures::markdown(info, summary),
         Shape::Windows | Shape::Slices => {}
     }
-    if !words::comparisons(summary).is_empty() {
-        text.push_str(&table(&content::comparisons(summary)));
+    if !shape::comparisons(summary).is_empty() {
+        text.push_str(&content::comparisons(summary).markdown());
         text.push('\n');
     }
-    if !words::rated(summary).is_empty() {
-        text.push_str(&table(&content::cases(summary)));
+    if !shape::rated(summary).is_empty() {
+        text.push_str(&content::cases(summary).markdown());
         text.push('\n');
     }
-    text += &crate::campaign::efficiency_markdown(info, &summary.test_cases);
+    text += &crate::efficiency::markdown(info, &summary.test_cases);
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };
@@ -77,7 +76,7 @@ fn figures(info: &RunInfo, summary: &Summary) -> String {
     for (name, sentence) in words::noise(summary) {
         item(name, &sentence);
     }
-    if let Some(control) = words::control(summary) {
+    if let Some(control) = shape::control(summary) {
         item("control", &words::control_words(control));
     }
     for warning in all_warnings(summary) {
@@ -93,14 +92,14 @@ fn figures(info: &RunInfo, summary: &Summary) -> String {
 /// Runs for a repository: what each says in short, its pictures that lie beside the file, its figures, and the ministat blocks of all.
 pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
     let title = match runs {
-        [run] => sentence_of(run),
-        runs => words::several(runs.len(), "run"),
+        [run] => headline::with_id(run),
+        runs => several(runs.len(), "run"),
     };
     let mut text = format!("# {}\n\n", escaped(&title));
     let picture = |chart: &Chart| format!("![{}]({}.svg)\n\n", escaped(&chart.title), chart.name);
     for run in runs {
         if runs.len() > 1 {
-            text += &format!("## {}\n\n", escaped(&sentence_of(run)));
+            text += &format!("## {}\n\n", escaped(&headline::with_id(run)));
         }
         for sentence in executive::sentences(run.info, run.summary) {
             let told = sentence.with_evidence(run.info, run.summary);
@@ -113,7 +112,7 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
         text += &format!("\n{}\n", summary(run.info, run.summary));
     }
     if let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) {
-        text += &format!("{}\n", table(&grid.table()));
+        text += &format!("{}\n", grid.table().markdown());
         for sentence in grid.notes() {
             text += &format!("- {}\n", escaped(&sentence));
         }
@@ -136,41 +135,4 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
 fn longest_fence(text: &str) -> usize {
     let rows = text.split(|c| c != '`').map(str::len);
     rows.max().unwrap_or(0)
-}
-
-/// A run in one line: its id, and its answer.
-pub(crate) fn sentence_of(run: &Run<'_>) -> String {
-    let answer = words::headline(run.info, run.summary).answer;
-    format!("{}: {answer}", run.info.id)
-}
-
-/// One table.
-pub(crate) fn table(table: &Table) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
-    let rule = |align| match align {
-        Align::Left => "---".to_owned(),
-        Align::Right | Align::PlusMinus => "---:".to_owned(),
-    };
-    text.push_str(&line(table.columns.iter().map(|c| rule(c.align)).collect()));
-    for row in &table.rows {
-        text.push_str(&line(row.cells.iter().map(|c| escaped(&c.text)).collect()));
-    }
-    text
-}
-
-/// Text that stays what it is: no markup, no end of the cell, no new line.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '&' => {
-                safe.push('\\');
-                safe.push(c);
-            }
-            c if c.is_control() => safe.push(' '),
-            _ => safe.push(c),
-        }
-    }
-    safe
 }

@@ -6,7 +6,7 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::telemetry::{Finding, QueueShare, Telemetry, Way};
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
+use crate::name::label;
 use crate::number::{count, percent};
 use crate::table::{Cell, Column, Mark, Table};
 

@@ -4,47 +4,33 @@
 //! Start with [`quick`].
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
 use crate::answer;
+use crate::chart::runs;
 use crate::chart::terminal::{self, Symbols};
 use crate::content;
 use crate::grid;
+use crate::headline;
 use crate::imported::KIND;
 use crate::number::{difference, round_up};
-use crate::run::{self, Run};
+use crate::run::Run;
+use crate::screen::{paragraph, width};
+use crate::shape::{self, Labels, Rated, Shape};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::tips::Tips;
-use crate::words::{self, Labels, Rated, Shape};
+use crate::words;
 
-/// Columns of the terminal at most, and at least.
-const WIDEST: usize = 80;
-const NARROWEST: usize = 40;
-/// Columns of the terminal.
-static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
-/// Columns of the name before a paragraph: ` control  `.
-const NAME: usize = 10;
+pub use crate::screen::{fit, harmless, steers};
+
 /// Columns for a row of dots: less shows nothing, more says nothing new.
 const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
 /// Columns for the name of a configuration: commands are long, and stand in full below.
 const CONFIGURATION: usize = 24;
 /// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
 const KIND_PERCENT: f64 = 1.0;
-
-/// Makes all text from now on fit into so many columns, at most 80 and at least 40, and tables into all of them. Until then text has 80,
-/// and a table is as wide as it is.
-pub fn fit(columns: usize) {
-    WIDTH.store(columns.clamp(NARROWEST, WIDEST), Ordering::Relaxed);
-    crate::table::fold_at(columns.max(NARROWEST));
-}
-
-/// Columns that a line may have.
-pub(crate) fn width() -> usize {
-    WIDTH.load(Ordering::Relaxed)
-}
 
 /// The same with the charts of the run below it, drawn in characters.
 pub fn with_charts(run: &Run<'_>) -> String {
@@ -54,7 +40,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
     }
     text += &grid_text(run);
     text += &harmless(&Tips::of(run).text());
-    for chart in run::charts(&[*run]) {
+    for chart in runs::all(&[*run]) {
         text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
     }
     text.trim_end().to_owned() + "\n"
@@ -72,37 +58,31 @@ fn grid_text(run: &Run<'_>) -> String {
     harmless(&text)
 }
 
-/// Does it steer a terminal, or the order in which it shows what follows (Unicode's bidirectional controls and separators)?
-pub fn steers(c: char) -> bool {
-    let orders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || orders
-}
-
-/// Lines for a terminal: names and words of others in them do not steer it.
-pub fn harmless(text: &str) -> String {
-    text.replace(|c: char| c != '\n' && steers(c), "?")
-}
-
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
-    if info.kind == KIND {
-        return crate::imported::text(info, summary);
-    }
-    match Shape::of(summary) {
-        Shape::Campaign => return crate::campaign::text(info, summary),
-        Shape::Procedures => return crate::procedures::text(info, summary),
-        Shape::Windows | Shape::Slices => {}
-    }
-    let rated = words::rated(summary);
-    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
+    let mut text = wrap(&headline::of(info, summary).line(), width(), "");
     text.push('\n');
+    text += &match Shape::of(summary) {
+        _ if info.kind == KIND => crate::imported::text(summary),
+        Shape::Campaign => crate::campaign::text(info, summary),
+        Shape::Procedures => crate::procedures::text(info, summary),
+        Shape::Windows | Shape::Slices => windows_or_slices(info, summary),
+    };
+    // Commands and reasons come from outside: none of them shall steer the terminal.
+    harmless(&text)
+}
+
+/// Forwarding rates of quiet windows, or configurations beside a reference DUT, below their headline.
+fn windows_or_slices(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = String::new();
+    let rated = shape::rated(summary);
     if noise_first(summary) {
         for (name, sentence) in words::noise(summary) {
             text.push_str(&paragraph(name, &sentence));
         }
         text.push('\n');
     }
-    if !words::comparisons(summary).is_empty() {
+    if !shape::comparisons(summary).is_empty() {
         text.push_str(&comparison_table(summary));
         text.push('\n');
     }
@@ -123,7 +103,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
             text.push('\n');
         }
     }
-    text.push_str(&crate::campaign::efficiency_text(info, &summary.test_cases));
+    text.push_str(&crate::efficiency::text(info, &summary.test_cases));
     if !noise_first(summary) {
         for (name, sentence) in words::noise(summary).skip(1) {
             text.push_str(&paragraph(name, &sentence));
@@ -149,8 +129,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if let Some(signs) = words::signs_words(summary) {
         text.push_str(&paragraph("", signs));
     }
-    // Commands and reasons come from outside: none of them shall steer the terminal.
-    harmless(&text)
+    text
 }
 
 /// Why each trial of a search or of a procedure was made, and what it said.
@@ -158,17 +137,10 @@ pub fn explain(trials: &[TrialRecord]) -> String {
     crate::procedures::explain(trials)
 }
 
-/// ` name     text, wrapped and indented`.
-pub(crate) fn paragraph(name: &str, text: &str) -> String {
-    let body = wrap(text, width(), &" ".repeat(NAME));
-    let rest = body.get(NAME..).unwrap_or_default();
-    format!(" {name:<width$}{rest}", width = NAME - 1)
-}
-
 /// Does the verdict on noise stand below the headline, because the headline is in doubt?
 fn noise_first(summary: &Summary) -> bool {
-    let rated = words::rated(summary);
-    let of_headline = words::principal(&rated).is_some_and(|case| case.case.doubt.is_some());
+    let rated = shape::rated(summary);
+    let of_headline = shape::principal(&rated).is_some_and(|case| case.case.doubt.is_some());
     summary.noise.too_noisy || of_headline
 }
 
@@ -179,10 +151,10 @@ fn doubts(summary: &Summary) -> String {
     if !noise_first(summary) && !summary.noise.verdict.is_empty() {
         noise.push(summary.noise.verdict.clone());
     }
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     noise.extend(words::windows_words(&rated));
     noise.extend(words::state_words(&summary.noise, &rated));
-    let case = words::principal(&rated);
+    let case = shape::principal(&rated);
     if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
         let labels = Labels::of(&rated);
         noise.push(format!("{}: {gate}", labels.label(case)));
@@ -190,44 +162,19 @@ fn doubts(summary: &Summary) -> String {
     for (index, sentence) in noise.iter().enumerate() {
         text.push_str(&paragraph(if index == 0 { "noise" } else { "" }, sentence));
     }
-    if let Some(control) = words::control(summary) {
+    if let Some(control) = shape::control(summary) {
         text.push_str(&paragraph("control", &words::control_words(control)));
     }
-    for warning in all_warnings(summary) {
+    for warning in words::all_warnings(summary) {
         text.push_str(&paragraph("warning", &warning));
     }
     text
 }
 
-/// Warnings of the run, then those of test cases and comparisons with their names.
-pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
-    let rated = words::rated(summary);
-    let labels = Labels::of(&rated);
-    let of_cases = rated.iter().flat_map(|case| {
-        let label = labels.label(case);
-        case.case.warnings().map(move |w| format!("{label}: {w}"))
-    });
-    let of_comparisons = words::comparisons(summary).into_iter().flat_map(|c| {
-        let name = if c.control {
-            "A/A control"
-        } else {
-            &c.configuration
-        };
-        c.warnings.iter().map(move |w| format!("{name}: {w}"))
-    });
-    summary
-        .warnings
-        .iter()
-        .cloned()
-        .chain(of_cases)
-        .chain(of_comparisons)
-        .collect()
-}
-
 fn case_table(summary: &Summary) -> String {
     let mut table = content::cases(summary);
     // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     let deviations: Vec<Vec<f64>> = rated.iter().map(deviations).collect();
     let largest = deviations
         .iter()
@@ -258,7 +205,7 @@ fn deviations(case: &Rated<'_>) -> Vec<f64> {
 }
 
 fn comparison_table(summary: &Summary) -> String {
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     let mut table = content::comparisons(summary);
     // The last three have no room here; the verdict says what was detectable.
     table.columns.truncate(6);
@@ -329,7 +276,7 @@ fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String
 /// Where frames were lost: for the principal test case, and for every other whose loss is of another kind.
 fn losses(cases: &[Rated<'_>]) -> String {
     let labels = Labels::of(cases);
-    let Some(principal) = words::principal(cases) else {
+    let Some(principal) = shape::principal(cases) else {
         return String::new();
     };
     let mut shown: Vec<Vec<Cow<'_, str>>> = Vec::new();

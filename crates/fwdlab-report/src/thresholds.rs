@@ -12,8 +12,8 @@ use fwdlab_model::test_case::{CaseFigure, TestCase};
 use fwdlab_model::threshold::Judged;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::campaign::value;
 use crate::compare::{self, Limit, Options, SOURCE, Source, TestChoice};
+use crate::name::value;
 
 /// What to do where not all could be judged.
 pub const ADVICE: &str = "more iterations see smaller differences";

@@ -16,33 +16,36 @@ pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
-use fwdlab_model::stacks::{Profile, Stacks};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
 use crate::campaign;
+use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
-use crate::executive::{self, Evidence, Sentence};
+use crate::executive;
 use crate::firewall;
 use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::grid;
+use crate::headline;
 use crate::imported::KIND;
-use crate::lines;
+use crate::link;
 use crate::markup::Markup;
 use crate::ministat;
-use crate::number::{bytes, elapsed, seconds, time};
+use crate::name::label;
+use crate::number::{bytes, elapsed, seconds, several, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::run::{Run, families, ramps, sweeps};
-use crate::table::{Align, Column, Mark, Table};
+use crate::run::{CaseProfile, Counted, Run};
+use crate::sentence::{Evidence, Sentence};
+use crate::shape::{self, Rated, Shape, is_in_instructions};
+use crate::table::{Align, Column, Mark, Table, capital};
 use crate::telemetry;
-use crate::text::all_warnings;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
-use crate::words::{self, Rated, Shape, several};
+use crate::words::{self, all_warnings};
 
 pub use comparison::comparison;
 pub use several::pages;
@@ -167,33 +170,6 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
     });
 }
 
-/// Where a test case spent its frames' time, by call path.
-#[derive(Debug, Clone)]
-pub struct CaseProfile {
-    /// Its name.
-    pub test_case: String,
-    /// What was counted.
-    pub counted: Counted,
-}
-
-/// What was counted by call path.
-#[derive(Debug, Clone)]
-pub enum Counted {
-    /// Instructions per frame through the DUT, generator and receiver included.
-    Instructions(Profile),
-    /// Samples of the DUT's CPUs while frames flowed.
-    Samples(Stacks),
-}
-
-impl CaseProfile {
-    fn instructions(&self) -> Option<&Profile> {
-        match &self.counted {
-            Counted::Instructions(through) => Some(through),
-            Counted::Samples(_) => None,
-        }
-    }
-}
-
 /// Where the instructions of a frame go: by function, and as flame graphs.
 fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
@@ -207,7 +183,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
         let Some(own) = find(&case.test_case) else {
             continue;
         };
-        let name = campaign::label(case, all);
+        let name = label(case, all);
         let before = exact::reference(case).and_then(find);
         let before = before.and_then(CaseProfile::instructions);
         let drawn = match (before, &own.counted) {
@@ -325,7 +301,7 @@ fn head(
             .map_or_else(String::new, |s| format!(", {}", seconds(s)));
         let origin = format!("fwdlab {}, {}{duration}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
-        let headline = words::headline(info, summary);
+        let headline = headline::of(info, summary);
         let long = if headline.answer.chars().count() > 90 {
             "long"
         } else {
@@ -557,12 +533,12 @@ fn badges(
             (false, format!("{cases} too noisy to tell"))
         }
         (false, true) => (true, "simulated, nothing was sent".into()),
-        (false, false) if exact::is_in(&summary.test_cases) => {
+        (false, false) if is_in_instructions(&summary.test_cases) => {
             (true, "counted, not timed: no noise".into())
         }
         (false, false) => (true, "machine quiet enough".into()),
     });
-    if let Some(control) = words::control(summary) {
+    if let Some(control) = shape::control(summary) {
         badges.push(match control.verdict {
             Verdict::NoDifference => (true, "A/A control shows no difference".into()),
             Verdict::Less | Verdict::More => (false, "A/A control differs from itself".into()),
@@ -604,9 +580,9 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     });
     let many = all.len() > UNFOLDED;
     for case in all {
-        let label = campaign::label(case, all);
+        let label = label(case, all);
         let shown =
-            |m: &mut Markup| outcomes(m, &case.outcomes, lines::link(info), &format!("{label}: "));
+            |m: &mut Markup| outcomes(m, &case.outcomes, link::of(info), &format!("{label}: "));
         if case.outcomes.is_empty() {
             continue;
         }
@@ -633,7 +609,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
                 html::all(m, &chart::procedures::of(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
-                        m.leaf("h3", &[], &words::capital(&titled.title));
+                        m.leaf("h3", &[], &capital(&titled.title));
                     }
                     let mut shown = titled.table;
                     shown.say_once("frames");
@@ -654,7 +630,7 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
     section(m, "Efficiency", |m| {
         m.within("figure", &[], |m| {
             for (title, shown) in &tables {
-                m.leaf("h3", &[], &words::capital(title));
+                m.leaf("h3", &[], &capital(title));
                 table(m, shown);
             }
         });
@@ -678,7 +654,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let id = m.place(&case_place(case));
                 m.leaf("span", &[("id", &id)], "");
             }
-            outcomes(m, &found, lines::link(info), "");
+            outcomes(m, &found, link::of(info), "");
             procedures::methods(&found)
         }
         Shape::Campaign => campaign::methods(&summary.test_cases),
@@ -693,7 +669,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             });
         });
     }
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
@@ -710,7 +686,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             }
         });
     }
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     if !rated.is_empty() {
         section(m, "Forwarding rate", |m| {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
@@ -739,7 +715,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
 
 /// A sentence of the terminal as a paragraph.
 fn note(words: &str) -> String {
-    format!("{}.", words::capital(words))
+    format!("{}.", capital(words))
 }
 
 /// What telemetry of the DUT explains, and what its host did.
@@ -758,7 +734,7 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
         for (number, told) in tables.iter().enumerate() {
             let shown = |m: &mut Markup| {
                 for (title, shown) in &told.tables {
-                    m.leaf("h3", &[], &words::capital(title));
+                    m.leaf("h3", &[], &capital(title));
                     m.within("figure", &[], |m| table(m, shown));
                 }
             };
@@ -805,7 +781,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 }
 
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     section(m, "Noise", |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
@@ -835,13 +811,13 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         } else if !rated.is_empty() {
             table(m, &content::noise(summary));
         }
-        let Some(control) = words::control(summary) else {
+        let Some(control) = shape::control(summary) else {
             return;
         };
         m.leaf("h3", &[], "A/A control");
         m.leaf("p", &[], &note(&words::control_words(control)));
         // Among comparisons its row is in their chart already.
-        if words::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
+        if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::differences::differences(&[control], "iteration"));
             });

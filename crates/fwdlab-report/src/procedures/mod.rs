@@ -9,13 +9,13 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
 use self::tables::losses_side_by_side;
-use crate::markdown;
-use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, watts};
-use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::efficiency;
+use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, several, watts};
+use crate::screen::{harmless, paragraph, width};
+use crate::table::{Cell, Column, Mark, Table, capital, escaped, wrap};
 use crate::telemetry;
-use crate::text::{all_warnings, paragraph, width};
 use crate::thresholds;
-use crate::words::{self, several};
+use crate::words::{self, all_warnings};
 
 /// Rows of a course over time in the terminal.
 const ROWS: usize = 12;
@@ -182,7 +182,7 @@ pub(crate) fn figure(outcome: &Outcome) -> String {
         },
         Found::Exact(found) => format!(
             "{} instructions per frame",
-            crate::exact::number(found.instructions_per_frame)
+            crate::number::instructions(found.instructions_per_frame)
         ),
         Found::Trial(found) => trial(found, false),
     }
@@ -365,22 +365,21 @@ fn failures(summary: &Summary) -> Vec<String> {
     told.collect()
 }
 
-/// The whole result for the terminal.
+/// The result in the terminal, below its headline.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
-    text.push('\n');
+    let mut text = String::new();
     let outcomes = outcomes(summary);
     for group in groups(&outcomes) {
         text += &tables_text(&group, &outcomes);
     }
-    text += &crate::campaign::efficiency_text(info, &summary.test_cases);
+    text += &efficiency::text(info, &summary.test_cases);
     for failure in failures(summary) {
         text.push_str(&paragraph("failed", &failure));
     }
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
     }
-    crate::text::harmless(&text)
+    text
 }
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
@@ -426,15 +425,15 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
         text += &format!("### {}\n\n", group.title);
         for titled in tables::tables(&group, &outcomes, MORE_ROWS) {
             if !titled.title.is_empty() {
-                text += &format!("{}:\n\n", markdown::escaped(&words::capital(&titled.title)));
+                text += &format!("{}:\n\n", escaped(&capital(&titled.title)));
             }
-            text += &markdown::table(&titled.table);
+            text += &titled.table.markdown();
             text.push('\n');
         }
     }
-    text += &crate::campaign::efficiency_markdown(info, &summary.test_cases);
+    text += &efficiency::markdown(info, &summary.test_cases);
     for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
+        text += &format!("- {name}: {}\n", escaped(&sentence));
     }
     text
 }
@@ -527,7 +526,7 @@ fn why(record: &TrialRecord) -> String {
     };
     let mut text = asked.question.reason.clone();
     if !asked.says.is_empty() {
-        text += &format!(". {}", words::capital(&asked.says));
+        text += &format!(". {}", capital(&asked.says));
     }
     if asked.answer.ended_early {
         text += match asked.question.reset_at_ns {
@@ -538,7 +537,7 @@ fn why(record: &TrialRecord) -> String {
     if !record.validity.is_valid() {
         text += &format!(". INVALID: {}", record.validity.reasons.join("; "));
     }
-    words::capital(&text)
+    capital(&text)
 }
 
 /// Every trial with its reason and its meaning.
@@ -569,7 +568,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
         );
         text += &wrap(&why(record), width(), "      ");
     }
-    crate::text::harmless(&text)
+    harmless(&text)
 }
 
 #[cfg(test)]

@@ -482,7 +482,7 @@ fn seconds_between(ends: [f64; 3]) -> String {
 }
 
 fn instructions(value: f64) -> Cell {
-    Cell::number(crate::exact::number(value), value)
+    Cell::number(crate::number::instructions(value), value)
 }
 
 /// The rows of one outcome, without size and verdict; none where there is nothing to show.

@@ -8,8 +8,8 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::search::{SearchOutcome, SearchStep};
 
 use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
+use crate::number::several;
 use crate::search;
-use crate::words::several;
 
 /// Loads of a search that are shown lie at most so many times above its bounds, or below them: a first look at the line rate would
 /// press all the others onto one line.

@@ -1,8 +1,15 @@
 //! A table as a value, built once and rendered as text, Markdown, HTML or CSV.
 //!
-//! It knows cells and alignment and no results (`content` fills it) and no format but plain text. Start with [`Table`].
+//! It knows cells and alignment, and no results (`content` fills it). Here it becomes plain text, in `markdown` and `csv` these.
+//! Start with [`Table`].
+
+mod csv;
+mod markdown;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(crate) use csv::csv_line;
+pub(crate) use markdown::escaped;
 
 /// How the cells of a column stand under each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -396,6 +403,13 @@ pub fn shorten(text: &str, width: usize) -> String {
     let head: String = all[..kept.div_ceil(2)].iter().collect();
     let tail: String = all[all.len() - kept / 2..].iter().collect();
     format!("{head}...{tail}")
+}
+
+/// `text` as the beginning of a sentence.
+pub(crate) fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(rest).collect()
 }
 
 #[cfg(test)]
