@@ -1,7 +1,7 @@
 //! What a campaign found: a row per test case and figure, then what failed, and what its procedures found in full.
 //!
 //! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
-//! [`cases`] and [`text`].
+//! [`sections`].
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loadtest;
@@ -11,12 +11,14 @@ use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
 
 use crate::answer;
 use crate::efficiency;
+use crate::exact;
+use crate::flame;
 use crate::name::{central, label, value, with_interval};
 use crate::number::{percent, several};
 use crate::procedures::{self, tables};
-use crate::screen::{paragraph, width};
+use crate::section::{Format, Named, Section, named};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table, escaped, wrap};
+use crate::table::{Cell, Column, Mark, Table};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
@@ -31,7 +33,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         0 => String::new(),
         failed => format!("; {} without all results", several(failed, "test case")),
     };
-    if let Some(answer) = crate::exact::headline(cases) {
+    if let Some(answer) = exact::headline(cases) {
         return format!("{answer}{failed}");
     }
     if let Some(answer) = of_slices(cases) {
@@ -170,9 +172,14 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
     table
 }
 
+/// The table of the result: differences from a reference, if there is one, else figures.
+pub(crate) fn table(all: &[TestCase]) -> Table {
+    differences(all).unwrap_or_else(|| cases(all))
+}
+
 /// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
-    if let Some(table) = crate::exact::differences(all) {
+    if let Some(table) = exact::differences(all) {
         return Some(table);
     }
     let mut found = all
@@ -269,9 +276,8 @@ pub(crate) fn failures(all: &[TestCase]) -> Vec<String> {
 }
 
 /// How thresholds came off, why iterations have no result, and why there are so many of them.
-pub(crate) fn verdicts(summary: &Summary) -> Vec<(&'static str, String)> {
+pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
-    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     named("required", thresholds::sentences(summary))
         .chain(named("failed", failures(all)))
         .chain(named("stopped", stopped(all)))
@@ -335,47 +341,47 @@ pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// The result in the terminal, below its headline.
-pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
+/// The result below its headline.
+pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let all = &summary.test_cases;
-    let table = differences(all).unwrap_or_else(|| cases(all));
-    let mut text = table.text(width());
-    text.push('\n');
-    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
-        text.push_str(&wrap(&title, width(), " "));
-        text.push_str(&functions.text(width()));
-        text.push('\n');
+    let mut sections = vec![Section::table("", table(all))];
+    let functions = exact::functions(all, exact::FUNCTIONS).into_iter();
+    sections.extend(functions.map(|(title, functions)| Section::Tables {
+        title,
+        unit: flame::UNIT,
+        tables: vec![functions.table().clone()],
+    }));
+    if format == Format::Terminal {
+        sections.extend(all.iter().filter_map(|case| sweep(case, all)));
     }
-    for case in all {
-        for outcome in &case.outcomes {
-            // a table of values is the answer of a sweep, not its detail
-            if let Found::Sweep(_) = outcome.found {
-                let of = match all.len() {
-                    1 => String::new(),
-                    _ => format!("{}: ", label(case, all)),
-                };
-                let title = format!("{of}{}", procedures::headline(&case.outcomes));
-                text.push_str(&wrap(&title, width(), " "));
-                for group in procedures::groups(&case.outcomes) {
-                    for mut titled in tables::tables(&group, &case.outcomes, usize::MAX) {
-                        titled.table.say_once("frames");
-                        text.push_str(&titled.table.text(width()));
-                    }
-                }
-                text.push('\n');
-                break;
-            }
-        }
-    }
-    text.push_str(&efficiency::text(info, all));
-    for (name, sentence) in sentences(info, summary) {
-        text.push_str(&paragraph(name, &sentence));
-    }
-    text
+    sections.extend(efficiency::sections(info, all));
+    sections.push(Section::Sentences(sentences(info, summary)));
+    sections
+}
+
+/// The tables of a sweep: they are its answer, not its details.
+fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
+    let is_sweep = |outcome: &Outcome| matches!(outcome.found, Found::Sweep(_));
+    case.outcomes.iter().find(|outcome| is_sweep(outcome))?;
+    let of = match all.len() {
+        1 => String::new(),
+        _ => format!("{}: ", label(case, all)),
+    };
+    let groups = procedures::groups(&case.outcomes);
+    let tables = groups
+        .iter()
+        .flat_map(|group| tables::tables(group, &case.outcomes, usize::MAX));
+    Some(Section::Tables {
+        title: format!("{of}{}", procedures::headline(&case.outcomes)),
+        unit: "",
+        tables: tables
+            .map(|titled| titled.table.said_once("frames"))
+            .collect(),
+    })
 }
 
 /// The question of a campaign, and the sentences that answer it.
-pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<(&'static str, String)> {
+pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
     let question = answer::question(info).map(|words| ("question", words.to_owned()));
     let answers = answer::answers(info, all).into_iter();
     (question.into_iter())
@@ -384,15 +390,14 @@ pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<(&'static str, Stri
 }
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
-fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
-    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     let control = summary.control.iter().map(words::control_words);
     asked(info, all)
         .into_iter()
         .chain(named("cost", slopes(all)))
-        .chain(named("control", control.collect()))
-        .chain(crate::exact::sentences(summary))
+        .chain(named("control", control))
+        .chain(exact::sentences(summary))
         .chain(verdicts(summary))
         .chain(named("doubt", too_noisy(all)))
         .chain(named("found", telemetry::sentences(summary)))
@@ -400,25 +405,10 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         .chain(named("warning", doubts(all)))
         .chain(named("warning", all_warnings(summary)))
         .chain(named("method", methods(all)))
-        .chain(named("method", vec![order_words(info)]))
-        .chain(named("link", info.facts.link.iter().cloned().collect()))
-        .chain(named("engine", vec![info.facts.engine.clone()]))
+        .chain(named("method", [order_words(info)]))
+        .chain(named("link", info.facts.link.clone()))
+        .chain(named("engine", [info.facts.engine.clone()]))
         .collect()
-}
-
-/// The result as Markdown, below its headline.
-pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let all = &summary.test_cases;
-    let mut text = differences(all).unwrap_or_else(|| cases(all)).markdown();
-    text.push('\n');
-    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
-        text += &format!("{}\n\n{}\n", escaped(&title), functions.markdown());
-    }
-    text += &efficiency::markdown(info, all);
-    for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", escaped(&sentence));
-    }
-    text
 }
 
 /// How often and in which order.

@@ -17,12 +17,7 @@ pub fn summary(summary: &Summary) -> String {
     match Shape::of(summary) {
         Shape::Windows => content::all_of_cases(summary).csv(),
         Shape::Slices => content::comparisons(summary).csv(),
-        Shape::Campaign => {
-            let all = &summary.test_cases;
-            crate::campaign::differences(all)
-                .unwrap_or_else(|| crate::campaign::cases(all))
-                .csv()
-        }
+        Shape::Campaign => crate::campaign::table(&summary.test_cases).csv(),
         Shape::Procedures => {
             let outcomes: Vec<_> = summary.outcomes().cloned().collect();
             let (fields, rows) = crate::procedures::one_table(&outcomes);

@@ -9,8 +9,8 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::name::label;
 use crate::number::{count, decimals};
-use crate::screen::{paragraph, width};
-use crate::table::{Cell, Column, Mark, Table, escaped, wrap};
+use crate::section::{Section, named};
+use crate::table::{Cell, Column, Mark, Table};
 
 /// What the figures are: of all DUTs, of Linux, and of VPP.
 const BEGIN: &str =
@@ -45,7 +45,7 @@ fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
 }
 
 /// Are they the answer to what was asked? A command that measures Linux is not asked for them.
-pub(crate) fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
+fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
     info.kind == "campaign" && worked(all).next().is_some() || has_vpp(all)
 }
 
@@ -173,37 +173,17 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// What forwarding took of the DUTs, for the terminal.
-pub(crate) fn text(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
+/// What forwarding took of the DUTs, if that is asked for.
+pub(crate) fn sections(info: &RunInfo, all: &[TestCase]) -> Vec<Section> {
     if !are_asked_for(info, all) {
-        return text;
+        return Vec::new();
     }
-    for (title, table) in tables(all) {
-        text.push_str(&wrap(title, width(), " "));
-        text.push_str(&table.text(width()));
-        text.push('\n');
-    }
-    for dropped in drops(all) {
-        text.push_str(&paragraph("dropped", &dropped));
-    }
-    text.push_str(&paragraph("took", &method(all)));
-    text
-}
-
-/// The same as Markdown.
-pub(crate) fn markdown(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
-    if !are_asked_for(info, all) {
-        return text;
-    }
-    for (title, table) in tables(all) {
-        text += &format!("{}\n\n{}\n", escaped(title), table.markdown());
-    }
-    for dropped in drops(all) {
-        text += &format!("- dropped: {}\n", escaped(&dropped));
-    }
-    text + &format!("- took: {}\n", escaped(&method(all)))
+    let tables = tables(all).into_iter();
+    let tables = tables.map(|(title, table)| Section::table(title, table));
+    let sentences = named("dropped", drops(all)).chain([("took", method(all))]);
+    tables
+        .chain([Section::Sentences(sentences.collect())])
+        .collect()
 }
 
 #[cfg(test)]

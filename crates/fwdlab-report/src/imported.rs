@@ -1,13 +1,13 @@
-//! What is shown of an imported set of an archive: the table, the sentences, and both in the terminal.
+//! What is shown of an imported set of an archive: the tables and the sentences.
 //!
 //! An archive says less than a run of our own: what it does not say is left empty. The page is in `html::imported`. Start
-//! with [`text`].
+//! with [`sections`].
 
 use fwdlab_model::import::{ImportedCase, ImportedSeries};
 use fwdlab_model::result::{RunInfo, Summary};
 
 use crate::number::{Prefix, bits_per_second, counted, percent, rate, several};
-use crate::screen::{paragraph, width};
+use crate::section::{Format, Section, named};
 use crate::table::{Cell, Column, Mark, Table, shorten};
 
 /// The kind of run that is shown so.
@@ -17,32 +17,35 @@ const CASE: usize = 26;
 /// Columns that the terminal has no room for.
 const THEIR_MIN: &str = "their min";
 const THEIR_MAX: &str = "their max";
-/// Warnings that are told in the terminal; the page has all of them.
+/// Warnings in the terminal; documents have all of them.
 const WARNINGS: usize = 8;
 
-/// The set in the terminal, below its headline.
-pub(crate) fn text(summary: &Summary) -> String {
-    let mut table = cases(summary);
-    table.remove(THEIR_MIN);
-    table.remove(THEIR_MAX);
-    for row in &mut table.rows {
-        row.cells[0].text = shorten(&row.cells[0].text, CASE);
+/// The set below its headline.
+pub(crate) fn sections(summary: &Summary, format: Format) -> Vec<Section> {
+    let (mut table, mut warnings) = (cases(summary), warnings(summary));
+    let mut more = None;
+    if format == Format::Terminal {
+        table.remove(THEIR_MIN);
+        table.remove(THEIR_MAX);
+        for row in &mut table.rows {
+            row.cells[0].text = shorten(&row.cells[0].text, CASE);
+        }
+        let left_out = warnings.len().saturating_sub(WARNINGS);
+        warnings.truncate(WARNINGS);
+        more = (left_out > 0).then(|| {
+            format!(
+                "{} in report.html",
+                counted(left_out as u64, "more warning")
+            )
+        });
     }
-    let mut text = table.text(width());
-    text.push('\n');
-    let warnings = warnings(summary);
-    let more = warnings.len().saturating_sub(WARNINGS);
-    for warning in warnings.iter().take(WARNINGS) {
-        text.push_str(&paragraph("warning", warning));
-    }
-    if more > 0 {
-        text.push_str(&paragraph(
-            "",
-            &format!("{} in report.html", counted(more as u64, "more warning")),
-        ));
-    }
-    text.push_str(&paragraph("method", METHOD));
-    text
+    let sentences = named("warning", warnings)
+        .chain(named("", more))
+        .chain([("method", METHOD.to_owned())]);
+    vec![
+        Section::table("", table),
+        Section::Sentences(sentences.collect()),
+    ]
 }
 
 /// How the numbers came about.

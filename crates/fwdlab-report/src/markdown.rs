@@ -5,20 +5,17 @@
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_stats::ministat::Model;
 
-use crate::answer;
 use crate::chart::Chart;
-use crate::content;
 use crate::executive;
 use crate::firewall;
 use crate::grid;
 use crate::headline;
-use crate::imported::KIND;
 use crate::number::several;
+use crate::report::Report;
 use crate::run::Run;
-use crate::shape::{self, Shape};
-use crate::table::escaped;
+use crate::section::{Format, Named, Section, Titled, named};
+use crate::table::{Table, capital, escaped};
 use crate::tips::Tips;
-use crate::words::{self, all_warnings};
 
 /// The summary of a run, and what people say of it.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
@@ -30,63 +27,53 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
 }
 
 fn figures(info: &RunInfo, summary: &Summary) -> String {
-    if info.kind == KIND {
-        let headline = crate::imported::headline(info, summary);
-        let mut text = format!("**{}.**\n\n", escaped(&headline));
-        text.push_str(&crate::imported::cases(summary).markdown());
-        text.push('\n');
-        for warning in crate::imported::warnings(summary) {
-            text.push_str(&format!("- warning: {}\n", escaped(&warning)));
-        }
-        text.push_str(&format!("- method: {}\n", crate::imported::METHOD));
-        return text;
-    }
-    let mut text = format!("**{}.**\n\n", escaped(&headline::of(info, summary).line()));
-    match Shape::of(summary) {
-        Shape::Campaign => return text + &crate::campaign::markdown(info, summary),
-        Shape::Procedures => return text + &crate::procedures::markdown(info, summary),
-        Shape::Windows | Shape::Slices => {}
-    }
-    if !shape::comparisons(summary).is_empty() {
-        text.push_str(&content::comparisons(summary).markdown());
-        text.push('\n');
-    }
-    if !shape::rated(summary).is_empty() {
-        text.push_str(&content::cases(summary).markdown());
-        text.push('\n');
-    }
-    text += &crate::efficiency::markdown(info, &summary.test_cases);
-    let mut item = |name: &str, sentence: &str| {
-        text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
-    };
-    if answer::question(info).is_some() {
-        for (name, sentence) in crate::campaign::asked(info, &summary.test_cases) {
-            item(name, &sentence);
-        }
-    }
-    for sentence in crate::exact::beside(&summary.test_cases) {
-        item("exact", &sentence);
-    }
-    for (name, sentence) in crate::campaign::verdicts(summary) {
-        item(name, &sentence);
-    }
-    for sentence in crate::telemetry::sentences(summary) {
-        item("found", &sentence);
-    }
-    for (name, sentence) in words::noise(summary) {
-        item(name, &sentence);
-    }
-    if let Some(control) = shape::control(summary) {
-        item("control", &words::control_words(control));
-    }
-    for warning in all_warnings(summary) {
-        item("warning", &warning);
-    }
-    if let Some(imix) = words::imix_words(summary) {
-        item("estimate", &imix);
-    }
-    item("method", &words::method_words(info, summary));
+    let Report { headline, sections } = Report::of(info, summary, Format::Document);
+    let mut text = format!("**{}.**\n\n", escaped(&headline.line()));
+    text.extend(sections.iter().map(section));
     text
+}
+
+fn section(section: &Section) -> String {
+    let mut text = String::new();
+    match section {
+        Section::Tables {
+            title,
+            unit,
+            tables,
+        } => {
+            if !title.is_empty() {
+                text += &format!("{}\n\n", escaped(title));
+            }
+            text.extend(tables.iter().map(Table::markdown));
+            if !unit.is_empty() {
+                text += &format!("\nIn {unit}.\n");
+            }
+            text.push('\n');
+        }
+        Section::Procedure { title, tables } => {
+            text += &format!("### {title}\n\n");
+            for Titled { title, table } in tables {
+                if !title.is_empty() {
+                    text += &format!("{}:\n\n", escaped(&capital(title)));
+                }
+                text += &format!("{}\n", table.markdown());
+            }
+        }
+        Section::Losses(all) => {
+            for one in all {
+                text += &format!("{}\n\n{}\n", escaped(&one.title), one.table.markdown());
+                text += &sentences(&named("", one.not_sent.clone()).collect::<Vec<_>>());
+            }
+        }
+        Section::Doubt(all) | Section::Sentences(all) => text += &sentences(all),
+    }
+    text
+}
+
+fn sentences(all: &[Named]) -> String {
+    let each = all.iter();
+    each.map(|(name, sentence)| format!("- {name}: {}\n", escaped(sentence)))
+        .collect()
 }
 
 /// Runs for a repository: what each says in short, its pictures that lie beside the file, its figures, and the ministat blocks of all.

@@ -43,3 +43,16 @@ pub(crate) fn paragraph(name: &str, text: &str) -> String {
     let rest = body.get(NAME..).unwrap_or_default();
     format!(" {name:<width$}{rest}", width = NAME - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_hangs() {
+        let text = paragraph("noise", &"word ".repeat(20));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with(" noise    word") && lines[1].starts_with("          word"));
+        assert!(lines.iter().all(|line| line.chars().count() <= width()));
+    }
+}

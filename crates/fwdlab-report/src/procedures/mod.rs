@@ -11,8 +11,9 @@ use fwdlab_model::variant::Variant;
 use self::tables::losses_side_by_side;
 use crate::efficiency;
 use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, several, watts};
-use crate::screen::{harmless, paragraph, width};
-use crate::table::{Cell, Column, Mark, Table, capital, escaped, wrap};
+use crate::screen::{harmless, width};
+use crate::section::{Format, Named, Section, Titled, named};
+use crate::table::{Cell, Column, Mark, Table, capital, wrap};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
@@ -313,37 +314,37 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
     doubts.iter().map(line).collect()
 }
 
+/// The tables of a group.
+fn section(group: &Group<'_>, all: &[Outcome], format: Format) -> Section {
+    Section::Procedure {
+        title: group.title.clone(),
+        tables: match format {
+            Format::Terminal => narrow_tables(group, all),
+            Format::Document => tables::tables(group, all, MORE_ROWS),
+        },
+    }
+}
+
 /// The tables for the terminal: a size stands once, and loss of many sizes side by side where it fits.
-fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
-    let mut text = String::new();
-    let side_by_side = losses_side_by_side(&group.outcomes)
-        .filter(|table| table.text_width() < width())
-        .map(|table| {
-            let said = "lost frames in % of those sent, by load in % of the full rate";
-            (said.to_owned(), table)
-        });
-    let tables = match side_by_side {
-        Some(table) => vec![table],
-        None => tables::tables(group, all, ROWS)
-            .into_iter()
-            .map(|titled| (titled.title, titled.table))
-            .collect(),
+fn narrow_tables(group: &Group<'_>, all: &[Outcome]) -> Vec<Titled> {
+    let fits = |table: &Table| table.text_width() < width();
+    let side_by_side = losses_side_by_side(&group.outcomes).filter(fits);
+    let mut tables = match side_by_side {
+        Some(table) => vec![Titled {
+            title: "lost frames in % of those sent, by load in % of the full rate".into(),
+            table,
+        }],
+        None => tables::tables(group, all, ROWS),
     };
-    for (n, (title, mut table)) in tables.into_iter().enumerate() {
-        match (n, title.is_empty()) {
-            (0, true) => text += &wrap(&group.title, width(), " "),
-            _ => text += &wrap(&format!("{}: {title}", group.title), width(), " "),
-        }
+    for Titled { table, .. } in &mut tables {
         table.say_once("frames");
         for less_needed in ["L2 rate", "target"] {
-            if table.text_width() >= width() {
+            if !fits(table) {
                 table.remove(less_needed);
             }
         }
-        text += &table.text(width());
-        text.push('\n');
     }
-    text
+    tables
 }
 
 /// What was found, procedure by procedure.
@@ -365,30 +366,29 @@ fn failures(summary: &Summary) -> Vec<String> {
     told.collect()
 }
 
-/// The result in the terminal, below its headline.
-pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = String::new();
+/// The result below its headline.
+pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let outcomes = outcomes(summary);
-    for group in groups(&outcomes) {
-        text += &tables_text(&group, &outcomes);
+    let groups = groups(&outcomes);
+    let mut sections: Vec<Section> = (groups.iter())
+        .map(|group| section(group, &outcomes, format))
+        .collect();
+    sections.extend(efficiency::sections(info, &summary.test_cases));
+    if format == Format::Terminal {
+        sections.push(Section::Sentences(
+            named("failed", failures(summary)).collect(),
+        ));
     }
-    text += &efficiency::text(info, &summary.test_cases);
-    for failure in failures(summary) {
-        text.push_str(&paragraph("failed", &failure));
-    }
-    for (name, sentence) in sentences(info, summary) {
-        text.push_str(&paragraph(name, &sentence));
-    }
-    text
+    sections.push(Section::Sentences(sentences(info, summary)));
+    sections
 }
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
-fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
-    let found = telemetry::sentences(summary).into_iter();
-    let found = found.map(|sentence| ("found", sentence));
-    let judged = thresholds::sentences(summary).into_iter();
-    let judged = judged.map(|sentence| ("required", sentence));
-    let mut sentences: Vec<_> = judged.chain(found).chain(words::noise(summary)).collect();
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
+    let mut sentences: Vec<Named> = named("required", thresholds::sentences(summary))
+        .chain(named("found", telemetry::sentences(summary)))
+        .chain(words::noise(summary))
+        .collect();
     let outcomes = outcomes(summary);
     let doubts = doubts(&outcomes);
     let searches = outcomes.iter().filter_map(|o| match &o.found {
@@ -401,41 +401,12 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         sentences.extend(own.map(|(goal, label)| ("goal", format!("{label}: {}", goal.name))));
         sentences.push(("trials", crate::search::extent(found)));
     }
-    sentences.extend(
-        all_warnings(summary)
-            .into_iter()
-            .chain(doubts)
-            .map(|warning| ("warning", warning)),
-    );
-    sentences.extend(
-        methods(&outcomes)
-            .into_iter()
-            .map(|method| ("method", method)),
-    );
-    sentences.extend(info.facts.link.iter().map(|link| ("link", link.clone())));
+    sentences.extend(named("warning", all_warnings(summary)));
+    sentences.extend(named("warning", doubts));
+    sentences.extend(named("method", methods(&outcomes)));
+    sentences.extend(named("link", info.facts.link.clone()));
     sentences.push(("engine", info.facts.engine.clone()));
     sentences
-}
-
-/// The result as Markdown, below its headline.
-pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = String::new();
-    let outcomes = outcomes(summary);
-    for group in groups(&outcomes) {
-        text += &format!("### {}\n\n", group.title);
-        for titled in tables::tables(&group, &outcomes, MORE_ROWS) {
-            if !titled.title.is_empty() {
-                text += &format!("{}:\n\n", escaped(&capital(&titled.title)));
-            }
-            text += &titled.table.markdown();
-            text.push('\n');
-        }
-    }
-    text += &efficiency::markdown(info, &summary.test_cases);
-    for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", escaped(&sentence));
-    }
-    text
 }
 
 /// All tables in one, for programs: the names of all fields, procedure and series first, and a value for each of them per row, empty
@@ -629,7 +600,7 @@ mod tests {
             }];
             let all = groups(&outcomes);
             all.iter()
-                .map(|g| tables_text(g, &outcomes))
+                .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
                 .collect::<String>()
         };
         assert!(!table(0).contains('*'), "{}", table(0));
@@ -667,7 +638,10 @@ mod tests {
         };
         let outcomes = [with(1e6, both), with(9e5, modified)];
         let all = groups(&outcomes);
-        let text: String = all.iter().map(|g| tables_text(g, &outcomes)).collect();
+        let text: String = all
+            .iter()
+            .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
+            .collect();
         for words in [
             "both directions, broadcast",
             "1.800 Mpps",

@@ -15,16 +15,9 @@ use crate::number::{
     bits_per_second, count, delay, delays, difference, energy, interval, percent, rate, seconds,
     watts,
 };
+use crate::section::Titled;
 use crate::table::{Cell, Column, Mark, Table};
 use crate::words;
-
-/// A table and what it is of, where the title of its procedure does not say it.
-pub(crate) struct Titled {
-    /// Empty for the first table of a procedure.
-    pub title: String,
-    /// The table.
-    pub table: Table,
-}
 
 /// A procedure that has no figure to show.
 const NOTHING: &str = "-";

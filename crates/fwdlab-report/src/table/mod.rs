@@ -224,6 +224,13 @@ impl Table {
         }
     }
 
+    /// The same table after [`Table::say_once`].
+    #[must_use]
+    pub fn said_once(mut self, head: &str) -> Table {
+        self.say_once(head);
+        self
+    }
+
     /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
     pub fn text_width(&self) -> usize {
         let widths: Vec<usize> = self.widths();
