@@ -53,7 +53,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         .outcomes
         .iter()
         .find_map(|outcome| match &outcome.found {
-            Found::Sweep(found) if figure.unit != Unit::Cost => tables::of_sweep(found),
+            Found::Sweep(found) if figure.unit != Unit::Cost => procedures::of_sweep(found),
             _ => None,
         });
     if let Some(swept) = swept {
@@ -76,7 +76,7 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
         all => format!("; {} in all", several(all, "test case")),
     };
     if let (Some(slope), Some(parameter)) = (&first.slope, &first.parameter) {
-        let cost = tables::slope(slope, parameter);
+        let cost = procedures::slope(slope, parameter);
         return Some(format!("{}: {cost}{more}", label(case, all)));
     }
     if let (1, [point]) = (all.len(), &first.points[..]) {
@@ -189,7 +189,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     let mut columns = vec![Column::left("test case", &["test_case"])];
     let value = first.parameter.as_ref();
     columns.extend(value.map(|parameter| Column::right(parameter, &["value"])));
-    columns.extend(tables::difference_columns());
+    columns.extend(procedures::difference_columns());
     columns.push(Column::right("used", &["iterations", "iterations_failed"]));
     let mut table = Table::new(columns);
     for case in all {
@@ -204,7 +204,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
                     .value
                     .map(|value| Cell::number(value.to_string(), value)),
             );
-            cells.extend(tables::difference_cells(point));
+            cells.extend(procedures::difference_cells(point));
             let used = point.comparison.values_percent.len();
             cells.push(Cell {
                 text: format!("{used}/{}", case.iterations.len()),
@@ -244,7 +244,7 @@ fn slopes(all: &[TestCase]) -> Vec<String> {
             told.push(format!(
                 "{}: {}",
                 label(case, all),
-                tables::slope(slope, parameter)
+                procedures::slope(slope, parameter)
             ));
         }
     }

@@ -2,15 +2,22 @@
 //!
 //! For the terminal and for the page alike. Start with [`headline`] and [`tables`]; [`explain`] is for `--explain`.
 
+mod costs;
+mod events;
+mod loads;
+mod rfc2544;
+mod shown;
 pub(crate) mod tables;
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome, SingleTrial};
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
-use self::tables::losses_side_by_side;
+pub(crate) use self::costs::{difference_cells, difference_columns, of_sweep, slope};
+use self::rfc2544::losses_side_by_side;
+pub(crate) use self::shown::shown;
 use crate::efficiency;
-use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, several, watts};
+use crate::number::{clock, count, rate, seconds, several};
 use crate::screen::{harmless, width};
 use crate::section::{Format, Named, Section, Titled, named};
 use crate::table::{Cell, Column, Mark, Table, capital, wrap};
@@ -59,153 +66,18 @@ pub(crate) fn series(outcome: &Outcome) -> String {
     }
 }
 
-/// A procedure's name as a title.
-fn name(found: &Found) -> &'static str {
-    match found {
-        Found::Ramp(_) => "Ramp",
-        Found::Throughput(_) => "Throughput",
-        Found::Latency(_) => "Latency",
-        Found::FrameLoss(_) => "Frame loss rate",
-        Found::BackToBack(_) => "Back-to-back frames",
-        Found::Recovery(_) => "System recovery",
-        Found::Reset(_) => "Reset",
-        Found::Churn(_) => "Event under load",
-        Found::Energy(_) => "Energy",
-        Found::Management(_) => "Management under load",
-        Found::Bursts(_) => "Bursty traffic",
-        Found::Mrr(_) => "Maximum receive rate",
-        Found::Soak(_) => "Soak",
-        Found::Plr(_) => "Critical load",
-        Found::Equilibrium(_) => "Equilibrium",
-        Found::Sweep(_) => "Sweep",
-        Found::Trial(_) => "Trial",
-        Found::ForwardingRate(_) => "Forwarding rate in overload",
-        Found::Mlrsearch(_) => "Loads that meet goals",
-        Found::Maxfwd(_) => "Forwarding rate in overload",
-        Found::Paired(_) => "Difference from the reference DUT",
-        Found::Exact(_) => "Instructions per frame",
-    }
-}
-
 /// The one figure of an outcome, or why there is none.
 pub(crate) fn figure(outcome: &Outcome) -> String {
-    let verdict = || outcome.verdict.clone();
-    if !outcome.answered || outcome.found.forwards_nothing() {
-        return match &outcome.found {
-            // the offered load is shown together with the intended one
-            Found::Trial(found) if found.offered_load_pps > 0.0 => trial(found, !outcome.answered),
-            _ => verdict(),
-        };
-    }
-    match &outcome.found {
-        Found::Throughput(found) => found.throughput_pps.map_or_else(verdict, |pps| {
-            let share = found
-                .percent
-                .map_or(String::new(), |p| format!(" ({})", percent(p)));
-            format!("{}{}{share}", at_least(found.tester_bound), rate(pps))
-        }),
-        Found::Ramp(found) => match (found.up.saturation_pps, found.up.at_s) {
-            (Some(pps), Some(_)) if found.tester_bound => {
-                format!("loss begins above {}, the tester's limit", rate(pps))
-            }
-            (Some(pps), Some(_)) => format!("loss begins above {}", rate(pps)),
-            (Some(pps), None) => format!("no lasting loss up to {}", rate(pps)),
-            _ => verdict(),
-        },
-        Found::Latency(found) => {
-            let spread = found
-                .points
-                .first()
-                .and_then(|p| p.typical_ns.or(p.latency_ns));
-            spread.map_or_else(verdict, |spread| {
-                format!("typical {}", delay(spread.median))
-            })
+    let is_found = outcome.answered && !outcome.found.forwards_nothing();
+    let figure = match &outcome.found {
+        found if is_found => shown(found).figure(),
+        // the offered load is shown together with the intended one
+        Found::Trial(found) if found.offered_load_pps > 0.0 => {
+            Some(loads::trial(found, !outcome.answered))
         }
-        Found::FrameLoss(found) => found.points.first().map_or_else(verdict, |point| {
-            format!(
-                "{} lost at {}",
-                percent(point.loss_percent),
-                rate(point.load_pps)
-            )
-        }),
-        Found::BackToBack(found) => found.burst_frames.map_or_else(verdict, |burst| {
-            counted(burst.mean.round() as i128, "frame")
-        }),
-        Found::Recovery(found) => found
-            .recovery_s
-            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
-        Found::Bursts(found) => (found.bursts.iter())
-            .find_map(|burst| Some((burst.frames, burst.gap_s?)))
-            .map_or_else(verdict, |(frames, gap)| {
-                format!(
-                    "bursts of {frames} frames may be {} apart",
-                    delay(1e9 * gap)
-                )
-            }),
-        Found::Reset(found) => found
-            .by_timestamp_s
-            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
-        Found::Churn(found) => found.deficit_s.map_or_else(verdict, |s| {
-            format!("{} of the forwarding rate missing", delay(1e9 * s.median))
-        }),
-        Found::Energy(found) => (found.meters.iter())
-            .find_map(|meter| Some((meter, meter.joules_per_frame?)))
-            .map_or_else(verdict, |(meter, joules)| {
-                let idle = meter
-                    .idle_watts
-                    .map_or(String::new(), |idle| format!(", {} idle", watts(idle)));
-                format!("{} a frame{idle}", energy(joules))
-            }),
-        Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
-            format!("{}{}", at_least(found.tester_bound), rate(r.mean))
-        }),
-        Found::Soak(_) | Found::Management(_) => verdict(),
-        Found::Plr(found) => match (found.critical_load_pps, found.lower_pps, found.upper_pps) {
-            (Some(pps), Some(lower), Some(upper)) => {
-                format!("{} ({} to {})", rate(pps), rate(lower), rate(upper))
-            }
-            (Some(pps), ..) => format!("{}{}", at_least(found.is_tester_bound()), rate(pps)),
-            _ => verdict(),
-        },
-        Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),
-        Found::Sweep(found) => tables::of_sweep(found).unwrap_or_else(verdict),
-        Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
-            format!("{}{}", at_least(found.not_saturated), rate(r.median))
-        }),
-        Found::Mlrsearch(found) => crate::search::headline(found),
-        Found::Maxfwd(found) => found.forwarding_rate_pps.map_or_else(verdict, |pps| {
-            format!("{}{}", at_least(found.not_saturated), rate(pps))
-        }),
-        Found::Paired(found) => match (&found.slope, &found.points[..]) {
-            (Some(slope), _) => tables::slope(slope, found.parameter.as_deref().unwrap_or("units")),
-            (None, [point]) => words::finding(&point.comparison),
-            (None, points) => several(points.len(), "value"),
-        },
-        Found::Exact(found) => format!(
-            "{} instructions per frame",
-            crate::number::instructions(found.instructions_per_frame)
-        ),
-        Found::Trial(found) => trial(found, false),
-    }
-}
-
-/// `283 pps of 283 pps offered (of 1.000 kpps intended) came back, 0 % lost`.
-fn trial(found: &SingleTrial, fell_short: bool) -> String {
-    let intended = match fell_short {
-        true => format!(" (of {} intended)", rate(found.intended_load_pps)),
-        false => String::new(),
+        _ => None,
     };
-    format!(
-        "{} of {} offered{intended} came back, {} lost",
-        rate(found.forwarding_rate_pps),
-        rate(found.offered_load_pps),
-        percent(100.0 * found.frame_loss_ratio)
-    )
-}
-
-/// What stands before the figure of a DUT that may do more.
-fn at_least(tester_bound: bool) -> &'static str {
-    if tester_bound { "at least " } else { "" }
+    figure.unwrap_or_else(|| outcome.verdict.clone())
 }
 
 /// Outcomes of one procedure and one series, with a title.
@@ -237,7 +109,7 @@ pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
 
 /// `Throughput`, or with its series: `Throughput, both directions, broadcast`.
 fn title(outcome: &Outcome) -> String {
-    let name = name(&outcome.found);
+    let name = shown::name(&outcome.found);
     match series(outcome).as_str() {
         "plain" => name.to_owned(),
         series => format!("{name}, {series}"),
@@ -544,7 +416,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::outcome::Mrr;
+    use fwdlab_model::outcome::{Mrr, SingleTrial};
     use fwdlab_model::units::FrameSize;
 
     use super::*;

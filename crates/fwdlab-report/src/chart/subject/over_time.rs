@@ -6,11 +6,11 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::Interval;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size};
-use crate::procedures::tables::samples_of;
+use crate::procedures::shown;
 
 /// What was offered, what came back and what was lost, over time.
 pub(super) fn over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
-    let samples = samples_of(outcome);
+    let samples = shown(&outcome.found).samples();
     if samples.len() < 2 {
         return;
     }
