@@ -136,10 +136,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
             table.push(
                 Mark::None,
                 vec![
-                    Cell {
-                        text: label(case, all),
-                        raw: vec![case.test_case.clone()],
-                    },
+                    Cell::new(label(case, all), &case.test_case),
                     Cell {
                         text: figure.name.clone(),
                         raw: vec![
@@ -149,7 +146,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
                     },
                     match is_known {
                         true => {
-                            Cell::number(state.beside(figure.unit, &central(figure)), figure.median)
+                            Cell::new(state.beside(figure.unit, &central(figure)), figure.median)
                         }
                         false => Cell {
                             text: state.instead().into(),
@@ -195,15 +192,8 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     for case in all {
         let failed = case.failures().count();
         for point in case.slices().into_iter().flat_map(|found| &found.points) {
-            let mut cells = vec![Cell {
-                text: label(case, all),
-                raw: vec![case.test_case.clone()],
-            }];
-            cells.extend(
-                point
-                    .value
-                    .map(|value| Cell::number(value.to_string(), value)),
-            );
+            let mut cells = vec![Cell::new(label(case, all), &case.test_case)];
+            cells.extend(point.value.map(|value| Cell::new(value.to_string(), value)));
             cells.extend(procedures::difference_cells(point));
             let used = point.comparison.values_percent.len();
             cells.push(Cell {

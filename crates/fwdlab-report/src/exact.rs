@@ -118,10 +118,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
         Column::left("", &["verdict"]),
     ]);
     for case in all {
-        let name = Cell {
-            text: shorten(&label(case, all), ABOUT),
-            raw: vec![case.test_case.clone()],
-        };
+        let name = Cell::new(shorten(&label(case, all), ABOUT), &case.test_case);
         let empty = |fields: usize, text: &str| Cell {
             text: text.to_owned(),
             raw: vec![String::new(); fields],
@@ -166,7 +163,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
                             half(difference.interval).to_string(),
                         ],
                     },
-                    Cell::number(format!("{:+.2} %", difference.percent), difference.percent),
+                    Cell::new(format!("{:+.2} %", difference.percent), difference.percent),
                     Cell::text(match difference.proven {
                         true => "proven",
                         false => "not proven",

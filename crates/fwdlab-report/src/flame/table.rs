@@ -87,10 +87,10 @@ fn push(table: &mut Table, function: &str, before: f64, after: f64) {
         Mark::None,
         vec![
             Cell::text(function),
-            Cell::number(figure(before), before),
-            Cell::number(figure(after), after),
+            Cell::new(figure(before), before),
+            Cell::new(figure(after), after),
             // without the noise of binary fractions
-            Cell::number(signed, (difference * 1e9).round() / 1e9 + 0.0),
+            Cell::new(signed, (difference * 1e9).round() / 1e9 + 0.0),
         ],
     );
 }

@@ -8,9 +8,9 @@ use fwdlab_model::outcome::{
     Cost, Energy, EnergyPoint, Outcome, Paired, PairedPoint, Slope, Sweep,
 };
 
-use super::shown::{NOTHING, Shown, optional, optional_pps, plain, table};
+use super::shown::{NOTHING, Shown, optional, optional_pps, plain};
 use crate::number::{difference, energy, instructions, interval, percent, rate, several, watts};
-use crate::table::{Cell, Column, Mark, Table};
+use crate::table::{Cell, Column, Mark, Table, table};
 use crate::words;
 
 impl Shown for Sweep {
@@ -120,7 +120,7 @@ impl Shown for Paired {
         let mut table = Table::new(columns.collect());
         for point in &self.points {
             let value = point.value;
-            let value = value.map(|value| Cell::number(value.to_string(), value));
+            let value = value.map(|value| Cell::new(value.to_string(), value));
             let cells = value.into_iter().chain(difference_cells(point));
             table.push(Mark::None, cells.collect());
         }
@@ -231,8 +231,8 @@ fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
     };
     let mut cells = vec![
         Cell::text(load),
-        Cell::number(rate(point.offered_load_pps), point.offered_load_pps),
-        Cell::number(rate(rate_pps), rate_pps),
+        Cell::new(rate(point.offered_load_pps), point.offered_load_pps),
+        Cell::new(rate(rate_pps), rate_pps),
     ];
     for meter in &found.meters {
         let power = point.watts.get(&meter.name).copied();
@@ -263,7 +263,7 @@ impl Shown for Exact {
     }
 
     fn table(&self, _: &[&Outcome]) -> Table {
-        let number = |value: f64| Cell::number(instructions(value), value);
+        let number = |value: f64| Cell::new(instructions(value), value);
         table! {
             right("instructions/frame", "instructions_per_frame") => number(self.instructions_per_frame),
             right("with the tester", "through_per_frame") => number(self.through_per_frame),

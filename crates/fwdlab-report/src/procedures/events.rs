@@ -6,9 +6,9 @@ use fwdlab_model::management::Management;
 use fwdlab_model::outcome::{BurstGaps, Churn, Outcome, Spread};
 use fwdlab_model::procedure::Interval;
 
-use super::shown::{Shown, loss, optional, or_empty, pps, table, time};
+use super::shown::{Shown, loss, optional, or_empty, pps, time};
 use crate::number::{count, rate};
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, table};
 
 impl Shown for Churn {
     fn figure(&self) -> Option<String> {
@@ -23,8 +23,8 @@ impl Shown for Churn {
             right("first dip after", "first_impact_s") => Cell::optional(dip.first_impact_s, "no dip", time),
             right("regained after", "regained_s") => Cell::optional(dip.regained_s, "not seen", time),
             right("depth", "depth_percent") => loss(100.0 * dip.depth),
-            right("nothing for", "blackout_s") => Cell::number(time(dip.blackout_s), dip.blackout_s),
-            right("missing", "deficit_s") => Cell::number(time(dip.deficit_s), dip.deficit_s),
+            right("nothing for", "blackout_s") => Cell::new(time(dip.blackout_s), dip.blackout_s),
+            right("missing", "deficit_s") => Cell::new(time(dip.deficit_s), dip.deficit_s),
             right("frames", "deficit_frames") =>
                 optional(dip.deficit_frames, |frames| count(frames as i64)),
             right("by lost frames", "by_loss_s") => optional(dip.by_loss_s, time),
@@ -55,12 +55,12 @@ impl Shown for Management {
             left("load", "load") => Cell::text(load.name.clone()),
             right("offered", "offered_load_pps") => pps(load.offered_load_pps),
             right("forwarded", "forwarding_rate_pps") => pps(load.forwarding_rate_pps),
-            right("asked", "asked") => Cell::number(count(at.asked), at.asked),
-            right("lost", "lost") => Cell::number(count(at.lost), at.lost),
-            right("wrong", "wrong") => Cell::number(count(at.wrong), at.wrong),
+            right("asked", "asked") => Cell::new(count(at.asked), at.asked),
+            right("lost", "lost") => Cell::new(count(at.lost), at.lost),
+            right("wrong", "wrong") => Cell::new(count(at.wrong), at.wrong),
             right("round trip", "round_trip_median_s") => trip(at.round_trip_s, |s| s.median),
             right("longest", "round_trip_max_s") => trip(at.round_trip_s, |s| s.max),
-            right("no answer for", "silent_s") => Cell::number(time(at.silent_s), at.silent_s),
+            right("no answer for", "silent_s") => Cell::new(time(at.silent_s), at.silent_s),
             right("as at rest after", "recovery_s") => match is_flood {
                 true => Cell::optional(one.recovery_s, "not seen", at_rest),
                 false => Cell::text(""),
@@ -83,7 +83,7 @@ impl Shown for BurstGaps {
     fn table(&self, _: &[&Outcome]) -> Table {
         let table = table! {
             burst in &self.bursts;
-            right("burst", "burst_frames") => Cell::number(count(burst.frames), burst.frames),
+            right("burst", "burst_frames") => Cell::new(count(burst.frames), burst.frames),
             right("smallest gap", "gap_s") => Cell::optional(burst.gap_s, "", time),
             right("largest with loss", "lossy_gap_s") => Cell::optional(burst.lossy_gap_s, "", time),
             right("average load", "load_pps") => Cell::optional(burst.load_pps, "", rate),

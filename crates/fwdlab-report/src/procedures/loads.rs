@@ -8,10 +8,10 @@ use fwdlab_model::outcome::{
 use fwdlab_model::procedure::{Delays, Interval};
 use fwdlab_model::search::SearchOutcome;
 
-use super::shown::{Shown, at_least, bounded_pps, loss, optional, optional_pps, plain, pps, table};
+use super::shown::{Shown, at_least, bounded_pps, loss, optional, optional_pps, plain, pps};
 use crate::number::{count, percent, rate, seconds};
 use crate::search;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, table};
 
 impl Shown for Ramp {
     fn figure(&self) -> Option<String> {
@@ -73,11 +73,11 @@ impl Shown for Soak {
         let lost = format!("{} frames", count(self.frames_lost));
         table! {
             right("load", "load_pps") => pps(self.load_pps),
-            right("for", "duration_s") => Cell::number(seconds(self.duration_s), self.duration_s),
-            right("lost", "frames_lost") => Cell::number(lost, self.frames_lost),
+            right("for", "duration_s") => Cell::new(seconds(self.duration_s), self.duration_s),
+            right("lost", "frames_lost") => Cell::new(lost, self.frames_lost),
             right("bursts", "loss_bursts") => plain(self.loss_bursts),
             right("longest clean", "longest_lossless_s") =>
-                Cell::number(seconds(self.longest_lossless_s), self.longest_lossless_s),
+                Cell::new(seconds(self.longest_lossless_s), self.longest_lossless_s),
             right("trend per h", "trend_pps_per_hour") =>
                 optional(self.trend_pps_per_hour, |pps| format!("{pps:+.0} pps")),
         }
@@ -100,7 +100,7 @@ impl Shown for CriticalLoad {
     fn table(&self, _: &[&Outcome]) -> Table {
         let sought = format!("{:e}", self.loss_ratio);
         table! {
-            right("loss sought", "loss_ratio") => Cell::number(sought, self.loss_ratio),
+            right("loss sought", "loss_ratio") => Cell::new(sought, self.loss_ratio),
             right("critical load", "critical_load_pps") =>
                 bounded_pps(self.critical_load_pps, self.is_tester_bound()),
             right("from", "lower_pps") => optional_pps(self.lower_pps),
@@ -207,7 +207,7 @@ impl Shown for SingleTrial {
             right("offered", "offered_load_pps") => pps(self.offered_load_pps),
             right("forwarded", "forwarding_rate_pps") => pps(self.forwarding_rate_pps),
             right("lost", "frame_loss_ratio") => lost,
-            right("for", "duration_s") => Cell::number(seconds(self.duration_s), self.duration_s),
+            right("for", "duration_s") => Cell::new(seconds(self.duration_s), self.duration_s),
         }
     }
 

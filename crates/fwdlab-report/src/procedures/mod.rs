@@ -20,7 +20,7 @@ use crate::efficiency;
 use crate::number::{clock, count, rate, seconds, several};
 use crate::screen::{harmless, width};
 use crate::section::{Format, Named, Section, Titled, named};
-use crate::table::{Cell, Column, Mark, Table, capital, wrap};
+use crate::table::{Cell, Mark, Table, capital, table, wrap};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
@@ -315,51 +315,28 @@ pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<Str
 
 /// Every trial that a procedure asked for: why, what came of it, what that says.
 pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
-    let right = Column::right;
-    let mut table = Table::new(vec![
-        right("trial", &["trial"]),
-        Column::left("started", &["started_at"]),
-        right("size", &["frame_size_bytes"]),
-        right("load", &["intended_load_pps"]),
-        right("for", &["duration_s"]),
-        right("frames sent", &["frames_sent"]),
-        right("lost", &["frames_lost"]),
-        right("forwarded", &["forwarding_rate_pps"]),
-        Column::prose("intended, and its result", &["reason"]),
-    ]);
-    for record in trials {
-        let Some(asked) = &record.asked else { continue };
-        let answer = &asked.answer;
-        let peak = asked.question.peak_pps();
-        let lost = answer.frames_lost();
-        table.push(
-            match record.validity.is_valid() {
-                true => Mark::None,
-                false => Mark::Invalid,
-            },
-            vec![
-                Cell::number(record.trial.to_string(), record.trial),
-                Cell {
-                    text: clock(&record.started_at),
-                    raw: vec![record.started_at.clone()],
-                },
-                Cell::number(
-                    format!("{} B", asked.question.frame_size_bytes),
-                    asked.question.frame_size_bytes,
-                ),
-                Cell::number(rate(peak), peak),
-                Cell::number(seconds(record.duration_s), record.duration_s),
-                Cell::number(count(answer.frames_sent), answer.frames_sent),
-                Cell::number(count(lost), lost),
-                Cell::number(
-                    rate(answer.forwarding_rate_pps()),
-                    answer.forwarding_rate_pps(),
-                ),
-                Cell::text(why(record)),
-            ],
-        );
+    let asked = trials.iter().filter_map(|record| {
+        let asked = record.asked.as_ref()?;
+        Some((record, &asked.question, &asked.answer))
+    });
+    let mark = |record: &TrialRecord| match record.validity.is_valid() {
+        true => Mark::None,
+        false => Mark::Invalid,
+    };
+    let pps = |pps: f64| Cell::new(rate(pps), pps);
+    table! {
+        (record, question, answer) in asked, mark(record);
+        right("trial", "trial") => Cell::new(record.trial.to_string(), record.trial),
+        left("started", "started_at") => Cell::new(clock(&record.started_at), &record.started_at),
+        right("size", "frame_size_bytes") =>
+            Cell::new(format!("{} B", question.frame_size_bytes), question.frame_size_bytes),
+        right("load", "intended_load_pps") => pps(question.peak_pps()),
+        right("for", "duration_s") => Cell::new(seconds(record.duration_s), record.duration_s),
+        right("frames sent", "frames_sent") => Cell::new(count(answer.frames_sent), answer.frames_sent),
+        right("lost", "frames_lost") => Cell::new(count(answer.frames_lost()), answer.frames_lost()),
+        right("forwarded", "forwarding_rate_pps") => pps(answer.forwarding_rate_pps()),
+        prose("intended, and its result", "reason") => Cell::text(why(record)),
     }
-    table
 }
 
 /// Why a trial was made, what it said, and whether it may be used.

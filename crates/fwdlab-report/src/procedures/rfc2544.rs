@@ -10,11 +10,11 @@ use fwdlab_model::procedure::Delays;
 
 use super::shown::{
     Shown, at_least, between, bounded_pps, loss, mean_and_ends, optional, optional_pps,
-    plain_percent, pps, seconds_between, table, time,
+    plain_percent, pps, seconds_between, time,
 };
 use super::tables::marked;
 use crate::number::{bits_per_second, count, counted, delay, delays, percent, rate, seconds};
-use crate::table::{Cell, Column, Mark, Table};
+use crate::table::{Cell, Column, Mark, Table, table};
 
 impl Shown for Throughput {
     fn figure(&self) -> Option<String> {

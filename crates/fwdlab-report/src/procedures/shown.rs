@@ -73,25 +73,6 @@ fn procedure(found: &Found) -> (&'static str, &dyn Shown) {
     }
 }
 
-/// A table whose columns stand next to their cells: one row, or a row per item.
-macro_rules! table {
-    ($item:pat in $items:expr; $($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
-        let columns = vec![$($crate::table::Column::$column(&*$head, &[$($field),+]),)+];
-        let mut table = $crate::table::Table::new(columns);
-        for $item in $items {
-            table.push($crate::table::Mark::None, vec![$($cell,)+]);
-        }
-        table
-    }};
-    ($($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
-        let columns = vec![$($crate::table::Column::$column($head, &[$($field),+]),)+];
-        let mut table = $crate::table::Table::new(columns);
-        table.push($crate::table::Mark::None, vec![$($cell,)+]);
-        table
-    }};
-}
-pub(super) use table;
-
 /// The same table, with an empty row if nothing was measured.
 pub(super) fn or_empty(mut table: Table, is_measured: bool) -> Table {
     if !is_measured {
@@ -105,7 +86,7 @@ pub(super) const NOTHING: &str = "-";
 
 /// A number without a unit.
 pub(super) fn plain(value: impl ToString) -> Cell {
-    Cell::number(value.to_string(), value)
+    Cell::new(value.to_string(), value)
 }
 
 /// A value that may not exist.
@@ -114,7 +95,7 @@ pub(super) fn optional<T: ToString + Copy>(value: Option<T>, format: impl Fn(T) 
 }
 
 pub(super) fn pps(value: f64) -> Cell {
-    Cell::number(rate(value), value)
+    Cell::new(rate(value), value)
 }
 
 pub(super) fn optional_pps(value: Option<f64>) -> Cell {
@@ -137,13 +118,13 @@ pub(super) fn at_least(is_bound: bool, pps: f64) -> String {
 
 /// A loss in percent.
 pub(super) fn loss(value: f64) -> Cell {
-    Cell::number(percent(value), value)
+    Cell::new(percent(value), value)
 }
 
 pub(super) fn plain_percent(value: f64) -> Cell {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    Cell::number(format!("{text} %"), value)
+    Cell::new(format!("{text} %"), value)
 }
 
 /// A time in seconds with the unit that fits.

@@ -3,14 +3,14 @@
 //! The results are those of [`shown`](super::shown); here they get their frame sizes and verdicts, and courses over time follow. Every figure
 //! has its unit. Start with [`tables`].
 
-use fwdlab_model::outcome::{EquilibriumStep, Estimate, Found, Outcome};
+use fwdlab_model::outcome::{Estimate, Found, Outcome};
 use fwdlab_model::procedure::{Delays, Interval};
 
-use super::shown::{NOTHING, loss, optional_pps, plain_percent, pps, shown};
+use super::shown::{NOTHING, loss, optional_pps, plain, plain_percent, pps, shown, time};
 use super::{Group, frames};
 use crate::number::{count, delay, percent, seconds};
 use crate::section::Titled;
-use crate::table::{Cell, Column, Mark, Table};
+use crate::table::{Cell, Column, Mark, Table, table};
 
 /// The tables of a group, among all outcomes of the run. Courses over time have at most so many rows.
 pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Vec<Titled> {
@@ -66,7 +66,8 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
         own.push(Column::right("of unmodified", &["percent_of_unmodified"]));
     }
     own.push(Column::below("verdict", &["verdict"]));
-    let mut table = table_of(own);
+    own.insert(0, Column::right("frames", &["frame_size_bytes"]));
+    let mut table = Table::new(own);
     for (outcome, found) in outcomes.iter().zip(each) {
         let mut rows: Vec<Vec<Cell>> = found.rows.into_iter().map(|row| row.cells).collect();
         if rows.is_empty() {
@@ -92,7 +93,8 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
                 },
                 raw: vec![outcome.verdict.clone()],
             });
-            add_row(&mut table, outcome, cells);
+            cells.insert(0, of_frames(outcome));
+            table.push(Mark::None, cells);
         }
     }
     table
@@ -108,18 +110,9 @@ fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// A table whose rows begin with the frames they are of.
-fn table_of(further: Vec<Column>) -> Table {
-    let mut columns = vec![Column::right("frames", &["frame_size_bytes"])];
-    columns.extend(further);
-    Table::new(columns)
-}
-
-/// Adds a row of an outcome, behind its frames.
-fn add_row(table: &mut Table, outcome: &Outcome, further: Vec<Cell>) {
-    let mut cells = vec![Cell::number(frames(outcome), outcome.frame_size_bytes)];
-    cells.extend(further);
-    table.push(Mark::None, cells);
+/// The frames of an outcome, with which its rows begin.
+fn of_frames(outcome: &Outcome) -> Cell {
+    Cell::new(frames(outcome), outcome.frame_size_bytes)
 }
 
 /// The rate of a modified series in percent of the unmodified one's, as far as both have one.
@@ -188,25 +181,22 @@ pub(super) fn marked(mut cell: Cell, trials: &[Delays], share: f64) -> Cell {
 fn percentiles(outcomes: &[&Outcome]) -> Table {
     let right = Column::right;
     let mut columns = vec![
+        right("frames", &["frame_size_bytes"]),
         right("load", &["percent"]),
         right("timed", &["frames_timed"]),
     ];
     columns.extend(PERCENTILES.map(|(name, field, ..)| right(name, field)));
-    let mut table = table_of(columns);
+    let mut table = Table::new(columns);
     for outcome in outcomes {
         for (percent, trials) in shown(&outcome.found).delays() {
             let Some(fewest) = trials.iter().map(|delays| delays.frames).min() else {
                 continue;
             };
+            let load = percent.map(plain_percent);
             let mut cells = vec![
-                match percent {
-                    Some(percent) => plain_percent(percent),
-                    None => Cell {
-                        text: NOTHING.into(),
-                        raw: vec![String::new()],
-                    },
-                },
-                Cell::number(count(fewest), fewest),
+                of_frames(outcome),
+                load.unwrap_or_else(|| Cell::new(NOTHING, "")),
+                Cell::new(count(fewest), fewest),
             ];
             cells.extend(PERCENTILES.map(|percentile| {
                 let told = over_trials(&trials, percentile);
@@ -216,7 +206,7 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
                     None => cell,
                 }
             }));
-            add_row(&mut table, outcome, cells);
+            table.push(Mark::None, cells);
         }
     }
     let all = || {
@@ -237,63 +227,43 @@ fn every(rows: usize, most: usize) -> usize {
 
 /// What events told of their course, beside what the frames show: a row for each moment of each repetition.
 fn moments(outcomes: &[&Outcome]) -> Table {
-    let mut table = table_of(vec![
-        Column::right("repetition", &["repetition"]),
-        Column::right("after", &["at_s"]),
-        Column::left("moment", &["moment"]),
-    ]);
-    for outcome in outcomes {
-        let Found::Churn(found) = &outcome.found else {
-            continue;
+    let all = outcomes.iter().flat_map(|outcome| {
+        let dips = match &outcome.found {
+            Found::Churn(found) => &found.dips[..],
+            _ => &[],
         };
-        for (n, dip) in found.dips.iter().enumerate() {
-            for moment in &dip.moments {
-                let cells = vec![
-                    Cell::number((n + 1).to_string(), n + 1),
-                    Cell::number(delay(1e9 * moment.at_s), moment.at_s),
-                    Cell::text(&moment.name),
-                ];
-                add_row(&mut table, outcome, cells);
-            }
-        }
+        let dips = dips.iter().zip(1..);
+        dips.flat_map(move |(dip, n)| dip.moments.iter().map(move |moment| (outcome, n, moment)))
+    });
+    table! {
+        (outcome, n, moment) in all;
+        right("frames", "frame_size_bytes") => of_frames(outcome),
+        right("repetition", "repetition") => plain(n),
+        right("after", "at_s") => Cell::new(time(moment.at_s), moment.at_s),
+        left("moment", "moment") => Cell::text(&moment.name),
     }
-    table
 }
 
 /// What was offered and what came back over time, and how many intervals are together in one row: no lost frame is left out.
 fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
-    let right = Column::right;
-    let mut table = table_of(vec![
-        right("until", &["at_s"]),
-        right("intended", &["intended_load_pps"]),
-        right("offered", &["offered_load_pps"]),
-        right("forwarded", &["forwarding_rate_pps"]),
-        right("lost", &["frames_lost"]),
-        right("loss", &["loss_percent"]),
-    ]);
-    let most = outcomes
-        .iter()
-        .map(|outcome| shown(&outcome.found).samples().len());
-    let every = every(most.max().unwrap_or(0), most_rows);
-    for outcome in outcomes {
-        for part in shown(&outcome.found).samples().chunks(every) {
-            let together = together(part);
-            let end_s = (together.at_ns + together.length_ns) as f64 / 1e9;
-            let lost = together.frames_sent as i64 - together.frames_received as i64;
-            add_row(
-                &mut table,
-                outcome,
-                vec![
-                    Cell::number(seconds(end_s), end_s),
-                    pps(together.intended_load_pps),
-                    pps(together.offered_load_pps()),
-                    pps(together.forwarding_rate_pps()),
-                    Cell::number(count(lost), lost),
-                    loss(100.0 * together.loss_ratio()),
-                ],
-            );
-        }
-    }
+    let samples = |outcome: &'_ &Outcome| shown(&outcome.found).samples().len();
+    let every = every(outcomes.iter().map(samples).max().unwrap_or(0), most_rows);
+    let parts = outcomes.iter().flat_map(|outcome| {
+        let parts = shown(&outcome.found).samples().chunks(every);
+        parts.map(move |part| (outcome, together(part)))
+    });
+    let end_s = |part: &Interval| (part.at_ns + part.length_ns) as f64 / 1e9;
+    let lost = |part: &Interval| part.frames_sent as i64 - part.frames_received as i64;
+    let table = table! {
+        (outcome, part) in parts;
+        right("frames", "frame_size_bytes") => of_frames(outcome),
+        right("until", "at_s") => Cell::new(seconds(end_s(&part)), end_s(&part)),
+        right("intended", "intended_load_pps") => pps(part.intended_load_pps),
+        right("offered", "offered_load_pps") => pps(part.offered_load_pps()),
+        right("forwarded", "forwarding_rate_pps") => pps(part.forwarding_rate_pps()),
+        right("lost", "frames_lost") => Cell::new(count(lost(&part)), lost(&part)),
+        right("loss", "loss_percent") => loss(100.0 * part.loss_ratio()),
+    };
     (table, every)
 }
 
@@ -314,64 +284,44 @@ fn together(part: &[Interval]) -> Interval {
 
 /// How the estimates of a critical load came closer, and how many stand for one row.
 fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
-    let right = Column::right;
-    let mut table = table_of(vec![
-        right("time", &["at_s"]),
-        right("load", &["load_pps"]),
-        right("lost", &["loss_percent"]),
-        right("stretch model", &["stretch_pps"]),
-        right("erf model", &["erf_pps"]),
-    ]);
-    let of = |outcome: &Outcome| -> Vec<Estimate> {
+    fn of(outcome: &Outcome) -> &[Estimate] {
         match &outcome.found {
-            Found::Plr(found) => found.estimates.clone(),
-            _ => Vec::new(),
-        }
-    };
-    let most = outcomes.iter().map(|outcome| of(outcome).len());
-    let every = every(most.max().unwrap_or(0), most_rows);
-    for outcome in outcomes {
-        for estimate in of(outcome).iter().skip(every - 1).step_by(every) {
-            add_row(
-                &mut table,
-                outcome,
-                vec![
-                    Cell::number(seconds(estimate.at_s), estimate.at_s),
-                    pps(estimate.load_pps),
-                    loss(100.0 * estimate.loss_ratio),
-                    pps(estimate.stretch_pps),
-                    pps(estimate.erf_pps),
-                ],
-            );
+            Found::Plr(found) => &found.estimates,
+            _ => &[],
         }
     }
+    let most = outcomes.iter().map(|outcome| of(outcome).len());
+    let every = every(most.max().unwrap_or(0), most_rows);
+    let estimates = outcomes.iter().flat_map(|outcome| {
+        let some = of(outcome).iter().skip(every - 1).step_by(every);
+        some.map(move |estimate| (outcome, estimate))
+    });
+    let table = table! {
+        (outcome, estimate) in estimates;
+        right("frames", "frame_size_bytes") => of_frames(outcome),
+        right("time", "at_s") => Cell::new(seconds(estimate.at_s), estimate.at_s),
+        right("load", "load_pps") => pps(estimate.load_pps),
+        right("lost", "loss_percent") => loss(100.0 * estimate.loss_ratio),
+        right("stretch model", "stretch_pps") => pps(estimate.stretch_pps),
+        right("erf model", "erf_pps") => pps(estimate.erf_pps),
+    };
     (table, every)
 }
 
 /// The steps of a search for an equilibrium.
 fn steps(outcomes: &[&Outcome]) -> Table {
-    let right = Column::right;
-    let mut table = table_of(vec![
-        right("load", &["load_pps"]),
-        right("forwarded", &["forwarding_rate_pps"]),
-        right("step", &["step_pps"]),
-    ]);
-    for outcome in outcomes {
-        let Found::Equilibrium(found) = &outcome.found else {
-            continue;
+    let steps = outcomes.iter().flat_map(|outcome| {
+        let steps = match &outcome.found {
+            Found::Equilibrium(found) => &found.steps[..],
+            _ => &[],
         };
-        for EquilibriumStep {
-            load_pps,
-            step_pps,
-            forwarding_rate_pps,
-        } in &found.steps
-        {
-            add_row(
-                &mut table,
-                outcome,
-                vec![pps(*load_pps), pps(*forwarding_rate_pps), pps(*step_pps)],
-            );
-        }
+        steps.iter().map(move |step| (outcome, step))
+    });
+    table! {
+        (outcome, step) in steps;
+        right("frames", "frame_size_bytes") => of_frames(outcome),
+        right("load", "load_pps") => pps(step.load_pps),
+        right("forwarded", "forwarding_rate_pps") => pps(step.forwarding_rate_pps),
+        right("step", "step_pps") => pps(step.step_pps),
     }
-    table
 }

@@ -101,22 +101,30 @@ impl Cell {
         }
     }
 
-    /// A formatted number and the plain one.
-    pub fn number(text: impl Into<String>, raw: impl ToString) -> Cell {
+    /// What people read, and the plain value behind it.
+    pub fn new(text: impl Into<String>, raw: impl ToString) -> Cell {
         Cell {
             text: text.into(),
             raw: vec![raw.to_string()],
         }
     }
 
-    /// A number that may not exist.
+    /// What people read, and several plain values behind it.
+    pub fn with_values<const N: usize>(text: impl Into<String>, raw: [String; N]) -> Cell {
+        Cell {
+            text: text.into(),
+            raw: raw.into(),
+        }
+    }
+
+    /// A value that may not exist.
     pub fn optional<T: ToString + Copy>(
         value: Option<T>,
         absent: &str,
         format: impl Fn(T) -> String,
     ) -> Cell {
         match value {
-            Some(value) => Cell::number(format(value), value),
+            Some(value) => Cell::new(format(value), value),
             None => Cell {
                 text: absent.to_owned(),
                 raw: vec![String::new()],
@@ -156,6 +164,36 @@ pub struct Table {
     /// The rows, from the top.
     pub rows: Vec<Row>,
 }
+
+/// A table whose columns stand next to their cells: one row, or a row per item.
+///
+/// ```ignore
+/// table! {
+///     node in nodes, Mark::None;
+///     left("node", "node") => Cell::text(&node.name),
+///     right("calls", "calls") => Cell::new(count(node.calls), node.calls),
+/// }
+/// ```
+macro_rules! table {
+    ($item:pat in $items:expr, $mark:expr; $($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
+        let columns = vec![$($crate::table::Column::$column(&*$head, &[$($field),+]),)+];
+        let mut table = $crate::table::Table::new(columns);
+        for $item in $items {
+            table.push($mark, vec![$($cell,)+]);
+        }
+        table
+    }};
+    ($item:pat in $items:expr; $($columns:tt)+) => {
+        $crate::table::table! { $item in $items, $crate::table::Mark::None; $($columns)+ }
+    };
+    ($($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
+        let columns = vec![$($crate::table::Column::$column($head, &[$($field),+]),)+];
+        let mut table = $crate::table::Table::new(columns);
+        table.push($crate::table::Mark::None, vec![$($cell,)+]);
+        table
+    }};
+}
+pub(crate) use table;
 
 const GAP: &str = "  ";
 
