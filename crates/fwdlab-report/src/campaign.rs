@@ -18,7 +18,7 @@ use crate::number::{percent, several};
 use crate::procedures::{self, tables};
 use crate::section::{Format, Named, Section, named};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table};
+use crate::table::{Cell, Column, Mark, Table, table};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
@@ -102,71 +102,59 @@ pub fn in_one_line(iteration: &Iteration) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// One row per test case and figure.
+/// One row per test case and figure; one without figures for a test case that has none.
 pub(crate) fn cases(all: &[TestCase]) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::left("figure", &["figure", "unit"]),
-        Column::right("median", &["median"]),
-        Column::right("95 %", &["interval_half_width"]),
-        Column::right("CV", &["variation_percent"]),
-        Column::right("used", &["iterations", "iterations_failed"]),
-    ]);
-    for case in all {
-        let failed = case.failures().count();
-        let state = State::of(case);
-        let none = CaseFigure {
-            name: String::new(),
-            unit: Unit::FramesPerSecond,
-            better: Better::Higher,
-            values: Vec::new(),
-            median: 0.0,
-            interval_half_width: None,
-            variation_percent: None,
-            generator_limited: 0,
-        };
+    let none = [CaseFigure {
+        name: String::new(),
+        unit: Unit::FramesPerSecond,
+        better: Better::Higher,
+        values: Vec::new(),
+        median: 0.0,
+        interval_half_width: None,
+        variation_percent: None,
+        generator_limited: 0,
+    }];
+    let figures = all.iter().flat_map(|case| {
         let figures = match case.figures.as_slice() {
-            [] => std::slice::from_ref(&none),
+            [] => &none[..],
             figures => figures,
         };
-        for figure in figures {
-            let is_known = !figure.values.is_empty();
-            let unit = serde_json::to_value(figure.unit).unwrap_or_default();
-            let half = figure.interval_half_width;
-            table.push(
-                Mark::None,
-                vec![
-                    Cell::new(label(case, all), &case.test_case),
-                    Cell {
-                        text: figure.name.clone(),
-                        raw: vec![
-                            figure.name.clone(),
-                            unit.as_str().unwrap_or_default().into(),
-                        ],
-                    },
-                    match is_known {
-                        true => {
-                            Cell::new(state.beside(figure.unit, &central(figure)), figure.median)
-                        }
-                        false => Cell {
-                            text: state.instead().into(),
-                            raw: vec![String::new()],
-                        },
-                    },
-                    Cell::optional(half, "", |half| match figure.is_undetermined() {
-                        true => String::new(),
-                        false => format!("± {}", value(figure.unit, half)),
-                    }),
-                    Cell::optional(figure.variation_percent, "", percent),
-                    Cell {
-                        text: format!("{}/{}", figure.values.len(), case.iterations.len()),
-                        raw: vec![figure.values.len().to_string(), failed.to_string()],
-                    },
-                ],
-            );
+        figures.iter().map(move |figure| (case, figure))
+    });
+    let name = |figure: &CaseFigure| {
+        let unit = serde_json::to_value(figure.unit).unwrap_or_default();
+        let unit = unit.as_str().unwrap_or_default().to_owned();
+        Cell::with_values(&figure.name, [figure.name.clone(), unit])
+    };
+    let median = |case: &TestCase, figure: &CaseFigure| {
+        let state = State::of(case);
+        match figure.values.is_empty() {
+            true => Cell::new(state.instead(), ""),
+            false => Cell::new(state.beside(figure.unit, &central(figure)), figure.median),
         }
+    };
+    let half = |half: f64, figure: &CaseFigure| match figure.is_undetermined() {
+        true => String::new(),
+        false => format!("± {}", value(figure.unit, half)),
+    };
+    table! {
+        (case, figure) in figures;
+        left("test case", "test_case") => Cell::new(label(case, all), &case.test_case),
+        left("figure", "figure", "unit") => name(figure),
+        right("median", "median") => median(case, figure),
+        right("95 %", "interval_half_width") =>
+            Cell::optional(figure.interval_half_width, "", |own| half(own, figure)),
+        right("CV", "variation_percent") => Cell::optional(figure.variation_percent, "", percent),
+        right("used", "iterations", "iterations_failed") => used(case, figure.values.len()),
     }
-    table
+}
+
+/// The number of iterations with a value, of all.
+fn used(case: &TestCase, values: usize) -> Cell {
+    Cell::with_values(
+        format!("{values}/{}", case.iterations.len()),
+        [values, case.failures().count()].map(|n| n.to_string()),
+    )
 }
 
 /// The table of the result: differences from a reference, if there is one, else figures.
@@ -190,16 +178,11 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     columns.push(Column::right("used", &["iterations", "iterations_failed"]));
     let mut table = Table::new(columns);
     for case in all {
-        let failed = case.failures().count();
         for point in case.slices().into_iter().flat_map(|found| &found.points) {
             let mut cells = vec![Cell::new(label(case, all), &case.test_case)];
             cells.extend(point.value.map(|value| Cell::new(value.to_string(), value)));
             cells.extend(procedures::difference_cells(point));
-            let used = point.comparison.values_percent.len();
-            cells.push(Cell {
-                text: format!("{used}/{}", case.iterations.len()),
-                raw: vec![used.to_string(), failed.to_string()],
-            });
+            cells.push(used(case, point.comparison.values_percent.len()));
             table.push(Mark::None, cells);
         }
     }

@@ -8,7 +8,7 @@ use fwdlab_model::outcome::{
 use fwdlab_model::procedure::{Delays, Interval};
 use fwdlab_model::search::SearchOutcome;
 
-use super::shown::{Shown, at_least, bounded_pps, loss, optional, optional_pps, plain, pps};
+use super::shown::{Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
 use crate::number::{count, percent, rate, seconds};
 use crate::search;
 use crate::table::{Cell, Table, table};
@@ -156,7 +156,7 @@ impl Shown for SearchOutcome {
         let share = |pps: f64| 100.0 * pps / self.max_load_pps;
         table! {
             (goal, label) in self.goals.iter().zip(search::labels(self));
-            left("goal", "name") => Cell { text: label, raw: vec![goal.name.clone()] },
+            left("goal", "name") => Cell::new(label, &goal.name),
             right("lower bound", "relevant_lower_bound_pps") =>
                 bounded_pps(goal.relevant_lower_bound_pps, goal.tester_bound),
             right("upper bound", "relevant_upper_bound_pps") => optional_pps(goal.relevant_upper_bound_pps),
@@ -177,10 +177,8 @@ impl Shown for Maxfwd {
     fn table(&self, _: &[&Outcome]) -> Table {
         let quiet = self.quiet.windows;
         let not_quiet = self.windows() - quiet - self.windows_not_offered;
-        let windows = Cell {
-            text: format!("{quiet} of {}", self.windows()),
-            raw: vec![quiet.to_string(), not_quiet.to_string()],
-        };
+        let windows = format!("{quiet} of {}", self.windows());
+        let windows = Cell::with_values(windows, [quiet, not_quiet].map(|n| n.to_string()));
         table! {
             right("offered", "offered_load_pps") => optional_pps(self.offered_load_pps),
             right("forwarded", "forwarding_rate_pps") =>
@@ -198,15 +196,12 @@ impl Shown for SingleTrial {
     }
 
     fn table(&self, _: &[&Outcome]) -> Table {
-        let lost = Cell {
-            raw: vec![self.frame_loss_ratio.to_string()],
-            ..loss(100.0 * self.frame_loss_ratio)
-        };
+        let lost = percent(100.0 * self.frame_loss_ratio);
         table! {
             right("intended", "intended_load_pps") => pps(self.intended_load_pps),
             right("offered", "offered_load_pps") => pps(self.offered_load_pps),
             right("forwarded", "forwarding_rate_pps") => pps(self.forwarding_rate_pps),
-            right("lost", "frame_loss_ratio") => lost,
+            right("lost", "frame_loss_ratio") => Cell::new(lost, self.frame_loss_ratio),
             right("for", "duration_s") => Cell::new(seconds(self.duration_s), self.duration_s),
         }
     }

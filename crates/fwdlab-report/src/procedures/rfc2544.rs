@@ -179,10 +179,10 @@ fn buffer(found: &BackToBack) -> Cell {
     let ends = found.buffer_min_frames.zip(found.buffer_max_frames);
     match (found.buffer_frames, ends) {
         (Some(frames), Some((low, high))) => between(Some([frames, low, high]), frames_between),
-        (Some(frames), None) => Cell {
-            text: format!("{} frames", count(frames.round() as i128)),
-            raw: vec![frames.to_string(), String::new(), String::new()],
-        },
+        (Some(frames), None) => Cell::with_values(
+            format!("{} frames", count(frames.round() as i128)),
+            [frames.to_string(), String::new(), String::new()],
+        ),
         _ => between(None, frames_between),
     }
 }

@@ -135,14 +135,8 @@ pub(super) fn time(s: f64) -> String {
 /// A middle with the ends it lies between, in one unit: `23.46 [23.16, 23.91] us`.
 pub(super) fn between(ends: Option<[f64; 3]>, format: impl Fn([f64; 3]) -> String) -> Cell {
     match ends {
-        Some(ends) => Cell {
-            text: format(ends),
-            raw: ends.iter().map(ToString::to_string).collect(),
-        },
-        None => Cell {
-            text: NOTHING.into(),
-            raw: vec![String::new(); 3],
-        },
+        Some(ends) => Cell::with_values(format(ends), ends.map(|end| end.to_string())),
+        None => Cell::with_values(NOTHING, [const { String::new() }; 3]),
     }
 }
 

@@ -86,13 +86,8 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
                 let compared = percent_of_unmodified(outcome, all);
                 cells.push(Cell::optional(compared, NOTHING, percent));
             }
-            cells.push(Cell {
-                text: match n == last {
-                    true => verdict(outcome),
-                    false => String::new(),
-                },
-                raw: vec![outcome.verdict.clone()],
-            });
+            let words = (n == last).then(|| verdict(outcome));
+            cells.push(Cell::new(words.unwrap_or_default(), &outcome.verdict));
             cells.insert(0, of_frames(outcome));
             table.push(Mark::None, cells);
         }
