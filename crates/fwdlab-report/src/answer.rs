@@ -16,16 +16,13 @@ use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
 
-use crate::compare::{self, Compared, Options, Source, TestChoice};
+use crate::compare::{self, Compared, FEWEST_VALUES, Options, Source};
 use crate::name::label;
 use crate::number::{bits_per_second, difference, interval, percent, rate, would_have_shown};
 use crate::sentence::{Evidence, Sentence};
 use crate::shape::l2_bps;
 use crate::state::{LIVELOCK, State};
 use crate::{procedures, words};
-
-/// Fewer values have no interval worth the name.
-const FEWEST: usize = 3;
 
 /// Configurations of paired slices that are compared with each other, at most.
 const MOST_PAIRED: usize = 3;
@@ -272,16 +269,9 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         series: series.collect(),
     };
     let options = Options {
-        metric: figure.name.clone(),
         by: Some(BY.to_owned()),
-        rows: None,
-        filters: Vec::new(),
         baseline: Some(name(first)),
-        test: TestChoice::Auto,
-        paired: false,
-        allowance: 0.0,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(&figure.name)
     };
     // nothing to compare, such as where all but one failed: the table says so
     let Ok(outcome) = compare::compare(&[source], &options) else {
@@ -418,7 +408,7 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     let Some(percent) = compared.difference_percent else {
         return without_percent(compared.n, compared.difference, figure);
     };
-    if compared.n.into_iter().min() < Some(FEWEST) {
+    if compared.n.into_iter().min() < Some(FEWEST_VALUES) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
     }
     if let Some(disagreement) = &compared.disagreement {

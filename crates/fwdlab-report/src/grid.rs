@@ -18,7 +18,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::compare::{self, Options, Source, TestChoice, unlike};
+use crate::compare::{self, FEWEST_VALUES, Options, Source, unlike};
 use crate::name::{dut, value};
 use crate::number::{difference, percent, several};
 use crate::run::Run;
@@ -28,9 +28,6 @@ use crate::table::{Cell as Text, Column, Mark, Table, capital};
 /// Labels of our own, for what stands in rows and columns.
 const SYSTEM: &str = "system";
 const CONDITION: &str = "condition";
-
-/// Fewer values have no interval worth the name.
-const FEWEST: usize = 3;
 
 /// The figure of slices: a difference that was measured as one.
 const DIFFERENCE: &str = "difference";
@@ -195,7 +192,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
                 .iter()
                 .find(|row| row.labels.get(CONDITION).is_some_and(|c| c == condition))?;
             let one = row.comparisons.iter().find(|one| one.column == system)?;
-            let enough = one.n.into_iter().min() >= Some(FEWEST);
+            let enough = one.n.into_iter().min() >= Some(FEWEST_VALUES);
             Some(Difference {
                 percent: one.difference_percent?,
                 interval: one.interval_percent.filter(|_| enough),
@@ -514,7 +511,7 @@ fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
     };
     let values = found.iterations_pps.clone();
     let sample = Sample::new(values.clone()).ok();
-    let half = sample.as_ref().filter(|sample| sample.n() >= FEWEST);
+    let half = sample.as_ref().filter(|sample| sample.n() >= FEWEST_VALUES);
     let half = half.and_then(|sample| sample.mean_interval(Confidence::P95));
     let failed = (0..one.iterations_invalid).map(|_| Some("its logs are invalid".to_owned()));
     let iterations = values.iter().map(|_| None).chain(failed);
@@ -579,16 +576,10 @@ fn compared(entries: &[Entry<'_>], figure: &str, reference: &str) -> Option<comp
         series: series.collect(),
     };
     let options = Options {
-        metric: figure.to_owned(),
         by: Some(SYSTEM.to_owned()),
         rows: Some(CONDITION.to_owned()),
-        filters: Vec::new(),
         baseline: Some(reference.to_owned()),
-        test: TestChoice::Auto,
-        paired: false,
-        allowance: 0.0,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(figure)
     };
     // nothing to compare, such as where all but one failed: the cells say so
     compare::compare(&[source], &options).ok()
