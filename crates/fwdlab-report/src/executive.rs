@@ -9,7 +9,7 @@ use fwdlab_model::comparison::Comparison;
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::management::{AtLoad, Management};
 use fwdlab_model::outcome::{Found, Meter};
-use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
 use crate::link;
@@ -38,17 +38,6 @@ const TOLD: usize = 6;
 
 /// A CPU takes part in forwarding from this share of its time on (the limit of findings).
 const AT_WORK: f64 = 0.1;
-
-/// Is there nothing to worry about?
-pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
-    info.state == RunState::Finished
-        && summary.is_quiet()
-        && summary.thresholds.iter().all(|one| one.passed)
-        && summary
-            .test_cases
-            .iter()
-            .all(|case| case.failures().next().is_none())
-}
 
 /// The sentences.
 pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {

@@ -7,6 +7,7 @@ use crate::headline;
 use crate::markdown::summary;
 use crate::run::Run;
 use crate::table::escaped;
+use crate::trust;
 
 /// GitHub takes a mebibyte of a step; what is longer is cut at a run, and says so.
 const AT_MOST: usize = 1_000_000;
@@ -28,7 +29,7 @@ pub fn text(runs: &[Run<'_>]) -> String {
 fn of_run(run: &Run<'_>) -> String {
     let (info, found) = (run.info, run.summary);
     let missed = found.thresholds.iter().filter(|one| !one.passed).count();
-    let sign = match (missed, executive::is_good(info, found)) {
+    let sign = match (missed, trust::is_good(info, found)) {
         (0, true) => "\u{2705}",
         (0, false) => "\u{26a0}\u{fe0f}",
         _ => "\u{274c}",

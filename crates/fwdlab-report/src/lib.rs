@@ -48,5 +48,6 @@ mod telemetry;
 pub mod text;
 pub mod thresholds;
 mod tips;
+mod trust;
 mod windows;
 mod words;

@@ -10,12 +10,12 @@ mod several;
 
 use std::fmt::Write as _;
 
-use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
@@ -40,12 +40,13 @@ use crate::number::{bytes, elapsed, seconds, several, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
-use crate::shape::{self, Rated, Shape, is_in_instructions};
+use crate::shape::{self, Rated, Shape};
 use crate::table::{Align, Column, Mark, Table, capital};
 use crate::telemetry;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
-use crate::words::{self, all_warnings};
+use crate::trust;
+use crate::words;
 
 pub use comparison::comparison;
 pub use several::pages;
@@ -104,7 +105,7 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
         }
         return;
     }
-    head(m, info, summary, trials, rebuilds);
+    head(m, run);
     in_short(m, info, summary);
     tips(m, run);
     if is_alone {
@@ -286,13 +287,8 @@ fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
 }
 
 /// The answer, and whether to trust it.
-fn head(
-    m: &mut Markup,
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-) {
+fn head(m: &mut Markup, run: &Run<'_>) {
+    let (info, summary) = (run.info, run.summary);
     m.within("header", &[], |m| {
         let duration = info
             .finished_at
@@ -315,7 +311,7 @@ fn head(
             m.leaf("p", &[("class", "note")], about);
         }
         m.within("ul", &[("class", "badges")], |m| {
-            for (good, text) in badges(info, summary, trials, rebuilds) {
+            for (good, text) in trust::signs(run) {
                 let (class, sign) = if good {
                     ("good", "\u{2713} ")
                 } else {
@@ -336,15 +332,7 @@ fn head(
             listed(m, "Too noisy", &campaign::too_noisy(&summary.test_cases));
         }
         listed(m, "To do", &summary.noise.to_do);
-        let mut warnings = all_warnings(summary);
-        match Shape::of(summary) {
-            Shape::Procedures => {
-                warnings.extend(procedures::doubts(&procedures::outcomes(summary)));
-            }
-            Shape::Campaign => warnings.extend(campaign::doubts(&summary.test_cases)),
-            Shape::Windows | Shape::Slices => {}
-        }
-        listed(m, "Notes", &warnings);
+        listed(m, "Notes", &trust::warnings(summary));
     });
 }
 
@@ -472,82 +460,6 @@ fn unbroken(text: &str) -> String {
     text
 }
 
-/// What can be said of the trust in a run, each with: is it good?
-fn badges(
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-) -> Vec<(bool, String)> {
-    let mut badges = Vec::new();
-    match info.state {
-        RunState::Finished => {}
-        RunState::Running => badges.push((false, "unfinished".into())),
-        RunState::Interrupted => badges.push((false, "interrupted".into())),
-        RunState::Failed => badges.push((false, "failed".into())),
-    }
-    let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds = !rebuilds.is_empty();
-    let (validities, what): (Vec<_>, _) = if by_rebuilds {
-        (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
-    } else {
-        (trials.collect(), "trial")
-    };
-    let invalid = validities.iter().filter(|v| !v.is_valid()).count();
-    if !validities.is_empty() {
-        badges.push(match invalid {
-            0 => (
-                true,
-                format!("{}, all valid", several(validities.len(), what)),
-            ),
-            _ => (
-                false,
-                format!("{invalid} of {} invalid", several(validities.len(), what)),
-            ),
-        });
-    }
-    if !summary.thresholds.is_empty() {
-        let all = summary.thresholds.len();
-        let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
-        badges.push(match missed {
-            0 => (true, format!("{} kept", several(all, "threshold"))),
-            _ => (
-                false,
-                format!("{missed} of {} not passed", several(all, "threshold")),
-            ),
-        });
-    }
-    let doubtful = summary
-        .test_cases
-        .iter()
-        .filter(|case| case.doubt.is_some());
-    let in_doubt = doubtful.count();
-    let noisy = summary.noise.too_noisy;
-    badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
-        _ if summary.noise.not_judged || info.state == RunState::Interrupted => {
-            (false, "noise not judged".into())
-        }
-        (true, _) if noisy => (false, "machine too noisy to tell".into()),
-        (true, _) => {
-            let cases = several(in_doubt, "test case");
-            (false, format!("{cases} too noisy to tell"))
-        }
-        (false, true) => (true, "simulated, nothing was sent".into()),
-        (false, false) if is_in_instructions(&summary.test_cases) => {
-            (true, "counted, not timed: no noise".into())
-        }
-        (false, false) => (true, "machine quiet enough".into()),
-    });
-    if let Some(control) = shape::control(summary) {
-        badges.push(match control.verdict {
-            Verdict::NoDifference => (true, "A/A control shows no difference".into()),
-            Verdict::Less | Verdict::More => (false, "A/A control differs from itself".into()),
-            Verdict::CannotTell => (false, "A/A control cannot tell".into()),
-        });
-    }
-    badges
-}
-
 /// A campaign: all test cases, then what the procedure found in each.
 fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
@@ -648,18 +560,14 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
     campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
-    let methods = match Shape::of(summary) {
-        Shape::Procedures => {
-            for case in 0..summary.test_cases.len() {
-                let id = m.place(&case_place(case));
-                m.leaf("span", &[("id", &id)], "");
-            }
-            outcomes(m, &found, link::of(info), "");
-            procedures::methods(&found)
+    if Shape::of(summary) == Shape::Procedures {
+        for case in 0..summary.test_cases.len() {
+            let id = m.place(&case_place(case));
+            m.leaf("span", &[("id", &id)], "");
         }
-        Shape::Campaign => campaign::methods(&summary.test_cases),
-        Shape::Windows | Shape::Slices => Vec::new(),
-    };
+        outcomes(m, &found, link::of(info), "");
+    }
+    let methods = trust::methods(summary);
     if !methods.is_empty() {
         section(m, "Standards", |m| {
             m.within("ul", &[("class", "keys")], |m| {
@@ -922,11 +830,6 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
             }
         });
     });
-}
-
-/// Was the DUT a simulated one?
-fn is_simulated(info: &RunInfo) -> bool {
-    info.facts.is_simulated()
 }
 
 fn yes_no(yes: bool) -> String {
