@@ -15,6 +15,7 @@ use fwdlab_model::test_case::TestCase;
 use crate::link;
 use crate::name::label;
 use crate::number::{delay, energy as joule, percent, rate, rate_with_interval, several, watts};
+use crate::procedures::shown;
 use crate::sentence::{Evidence, Sentence};
 use crate::shape::{Shape, is_in_instructions};
 use crate::table::capital;
@@ -172,20 +173,8 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         } else {
             ""
         };
-        let of_outcomes =
-            case.outcomes
-                .iter()
-                .find_map(|outcome| match &outcome.found {
-                    Found::Throughput(found) => found.line_rate_pps.zip(found.throughput_pps),
-                    Found::Ramp(ramp) => ramp
-                        .max_line_percent
-                        .filter(|percent| *percent > 0.0)
-                        .map(|percent| {
-                            let most = ramp.max_forwarding_rate_pps;
-                            (100.0 * most / percent, most)
-                        }),
-                    _ => None,
-                });
+        let mut outcomes = case.outcomes.iter();
+        let of_outcomes = outcomes.find_map(|outcome| shown(&outcome.found).line_rate_pps());
         let of_link = || {
             let (pps, _) = rate_of(case)?;
             let line = speed?.line_rate_pps(MeanSize::from(case.case.stream.frame_size_bytes));

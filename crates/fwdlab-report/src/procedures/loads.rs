@@ -11,6 +11,7 @@ use fwdlab_model::search::SearchOutcome;
 use super::shown::{Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
 use crate::number::{count, percent, rate, seconds};
 use crate::search;
+use crate::state::LIVELOCK;
 use crate::table::{Cell, Table, table};
 
 impl Shown for Ramp {
@@ -43,6 +44,32 @@ impl Shown for Ramp {
 
     fn samples(&self) -> &[Interval] {
         &self.samples
+    }
+
+    fn overload(&self) -> Option<String> {
+        let held = self.held_forwarding_rate_pps.zip(self.collapse_ratio);
+        let Some((pps, ratio)) = held else {
+            return Some("cannot tell whether the output collapses: there is no forwarding rate at the largest load".into());
+        };
+        let share = percent(100.0 * ratio);
+        let (pps, best) = (rate(pps), rate(self.max_forwarding_rate_pps));
+        Some(match (ratio < LIVELOCK, self.tester_bound) {
+            (true, _) => format!(
+                "the output collapses: at the largest load the DUT forwards {pps}, {share} of its best rate"
+            ),
+            (false, true) => format!(
+                "the output does not collapse up to the largest load that the tester offered: {pps}, {share} of the best rate ({best})"
+            ),
+            (false, false) => format!(
+                "the output does not collapse: at the largest load the DUT forwards {pps}, {share} of its best rate ({best})"
+            ),
+        })
+    }
+
+    fn line_rate_pps(&self) -> Option<(f64, f64)> {
+        let percent = self.max_line_percent.filter(|percent| *percent > 0.0)?;
+        let most = self.max_forwarding_rate_pps;
+        Some((100.0 * most / percent, most))
     }
 }
 
@@ -144,6 +171,26 @@ impl Shown for ForwardingRate {
 
     fn samples(&self) -> &[Interval] {
         &self.samples
+    }
+
+    fn overload(&self) -> Option<String> {
+        let pps = self.forwarding_rate_pps?.median;
+        let lower = self
+            .lower_forwarding_rate_pps
+            .filter(|lower| *lower > 0.0)?;
+        let ratio = pps / lower;
+        let (share, pps, lower) = (percent(100.0 * ratio), rate(pps), rate(lower));
+        Some(match (ratio < LIVELOCK, self.not_saturated) {
+            (_, true) => format!(
+                "cannot tell whether the output collapses: less than 1.1 times what came out ({pps}) was offered"
+            ),
+            (true, _) => format!(
+                "the output collapses: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+            ),
+            (false, _) => format!(
+                "the output does not collapse: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+            ),
+        })
     }
 }
 

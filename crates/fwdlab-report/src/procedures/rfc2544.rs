@@ -49,6 +49,10 @@ impl Shown for Throughput {
             },
         }
     }
+
+    fn line_rate_pps(&self) -> Option<(f64, f64)> {
+        self.line_rate_pps.zip(self.throughput_pps)
+    }
 }
 
 impl Shown for Latency {

@@ -24,6 +24,16 @@ pub(crate) trait Shown {
         false
     }
 
+    /// Whether the output collapses under more load than the DUT forwards, in a sentence.
+    fn overload(&self) -> Option<String> {
+        None
+    }
+
+    /// The line rate that it was measured against, and the rate that was reached.
+    fn line_rate_pps(&self) -> Option<(f64, f64)> {
+        None
+    }
+
     /// Counts over time.
     fn samples(&self) -> &[Interval] {
         &[]
