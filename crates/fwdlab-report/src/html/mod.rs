@@ -5,10 +5,10 @@
 
 mod bed;
 mod comparison;
+mod elements;
 mod imported;
+mod measured;
 mod several;
-
-use std::fmt::Write as _;
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
@@ -19,6 +19,10 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
+use self::elements::{
+    case_place, document, folded, framed, listed, note, section, table, unbroken,
+};
+use self::measured::what_was_measured;
 use crate::campaign;
 use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
@@ -28,7 +32,7 @@ use crate::exact;
 use crate::executive;
 use crate::firewall;
 use crate::flame;
-use crate::glossary::{self, TERMS};
+use crate::glossary::TERMS;
 use crate::grid;
 use crate::headline;
 use crate::imported::KIND;
@@ -36,12 +40,12 @@ use crate::link;
 use crate::markup::Markup;
 use crate::ministat;
 use crate::name::label;
-use crate::number::{bytes, elapsed, seconds, several, time};
+use crate::number::{elapsed, seconds, several, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
 use crate::shape::{self, Rated, Shape};
-use crate::table::{Align, Column, Mark, Table, capital};
+use crate::table::{Table, capital};
 use crate::telemetry;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
@@ -51,13 +55,10 @@ use crate::words;
 pub use comparison::comparison;
 pub use several::pages;
 
-const STYLE: &str = include_str!("style.css");
 /// More trials are folded.
 const MANY_TRIALS: usize = 300;
 /// So many blocks of ministat are on a page.
 const BLOCKS: usize = 12;
-/// A table with more columns is set smaller.
-const MANY_COLUMNS: usize = 10;
 /// With more test cases what procedures found in each is folded.
 const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
@@ -199,93 +200,6 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     }
 }
 
-/// A graph with scripts of its own, apart from the page.
-fn framed(m: &mut Markup, title: &str, svg: &str) {
-    let height = svg
-        .split_once(" height=\"")
-        .and_then(|(_, rest)| rest.split_once('"'))
-        .and_then(|(height, _)| height.parse::<u32>().ok())
-        .unwrap_or(600);
-    let source = format!("data:image/svg+xml,{}", percent_encoded(svg));
-    let height = (height + 8).to_string();
-    m.within(
-        "iframe",
-        &[
-            ("title", title),
-            ("width", "100%"),
-            ("height", &height),
-            ("class", "flame"),
-            ("src", &source),
-        ],
-        |_| {},
-    );
-}
-
-/// As it stands in an address (RFC 3986).
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            b' ' | b'(' | b')' | b'=' | b':' | b';' | b',' | b'/' => encoded.push(char::from(byte)),
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
-}
-
-/// A page that needs nothing else.
-fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
-    let mut m = Markup::default();
-    m.trusted("<!DOCTYPE html>\n");
-    m.within("html", &[("lang", "en")], |m| {
-        m.within("head", &[], |m| {
-            m.void("meta", &[("charset", "utf-8")]);
-            m.void(
-                "meta",
-                &[
-                    ("name", "viewport"),
-                    ("content", "width=device-width, initial-scale=1"),
-                ],
-            );
-            m.void(
-                "meta",
-                &[("name", "color-scheme"), ("content", "light dark")],
-            );
-            m.leaf("title", &[], title);
-            m.within("style", &[], |m| m.trusted(STYLE));
-        });
-        m.within("body", &[], |m| m.within("main", &[], body));
-    });
-    m.trusted("\n");
-    m.finish()
-}
-
-/// What is shown when its head is chosen, by mouse or key; on paper it is always shown.
-fn folded(
-    m: &mut Markup,
-    open: bool,
-    head: impl FnOnce(&mut Markup),
-    body: impl FnOnce(&mut Markup),
-) {
-    let open: &[(&str, &str)] = if open { &[("open", "")] } else { &[] };
-    m.within("details", open, |m| {
-        m.within("summary", &[], head);
-        body(m);
-    });
-}
-
-fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
-    m.within("section", &[], |m| {
-        m.leaf("h2", &[], title);
-        body(m);
-    });
-}
-
 /// The answer, and whether to trust it.
 fn head(m: &mut Markup, run: &Run<'_>) {
     let (info, summary) = (run.info, run.summary);
@@ -375,11 +289,6 @@ fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
     }
 }
 
-/// Where the figures of a test case begin.
-fn case_place(case: usize) -> String {
-    format!("case-{}", case + 1)
-}
-
 /// What to do, numbered, each with its evidence and the lines to copy.
 fn tips(m: &mut Markup, run: &Run<'_>) {
     let Tips { tips, together } = Tips::of(run);
@@ -431,33 +340,6 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
             m.leaf("p", &[("class", "note")], &note(&sentence));
         }
     });
-}
-
-/// Sentences to heed, where there are any.
-fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
-    if sentences.is_empty() {
-        return;
-    }
-    m.within("div", &[("class", "warnings")], |m| {
-        m.leaf("strong", &[], title);
-        m.within("ul", &[], |m| {
-            for sentence in sentences {
-                m.leaf("li", &[], sentence);
-            }
-        });
-    });
-}
-
-/// A headline whose numbers keep their units on their line.
-fn unbroken(text: &str) -> String {
-    let mut text = text.replace("-byte", "\u{2011}byte");
-    for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
-        text = text.replace(apart, together);
-    }
-    for unit in ["pps", "kpps", "Mpps", "Gpps"] {
-        text = text.replace(&format!(" {unit} "), &format!("\u{a0}{unit} "));
-    }
-    text
 }
 
 /// A campaign: all test cases, then what the procedure found in each.
@@ -621,11 +503,6 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
 }
 
-/// A sentence of the terminal as a paragraph.
-fn note(words: &str) -> String {
-    format!("{}.", capital(words))
-}
-
 /// What telemetry of the DUT explains, and what its host did.
 fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
     let found = telemetry::sentences(summary);
@@ -733,131 +610,6 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     });
 }
 
-fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
-    let facts = &info.facts;
-    section(m, "What was measured", |m| {
-        m.leaf("p", &[], &note(&words::procedure_words(summary)));
-        bed::test_bed(m, info);
-        m.leaf("h3", &[], "Command");
-        m.within("pre", &[], |m| {
-            for (index, word) in info.command_line.iter().enumerate() {
-                if index > 0 {
-                    m.text(" ");
-                }
-                m.leaf("span", &[], &shell_word(&shown.word(word)));
-            }
-        });
-
-        let plain = |map: &std::collections::BTreeMap<String, String>| -> Vec<(String, String)> {
-            map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
-        };
-        let mut run = vec![
-            ("run".to_owned(), info.id.clone()),
-            ("started".to_owned(), time(&info.started_at)),
-        ];
-        run.extend(
-            info.finished_at
-                .as_deref()
-                .map(|end| ("finished".to_owned(), time(end))),
-        );
-        run.push(("fwdlab".to_owned(), info.tool_version.clone()));
-        run.push(("seed".to_owned(), info.seed.to_string()));
-        if !info.parameters.contains_key("procedure") {
-            run.push(("procedure".to_owned(), summary.procedure.clone()));
-        }
-        let mut parameters = run;
-        parameters.extend(
-            info.parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), plain_value(value, shown))),
-        );
-
-        let mut host = vec![
-            ("kernel", facts.kernel.clone()),
-            ("CPU", facts.cpu_model.clone()),
-            ("CPUs online", facts.cpus.to_string()),
-        ];
-        let mut optional =
-            |name, value: Option<String>| host.extend(value.map(|value| (name, value)));
-        optional(
-            "threads per core",
-            facts.threads_per_core.map(|n| n.to_string()),
-        );
-        optional("frequency governor", facts.cpu_governor.clone());
-        optional("virtual machine", Some(yes_no(facts.virtual_machine)));
-        optional("memory", Some(bytes(facts.memory_bytes)));
-        optional("clock source", facts.clock_source.clone());
-        optional("root of the host", Some(yes_no(facts.privileged)));
-        optional("driver of the ports", facts.driver.clone());
-        optional("link", facts.link.clone());
-        optional("engine", Some(facts.engine.clone()));
-        if shown == ShownFacts::Full {
-            optional("kernel command line", facts.kernel_command_line.clone());
-        }
-        let host = host
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
-
-        m.within("div", &[("class", "columns")], |m| {
-            for (title, rows) in [
-                ("Parameters", parameters),
-                ("Host", host),
-                ("Placement", plain(&facts.placement)),
-                ("Sysctls set", plain(&facts.sysctls)),
-                ("Offloads", plain(&facts.offloads)),
-                (
-                    "CPU vulnerabilities and mitigations",
-                    plain(&facts.mitigations),
-                ),
-            ] {
-                if rows.is_empty() {
-                    continue;
-                }
-                m.within("div", &[("class", "group")], |m| {
-                    m.leaf("h3", &[], title);
-                    m.within("table", &[("class", "pairs")], |m| {
-                        m.within("tbody", &[], |m| {
-                            for (name, value) in &rows {
-                                m.within("tr", &[], |m| {
-                                    m.leaf("th", &[("scope", "row")], name);
-                                    m.leaf("td", &[], value);
-                                });
-                            }
-                        });
-                    });
-                });
-            }
-        });
-    });
-}
-
-fn yes_no(yes: bool) -> String {
-    if yes { "yes" } else { "no" }.into()
-}
-
-/// A parameter without JSON's quotes around plain words.
-fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
-    match value {
-        serde_json::Value::String(text) => shown.word(text),
-        serde_json::Value::Array(items) => {
-            let items = items.iter().map(|item| plain_value(item, shown));
-            items.collect::<Vec<_>>().join(", ")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A word of the command line so that a shell reads the same word again.
-fn shell_word(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 fn every_trial(
     m: &mut Markup,
     summary: &Summary,
@@ -907,84 +659,6 @@ fn glossary_list(m: &mut Markup) {
                     m.leaf("dd", &[], meaning);
                 });
             }
-        });
-    });
-}
-
-/// A table; heads with a meaning explain themselves.
-fn table(m: &mut Markup, table: &Table) {
-    let class = |column: &Column| match column.align {
-        _ if column.prose => "words",
-        Align::Left => "",
-        Align::Right | Align::PlusMinus => "number",
-    };
-    let (below, beside): (Vec<usize>, Vec<usize>) =
-        (0..table.columns.len()).partition(|&index| table.columns[index].below);
-    let dense = if beside.len() > MANY_COLUMNS {
-        "dense"
-    } else {
-        ""
-    };
-    let span = beside.len().to_string();
-    // what scrolls is reached by keyboard, and said by readers of pages
-    let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
-    let heads = heads.filter(|head| !head.is_empty());
-    let label = format!("Table: {}", Vec::from_iter(heads).join(", "));
-    let reached = [
-        ("class", "scroll"),
-        ("tabindex", "0"),
-        ("role", "group"),
-        ("aria-label", &label[..]),
-    ];
-    m.within("div", &reached, |m| {
-        m.within("table", &[("class", dense)], |m| {
-            m.within("thead", &[], |m| {
-                m.within("tr", &[], |m| {
-                    for column in beside.iter().map(|&index| &table.columns[index]) {
-                        if column.head.is_empty() {
-                            // a cell without words heads nothing
-                            m.leaf("td", &[], "");
-                            continue;
-                        }
-                        m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
-                            match glossary::meaning(&column.head) {
-                                Some(meaning) => {
-                                    m.leaf("abbr", &[("title", meaning)], &column.head)
-                                }
-                                None => m.text(&column.head),
-                            }
-                        });
-                    }
-                });
-            });
-            m.within("tbody", &[], |m| {
-                for row in &table.rows {
-                    let mark = match row.mark {
-                        Mark::None => "",
-                        Mark::Control => "control",
-                        Mark::Invalid => "invalid",
-                    };
-                    let id = row.of.map(|case| m.place(&case_place(case)));
-                    let mut attributes = vec![("class", mark)];
-                    attributes.extend(id.as_deref().map(|id| ("id", id)));
-                    m.within("tr", &attributes, |m| {
-                        for &index in &beside {
-                            m.leaf(
-                                "td",
-                                &[("class", class(&table.columns[index]))],
-                                &row.cells[index].text,
-                            );
-                        }
-                    });
-                    for text in below.iter().map(|&index| &row.cells[index].text) {
-                        if !text.is_empty() {
-                            m.within("tr", &[("class", mark)], |m| {
-                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
-                            });
-                        }
-                    }
-                }
-            });
         });
     });
 }
