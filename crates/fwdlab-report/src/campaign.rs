@@ -1,7 +1,6 @@
-//! What a campaign found: a row per test case and figure, then what failed, and what its procedures found in full.
+//! The result of a campaign: a row per test case and figure, why iterations failed, and the sentences that qualify the figures.
 //!
-//! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
-//! [`sections`].
+//! Tables of a single outcome are in [`crate::procedures`]. Start with [`sections`].
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loadtest;

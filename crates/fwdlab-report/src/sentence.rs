@@ -1,6 +1,6 @@
 //! A sentence of a report, and the figures that support it.
 //!
-//! `answer` and `executive` write the sentences. Start with [`Sentence`].
+//! The sentences themselves are written in `answer` and `executive`. Start with [`Sentence`].
 
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;

@@ -1,6 +1,6 @@
 //! Whether a run can be trusted: its state, noise, control and thresholds in a few words, warnings, and the standards it met.
 //!
-//! Start with [`signs`].
+//! It judges nothing itself: verdicts are part of the summary. Start with [`signs`].
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::result::{RunInfo, RunState, Summary};

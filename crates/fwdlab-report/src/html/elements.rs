@@ -1,6 +1,6 @@
 //! Elements of pages: the document, sections, lists, tables.
 //!
-//! They know no result. Start with [`document`] and [`section`].
+//! They know no results. Start with [`document`] and [`section`].
 
 use std::fmt::Write as _;
 

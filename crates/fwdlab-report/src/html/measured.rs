@@ -1,6 +1,6 @@
 //! What was measured: the test bed, the command, parameters and the host.
 //!
-//! Start with [`what_was_measured`].
+//! It has no results. Start with [`what_was_measured`].
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What a report shows of procedures that find what something costs: sweeps, paired slices, energy, instructions.
 //!
-//! Start with `Sweep`.
+//! Tables over several test cases are in `campaign` and `exact`. Start with `Sweep`.
 
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
 use fwdlab_model::instructions::Exact;

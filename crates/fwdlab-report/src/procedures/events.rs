@@ -1,6 +1,6 @@
 //! What a report shows of procedures that do something to a DUT under load: events, requests to its management, bursts.
 //!
-//! Start with `Churn`.
+//! What a DUT reported of an event itself is a table in `tables`. Start with `Churn`.
 
 use fwdlab_model::management::Management;
 use fwdlab_model::outcome::{BurstGaps, Churn, Outcome, Spread};

@@ -1,6 +1,6 @@
 //! What a report shows of procedures that offer loads and find a rate: ramps, searches, overload, single trials.
 //!
-//! Start with `Ramp`.
+//! Their charts are in `chart`. Start with `Ramp`.
 
 use fwdlab_model::outcome::{
     CriticalLoad, Equilibrium, ForwardingRate, Maxfwd, Mrr, Outcome, Ramp, SingleTrial, Soak,

@@ -1,6 +1,7 @@
-//! What procedures found, in words and tables: one table per procedure over all frame sizes, as RFC 2544 has them.
+//! Outcomes of procedures: one table per procedure over all frame sizes, as in RFC 2544, and the sentences that qualify them.
 //!
-//! For the terminal and for the page alike. Start with [`headline`] and [`tables`]; [`explain`] is for `--explain`.
+//! It does not know formats, but for `--explain` ([`explain`]). What each procedure shows is in [`shown()`]. Start with [`headline`] and
+//! [`sections`].
 
 mod costs;
 mod events;

@@ -1,7 +1,7 @@
 //! A table as a value, built once and rendered as text, Markdown, HTML or CSV.
 //!
-//! It knows cells and alignment, and no results (`content` fills it). Here it becomes plain text, in `markdown` and `csv` these.
-//! Start with [`Table`].
+//! It knows cells and alignment, and no results. Plain text is rendered here, Markdown and CSV in the files of these names; `table!` writes a
+//! table with each column next to its cells. Start with [`Table`].
 
 mod csv;
 mod markdown;
