@@ -10,21 +10,20 @@ use std::collections::BTreeMap;
 use fwdlab_model::campaign::Case;
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::instructions::Exact;
-use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, ForwardingRate, Found, Ramp, Unit};
+use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, Found, Unit};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
 
-use crate::campaign::label;
-use crate::compare::{self, Compared, Options, Source, TestChoice};
-use crate::executive::{Evidence, Sentence};
-use crate::number::{bits_per_second, difference, interval, percent, rate, would_have_shown};
-use crate::state::{LIVELOCK, State};
+use crate::compare::{self, Compared, FEWEST_VALUES, Options, Source};
+use crate::name::label;
+use crate::number::{bits_per_second, difference, interval, would_have_shown};
+use crate::procedures::shown;
+use crate::sentence::{Evidence, Sentence};
+use crate::shape::l2_bps;
+use crate::state::State;
 use crate::{procedures, words};
-
-/// Fewer values have no interval worth the name.
-const FEWEST: usize = 3;
 
 /// Configurations of paired slices that are compared with each other, at most.
 const MOST_PAIRED: usize = 3;
@@ -53,54 +52,8 @@ pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
 /// What a test case says that is compared with no other.
 fn in_itself(case: &TestCase) -> Option<String> {
     let outcome = case.outcomes.iter().find(|outcome| outcome.answered)?;
-    match &outcome.found {
-        Found::Ramp(found) => Some(beyond_its_best(found)),
-        Found::ForwardingRate(found) => overloaded(found),
-        _ => None,
-    }
-    .or_else(|| Some(procedures::figure(outcome)))
-}
-
-/// Does the output of a ramp collapse?
-fn beyond_its_best(found: &Ramp) -> String {
-    let held = found.held_forwarding_rate_pps.zip(found.collapse_ratio);
-    let Some((pps, ratio)) = held else {
-        return "cannot tell whether the output collapses: there is no forwarding rate at the largest load".into();
-    };
-    let share = percent(100.0 * ratio);
-    let (pps, best) = (rate(pps), rate(found.max_forwarding_rate_pps));
-    match (ratio < LIVELOCK, found.tester_bound) {
-        (true, _) => format!(
-            "the output collapses: at the largest load the DUT forwards {pps}, {share} of its best rate"
-        ),
-        (false, true) => format!(
-            "the output does not collapse up to the largest load that the tester offered: {pps}, {share} of the best rate ({best})"
-        ),
-        (false, false) => format!(
-            "the output does not collapse: at the largest load the DUT forwards {pps}, {share} of its best rate ({best})"
-        ),
-    }
-}
-
-/// Does overload bring less than a load a little above what is forwarded?
-fn overloaded(found: &ForwardingRate) -> Option<String> {
-    let pps = found.forwarding_rate_pps?.median;
-    let lower = found
-        .lower_forwarding_rate_pps
-        .filter(|lower| *lower > 0.0)?;
-    let ratio = pps / lower;
-    let (share, pps, lower) = (percent(100.0 * ratio), rate(pps), rate(lower));
-    Some(match (ratio < LIVELOCK, found.not_saturated) {
-        (_, true) => format!(
-            "cannot tell whether the output collapses: less than 1.1 times what came out ({pps}) was offered"
-        ),
-        (true, _) => format!(
-            "the output collapses: {pps} in overload, {share} of what comes out of a lower load ({lower})"
-        ),
-        (false, _) => format!(
-            "the output does not collapse: {pps} in overload, {share} of what comes out of a lower load ({lower})"
-        ),
-    })
+    let overload = shown(&outcome.found).overload();
+    Some(overload.unwrap_or_else(|| procedures::figure(outcome)))
 }
 
 /// Configurations of paired slices: each with the reference DUT, and each with every other one in the same rebuilds.
@@ -271,16 +224,9 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         series: series.collect(),
     };
     let options = Options {
-        metric: figure.name.clone(),
         by: Some(BY.to_owned()),
-        rows: None,
-        filters: Vec::new(),
         baseline: Some(name(first)),
-        test: TestChoice::Auto,
-        paired: false,
-        allowance: 0.0,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(&figure.name)
     };
     // nothing to compare, such as where all but one failed: the table says so
     let Ok(outcome) = compare::compare(&[source], &options) else {
@@ -314,7 +260,7 @@ fn in_bits(reference: &TestCase, other: &TestCase, figure: &str) -> Option<Strin
             && !found.is_undetermined()
             && found.generator_limited == 0;
         let pps = is_rate.then_some(found.median)?;
-        Some(words::l2_bps(&case.case.stream, pps)).filter(|bps| *bps > 0.0)
+        Some(l2_bps(&case.case.stream, pps)).filter(|bps| *bps > 0.0)
     };
     let size = |case: &TestCase| case.case.stream.frame_size_bytes;
     let (from, to) = (bps(reference)?, bps(other)?);
@@ -417,7 +363,7 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     let Some(percent) = compared.difference_percent else {
         return without_percent(compared.n, compared.difference, figure);
     };
-    if compared.n.into_iter().min() < Some(FEWEST) {
+    if compared.n.into_iter().min() < Some(FEWEST_VALUES) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
     }
     if let Some(disagreement) = &compared.disagreement {

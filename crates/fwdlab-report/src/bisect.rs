@@ -5,11 +5,11 @@
 use fwdlab_model::bisect::{Began, Compared, Figure, Tested, Verdict};
 use fwdlab_model::stacks::{self, Profile};
 
-use crate::exact::{MEANING, number, signed};
+use crate::exact::{MEANING, signed};
 use crate::flame;
+use crate::number::{instructions as number, several};
+use crate::screen::{paragraph, width};
 use crate::table::wrap;
-use crate::text::{paragraph, width};
-use crate::words::several;
 
 /// Functions that differ by fewer instructions per frame are told together, and so are all but those that differ most.
 const LEAST: f64 = 0.5;

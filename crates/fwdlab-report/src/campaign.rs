@@ -1,26 +1,26 @@
-//! What a campaign found: a row per test case and figure, then what failed, and what its procedures found in full.
+//! The result of a campaign: a row per test case and figure, why iterations failed, and the sentences that qualify the figures.
 //!
-//! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
-//! [`cases`] and [`text`].
+//! Tables of a single outcome are in [`crate::procedures`]. Start with [`sections`].
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loadtest;
 use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
-use fwdlab_model::variant::Variant;
 
 use crate::answer;
 use crate::efficiency;
-use crate::markdown;
-use crate::number::{NOT_DETERMINED, count, delay, percent, rate, seconds};
+use crate::exact;
+use crate::flame;
+use crate::name::{central, label, value, with_interval};
+use crate::number::{percent, several};
 use crate::procedures::{self, tables};
+use crate::section::{Format, Named, Section, named};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::table::{Cell, Column, Mark, Table, table};
 use crate::telemetry;
-use crate::text::{all_warnings, paragraph, width};
 use crate::thresholds;
-use crate::words::{self, several};
+use crate::words::{self, all_warnings};
 
 /// So many failures of a test case are told one by one.
 const FAILURES: usize = 3;
@@ -32,7 +32,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         0 => String::new(),
         failed => format!("; {} without all results", several(failed, "test case")),
     };
-    if let Some(answer) = crate::exact::headline(cases) {
+    if let Some(answer) = exact::headline(cases) {
         return format!("{answer}{failed}");
     }
     if let Some(answer) = of_slices(cases) {
@@ -52,7 +52,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         .outcomes
         .iter()
         .find_map(|outcome| match &outcome.found {
-            Found::Sweep(found) if figure.unit != Unit::Cost => tables::of_sweep(found),
+            Found::Sweep(found) if figure.unit != Unit::Cost => procedures::of_sweep(found),
             _ => None,
         });
     if let Some(swept) = swept {
@@ -75,7 +75,7 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
         all => format!("; {} in all", several(all, "test case")),
     };
     if let (Some(slope), Some(parameter)) = (&first.slope, &first.parameter) {
-        let cost = tables::slope(slope, parameter);
+        let cost = procedures::slope(slope, parameter);
         return Some(format!("{}: {cost}{more}", label(case, all)));
     }
     if let (1, [point]) = (all.len(), &first.points[..]) {
@@ -90,91 +90,6 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
     Some(words::tally(&compared))
 }
 
-/// The name of a test case, without what is the same in all.
-pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
-    let (stream, variant) = (&case.case.stream, &case.case.variant);
-    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(same);
-    let mut parts = Vec::new();
-    if differ(&|other| other.case.configuration == case.case.configuration) {
-        parts.push(case.case.configuration.clone());
-    }
-    let is_first = parts.is_empty();
-    match &variant.profile {
-        Some(profile) => {
-            if is_first || differ(&|other| other.case.variant.profile == variant.profile) {
-                parts.push(profile.clone());
-            }
-        }
-        None => {
-            if is_first
-                || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
-            {
-                parts.push(format!("{} B", stream.frame_size_bytes));
-            }
-            if differ(&|other| other.case.stream.flows == stream.flows) {
-                parts.push(several(stream.flows as usize, "flow"));
-            }
-            if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
-                parts.push(stream.ip_version.to_string());
-            }
-        }
-    }
-    if differ(&|other| other.case.dut == case.case.dut) {
-        parts.push(words::dut(case.case.dut).into());
-    }
-    if differ(&|other| other.case.image == case.case.image) {
-        parts.extend(case.case.image.clone());
-    }
-    let series = series(variant);
-    if differ(&|other| self::series(&other.case.variant) == series) {
-        parts.push(match series.as_str() {
-            "" => "plain series".into(),
-            _ => series,
-        });
-    }
-    parts.join(", ")
-}
-
-/// What is not plain in a series, but for its profile.
-fn series(variant: &Variant) -> String {
-    let rest = Variant {
-        profile: None,
-        ..variant.clone()
-    };
-    rest.to_string()
-}
-
-/// The median of a figure, as a lower bound if the generator was the limit.
-pub(crate) fn central(figure: &CaseFigure) -> String {
-    match figure.is_undetermined() {
-        _ if figure.generator_limited > 0 => format!(">= {}", value(figure.unit, figure.median)),
-        true => NOT_DETERMINED.into(),
-        false => value(figure.unit, figure.median),
-    }
-}
-
-/// The same with half of its interval, as the table has both.
-pub(crate) fn with_interval(figure: &CaseFigure) -> String {
-    let half = figure.interval_half_width;
-    let half = half.filter(|_| !figure.is_undetermined());
-    let half = half.map(|half| format!(" \u{b1} {}", value(figure.unit, half)));
-    format!("{}{}", central(figure), half.unwrap_or_default())
-}
-
-/// A value in its unit.
-pub(crate) fn value(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::FramesPerSecond => rate(value),
-        Unit::Nanoseconds | Unit::Cost if value >= 1e3 => delay(value),
-        Unit::Nanoseconds | Unit::Cost => format!("{value:.2} ns"),
-        Unit::Seconds => seconds(value),
-        Unit::Frames => format!("{} frames", count(value.round() as i128)),
-        Unit::Percent => percent(value),
-        Unit::Joules => format!("{} a frame", crate::number::energy(value)),
-        Unit::Instructions => crate::exact::number(value),
-    }
-}
-
 /// What an iteration found, or why nothing.
 pub fn in_one_line(iteration: &Iteration) -> String {
     if let Some(why) = &iteration.failure {
@@ -186,79 +101,69 @@ pub fn in_one_line(iteration: &Iteration) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// One row per test case and figure.
+/// One row per test case and figure; one without figures for a test case that has none.
 pub(crate) fn cases(all: &[TestCase]) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::left("figure", &["figure", "unit"]),
-        Column::right("median", &["median"]),
-        Column::right("95 %", &["interval_half_width"]),
-        Column::right("CV", &["variation_percent"]),
-        Column::right("used", &["iterations", "iterations_failed"]),
-    ]);
-    for case in all {
-        let failed = case.failures().count();
-        let state = State::of(case);
-        let none = CaseFigure {
-            name: String::new(),
-            unit: Unit::FramesPerSecond,
-            better: Better::Higher,
-            values: Vec::new(),
-            median: 0.0,
-            interval_half_width: None,
-            variation_percent: None,
-            generator_limited: 0,
-        };
+    let none = [CaseFigure {
+        name: String::new(),
+        unit: Unit::FramesPerSecond,
+        better: Better::Higher,
+        values: Vec::new(),
+        median: 0.0,
+        interval_half_width: None,
+        variation_percent: None,
+        generator_limited: 0,
+    }];
+    let figures = all.iter().flat_map(|case| {
         let figures = match case.figures.as_slice() {
-            [] => std::slice::from_ref(&none),
+            [] => &none[..],
             figures => figures,
         };
-        for figure in figures {
-            let is_known = !figure.values.is_empty();
-            let unit = serde_json::to_value(figure.unit).unwrap_or_default();
-            let half = figure.interval_half_width;
-            table.push(
-                Mark::None,
-                vec![
-                    Cell {
-                        text: label(case, all),
-                        raw: vec![case.test_case.clone()],
-                    },
-                    Cell {
-                        text: figure.name.clone(),
-                        raw: vec![
-                            figure.name.clone(),
-                            unit.as_str().unwrap_or_default().into(),
-                        ],
-                    },
-                    match is_known {
-                        true => {
-                            Cell::number(state.beside(figure.unit, &central(figure)), figure.median)
-                        }
-                        false => Cell {
-                            text: state.instead().into(),
-                            raw: vec![String::new()],
-                        },
-                    },
-                    Cell::optional(half, "", |half| match figure.is_undetermined() {
-                        true => String::new(),
-                        false => format!("± {}", value(figure.unit, half)),
-                    }),
-                    Cell::optional(figure.variation_percent, "", percent),
-                    Cell {
-                        text: format!("{}/{}", figure.values.len(), case.iterations.len()),
-                        raw: vec![figure.values.len().to_string(), failed.to_string()],
-                    },
-                ],
-            );
+        figures.iter().map(move |figure| (case, figure))
+    });
+    let name = |figure: &CaseFigure| {
+        let unit = serde_json::to_value(figure.unit).unwrap_or_default();
+        let unit = unit.as_str().unwrap_or_default().to_owned();
+        Cell::with_values(&figure.name, [figure.name.clone(), unit])
+    };
+    let median = |case: &TestCase, figure: &CaseFigure| {
+        let state = State::of(case);
+        match figure.values.is_empty() {
+            true => Cell::new(state.instead(), ""),
+            false => Cell::new(state.beside(figure.unit, &central(figure)), figure.median),
         }
+    };
+    let half = |half: f64, figure: &CaseFigure| match figure.is_undetermined() {
+        true => String::new(),
+        false => format!("± {}", value(figure.unit, half)),
+    };
+    table! {
+        (case, figure) in figures;
+        left("test case", "test_case") => Cell::new(label(case, all), &case.test_case),
+        left("figure", "figure", "unit") => name(figure),
+        right("median", "median") => median(case, figure),
+        right("95 %", "interval_half_width") =>
+            Cell::optional(figure.interval_half_width, "", |own| half(own, figure)),
+        right("CV", "variation_percent") => Cell::optional(figure.variation_percent, "", percent),
+        right("used", "iterations", "iterations_failed") => used(case, figure.values.len()),
     }
-    table
+}
+
+/// The number of iterations with a value, of all.
+fn used(case: &TestCase, values: usize) -> Cell {
+    Cell::with_values(
+        format!("{values}/{}", case.iterations.len()),
+        [values, case.failures().count()].map(|n| n.to_string()),
+    )
+}
+
+/// The table of the result: differences from a reference, if there is one, else figures.
+pub(crate) fn table(all: &[TestCase]) -> Table {
+    differences(all).unwrap_or_else(|| cases(all))
 }
 
 /// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
-    if let Some(table) = crate::exact::differences(all) {
+    if let Some(table) = exact::differences(all) {
         return Some(table);
     }
     let mut found = all
@@ -268,27 +173,15 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     let mut columns = vec![Column::left("test case", &["test_case"])];
     let value = first.parameter.as_ref();
     columns.extend(value.map(|parameter| Column::right(parameter, &["value"])));
-    columns.extend(tables::difference_columns());
+    columns.extend(procedures::difference_columns());
     columns.push(Column::right("used", &["iterations", "iterations_failed"]));
     let mut table = Table::new(columns);
     for case in all {
-        let failed = case.failures().count();
         for point in case.slices().into_iter().flat_map(|found| &found.points) {
-            let mut cells = vec![Cell {
-                text: label(case, all),
-                raw: vec![case.test_case.clone()],
-            }];
-            cells.extend(
-                point
-                    .value
-                    .map(|value| Cell::number(value.to_string(), value)),
-            );
-            cells.extend(tables::difference_cells(point));
-            let used = point.comparison.values_percent.len();
-            cells.push(Cell {
-                text: format!("{used}/{}", case.iterations.len()),
-                raw: vec![used.to_string(), failed.to_string()],
-            });
+            let mut cells = vec![Cell::new(label(case, all), &case.test_case)];
+            cells.extend(point.value.map(|value| Cell::new(value.to_string(), value)));
+            cells.extend(procedures::difference_cells(point));
+            cells.push(used(case, point.comparison.values_percent.len()));
             table.push(Mark::None, cells);
         }
     }
@@ -323,7 +216,7 @@ fn slopes(all: &[TestCase]) -> Vec<String> {
             told.push(format!(
                 "{}: {}",
                 label(case, all),
-                tables::slope(slope, parameter)
+                procedures::slope(slope, parameter)
             ));
         }
     }
@@ -355,9 +248,8 @@ pub(crate) fn failures(all: &[TestCase]) -> Vec<String> {
 }
 
 /// How thresholds came off, why iterations have no result, and why there are so many of them.
-pub(crate) fn verdicts(summary: &Summary) -> Vec<(&'static str, String)> {
+pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
-    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     named("required", thresholds::sentences(summary))
         .chain(named("failed", failures(all)))
         .chain(named("stopped", stopped(all)))
@@ -421,86 +313,47 @@ pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// The summary in the terminal.
-pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
+/// The result below its headline.
+pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let all = &summary.test_cases;
-    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
-    text.push('\n');
-    let table = differences(all).unwrap_or_else(|| cases(all));
-    text.push_str(&table.text(width()));
-    text.push('\n');
-    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
-        text.push_str(&wrap(&title, width(), " "));
-        text.push_str(&functions.text(width()));
-        text.push('\n');
+    let mut sections = vec![Section::table("", table(all))];
+    let functions = exact::functions(all, exact::FUNCTIONS).into_iter();
+    sections.extend(functions.map(|(title, functions)| Section::Tables {
+        title,
+        unit: flame::UNIT,
+        tables: vec![functions.table().clone()],
+    }));
+    if format == Format::Terminal {
+        sections.extend(all.iter().filter_map(|case| sweep(case, all)));
     }
-    for case in all {
-        for outcome in &case.outcomes {
-            // a table of values is the answer of a sweep, not its detail
-            if let Found::Sweep(_) = outcome.found {
-                let of = match all.len() {
-                    1 => String::new(),
-                    _ => format!("{}: ", label(case, all)),
-                };
-                let title = format!("{of}{}", procedures::headline(&case.outcomes));
-                text.push_str(&wrap(&title, width(), " "));
-                for group in procedures::groups(&case.outcomes) {
-                    for mut titled in tables::tables(&group, &case.outcomes, usize::MAX) {
-                        titled.table.say_once("frames");
-                        text.push_str(&titled.table.text(width()));
-                    }
-                }
-                text.push('\n');
-                break;
-            }
-        }
-    }
-    text.push_str(&efficiency_text(info, all));
-    for (name, sentence) in sentences(info, summary) {
-        text.push_str(&paragraph(name, &sentence));
-    }
-    crate::text::harmless(&text)
+    sections.extend(efficiency::sections(info, all));
+    sections.push(Section::Sentences(sentences(info, summary)));
+    sections
 }
 
-/// What forwarding took of the DUTs, for the terminal.
-pub(crate) fn efficiency_text(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
-    if !efficiency::are_asked_for(info, all) {
-        return text;
-    }
-    for (title, table) in efficiency::tables(all) {
-        text.push_str(&wrap(title, width(), " "));
-        text.push_str(&table.text(width()));
-        text.push('\n');
-    }
-    for dropped in efficiency::drops(all) {
-        text.push_str(&paragraph("dropped", &dropped));
-    }
-    text.push_str(&paragraph("took", &efficiency::method(all)));
-    text
-}
-
-/// The same as Markdown.
-pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
-    let mut text = String::new();
-    if !efficiency::are_asked_for(info, all) {
-        return text;
-    }
-    for (title, table) in efficiency::tables(all) {
-        text += &format!(
-            "{}\n\n{}\n",
-            markdown::escaped(title),
-            markdown::table(&table)
-        );
-    }
-    for dropped in efficiency::drops(all) {
-        text += &format!("- dropped: {}\n", markdown::escaped(&dropped));
-    }
-    text + &format!("- took: {}\n", markdown::escaped(&efficiency::method(all)))
+/// The tables of a sweep: they are its answer, not its details.
+fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
+    let is_sweep = |outcome: &Outcome| matches!(outcome.found, Found::Sweep(_));
+    case.outcomes.iter().find(|outcome| is_sweep(outcome))?;
+    let of = match all.len() {
+        1 => String::new(),
+        _ => format!("{}: ", label(case, all)),
+    };
+    let groups = procedures::groups(&case.outcomes);
+    let tables = groups
+        .iter()
+        .flat_map(|group| tables::tables(group, &case.outcomes, usize::MAX));
+    Some(Section::Tables {
+        title: format!("{of}{}", procedures::headline(&case.outcomes)),
+        unit: "",
+        tables: tables
+            .map(|titled| titled.table.said_once("frames"))
+            .collect(),
+    })
 }
 
 /// The question of a campaign, and the sentences that answer it.
-pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<(&'static str, String)> {
+pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
     let question = answer::question(info).map(|words| ("question", words.to_owned()));
     let answers = answer::answers(info, all).into_iter();
     (question.into_iter())
@@ -509,15 +362,14 @@ pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<(&'static str, Stri
 }
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
-fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
-    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     let control = summary.control.iter().map(words::control_words);
     asked(info, all)
         .into_iter()
         .chain(named("cost", slopes(all)))
-        .chain(named("control", control.collect()))
-        .chain(crate::exact::sentences(summary))
+        .chain(named("control", control))
+        .chain(exact::sentences(summary))
         .chain(verdicts(summary))
         .chain(named("doubt", too_noisy(all)))
         .chain(named("found", telemetry::sentences(summary)))
@@ -525,29 +377,10 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         .chain(named("warning", doubts(all)))
         .chain(named("warning", all_warnings(summary)))
         .chain(named("method", methods(all)))
-        .chain(named("method", vec![order_words(info)]))
-        .chain(named("link", info.facts.link.iter().cloned().collect()))
-        .chain(named("engine", vec![info.facts.engine.clone()]))
+        .chain(named("method", [order_words(info)]))
+        .chain(named("link", info.facts.link.clone()))
+        .chain(named("engine", [info.facts.engine.clone()]))
         .collect()
-}
-
-/// The result as Markdown, below its headline.
-pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let all = &summary.test_cases;
-    let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
-    text.push('\n');
-    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
-        text += &format!(
-            "{}\n\n{}\n",
-            markdown::escaped(&title),
-            functions.markdown()
-        );
-    }
-    text += &efficiency_markdown(info, all);
-    for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
-    }
-    text
 }
 
 /// How often and in which order.

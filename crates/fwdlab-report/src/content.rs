@@ -4,14 +4,17 @@
 //! [`cases`] and [`comparisons`].
 
 use fwdlab_model::campaign::PLAIN;
+use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
 use fwdlab_model::result::{Summary, TrialRecord};
 
+use crate::name::dut;
 use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
+use crate::shape::{self, Labels, Rated, Shape, does_not_forward};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table};
-use crate::words::{self, Labels, Rated, Shape};
+use crate::table::{Cell, Column, Mark, Table, capital, table};
+use crate::words;
 
 fn optional_raw<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
@@ -29,7 +32,7 @@ pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
 /// The test cases for people: without the configuration, the profile and the IP version where all have the same.
 pub(crate) fn cases(summary: &Summary) -> Table {
     let mut table = all_of_cases(summary);
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let labels = Labels::of(&all);
     for (head, is_shown) in [
         ("configuration", labels.configuration),
@@ -48,64 +51,40 @@ pub(crate) fn cases(summary: &Summary) -> Table {
     table
 }
 
-/// One row per test case: what was offered, what came back, what was lost. Always the same columns.
+/// One row per test case: what was offered, what came back, what was lost. Always the same columns, but for the kind of DUT.
 pub(crate) fn all_of_cases(summary: &Summary) -> Table {
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let prefix = prefix(&all);
     let offered = all.iter().filter_map(|case| case.found.offered_load_pps);
     let offered_prefix = Prefix::for_largest(offered);
-    let mut table = Table::new(vec![
-        Column::left("configuration", &["configuration"]),
-        Column::left("profile", &["profile"]),
-        Column::right("size", &["frame_size_bytes"]),
-        Column::right("flows", &["flows"]),
-        Column::left("IP", &["ip_version"]),
-        Column::right("offered load", &["offered_load_pps"]),
-        Column::plus_minus(
-            "forwarding rate",
-            &["forwarding_rate_pps", "interval_half_width_pps"],
-        ),
-        Column::right("loss", &["frame_loss_ratio"]),
-        Column::right("used", &["iterations", "iterations_invalid"]),
-    ]);
-    // before there were other kinds, there was no such column
-    let has_kinds = all.iter().any(|case| !case.case.case.dut.is_linux());
-    if has_kinds {
-        table.columns.insert(1, Column::left("DUT", &["dut"]));
-    }
-    for case in &all {
-        let (stream, found) = (case.stream, &case.found);
-        let ip_version = stream.ip_version.to_string();
+    let used = |case: &Rated<'_>| {
         let (used, failed) = (case.rates.len(), case.case.failures().count());
-        let mut cells = vec![
-            Cell::text(case.case.case.configuration.clone()),
-            Cell::text(case.case.case.variant.profile.clone().unwrap_or_default()),
-            Cell::number(
-                format!("{} B", stream.frame_size_bytes),
-                stream.frame_size_bytes,
-            ),
-            Cell::number(count(stream.flows), stream.flows),
-            Cell {
-                raw: vec![ip_version.to_lowercase()],
-                text: ip_version,
-            },
+        Cell::with_values(
+            format!("{used}/{}", used + failed),
+            [used, failed].map(|n| n.to_string()),
+        )
+    };
+    let mut table = table! {
+        (case, own, stream, found) in all.iter().map(|case| (case, &case.case.case, case.stream, &case.found));
+        left("configuration", "configuration") => Cell::text(&own.configuration),
+        left("DUT", "dut") => Cell::new(dut(own.dut), own.dut),
+        left("profile", "profile") => Cell::text(own.variant.profile.clone().unwrap_or_default()),
+        right("size", "frame_size_bytes") =>
+            Cell::new(format!("{} B", stream.frame_size_bytes), stream.frame_size_bytes),
+        right("flows", "flows") => Cell::new(count(stream.flows), stream.flows),
+        left("IP", "ip_version") =>
+            Cell::new(stream.ip_version.to_string(), stream.ip_version.to_string().to_lowercase()),
+        right("offered load", "offered_load_pps") =>
             Cell::optional(found.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
+        plus_minus("forwarding rate", "forwarding_rate_pps", "interval_half_width_pps") =>
             forwarding_rate(case, prefix),
+        right("loss", "frame_loss_ratio") =>
             Cell::optional(found.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
-            Cell {
-                text: format!("{used}/{}", used + failed),
-                raw: vec![used.to_string(), failed.to_string()],
-            },
-        ];
-        if has_kinds {
-            let kind = case.case.case.dut;
-            let cell = Cell {
-                text: words::dut(kind).into(),
-                raw: vec![kind.to_string()],
-            };
-            cells.insert(1, cell);
-        }
-        table.push(Mark::None, cells);
+        right("used", "iterations", "iterations_invalid") => used(case),
+    };
+    // before there were other kinds, there was no such column
+    if all.iter().all(|case| case.case.case.dut.is_linux()) {
+        table.remove("DUT");
     }
     table
 }
@@ -113,7 +92,7 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
 fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     let found = &case.found;
     let text = match (found.forwarding_rate_pps, case.half_width) {
-        _ if words::does_not_forward(&found.ledger) => "does not forward".into(),
+        _ if does_not_forward(&found.ledger) => "does not forward".into(),
         (None, _) => State::of(case.case).instead().into(),
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
@@ -124,137 +103,78 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     } else {
         text
     };
-    Cell {
+    Cell::with_values(
         text,
-        raw: vec![
-            optional_raw(found.forwarding_rate_pps),
-            optional_raw(case.half_width),
-        ],
-    }
+        [found.forwarding_rate_pps, case.half_width].map(optional_raw),
+    )
 }
 
 /// Gated beside ungated, per test case.
 pub(crate) fn noise(summary: &Summary) -> Table {
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let prefix = prefix(&all);
     let labels = Labels::of(&all);
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::right("quiet", &["quiet_pps"]),
-        Column::right("CV", &["variation_percent"]),
-        Column::right("quiet windows", &["quiet_windows"]),
-        Column::right("contended", &["contended_pps"]),
-        Column::right("contended windows", &["contended_windows"]),
-        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
-        Column::right("CV", &["variation_ungated_percent"]),
-        Column::right("not offered", &["windows_not_offered"]),
-    ]);
     let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
     let variation = |value: Option<f64>| Cell::optional(value, "-", percent);
-    let windows = |number: u32| Cell::number(count(number), number);
-    for case in &all {
-        let found = &case.found;
-        table.push(
-            Mark::None,
-            vec![
-                Cell::text(labels.label(case)),
-                rate(
-                    found
-                        .quiet
-                        .forwarding_rate_pps
-                        .or(found.forwarding_rate_pps),
-                ),
-                variation(case.variation_percent),
-                windows(found.quiet.windows),
-                rate(found.contended.forwarding_rate_pps),
-                windows(found.contended.windows),
-                rate(found.forwarding_rate_ungated_pps),
-                variation(found.variation_ungated_percent),
-                windows(found.windows_not_offered),
-            ],
-        );
+    let windows = |number: u32| Cell::new(count(number), number);
+    table! {
+        (case, found) in all.iter().map(|case| (case, &case.found));
+        left("test case", "test_case") => Cell::text(labels.label(case)),
+        right("quiet", "quiet_pps") => rate(found.quiet.forwarding_rate_pps.or(found.forwarding_rate_pps)),
+        right("CV", "variation_percent") => variation(case.variation_percent),
+        right("quiet windows", "quiet_windows") => windows(found.quiet.windows),
+        right("contended", "contended_pps") => rate(found.contended.forwarding_rate_pps),
+        right("contended windows", "contended_windows") => windows(found.contended.windows),
+        right("ungated", "forwarding_rate_ungated_pps") => rate(found.forwarding_rate_ungated_pps),
+        right("CV", "variation_ungated_percent") => variation(found.variation_ungated_percent),
+        right("not offered", "windows_not_offered") => windows(found.windows_not_offered),
     }
-    table
 }
 
 /// One row per configuration compared with the plain DUT; the A/A control last.
 pub(crate) fn comparisons(summary: &Summary) -> Table {
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     let prefix = Prefix::for_largest(
         compared
             .iter()
             .flat_map(|c| [c.forwarding_rate_pps, c.plain_forwarding_rate_pps])
             .flatten(),
     );
-    let mut table = Table::new(vec![
-        Column::prose("configuration", &["configuration"]),
-        Column::right("difference", &["difference_percent"]),
-        Column::right(
-            "95 % interval",
-            &["interval_low_percent", "interval_high_percent"],
-        ),
-        Column::right("p", &["p_value"]),
-        Column::right("rebuilds", &["values"]),
-        Column::prose("verdict", &["verdict"]),
-        Column::right("detectable", &["detectable_percent"]),
-        Column::right("forwarding rate", &["forwarding_rate_pps"]),
-        Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
-    ]);
-    for comparison in compared {
-        let mark = if comparison.control {
-            Mark::Control
-        } else {
-            Mark::None
-        };
-        let name = if comparison.control {
-            "A/A control (plain DUT again)"
-        } else {
-            &comparison.configuration
-        };
-        let ends = comparison.interval_percent;
-        let verdict = match comparison.verdict {
-            fwdlab_model::comparison::Verdict::Less => "less",
-            fwdlab_model::comparison::Verdict::More => "more",
-            fwdlab_model::comparison::Verdict::NoDifference => "no_difference",
-            fwdlab_model::comparison::Verdict::CannotTell => "cannot_tell",
-        };
-        table.push(
-            mark,
-            vec![
-                Cell {
-                    text: name.into(),
-                    raw: vec![comparison.configuration.clone()],
-                },
-                Cell::optional(comparison.difference_percent, "-", |value| {
-                    format!("{} %", difference(value, ends))
-                }),
-                Cell {
-                    text: ends.map_or_else(|| "-".into(), |ends| format!("{} %", interval(ends))),
-                    raw: vec![
-                        optional_raw(ends.map(|e| e[0])),
-                        optional_raw(ends.map(|e| e[1])),
-                    ],
-                },
-                Cell::optional(comparison.p_value, "-", p_value),
-                Cell::number(
-                    comparison.values_percent.len().to_string(),
-                    comparison.values_percent.len(),
-                ),
-                Cell {
-                    text: words::short_verdict(comparison).into(),
-                    raw: vec![verdict.into()],
-                },
-                Cell::optional(comparison.detectable_percent, "-", |value| {
-                    format!("{} %", difference(value, None).trim_start_matches('+'))
-                }),
-                Cell::optional(comparison.forwarding_rate_pps, "-", |pps| prefix.rate(pps)),
-                Cell::optional(comparison.plain_forwarding_rate_pps, "-", |pps| {
-                    prefix.rate(pps)
-                }),
-            ],
-        );
+    let verdict = |verdict| match verdict {
+        Verdict::Less => "less",
+        Verdict::More => "more",
+        Verdict::NoDifference => "no_difference",
+        Verdict::CannotTell => "cannot_tell",
+    };
+    let name = |comparison: &Comparison| match comparison.control {
+        true => "A/A control (plain DUT again)".to_owned(),
+        false => comparison.configuration.clone(),
+    };
+    let ends = |ends: Option<[f64; 2]>| {
+        let text = ends.map_or_else(|| "-".into(), |ends| format!("{} %", interval(ends)));
+        Cell::with_values(
+            text,
+            [0, 1].map(|end| optional_raw(ends.map(|ends| ends[end]))),
+        )
+    };
+    let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
+    let mark = |control| if control { Mark::Control } else { Mark::None };
+    table! {
+        one in compared, mark(one.control);
+        prose("configuration", "configuration") => Cell::new(name(one), &one.configuration),
+        right("difference", "difference_percent") => Cell::optional(one.difference_percent, "-", |value| {
+            format!("{} %", difference(value, one.interval_percent))
+        }),
+        right("95 % interval", "interval_low_percent", "interval_high_percent") => ends(one.interval_percent),
+        right("p", "p_value") => Cell::optional(one.p_value, "-", p_value),
+        right("rebuilds", "values") => Cell::new(one.values_percent.len().to_string(), one.values_percent.len()),
+        prose("verdict", "verdict") => Cell::new(words::short_verdict(one), verdict(one.verdict)),
+        right("detectable", "detectable_percent") => Cell::optional(one.detectable_percent, "-", |value| {
+            format!("{} %", difference(value, None).trim_start_matches('+'))
+        }),
+        right("forwarding rate", "forwarding_rate_pps") => rate(one.forwarding_rate_pps),
+        right("plain DUT", "plain_forwarding_rate_pps") => rate(one.plain_forwarding_rate_pps),
     }
-    table
 }
 
 /// Whose frames a ledger counts, and the ledger.
@@ -262,7 +182,7 @@ pub(crate) type Fate = (String, Ledger);
 
 /// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     let labels = Labels::of(&rated);
     let of_windows = rated
         .iter()
@@ -281,11 +201,28 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
 
 /// Where the frames of one ledger were lost: one row per place, then the unexplained, then meters that say nothing to the frame.
 pub(crate) fn losses(ledger: &Ledger) -> Table {
-    let mut table = Table::new(loss_columns());
-    for cells in loss_rows(ledger) {
-        table.push(Mark::None, cells);
+    let sent = ledger.frames_sent as f64;
+    let row = |frames: u64, place: &str, counter: String| {
+        let share = percent(share(frames as f64, sent));
+        let share = Cell::new(share, frames as f64 / sent.max(1.0));
+        let frames = Cell::new(count(frames), frames);
+        [share, frames, Cell::text(place), Cell::text(counter)]
+    };
+    let losses = ledger.losses.iter();
+    let losses = losses.map(|loss| row(loss.frames, &loss.place.words(), counter_words(loss)));
+    let unexplained = row(ledger.frames_unexplained, "unexplained", String::new());
+    // no number: what is not read is not 0
+    let not_exact = ledger.not_exact.iter().map(|meter| {
+        let stage = meter.stage.to_string();
+        ["", meter.standing(), &stage, &meter.why].map(Cell::text)
+    });
+    table! {
+        [share, frames, place, counter] in losses.chain([unexplained]).chain(not_exact);
+        right("share", "ratio") => share,
+        right("frames", "frames") => frames,
+        left("where", "place") => place,
+        below("counter", "counter") => counter,
     }
-    table
 }
 
 /// What became of all frames, one row per ledger: received, lost at each place that occurs, unexplained, not sent.
@@ -310,9 +247,9 @@ pub(crate) fn all_fates(fates: &[Fate]) -> Table {
     for (name, ledger) in fates {
         let part = |frames: u64| {
             let share = percent(share(frames as f64, ledger.frames_sent as f64));
-            Cell::number(format!("{} ({share})", count(frames)), frames)
+            Cell::new(format!("{} ({share})", count(frames)), frames)
         };
-        let whole = |frames: u64| Cell::number(count(frames), frames);
+        let whole = |frames: u64| Cell::new(count(frames), frames);
         let mut cells = vec![
             Cell::text(name),
             whole(ledger.frames_sent),
@@ -370,49 +307,9 @@ pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
     }
     let all = Ledger::total(fates.iter().map(|(_, ledger)| ledger));
     for meter in &all.not_exact {
-        sentences.push(format!("{}.", words::capital(&meter.to_string())));
+        sentences.push(format!("{}.", capital(&meter.to_string())));
     }
     sentences
-}
-
-fn loss_columns() -> Vec<Column> {
-    vec![
-        Column::right("share", &["ratio"]),
-        Column::right("frames", &["frames"]),
-        Column::left("where", &["place"]),
-        Column::below("counter", &["counter"]),
-    ]
-}
-
-fn loss_rows(ledger: &Ledger) -> Vec<Vec<Cell>> {
-    let sent = ledger.frames_sent as f64;
-    let row = |frames: u64, place: &str, counter: String| {
-        vec![
-            Cell::number(
-                percent(share(frames as f64, sent)),
-                frames as f64 / sent.max(1.0),
-            ),
-            Cell::number(count(frames), frames),
-            Cell::text(place),
-            Cell::text(counter),
-        ]
-    };
-    let mut rows: Vec<Vec<Cell>> = ledger
-        .losses
-        .iter()
-        .map(|loss| row(loss.frames, &loss.place.words(), counter_words(loss)))
-        .collect();
-    rows.push(row(ledger.frames_unexplained, "unexplained", String::new()));
-    // no number: what is not read is not 0
-    rows.extend(ledger.not_exact.iter().map(|meter| {
-        vec![
-            Cell::text(""),
-            Cell::text(meter.standing()),
-            Cell::text(meter.stage.to_string()),
-            Cell::text(&meter.why),
-        ]
-    }));
-    rows
 }
 
 /// The counter, and the kernel's reasons where it tells them.
@@ -449,64 +346,40 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         .flat_map(|t| [Some(t.offered_load_pps), t.forwarding_rate_pps])
         .flatten();
     let prefix = Prefix::for_largest(rates);
-    let mut table = Table::new(vec![
-        Column::right("trial", &["trial"]),
-        Column::left("validity", &["validity"]),
-        Column::left("test case", &["test_case"]),
-        Column::right("iteration", &["iteration"]),
-        Column::left("started", &["started_at"]),
-        Column::right("intended load", &["intended_load_pps"]),
-        Column::right("offered load", &["offered_load_pps"]),
-        Column::right("forwarding rate", &["forwarding_rate_pps"]),
-        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
-        Column::right("quiet", &["quiet_windows"]),
-        Column::right("contended", &["contended_windows"]),
-        Column::right("not offered", &["windows_not_offered"]),
-        Column::right("loss", &["frame_loss_ratio"]),
-        Column::right("unexplained", &["frames_unexplained"]),
-        Column::below("reasons", &["reasons"]),
-    ]);
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
-    let number = |number: u64| Cell::number(count(number), number);
-    for trial in trials {
+    let number = |number: u64| Cell::new(count(number), number);
+    let test_case =
+        |trial: &TrialRecord| match trial.control && !trial.test_case.ends_with("/control") {
+            true => format!("{} (control)", trial.test_case),
+            false => trial.test_case.clone(),
+        };
+    let each = trials.iter().map(|trial| {
         let (mark, [validity, mut reasons]) = validity_cells(&trial.validity.reasons);
         if trial.not_saturated && mark == Mark::None {
             reasons =
                 Cell::text("not saturated: the generator was the limit, the DUT may forward more");
         }
-        let control = if trial.control && !trial.test_case.ends_with("/control") {
-            " (control)"
-        } else {
-            ""
-        };
-        table.push(
-            mark,
-            vec![
-                number(trial.trial.into()),
-                validity,
-                Cell::text(format!("{}{control}", trial.test_case)),
-                number(trial.iteration.into()),
-                Cell {
-                    text: clock(&trial.started_at),
-                    raw: vec![trial.started_at.clone()],
-                },
-                rate(trial.intended_load_pps, "flat out"),
-                rate(Some(trial.offered_load_pps), "-"),
-                rate(trial.forwarding_rate_pps, "-"),
-                rate(trial.forwarding_rate_ungated_pps, "-"),
-                number(trial.quiet.windows.into()),
-                number(trial.contended.windows.into()),
-                number(trial.windows_not_offered.into()),
-                Cell::number(
-                    percent(100.0 * trial.frame_loss_ratio),
-                    trial.frame_loss_ratio,
-                ),
-                number(trial.ledger.frames_unexplained),
-                reasons,
-            ],
-        );
+        (trial, mark, validity, reasons)
+    });
+    table! {
+        (trial, mark, validity, reasons) in each, mark;
+        right("trial", "trial") => number(trial.trial.into()),
+        left("validity", "validity") => validity,
+        left("test case", "test_case") => Cell::text(test_case(trial)),
+        right("iteration", "iteration") => number(trial.iteration.into()),
+        left("started", "started_at") => Cell::new(clock(&trial.started_at), &trial.started_at),
+        right("intended load", "intended_load_pps") => rate(trial.intended_load_pps, "flat out"),
+        right("offered load", "offered_load_pps") => rate(Some(trial.offered_load_pps), "-"),
+        right("forwarding rate", "forwarding_rate_pps") => rate(trial.forwarding_rate_pps, "-"),
+        right("ungated", "forwarding_rate_ungated_pps") => rate(trial.forwarding_rate_ungated_pps, "-"),
+        right("quiet", "quiet_windows") => number(trial.quiet.windows.into()),
+        right("contended", "contended_windows") => number(trial.contended.windows.into()),
+        right("not offered", "windows_not_offered") => number(trial.windows_not_offered.into()),
+        right("loss", "frame_loss_ratio") =>
+            Cell::new(percent(100.0 * trial.frame_loss_ratio), trial.frame_loss_ratio),
+        right("unexplained", "frames_unexplained") => number(trial.ledger.frames_unexplained),
+        below("reasons", "reasons") => reasons,
     }
-    table
 }
 
 /// Every rebuild, in order: differences of the configurations, which place they stood in, validity.
@@ -548,15 +421,12 @@ pub(crate) fn rebuilds(rebuilds: &[RebuildRecord]) -> Table {
             .collect();
         let plain = rebuild.forwarding_rate_pps.first().copied();
         let mut cells = vec![
-            Cell::number(rebuild.rebuild.to_string(), rebuild.rebuild),
+            Cell::new(rebuild.rebuild.to_string(), rebuild.rebuild),
             validity,
-            Cell {
-                text: clock(&rebuild.started_at),
-                raw: vec![rebuild.started_at.clone()],
-            },
+            Cell::new(clock(&rebuild.started_at), &rebuild.started_at),
             Cell::text(places.join(", ")),
-            Cell::number(count(rebuild.blocks), rebuild.blocks),
-            Cell::number(
+            Cell::new(count(rebuild.blocks), rebuild.blocks),
+            Cell::new(
                 count(rebuild.blocks_not_offered),
                 rebuild.blocks_not_offered,
             ),
@@ -570,7 +440,7 @@ pub(crate) fn rebuilds(rebuilds: &[RebuildRecord]) -> Table {
             ));
         }
         let unexplained: u64 = rebuild.ledgers.iter().map(|l| l.frames_unexplained).sum();
-        cells.extend([Cell::number(count(unexplained), unexplained), reasons]);
+        cells.extend([Cell::new(count(unexplained), unexplained), reasons]);
         table.push(mark, cells);
     }
     table

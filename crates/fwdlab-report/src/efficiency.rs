@@ -7,9 +7,10 @@ use fwdlab_model::efficiency::{Node, Work};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
+use crate::name::label;
 use crate::number::{count, decimals};
-use crate::table::{Cell, Column, Mark, Table};
+use crate::section::{Section, named};
+use crate::table::{Cell, Table, table};
 
 /// What the figures are: of all DUTs, of Linux, and of VPP.
 const BEGIN: &str =
@@ -44,7 +45,7 @@ fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
 }
 
 /// Are they the answer to what was asked? A command that measures Linux is not asked for them.
-pub(crate) fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
+fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
     info.kind == "campaign" && worked(all).next().is_some() || has_vpp(all)
 }
 
@@ -59,82 +60,48 @@ pub(crate) fn tables(all: &[TestCase]) -> Vec<(&'static str, Table)> {
 }
 
 fn cases(all: &[TestCase]) -> Table {
-    // what only VPP tells is no row of blanks where there is none
-    let of_vpp = has_vpp(all).then(|| {
-        [
-            Column::right("without input", &["clocks_per_frame_without_input"]),
-            Column::right("between ports", &["clocks_per_frame_between_interfaces"]),
-            Column::right("vectors/call", &["vectors_per_call"]),
-            Column::right("effective clock", &["effective_clock_hz"]),
-        ]
-    });
-    let mut columns = vec![
-        Column::left("test case", &["test_case"]),
-        Column::right("time", &["ns_per_frame"]),
-        Column::right("clocks", &["clocks_per_frame"]),
-    ];
-    columns.extend(of_vpp.into_iter().flatten());
-    columns.push(Column::right("clock", &["clock_hz"]));
-    let mut table = Table::new(columns);
     let clock = |hz: f64| format!("{:.2} GHz", hz / 1e9);
-    for (case, work) in worked(all) {
-        let of_vpp = has_vpp(all).then(|| {
-            [
-                Cell::optional(work.clocks_per_packet(false), "", digits),
-                Cell::optional(work.clocks_between_interfaces(), "", digits),
-                Cell::optional(work.vectors_per_call(), "", digits),
-                Cell::optional(work.effective_clock_hz(), "", clock),
-            ]
-        });
-        let mut cells = vec![
-            Cell {
-                text: name(case, all),
-                raw: vec![case.test_case.clone()],
-            },
-            Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
-            Cell::optional(work.clocks_per_frame(), "", digits),
-        ];
-        cells.extend(of_vpp.into_iter().flatten());
-        cells.push(Cell::optional(work.clock_hz, "", clock));
-        table.push(Mark::None, cells);
+    let optional = |value: Option<f64>| Cell::optional(value, "", digits);
+    let mut table = table! {
+        (case, work) in worked(all);
+        left("test case", "test_case") => Cell::new(name(case, all), &case.test_case),
+        right("time", "ns_per_frame") => Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
+        right("clocks", "clocks_per_frame") => optional(work.clocks_per_frame()),
+        right("without input", "clocks_per_frame_without_input") => optional(work.clocks_per_packet(false)),
+        right("between ports", "clocks_per_frame_between_interfaces") => optional(work.clocks_between_interfaces()),
+        right("vectors/call", "vectors_per_call") => optional(work.vectors_per_call()),
+        right("effective clock", "effective_clock_hz") => Cell::optional(work.effective_clock_hz(), "", clock),
+        right("clock", "clock_hz") => Cell::optional(work.clock_hz, "", clock),
+    };
+    // only VPP has these
+    if !has_vpp(all) {
+        for head in [
+            "without input",
+            "between ports",
+            "vectors/call",
+            "effective clock",
+        ] {
+            table.remove(head);
+        }
     }
     table
 }
 
 fn nodes(all: &[TestCase]) -> Option<Table> {
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::left("node", &["node"]),
-        Column::right("clocks/packet", &["clocks_per_packet"]),
-        Column::right("vectors/call", &["vectors_per_call"]),
-        Column::right("packets", &["vectors"]),
-        Column::right("calls", &["calls"]),
-    ]);
-    for (case, work) in worked(all) {
-        for node in work.by_node() {
-            let of_input = match node.is_input {
-                true => " (input)",
-                false => "",
-            };
-            table.push(
-                Mark::None,
-                vec![
-                    Cell {
-                        text: name(case, all),
-                        raw: vec![case.test_case.clone()],
-                    },
-                    Cell {
-                        text: format!("{}{of_input}", node.node),
-                        raw: vec![node.node.clone()],
-                    },
-                    number(node.clocks_per_packet()),
-                    number(Node::vectors_per_call(&node)),
-                    Cell::number(count(node.vectors), node.vectors),
-                    Cell::number(count(node.calls), node.calls),
-                ],
-            );
-        }
-    }
+    let nodes = worked(all).flat_map(|(case, work)| {
+        let nodes = work.by_node().into_iter();
+        nodes.map(move |node| (case, node))
+    });
+    let of_input = |node: &Node| if node.is_input { " (input)" } else { "" };
+    let table = table! {
+        (case, node) in nodes;
+        left("test case", "test_case") => Cell::new(name(case, all), &case.test_case),
+        left("node", "node") => Cell::new(format!("{}{}", node.node, of_input(&node)), &node.node),
+        right("clocks/packet", "clocks_per_packet") => number(node.clocks_per_packet()),
+        right("vectors/call", "vectors_per_call") => number(node.vectors_per_call()),
+        right("packets", "vectors") => Cell::new(count(node.vectors), node.vectors),
+        right("calls", "calls") => Cell::new(count(node.calls), node.calls),
+    };
     (!table.rows.is_empty()).then_some(table)
 }
 
@@ -161,7 +128,7 @@ fn name(case: &TestCase, all: &[TestCase]) -> String {
 }
 
 fn number(value: f64) -> Cell {
-    Cell::number(digits(value), value)
+    Cell::new(digits(value), value)
 }
 
 /// Three digits: VPP tells no more.
@@ -170,6 +137,19 @@ fn digits(value: f64) -> String {
         true => count(value.round() as i128),
         false => format!("{value:.*}", decimals(value, 3, 2)),
     }
+}
+
+/// What forwarding took of the DUTs, if that is asked for.
+pub(crate) fn sections(info: &RunInfo, all: &[TestCase]) -> Vec<Section> {
+    if !are_asked_for(info, all) {
+        return Vec::new();
+    }
+    let tables = tables(all).into_iter();
+    let tables = tables.map(|(title, table)| Section::table(title, table));
+    let sentences = named("dropped", drops(all)).chain([("took", method(all))]);
+    tables
+        .chain([Section::Sentences(sentences.collect())])
+        .collect()
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
 use crate::flame::{self, Differences};
-use crate::number::count;
-use crate::table::{Cell, Column, Mark, Table, shorten};
-use crate::words::several;
+use crate::name::label;
+use crate::number::{count, instructions as number, several};
+use crate::shape::is_in_instructions;
+use crate::table::{Cell, Mark, Table, shorten, table};
 
 /// What stands below every table of instructions.
 pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
@@ -40,12 +40,6 @@ fn of_case(case: &TestCase) -> Option<&Exact> {
     case.outcomes.iter().find_map(of)
 }
 
-/// Is it this that was measured?
-pub(crate) fn is_in(all: &[TestCase]) -> bool {
-    let mut outcomes = all.iter().flat_map(|case| &case.outcomes);
-    outcomes.any(|outcome| matches!(outcome.found, Found::Exact(_)))
-}
-
 /// The test case that is held against itself, and those held against others.
 fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Difference)> {
     all.iter().filter_map(|case| {
@@ -57,7 +51,7 @@ fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Diffe
 
 /// The answer.
 pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return None;
     }
     let differences: Vec<_> = compared(all).collect();
@@ -107,102 +101,59 @@ pub(crate) fn finding(difference: &Difference) -> String {
 
 /// One row per test case.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return None;
     }
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::plus_minus(
-            "instructions/frame",
-            &["instructions_per_frame", "half_width"],
-        ),
-        Column::plus_minus(
-            "difference",
-            &["difference_instructions_per_frame", "difference_half_width"],
-        ),
-        Column::right("percent", &["difference_percent"]),
-        Column::left("", &["verdict"]),
-    ]);
-    for case in all {
-        let name = Cell {
-            text: shorten(&label(case, all), ABOUT),
-            raw: vec![case.test_case.clone()],
-        };
-        let empty = |fields: usize, text: &str| Cell {
-            text: text.to_owned(),
-            raw: vec![String::new(); fields],
-        };
+    let plus_minus = |text: String, value: f64, interval| {
+        let half = half(interval);
+        Cell::with_values(
+            format!("{text} ± {}", number(half)),
+            [value, half].map(|v| v.to_string()),
+        )
+    };
+    let rows = all.iter().flat_map(|case| {
+        let name = Cell::new(shorten(&label(case, all), ABOUT), &case.test_case);
         let Some(found) = of_case(case) else {
-            table.push(
-                Mark::Invalid,
-                vec![
-                    name,
-                    empty(2, "no result"),
-                    empty(2, ""),
-                    empty(1, ""),
-                    empty(1, ""),
-                ],
-            );
-            continue;
+            let nothing = Cell::with_values("no result", ["", ""].map(str::to_owned));
+            return vec![(Mark::Invalid, name, nothing, None)];
         };
-        let value = Cell {
-            text: format!(
-                "{} ± {}",
-                number(found.instructions_per_frame),
-                number(half(found.interval))
-            ),
-            raw: vec![
-                found.instructions_per_frame.to_string(),
-                half(found.interval).to_string(),
-            ],
-        };
-        let own = found.difference.as_ref();
+        let total = found.instructions_per_frame;
+        let value = plus_minus(number(total), total, found.interval);
         let is_control = |d: &&Difference| d.reference == case.test_case;
-        let mut row = |mark, name: Cell, value: Cell, difference: Option<&Difference>| {
-            let cells = match difference {
-                Some(difference) => [
-                    Cell {
-                        text: format!(
-                            "{} ± {}",
-                            signed(difference.instructions_per_frame),
-                            number(half(difference.interval))
-                        ),
-                        raw: vec![
-                            difference.instructions_per_frame.to_string(),
-                            half(difference.interval).to_string(),
-                        ],
-                    },
-                    Cell::number(format!("{:+.2} %", difference.percent), difference.percent),
-                    Cell::text(match difference.proven {
-                        true => "proven",
-                        false => "not proven",
-                    }),
-                ],
-                None => [empty(2, ""), empty(1, ""), empty(1, "")],
-            };
-            table.push(mark, [name, value].into_iter().chain(cells).collect());
-        };
-        row(Mark::None, name, value, own.filter(|d| !is_control(d)));
-        if let Some(control) = own.filter(is_control) {
-            let name = Cell {
-                text: "  booted again".into(),
-                raw: vec![format!("{}/control", case.test_case)],
-            };
-            let sum = found.instructions_per_frame + control.instructions_per_frame;
-            let value = Cell {
-                text: number(sum),
-                raw: vec![sum.to_string(), String::new()],
-            };
-            row(Mark::Control, name, value, Some(control));
+        let own = found.difference.as_ref();
+        let mut rows = vec![(Mark::None, name, value, own.filter(|d| !is_control(d)))];
+        rows.extend(own.filter(is_control).map(|control| {
+            let name = Cell::new("  booted again", format!("{}/control", case.test_case));
+            let sum = total + control.instructions_per_frame;
+            let value = Cell::with_values(number(sum), [sum.to_string(), String::new()]);
+            (Mark::Control, name, value, Some(control))
+        }));
+        rows
+    });
+    let difference = |difference: Option<&Difference>| match difference {
+        Some(one) => {
+            let more = one.instructions_per_frame;
+            plus_minus(signed(more), more, one.interval)
         }
-    }
-    Some(table)
+        None => Cell::with_values("", ["", ""].map(str::to_owned)),
+    };
+    let verdict = |one: &Difference| if one.proven { "proven" } else { "not proven" };
+    Some(table! {
+        (mark, name, value, own) in rows, mark;
+        left("test case", "test_case") => name,
+        plus_minus("instructions/frame", "instructions_per_frame", "half_width") => value,
+        plus_minus("difference", "difference_instructions_per_frame", "difference_half_width") =>
+            difference(own),
+        right("percent", "difference_percent") =>
+            Cell::optional(own.map(|own| own.percent), "", |percent| format!("{percent:+.2} %")),
+        left("", "verdict") => Cell::text(own.map_or("", verdict)),
+    })
 }
 
 /// What qualifies the figures: what is in them, and the control.
 pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.test_cases;
-    if !is_in(all) {
+    if !is_in_instructions(all) {
         return Vec::new();
     }
     let mut told = vec![("meaning", MEANING.to_owned())];
@@ -347,14 +298,6 @@ pub(crate) fn reference(case: &TestCase) -> Option<&str> {
 /// Half of what lies between the ends.
 fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
-}
-
-/// `4,799.9`.
-pub(crate) fn number(value: f64) -> String {
-    let tenths = (value * 10.0).round() as i128;
-    let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
-    let sign = if tenths < 0 { "-" } else { "" };
-    format!("{sign}{}.{tenth}", count(whole))
 }
 
 /// `+400.0`.

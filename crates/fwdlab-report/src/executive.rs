@@ -9,13 +9,18 @@ use fwdlab_model::comparison::Comparison;
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::management::{AtLoad, Management};
 use fwdlab_model::outcome::{Found, Meter};
-use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
-use crate::lines;
-use crate::number::{delay, energy as joule, percent, rate, rate_with_interval, watts};
-use crate::words::{self, Shape, capital, several};
-use crate::{answer, campaign, exact};
+use crate::link;
+use crate::name::label;
+use crate::number::{delay, energy as joule, percent, rate, rate_with_interval, several, watts};
+use crate::procedures::shown;
+use crate::sentence::{Evidence, Sentence};
+use crate::shape::{Shape, is_in_instructions};
+use crate::table::capital;
+use crate::words;
+use crate::{answer, campaign};
 
 /// From this share of the line rate on, in percent, it is reached: what is missing is the clock of the sender.
 const REACHED: f64 = 99.5;
@@ -32,74 +37,8 @@ const RATES: [&str; 5] = [
 /// So many test cases get a sentence each; of more the best and the worst are told.
 const TOLD: usize = 6;
 
-/// So many test cases are named as evidence; of more their number.
-const NAMED: usize = 3;
-
 /// A CPU takes part in forwarding from this share of its time on (the limit of findings).
 const AT_WORK: f64 = 0.1;
-
-/// A sentence, and what it stands on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sentence {
-    /// The sentence, without a full stop.
-    pub words: String,
-    /// Its evidence.
-    pub evidence: Evidence,
-}
-
-/// What a sentence stands on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Evidence {
-    /// Figures of test cases, by their places in the summary.
-    Cases(Vec<usize>),
-    /// How what must be reached came off.
-    Thresholds,
-    /// What the probes read.
-    Noise,
-}
-
-impl Sentence {
-    pub(crate) fn of(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
-        Sentence {
-            words,
-            evidence: Evidence::Cases(cases.into_iter().collect()),
-        }
-    }
-
-    /// With its evidence in words: `... (64B-2000flows-ipv4 of run 2026-...)`.
-    pub fn with_evidence(&self, info: &RunInfo, summary: &Summary) -> String {
-        let names = self.evidence.names(&summary.test_cases);
-        format!("{} ({} of run {})", self.words, names.join(", "), info.id)
-    }
-}
-
-impl Evidence {
-    /// What it is called, test cases by their names.
-    pub fn names(&self, all: &[TestCase]) -> Vec<String> {
-        match self {
-            Evidence::Cases(places) if places.len() > NAMED => {
-                vec![several(places.len(), "test case")]
-            }
-            Evidence::Cases(places) => {
-                let named = places.iter().filter_map(|place| all.get(*place));
-                named.map(|case| case.test_case.clone()).collect()
-            }
-            Evidence::Thresholds => vec!["thresholds".into()],
-            Evidence::Noise => vec!["noise".into()],
-        }
-    }
-}
-
-/// Is there nothing to worry about?
-pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
-    info.state == RunState::Finished
-        && summary.is_quiet()
-        && summary.thresholds.iter().all(|one| one.passed)
-        && summary
-            .test_cases
-            .iter()
-            .all(|case| case.failures().next().is_none())
-}
 
 /// The sentences.
 pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
@@ -226,7 +165,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         percent: f64,
         missing_pps: f64,
     }
-    let link = lines::link(info);
+    let speed = link::of(info);
     let mut all: Vec<Share> = Vec::new();
     for (at, case) in cases.iter().enumerate() {
         let both = if case.case.variant.both_directions {
@@ -234,36 +173,24 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         } else {
             ""
         };
-        let of_outcomes =
-            case.outcomes
-                .iter()
-                .find_map(|outcome| match &outcome.found {
-                    Found::Throughput(found) => found.line_rate_pps.zip(found.throughput_pps),
-                    Found::Ramp(ramp) => ramp
-                        .max_line_percent
-                        .filter(|percent| *percent > 0.0)
-                        .map(|percent| {
-                            let most = ramp.max_forwarding_rate_pps;
-                            (100.0 * most / percent, most)
-                        }),
-                    _ => None,
-                });
+        let mut outcomes = case.outcomes.iter();
+        let of_outcomes = outcomes.find_map(|outcome| shown(&outcome.found).line_rate_pps());
         let of_link = || {
             let (pps, _) = rate_of(case)?;
-            let line = link?.line_rate_pps(MeanSize::from(case.case.stream.frame_size_bytes));
+            let line = speed?.line_rate_pps(MeanSize::from(case.case.stream.frame_size_bytes));
             Some((line, pps))
         };
         if let Some((line, pps)) = of_outcomes.or_else(of_link) {
             all.push(Share {
                 at,
-                label: format!("{}{both}", campaign::label(case, cases)),
+                label: format!("{}{both}", label(case, cases)),
                 percent: 100.0 * pps / line,
                 missing_pps: line - pps,
             });
         }
     }
-    let of = link.map_or("line rate".to_owned(), |link| {
-        format!("line rate of {}", lines::words(link))
+    let of = speed.map_or("line rate".to_owned(), |speed| {
+        format!("line rate of {}", link::words(speed))
     });
     let (reached, mut missed): (Vec<Share>, Vec<Share>) =
         all.into_iter().partition(|one| one.percent >= REACHED);
@@ -332,7 +259,7 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             });
         if let Some(found) = found {
             // its idle trials have energy and no frames
-            let label = campaign::label(case, cases);
+            let label = label(case, cases);
             let metered = found.meters.iter().filter_map(metered);
             let metered = metered.map(|words| Sentence::of(format!("{label}: {words}"), [at]));
             told.extend(metered.take(TOLD.saturating_sub(told.len())));
@@ -358,7 +285,7 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
         });
         let each: Vec<String> = each.collect();
         if !each.is_empty() && told.len() < TOLD {
-            let label = campaign::label(case, cases);
+            let label = label(case, cases);
             told.push(Sentence::of(
                 format!(
                     "{label}: a frame took {}, idle power included",
@@ -433,7 +360,7 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
             };
             let words = format!(
                 "{}: in the flood `{}` {answers}{slowest}{recovery}",
-                campaign::label(case, cases),
+                label(case, cases),
                 kind.request
             );
             told.push(Sentence::of(words, [at]));
@@ -502,7 +429,7 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
             evidence: Evidence::Noise,
         });
     }
-    if exact::is_in(cases) {
+    if is_in_instructions(cases) {
         let words =
             "Instructions were counted, not timed: other work on the machine changes nothing";
         told.push(Sentence::of(words.into(), 0..cases.len()));

@@ -3,9 +3,11 @@
 //! What it says is what `markdown` says; thresholds come first. Start with [`text`].
 
 use crate::executive;
-use crate::markdown::{escaped, summary};
+use crate::headline;
+use crate::markdown::summary;
 use crate::run::Run;
-use crate::words;
+use crate::table::escaped;
+use crate::trust;
 
 /// GitHub takes a mebibyte of a step; what is longer is cut at a run, and says so.
 const AT_MOST: usize = 1_000_000;
@@ -27,14 +29,14 @@ pub fn text(runs: &[Run<'_>]) -> String {
 fn of_run(run: &Run<'_>) -> String {
     let (info, found) = (run.info, run.summary);
     let missed = found.thresholds.iter().filter(|one| !one.passed).count();
-    let sign = match (missed, executive::is_good(info, found)) {
+    let sign = match (missed, trust::is_good(info, found)) {
         (0, true) => "\u{2705}",
         (0, false) => "\u{26a0}\u{fe0f}",
         _ => "\u{274c}",
     };
     let mut text = format!(
         "### {sign} {}\n\n",
-        escaped(&words::headline(info, found).line())
+        escaped(&headline::of(info, found).line())
     );
     if !found.thresholds.is_empty() {
         text += "| threshold | |\n| --- | --- |\n";

@@ -18,21 +18,16 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::campaign::value;
-use crate::chart::families::Bar;
-use crate::compare::{self, Options, Source, TestChoice, unlike};
-use crate::number::{difference, percent};
+use crate::compare::{self, FEWEST_VALUES, Options, Source, unlike};
+use crate::name::{dut, value};
+use crate::number::{difference, percent, several};
 use crate::run::Run;
 use crate::state::State;
-use crate::table::{Cell as Text, Column, Mark, Table};
-use crate::words::{self, several};
+use crate::table::{Cell as Text, Column, Mark, Table, capital};
 
 /// Labels of our own, for what stands in rows and columns.
 const SYSTEM: &str = "system";
 const CONDITION: &str = "condition";
-
-/// Fewer values have no interval worth the name.
-const FEWEST: usize = 3;
 
 /// The figure of slices: a difference that was measured as one.
 const DIFFERENCE: &str = "difference";
@@ -197,7 +192,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
                 .iter()
                 .find(|row| row.labels.get(CONDITION).is_some_and(|c| c == condition))?;
             let one = row.comparisons.iter().find(|one| one.column == system)?;
-            let enough = one.n.into_iter().min() >= Some(FEWEST);
+            let enough = one.n.into_iter().min() >= Some(FEWEST_VALUES);
             Some(Difference {
                 percent: one.difference_percent?,
                 interval: one.interval_percent.filter(|_| enough),
@@ -296,6 +291,23 @@ fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> S
         unlike: Vec::new(),
         cells: conditions.iter().map(plain).collect(),
     }
+}
+
+/// What one family gets.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bar {
+    /// What is the same for both families: the system, the size, the flows.
+    pub group: String,
+    /// Which.
+    pub family: IpVersion,
+    /// What else is to be said of it, such as its frame size where families differ in that.
+    pub note: String,
+    /// The values; without any, `instead` says why.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: Option<f64>,
+    /// What stands in place of a figure.
+    pub instead: String,
 }
 
 /// What each address family gets, for a chart of both: the figure, its unit, and a bar for each.
@@ -400,7 +412,7 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
         let (stream, variant) = (&case.case.stream, &case.case.variant);
         let mut system = Vec::new();
         system.extend((runs.len() > 1).then(|| own.name.to_owned()));
-        system.extend(duts.then(|| words::dut(case.case.dut).to_owned()));
+        system.extend(duts.then(|| dut(case.case.dut).to_owned()));
         system.extend(case.case.image.clone().filter(|_| images));
         system.extend(configurations.then(|| case.case.configuration.clone()));
         let is_stream = variant.profile.is_none();
@@ -499,7 +511,7 @@ fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
     };
     let values = found.iterations_pps.clone();
     let sample = Sample::new(values.clone()).ok();
-    let half = sample.as_ref().filter(|sample| sample.n() >= FEWEST);
+    let half = sample.as_ref().filter(|sample| sample.n() >= FEWEST_VALUES);
     let half = half.and_then(|sample| sample.mean_interval(Confidence::P95));
     let failed = (0..one.iterations_invalid).map(|_| Some("its logs are invalid".to_owned()));
     let iterations = values.iter().map(|_| None).chain(failed);
@@ -564,16 +576,10 @@ fn compared(entries: &[Entry<'_>], figure: &str, reference: &str) -> Option<comp
         series: series.collect(),
     };
     let options = Options {
-        metric: figure.to_owned(),
         by: Some(SYSTEM.to_owned()),
         rows: Some(CONDITION.to_owned()),
-        filters: Vec::new(),
         baseline: Some(reference.to_owned()),
-        test: TestChoice::Auto,
-        paired: false,
-        allowance: 0.0,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(figure)
     };
     // nothing to compare, such as where all but one failed: the cells say so
     compare::compare(&[source], &options).ok()
@@ -631,7 +637,7 @@ impl Grid {
         let mut told = vec![format!(
             "{}: the first row is the reference; below it the difference from it ± half of its 95 % interval, with ~ where none is \
              proven; a figure alone where the reference has none",
-            words::capital(&self.figure)
+            capital(&self.figure)
         )];
         told.extend(self.noisy.iter().map(|run| {
             format!("{run}: the machine was too noisy for its figures to be relied on")

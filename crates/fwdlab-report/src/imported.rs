@@ -1,60 +1,51 @@
-//! What is shown of an imported set of an archive: the table, the sentences, and both in the terminal.
+//! What is shown of an imported set of an archive: the tables and the sentences.
 //!
 //! An archive says less than a run of our own: what it does not say is left empty. The page is in `html::imported`. Start
-//! with [`text`].
+//! with [`sections`].
 
-use fwdlab_model::import::{ImportedCase, ImportedSeries};
+use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::{RunInfo, Summary};
 
-use crate::number::{Prefix, bits_per_second, counted, percent, rate};
-use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
-use crate::text::width;
-use crate::words::several;
+use crate::number::{Prefix, bits_per_second, counted, percent, rate, several};
+use crate::section::{Format, Section, named};
+use crate::table::{Cell, Mark, Table, shorten, table};
 
 /// The kind of run that is shown so.
 pub(crate) const KIND: &str = "import";
-/// Columns of the name before a paragraph.
-const NAME: usize = 10;
 /// Columns for the name of a test case in the terminal; the page and CSV have all of it.
 const CASE: usize = 26;
 /// Columns that the terminal has no room for.
 const THEIR_MIN: &str = "their min";
 const THEIR_MAX: &str = "their max";
-/// Warnings that are told in the terminal; the page has all of them.
+/// Warnings in the terminal; documents have all of them.
 const WARNINGS: usize = 8;
 
-/// The summary as people see it in the terminal.
-pub fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&headline(info, summary), width(), "");
-    text.push('\n');
-    let mut table = cases(summary);
-    table.remove(THEIR_MIN);
-    table.remove(THEIR_MAX);
-    for row in &mut table.rows {
-        row.cells[0].text = shorten(&row.cells[0].text, CASE);
+/// The set below its headline.
+pub(crate) fn sections(summary: &Summary, format: Format) -> Vec<Section> {
+    let (mut table, mut warnings) = (cases(summary), warnings(summary));
+    let mut more = None;
+    if format == Format::Terminal {
+        table.remove(THEIR_MIN);
+        table.remove(THEIR_MAX);
+        for row in &mut table.rows {
+            row.cells[0].text = shorten(&row.cells[0].text, CASE);
+        }
+        let left_out = warnings.len().saturating_sub(WARNINGS);
+        warnings.truncate(WARNINGS);
+        more = (left_out > 0).then(|| {
+            format!(
+                "{} in report.html",
+                counted(left_out as u64, "more warning")
+            )
+        });
     }
-    text.push_str(&table.text(width()));
-    text.push('\n');
-    let warnings = warnings(summary);
-    let more = warnings.len().saturating_sub(WARNINGS);
-    for warning in warnings.iter().take(WARNINGS) {
-        text.push_str(&paragraph("warning", warning));
-    }
-    if more > 0 {
-        text.push_str(&paragraph(
-            "",
-            &format!("{} in report.html", counted(more as u64, "more warning")),
-        ));
-    }
-    text.push_str(&paragraph("method", METHOD));
-    // Names and lines of logs come from outside: none of them shall steer the terminal.
-    crate::text::harmless(&text)
-}
-
-fn paragraph(name: &str, text: &str) -> String {
-    let body = wrap(text, width(), &" ".repeat(NAME));
-    let rest = body.get(NAME..).unwrap_or_default();
-    format!(" {name:<width$}{rest}", width = NAME - 1)
+    let sentences = named("warning", warnings)
+        .chain(named("", more))
+        .chain([("method", METHOD.to_owned())]);
+    vec![
+        Section::table("", table),
+        Section::Sentences(sentences.collect()),
+    ]
 }
 
 /// How the numbers came about.
@@ -110,54 +101,35 @@ pub(crate) fn cases(summary: &Summary) -> Table {
     let all = || summary.imported.iter();
     let largest = all().flat_map(|case| [case.ours.max_pps, case.legacy.max_pps]);
     let prefix = Prefix::for_largest(largest.flatten());
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::right("runs", &["runs"]),
-        Column::right(&format!("ours {}", prefix.pps()), &["forwarding_rate_pps"]),
-        Column::right("min", &["forwarding_rate_min_pps"]),
-        Column::right("max", &["forwarding_rate_max_pps"]),
-        Column::right("theirs", &["forwarding_rate_legacy_pps"]),
-        Column::right(THEIR_MIN, &["forwarding_rate_legacy_min_pps"]),
-        Column::right(THEIR_MAX, &["forwarding_rate_legacy_max_pps"]),
-        Column::right("rules", &["rule_difference_percent"]),
-        Column::right("loss", &["frame_loss_ratio"]),
-    ]);
-    if all().any(|case| case.throughput_l2_bps.is_some()) {
-        table
-            .columns
-            .push(Column::right("L2 throughput", &["throughput_l2_bps"]));
-    }
-    for case in all() {
-        let number = |value| Cell::optional(value, "-", |pps| prefix.number(pps));
-        let ImportedSeries {
-            median_pps,
-            min_pps,
-            max_pps,
-            iterations_pps,
-        } = &case.ours;
-        let runs = iterations_pps.len().max(case.legacy.iterations_pps.len());
-        let loss = |ratio: f64| percent(100.0 * ratio);
-        let mut cells = vec![
-            Cell::text(name(case)),
-            Cell::number(runs.to_string(), runs),
-            number(*median_pps),
-            number(*min_pps),
-            number(*max_pps),
-            number(case.legacy.median_pps),
-            number(case.legacy.min_pps),
-            number(case.legacy.max_pps),
-            Cell::optional(case.rule_difference_percent, "-", |p| format!("{p:+.2} %")),
-            Cell::optional(case.frame_loss_ratio, "-", loss),
-        ];
-        if table.columns.len() > cells.len() {
-            cells.push(Cell::optional(case.throughput_l2_bps, "-", bits_per_second));
-        }
-        let mark = if median(case).is_none() && case.throughput_l2_bps.is_none() {
-            Mark::Invalid
-        } else {
-            Mark::None
+    let number = |value| Cell::optional(value, "-", |pps| prefix.number(pps));
+    let runs = |case: &ImportedCase| {
+        let [ours, theirs] = [&case.ours, &case.legacy].map(|one| one.iterations_pps.len());
+        ours.max(theirs)
+    };
+    let loss = |ratio: f64| percent(100.0 * ratio);
+    let mark =
+        |case: &ImportedCase| match median(case).is_none() && case.throughput_l2_bps.is_none() {
+            true => Mark::Invalid,
+            false => Mark::None,
         };
-        table.push(mark, cells);
+    let mut table = table! {
+        case in all(), mark(case);
+        left("test case", "test_case") => Cell::text(name(case)),
+        right("runs", "runs") => Cell::new(runs(case).to_string(), runs(case)),
+        right(format!("ours {}", prefix.pps()), "forwarding_rate_pps") => number(case.ours.median_pps),
+        right("min", "forwarding_rate_min_pps") => number(case.ours.min_pps),
+        right("max", "forwarding_rate_max_pps") => number(case.ours.max_pps),
+        right("theirs", "forwarding_rate_legacy_pps") => number(case.legacy.median_pps),
+        right(THEIR_MIN, "forwarding_rate_legacy_min_pps") => number(case.legacy.min_pps),
+        right(THEIR_MAX, "forwarding_rate_legacy_max_pps") => number(case.legacy.max_pps),
+        right("rules", "rule_difference_percent") =>
+            Cell::optional(case.rule_difference_percent, "-", |p| format!("{p:+.2} %")),
+        right("loss", "frame_loss_ratio") => Cell::optional(case.frame_loss_ratio, "-", loss),
+        right("L2 throughput", "throughput_l2_bps") =>
+            Cell::optional(case.throughput_l2_bps, "-", bits_per_second),
+    };
+    if all().all(|case| case.throughput_l2_bps.is_none()) {
+        table.remove("L2 throughput");
     }
     if all().all(|case| case.frame_loss_ratio.is_none()) {
         table.remove("loss");
@@ -167,30 +139,18 @@ pub(crate) fn cases(summary: &Summary) -> Table {
 
 /// What was sent, test case by test case.
 pub(crate) fn traffic(summary: &Summary) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("test case", &["test_case"]),
-        Column::left("configuration", &["configuration"]),
-        Column::left("traffic", &["traffic"]),
-        Column::right("frame bytes", &["frame_size_bytes"]),
-        Column::left("IP", &["ip_version"]),
-        Column::right("flows", &["flows"]),
-        Column::right("offered", &["offered_load_pps"]),
-    ]);
-    for case in &summary.imported {
-        let label = |key: &str| Cell::text(case.labels.get(key).map_or("", String::as_str));
-        let version = case.ip_version.map_or(String::new(), |v| v.to_string());
-        table.push(
-            Mark::None,
-            vec![
-                Cell::text(name(case)),
-                label("configuration"),
-                label("traffic"),
-                Cell::optional(case.frame_size_bytes, "-", |bytes| bytes.to_string()),
-                Cell::text(version),
-                Cell::optional(case.flows, "-", |flows| flows.to_string()),
-                Cell::optional(case.offered_load_pps, "-", rate),
-            ],
-        );
+    let label = |case: &ImportedCase, key: &str| {
+        Cell::text(case.labels.get(key).map_or("", String::as_str))
+    };
+    table! {
+        case in &summary.imported;
+        left("test case", "test_case") => Cell::text(name(case)),
+        left("configuration", "configuration") => label(case, "configuration"),
+        left("traffic", "traffic") => label(case, "traffic"),
+        right("frame bytes", "frame_size_bytes") =>
+            Cell::optional(case.frame_size_bytes, "-", |bytes| bytes.to_string()),
+        left("IP", "ip_version") => Cell::text(case.ip_version.map_or(String::new(), |v| v.to_string())),
+        right("flows", "flows") => Cell::optional(case.flows, "-", |flows| flows.to_string()),
+        right("offered", "offered_load_pps") => Cell::optional(case.offered_load_pps, "-", rate),
     }
-    table
 }

@@ -7,10 +7,12 @@ use fwdlab_model::comparison::Verdict;
 use fwdlab_model::result::RunState;
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign;
+use crate::headline;
 use crate::markup::Markup;
+use crate::name::with_interval;
 use crate::number::elapsed;
 use crate::run::Run;
+use crate::shape;
 use crate::words;
 
 /// What became of a test.
@@ -148,7 +150,7 @@ fn tests(run: &Run<'_>) -> Vec<Test> {
     let error = || {
         info.error
             .clone()
-            .unwrap_or_else(|| words::headline(info, summary).line())
+            .unwrap_or_else(|| headline::of(info, summary).line())
     };
     let mut all = vec![test(
         "run",
@@ -192,7 +194,7 @@ fn tests(run: &Run<'_>) -> Vec<Test> {
             case.warnings.join("\n"),
         ));
     }
-    if let Some(control) = words::control(summary) {
+    if let Some(control) = shape::control(summary) {
         let why = words::control_words(control);
         let came = match control.verdict {
             Verdict::NoDifference => Came::Passed,
@@ -233,7 +235,7 @@ fn figures(case: &TestCase) -> Vec<String> {
         format!(
             "{}: {}, median of {}",
             figure.name,
-            campaign::with_interval(figure),
+            with_interval(figure),
             figure.values.len()
         )
     };

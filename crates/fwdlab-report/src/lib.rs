@@ -1,7 +1,8 @@
 //! Renders the result of a run for people: terminal text, one HTML page, Markdown, CSV.
 //!
-//! It is given values and returns strings; it prints nothing, reads no store and computes no result of its own. Every
-//! format shows the same tables ([`table`]) and the same sentences. Start with [`text::quick`].
+//! It is given values and returns strings; it prints nothing, reads no store and computes no result of its own. A report is a value, its
+//! headline and its sections (`Report::of` in `report.rs`); every format shows the same tables ([`table`]) and the same sentences. The
+//! modules use each other in one direction; the layers are in `ARCHITECTURE.md`. Start with [`text::quick`].
 
 #![forbid(unsafe_code)]
 
@@ -20,25 +21,34 @@ pub mod flame;
 pub mod github;
 mod glossary;
 mod grid;
+mod headline;
 pub mod html;
 mod imported;
 pub mod junit;
-mod lines;
+mod link;
 pub mod listing;
 pub mod loadtest;
 pub mod markdown;
 mod markup;
 pub mod ministat;
+mod name;
 pub mod number;
 mod procedures;
 pub mod prometheus;
 pub mod rate;
+mod report;
 pub mod run;
+mod screen;
 mod search;
+mod section;
+mod sentence;
+mod shape;
 mod state;
 pub mod table;
 mod telemetry;
 pub mod text;
 pub mod thresholds;
 mod tips;
+mod trust;
+mod windows;
 mod words;

@@ -8,8 +8,8 @@ use fwdlab_model::outcome::{Found, Outcome, Unit};
 use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
-use crate::table::{Cell, Column, Mark, Table, shorten};
-use crate::words::Shape;
+use crate::shape::Shape;
+use crate::table::{Cell, Table, shorten, table};
 
 /// Columns of a result: longer ones are cut.
 const RESULT_WIDTH: usize = 100;
@@ -35,31 +35,17 @@ pub struct Entry<'a> {
 
 /// The list, a line per run.
 pub fn table(entries: &[Entry<'_>]) -> Table {
-    let mut table = Table::new(vec![
-        Column::right("", &["place"]),
-        Column::left("run", &["run"]),
-        Column::left("began (UTC)", &["began"]),
-        Column::left("measured (UTC)", &["measured"]),
-        Column::left("state", &["state"]),
-        Column::left("tags", &["tags"]),
-        Column::left("result", &["result"]),
-    ]);
-    let told = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
-    for entry in entries {
-        let place = entry.place.map(|n| format!("@{n}"));
-        table.push(
-            Mark::default(),
-            vec![
-                told(&place),
-                Cell::text(entry.id),
-                told(&entry.began),
-                told(&entry.measured),
-                Cell::text(entry.state),
-                Cell::text(&entry.tags),
-                Cell::text(shorten(&entry.result, RESULT_WIDTH)),
-            ],
-        );
-    }
+    let told = |text: Option<&str>| Cell::text(text.unwrap_or("-"));
+    let mut table = table! {
+        entry in entries;
+        right("", "place") => told(entry.place.map(|n| format!("@{n}")).as_deref()),
+        left("run", "run") => Cell::text(entry.id),
+        left("began (UTC)", "began") => told(entry.began.as_deref()),
+        left("measured (UTC)", "measured") => told(entry.measured.as_deref()),
+        left("state", "state") => Cell::text(entry.state),
+        left("tags", "tags") => Cell::text(&entry.tags),
+        left("result", "result") => Cell::text(shorten(&entry.result, RESULT_WIDTH)),
+    };
     if entries.iter().all(|entry| entry.measured.is_none()) {
         table.remove("measured (UTC)");
     }
@@ -160,7 +146,7 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
         Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),
         Unit::Joules => format!("{} a frame", crate::number::energy(value)),
-        Unit::Instructions => format!("{} instructions/frame", crate::exact::number(value)),
+        Unit::Instructions => format!("{} instructions/frame", crate::number::instructions(value)),
     }
 }
 

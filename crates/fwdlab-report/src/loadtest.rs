@@ -13,8 +13,8 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_model::variant::Direction;
 use serde_json::{Value, json};
 
-use crate::chart::slug;
-use crate::lines;
+use crate::link;
+use crate::name::slug;
 use crate::run::Run;
 
 /// Bytes that a frame takes of a link beside its own.
@@ -145,7 +145,7 @@ fn empty(run: &Run<'_>, ramp: &Ramp, profile: &str) -> LoadTest {
 }
 
 fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
-    match (lines::link(run.info), ramp.max_line_percent) {
+    match (link::of(run.info), ramp.max_line_percent) {
         (None, None) => "the largest load that was offered",
         _ => "the line rate",
     }
@@ -153,8 +153,8 @@ fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
 
 /// Frames per second that are 100 %.
 fn full(run: &Run<'_>, outcome: &Outcome, ramp: &Ramp) -> f64 {
-    let of_link = lines::link(run.info)
-        .map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
+    let of_link =
+        link::of(run.info).map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
     let of_file = ramp.max_line_percent.filter(|percent| *percent > 0.0);
     let of_file = of_file.map(|percent| 100.0 * ramp.max_forwarding_rate_pps / percent);
     let ways = ramp.directions.iter().flat_map(|way| &way.samples);

@@ -7,7 +7,7 @@ use fwdlab_model::import::ImportedCase;
 use fwdlab_model::test_case::CaseFigure;
 use fwdlab_stats::ministat::{MAX_SETS, MIN_VALUES, Model, Options, Report};
 
-use crate::chart::slug;
+use crate::name::slug;
 use crate::run::Run;
 
 /// A set of values in a file of its own.

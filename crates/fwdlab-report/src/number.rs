@@ -367,6 +367,24 @@ pub(crate) fn elapsed(from: &str, to: &str) -> Option<f64> {
     Some(to.duration_since(from).as_secs_f64())
 }
 
+/// `1 trial`, `2 trials`.
+pub(crate) fn several(number: usize, what: &str) -> String {
+    counted(number as u64, what)
+}
+
+/// `1 flow`, `2,000 flows`.
+pub(crate) fn flows(flows: u32) -> String {
+    counted(flows, "flow")
+}
+
+/// Instructions per frame: `4,799.9`.
+pub(crate) fn instructions(value: f64) -> String {
+    let tenths = (value * 10.0).round() as i128;
+    let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
+    let sign = if tenths < 0 { "-" } else { "" };
+    format!("{sign}{}.{tenth}", count(whole))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

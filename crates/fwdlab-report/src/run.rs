@@ -1,95 +1,52 @@
-//! A run as formats take it: everything that is stored of it, and nothing of where.
+//! A stored run, as the formats receive it.
+//!
+//! It does not know where the run is stored. Start with [`Run`].
 
 use fwdlab_model::event::RebuildRecord;
-use fwdlab_model::link::LinkSpeed;
-use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
-use fwdlab_model::test_case::TestCase;
-
-use crate::campaign;
-use crate::chart::{self, Chart};
-use crate::grid;
-use crate::html::CaseProfile;
-use crate::lines;
-use crate::words::capital;
+use fwdlab_model::stacks::{Profile, Stacks};
 
 /// A run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// What it is called beside others.
+    /// Its name in a report of several runs.
     pub name: &'a str,
-    /// Its head.
+    /// What is known since its start: parameters, host, state.
     pub info: &'a RunInfo,
-    /// What was found.
+    /// Its result.
     pub summary: &'a Summary,
     /// Its trials.
     pub trials: &'a [TrialRecord],
     /// Its rebuilds.
     pub rebuilds: &'a [RebuildRecord],
-    /// Where its frames spent their time, where that was counted.
+    /// Profiles of the DUT, if they were recorded.
     pub profiles: &'a [CaseProfile],
 }
 
-/// What procedures of all runs found, each with the name of its system and the link that it was measured on.
-fn outcomes(runs: &[Run<'_>]) -> Vec<(String, Outcome, Option<LinkSpeed>)> {
-    let several = runs.len() > 1;
-    let of_run = |run: &Run<'_>| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
-        let cases = &run.summary.test_cases;
-        let link = lines::link(run.info);
-        let of_case = |case: &TestCase| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
-            let label = campaign::label(case, cases);
-            let name = match (several, cases.len()) {
-                (true, 1) => run.name.to_owned(),
-                (true, _) => format!("{}, {label}", run.name),
-                (false, _) => label,
-            };
-            case.outcomes
-                .iter()
-                .map(|outcome| (name.clone(), outcome.clone(), link))
-                .collect()
-        };
-        cases.iter().flat_map(of_case).collect()
-    };
-    runs.iter().flat_map(of_run).collect()
+/// The profile of a test case, by call path.
+#[derive(Debug, Clone)]
+pub struct CaseProfile {
+    /// Its name.
+    pub test_case: String,
+    /// What was counted.
+    pub counted: Counted,
 }
 
-/// Ramps of all runs that sent the same frames, in one graph each.
-pub fn ramps(runs: &[Run<'_>]) -> Vec<Chart> {
-    let all = outcomes(runs);
-    let named = all.iter();
-    chart::ramps(named.map(|(name, outcome, link)| (name.clone(), outcome, *link)))
+/// What was counted by call path.
+#[derive(Debug, Clone)]
+pub enum Counted {
+    /// Instructions per frame through the DUT, generator and receiver included.
+    Instructions(Profile),
+    /// Samples of the DUT's CPUs while frames flowed.
+    Samples(Stacks),
 }
 
-/// Sweeps of all runs over the same parameter, in one graph each.
-pub fn sweeps(runs: &[Run<'_>]) -> Vec<Chart> {
-    let all = outcomes(runs);
-    let named = all.iter();
-    let named = named.map(|(name, outcome, link)| (name.clone(), outcome, *link));
-    let named: Vec<chart::sweeps::Named<'_>> = named.collect();
-    chart::sweeps::together(&named)
-}
-
-/// IPv4 beside IPv6 in all runs, where both were measured with all else the same.
-pub fn families(runs: &[Run<'_>]) -> Option<Chart> {
-    let (figure, unit, bars) = grid::families(runs)?;
-    chart::families::families(&figure, unit, &bars)
-}
-
-/// All charts of runs: those that have several of them in one first, then those of each.
-pub fn charts(runs: &[Run<'_>]) -> Vec<Chart> {
-    let mut all: Vec<Chart> = families(runs).into_iter().collect();
-    all.extend(ramps(runs));
-    all.extend(sweeps(runs));
-    for run in runs {
-        let own = chart::of(run.info, run.summary, run.trials, run.rebuilds);
-        all.extend(own.into_iter().map(|chart| match runs.len() {
-            1 => chart,
-            _ => Chart {
-                title: format!("{}: {}", run.name, capital(&chart.title)),
-                ..chart
-            },
-        }));
+impl CaseProfile {
+    /// The instructions per frame, if they were counted.
+    pub(crate) fn instructions(&self) -> Option<&Profile> {
+        match &self.counted {
+            Counted::Instructions(through) => Some(through),
+            Counted::Samples(_) => None,
+        }
     }
-    chart::named_apart(&mut all);
-    all
 }

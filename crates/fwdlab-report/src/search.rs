@@ -4,8 +4,7 @@
 
 use fwdlab_model::search::{GoalResult, SearchOutcome, name_of};
 
-use crate::number::seconds;
-use crate::words::several;
+use crate::number::{seconds, several};
 
 /// The answer: `NDR 999.4 kpps, PDR 1.004 Mpps`.
 pub(crate) fn headline(search: &SearchOutcome) -> String {

@@ -3,12 +3,12 @@
 //! It judges nothing: what is a finding is decided in `fwdlab_measure::findings`. Start with [`sentences`] and [`tables`].
 
 use fwdlab_model::result::Summary;
-use fwdlab_model::telemetry::{Finding, QueueShare, Telemetry, Way};
+use fwdlab_model::telemetry::{CpuShare, Finding, QueueShare, Telemetry, Way};
 use fwdlab_model::test_case::TestCase;
 
-use crate::campaign::label;
+use crate::name::label;
 use crate::number::{count, percent};
-use crate::table::{Cell, Column, Mark, Table};
+use crate::table::{Cell, Column, Mark, Table, table};
 
 /// A finding in one line: the cause, what was seen, and what to look at.
 pub(crate) fn sentence(finding: &Finding) -> String {
@@ -126,64 +126,37 @@ fn gist(told: &Telemetry) -> String {
 }
 
 fn cpus(told: &Telemetry) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("CPU", &["cpu", "forwards"]),
-        Column::right("busy", &["busy_ratio"]),
-        Column::right("softirq", &["softirq_ratio"]),
-        Column::right("system", &["system_ratio"]),
-        Column::right("user", &["user_ratio"]),
-        Column::right("interrupts", &["irq_ratio"]),
-        Column::right("idle", &["idle_ratio"]),
-        Column::right("stolen", &["steal_ratio"]),
-    ]);
-    for cpu in &told.cpus {
-        let share = |ratio: f64| Cell::number(percent(100.0 * ratio), ratio);
-        let whose = if cpu.forwards { "" } else { " (not the DUT's)" };
-        table.push(
-            Mark::None,
-            vec![
-                Cell {
-                    text: format!("{}{whose}", cpu.cpu),
-                    raw: vec![cpu.cpu.to_string(), cpu.forwards.to_string()],
-                },
-                share(cpu.busy_ratio()),
-                share(cpu.softirq_ratio),
-                share(cpu.system_ratio),
-                share(cpu.user_ratio),
-                share(cpu.irq_ratio),
-                share(cpu.idle_ratio),
-                share(cpu.steal_ratio),
-            ],
-        );
+    let share = |ratio: f64| Cell::new(percent(100.0 * ratio), ratio);
+    let whose = |cpu: &CpuShare| if cpu.forwards { "" } else { " (not the DUT's)" };
+    table! {
+        cpu in &told.cpus;
+        left("CPU", "cpu", "forwards") => Cell::with_values(
+            format!("{}{}", cpu.cpu, whose(cpu)),
+            [cpu.cpu.to_string(), cpu.forwards.to_string()],
+        ),
+        right("busy", "busy_ratio") => share(cpu.busy_ratio()),
+        right("softirq", "softirq_ratio") => share(cpu.softirq_ratio),
+        right("system", "system_ratio") => share(cpu.system_ratio),
+        right("user", "user_ratio") => share(cpu.user_ratio),
+        right("interrupts", "irq_ratio") => share(cpu.irq_ratio),
+        right("idle", "idle_ratio") => share(cpu.idle_ratio),
+        right("stolen", "steal_ratio") => share(cpu.steal_ratio),
     }
-    table
 }
 
 fn queues(all: &[QueueShare]) -> Table {
-    let mut table = Table::new(vec![
-        Column::left("port", &["port"]),
-        Column::left("way", &["way"]),
-        Column::right("queue", &["queue"]),
-        Column::right("packets", &["packets"]),
-        Column::right("share", &["ratio"]),
-    ]);
-    for queue in all {
-        let way = match queue.way {
-            Way::Rx => "in",
-            Way::Tx => "out",
-        };
-        table.push(
-            Mark::None,
-            vec![
-                Cell::text(&queue.port),
-                Cell::text(way),
-                Cell::number(queue.queue.to_string(), queue.queue),
-                Cell::number(count(queue.packets), queue.packets),
-                Cell::number(percent(100.0 * queue.ratio), queue.ratio),
-            ],
-        );
+    let way = |way| match way {
+        Way::Rx => "in",
+        Way::Tx => "out",
+    };
+    table! {
+        queue in all;
+        left("port", "port") => Cell::text(&queue.port),
+        left("way", "way") => Cell::text(way(queue.way)),
+        right("queue", "queue") => Cell::new(queue.queue.to_string(), queue.queue),
+        right("packets", "packets") => Cell::new(count(queue.packets), queue.packets),
+        right("share", "ratio") => Cell::new(percent(100.0 * queue.ratio), queue.ratio),
     }
-    table
 }
 
 fn others(told: &Telemetry) -> Table {
@@ -192,14 +165,7 @@ fn others(told: &Telemetry) -> Table {
         Column::right("how much", &["value"]),
     ]);
     let mut row = |what: String, text: String, raw: String| {
-        let cells = vec![
-            Cell::text(what),
-            Cell {
-                text,
-                raw: vec![raw],
-            },
-        ];
-        table.push(Mark::None, cells);
+        table.push(Mark::None, vec![Cell::text(what), Cell::new(text, raw)]);
     };
     for (counter, frames) in &told.drops {
         row(

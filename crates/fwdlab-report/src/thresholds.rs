@@ -12,14 +12,11 @@ use fwdlab_model::test_case::{CaseFigure, TestCase};
 use fwdlab_model::threshold::Judged;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::campaign::value;
-use crate::compare::{self, Limit, Options, SOURCE, Source, TestChoice};
+use crate::compare::{self, FEWEST_VALUES, Limit, Options, SOURCE, Source};
+use crate::name::value;
 
 /// What to do where not all could be judged.
 pub const ADVICE: &str = "more iterations see smaller differences";
-
-/// Fewer values have no interval.
-const FEWEST: usize = 3;
 
 /// Judges thresholds by what was found. `own` is the run as series, `references` the runs that thresholds name, each in the place of its
 /// threshold, and `allowance` as in [`Options`].
@@ -137,7 +134,7 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
             continue;
         };
         let sample = Sample::new(figure.values.clone()).ok();
-        let interval = sample.filter(|sample| sample.n() >= FEWEST);
+        let interval = sample.filter(|sample| sample.n() >= FEWEST_VALUES);
         let interval = interval.and_then(|sample| sample.mean_interval(Confidence::P95));
         let Some(interval) = interval else {
             let n = figure.values.len();
@@ -254,16 +251,10 @@ fn beside(
             percent: 100.0 * reference.by.0 * if below { -1.0 } else { 1.0 },
         };
         let options = Options {
-            metric,
             by: Some(by.into()),
-            rows: None,
-            filters: Vec::new(),
             baseline: Some(baseline),
-            test: TestChoice::Auto,
-            paired: false,
             allowance,
-            confidence: Confidence::P95,
-            equivalence_percent: None,
+            ..Options::new(metric)
         };
         match compare::compare(&sources, &options) {
             Err(error) => judged.not_judged.push(error.to_string()),

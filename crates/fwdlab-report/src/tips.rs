@@ -8,13 +8,12 @@ use fwdlab_model::family::PREFIX;
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::telemetry::{Cause, Evidence as Number, Finding};
 
-use crate::campaign::label;
-use crate::executive::Evidence;
 use crate::grid::{self, Grid};
-use crate::markdown::escaped;
-use crate::number::{count, difference, interval, percent};
+use crate::name::label;
+use crate::number::{count, difference, interval, percent, several};
 use crate::run::Run;
-use crate::words::several;
+use crate::sentence::Evidence;
+use crate::table::escaped;
 
 /// So many conditions are told of an improvement; of more the largest and the smallest.
 const TOLD: usize = 4;
@@ -68,11 +67,11 @@ impl Tips {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (number, tip) in (1..).zip(&self.tips) {
-            text += &crate::text::paragraph(&format!("tip {number}"), &tip.words);
+            text += &crate::screen::paragraph(&format!("tip {number}"), &tip.words);
             text += &tip.plain();
         }
         if let Some(all) = &self.together {
-            text += &crate::text::paragraph("together", &all.words);
+            text += &crate::screen::paragraph("together", &all.words);
             text += &all.plain();
         }
         text
@@ -103,7 +102,8 @@ impl Tip {
     fn plain(&self) -> String {
         let mut text = String::new();
         if !self.evidence.is_empty() {
-            text += &crate::text::paragraph("", &format!("evidence: {}", self.evidence.join("; ")));
+            text +=
+                &crate::screen::paragraph("", &format!("evidence: {}", self.evidence.join("; ")));
         }
         text.extend(
             self.lines
@@ -286,7 +286,7 @@ fn lines(parts: &[String]) -> Vec<String> {
         all.extend(own);
     }
     for line in &mut all {
-        *line = line.replace(crate::text::steers, "?");
+        *line = line.replace(crate::screen::steers, "?");
     }
     all
 }

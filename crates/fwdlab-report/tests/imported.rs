@@ -180,7 +180,7 @@ fn families_and_configurations_of_an_archive() {
     // of the means: 9,073,106 of 8,029,316 and 7,857,473 of 6,698,471
     let row = text.lines().find(|line| line.starts_with("| vlan | +13.0"));
     assert!(row.is_some_and(|row| row.contains("| +17.3")), "{text}");
-    let chart = fwdlab_report::run::families(&[run]).expect("both families are there");
+    let chart = fwdlab_report::chart::runs::families(&[run]).expect("both families are there");
     let Plot::Rows(rows) = &chart.plot else {
         panic!("{chart:?}");
     };

@@ -12,9 +12,10 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::{NoResult, TestCase};
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
+use fwdlab_report::chart::runs::{all as charts, families, ramps, sweeps};
 use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
 use fwdlab_report::html::{self, ShownFacts};
-use fwdlab_report::run::{Run, charts, families, ramps, sweeps};
+use fwdlab_report::run::Run;
 use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus, text};
 use fwdlab_stats::ministat::Model;
 

@@ -6,6 +6,7 @@
 
 mod axis;
 mod render;
+pub mod runs;
 mod scale;
 mod subject;
 
@@ -15,11 +16,8 @@ pub(crate) use render::html;
 pub use render::png;
 pub use render::{gnuplot, svg, terminal};
 pub(crate) use scale::Scale;
-pub(crate) use subject::{
-    comparison, differences, families, fates, imported, named_apart, procedures, rates, slug,
-    strata, sweeps,
-};
-pub use subject::{of, ramps};
+pub use subject::of;
+pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
 
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]

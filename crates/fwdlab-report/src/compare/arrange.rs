@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fwdlab_model::series::Series;
 
 use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
-use crate::words::flows;
+use crate::number::flows;
 
 /// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
 const TRAFFIC: [&str; 5] = [

@@ -9,21 +9,17 @@ use fwdlab_stats::ministat::{Level, MAX_SETS, Model, Options, Report};
 
 use super::text::{difference_cell, equivalence_cell, equivalence_head, notes};
 use super::{CompareError, Judged, Outcome, Row};
-use crate::csv::line;
 use crate::number::p_value;
-use crate::table::{Cell as Text, Column, Mark, Table};
+use crate::table::{Cell as Text, Column, Mark, Table, csv_line, escaped};
 
 /// One table, then the sentences that qualify it.
 pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
-    let mut text = crate::markdown::table(&table(outcome));
+    let mut text = table(outcome).markdown();
     text.push('\n');
     let mut last = "";
     for (name, sentence) in notes(outcome, judged, false, usize::MAX) {
         last = if name.is_empty() { last } else { name };
-        text.push_str(&format!(
-            "- {last}: {}\n",
-            crate::markdown::escaped(&sentence)
-        ));
+        text.push_str(&format!("- {last}: {}\n", escaped(&sentence)));
     }
     text
 }
@@ -113,12 +109,12 @@ pub fn csv(outcome: &Outcome) -> String {
         "equivalence",
         "warnings",
     ]);
-    let mut text = line(head.into_iter());
+    let mut text = csv_line(head.into_iter());
     for row in &outcome.rows {
         for index in 0..row.cells.len() {
             let fields = fields(outcome, row, index, &keys);
             if let Some(fields) = fields {
-                text.push_str(&line(fields.iter().map(String::as_str)));
+                text.push_str(&csv_line(fields.iter().map(String::as_str)));
             }
         }
     }

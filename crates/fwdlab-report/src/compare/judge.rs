@@ -17,7 +17,7 @@ use super::{
 use crate::number::{bits_per_second, rate};
 
 /// Fewest values from which an interval is drawn.
-const FEWEST_VALUES: usize = 3;
+pub(crate) const FEWEST_VALUES: usize = 3;
 
 /// Beyond this the square of a value is not a number any more, or below its inverse nothing.
 const LARGEST: f64 = 1e150;

@@ -22,6 +22,7 @@ pub use changes::{Changes, changes};
 pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
 pub use fwdlab_model::threshold::Judged;
+pub(crate) use judge::FEWEST_VALUES;
 pub use limit::{ACCEPT_BLIND, Limit, LimitError};
 pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};
@@ -65,6 +66,24 @@ pub struct Options {
     pub confidence: Confidence,
     /// Differences up to this size are of no interest: are they proven to be that small?
     pub equivalence_percent: Option<f64>,
+}
+
+impl Options {
+    /// All series of a metric, compared by the automatic test with 95 % confidence.
+    pub fn new(metric: impl Into<String>) -> Options {
+        Options {
+            metric: metric.into(),
+            by: None,
+            rows: None,
+            filters: Vec::new(),
+            baseline: None,
+            test: TestChoice::Auto,
+            paired: false,
+            allowance: 0.0,
+            confidence: Confidence::P95,
+            equivalence_percent: None,
+        }
+    }
 }
 
 /// Keeps series by a label, or leaves them out: `configuration:a,b`, `-size:1518`.

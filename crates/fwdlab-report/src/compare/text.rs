@@ -10,8 +10,8 @@ use fwdlab_model::comparison::Verdict;
 use super::judge::name_of;
 use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, unlike};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
+use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten};
-use crate::text::{paragraph, width};
 
 /// Columns for a name where columns stand beside each other, and where under each other.
 const NAME_BESIDE: usize = 16;
@@ -37,7 +37,7 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
         text.push_str(&paragraph(name, &sentence));
     }
     // Names come from outside: none of them shall steer the terminal.
-    crate::text::harmless(&text)
+    harmless(&text)
 }
 
 /// How values are written.
@@ -552,7 +552,7 @@ pub fn changes(changes: &Changes) -> String {
             text.push_str(&paragraph("missing", &row.missing.join(", ")));
         }
     }
-    crate::text::harmless(&text)
+    harmless(&text)
 }
 
 #[cfg(test)]

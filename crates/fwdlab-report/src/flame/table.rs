@@ -5,7 +5,6 @@
 use fwdlab_model::stacks::Difference;
 
 use crate::table::{Cell, Column, Mark, Table};
-use crate::{csv, markdown};
 
 /// The table of what functions take themselves in two profiles. The text formats show the rows of a size worth showing, CSV all.
 #[derive(Debug, Clone)]
@@ -54,12 +53,12 @@ impl Differences {
 
     /// As Markdown, with the unit below.
     pub fn markdown(&self) -> String {
-        format!("{}\nIn {}.\n", markdown::table(&self.shown), super::UNIT)
+        format!("{}\nIn {}.\n", self.shown.markdown(), super::UNIT)
     }
 
     /// As CSV: every function, in the same order, and no sums.
     pub fn csv(&self) -> String {
-        csv::table(&self.all)
+        self.all.csv()
     }
 
     /// What the text formats show.
@@ -88,10 +87,10 @@ fn push(table: &mut Table, function: &str, before: f64, after: f64) {
         Mark::None,
         vec![
             Cell::text(function),
-            Cell::number(figure(before), before),
-            Cell::number(figure(after), after),
+            Cell::new(figure(before), before),
+            Cell::new(figure(after), after),
             // without the noise of binary fractions
-            Cell::number(signed, (difference * 1e9).round() / 1e9 + 0.0),
+            Cell::new(signed, (difference * 1e9).round() / 1e9 + 0.0),
         ],
     );
 }

@@ -5,7 +5,7 @@
 use super::{document, note, section, table};
 use crate::chart::{self, html};
 use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
-use crate::words::several;
+use crate::number::several;
 
 /// A comparison as one self-contained page.
 pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {

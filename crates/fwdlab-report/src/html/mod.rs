@@ -5,55 +5,60 @@
 
 mod bed;
 mod comparison;
+mod elements;
 mod imported;
+mod measured;
 mod several;
 
-use std::fmt::Write as _;
-
-use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
-use fwdlab_model::stacks::{Profile, Stacks};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
+use self::elements::{
+    case_place, document, folded, framed, listed, note, section, table, unbroken,
+};
+use self::measured::what_was_measured;
 use crate::campaign;
+use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
-use crate::executive::{self, Evidence, Sentence};
+use crate::executive;
 use crate::firewall;
 use crate::flame;
-use crate::glossary::{self, TERMS};
+use crate::glossary::TERMS;
 use crate::grid;
+use crate::headline;
 use crate::imported::KIND;
-use crate::lines;
+use crate::link;
 use crate::markup::Markup;
 use crate::ministat;
-use crate::number::{bytes, elapsed, seconds, time};
+use crate::name::label;
+use crate::number::{elapsed, seconds, several, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::run::{Run, families, ramps, sweeps};
-use crate::table::{Align, Column, Mark, Table};
+use crate::run::{CaseProfile, Counted, Run};
+use crate::sentence::{Evidence, Sentence};
+use crate::shape::{self, Rated, Shape};
+use crate::table::{Table, capital};
 use crate::telemetry;
-use crate::text::all_warnings;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
-use crate::words::{self, Rated, Shape, several};
+use crate::trust;
+use crate::words;
 
 pub use comparison::comparison;
 pub use several::pages;
 
-const STYLE: &str = include_str!("style.css");
 /// More trials are folded.
 const MANY_TRIALS: usize = 300;
 /// So many blocks of ministat are on a page.
 const BLOCKS: usize = 12;
-/// A table with more columns is set smaller.
-const MANY_COLUMNS: usize = 10;
 /// With more test cases what procedures found in each is folded.
 const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
@@ -101,7 +106,7 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
         }
         return;
     }
-    head(m, info, summary, trials, rebuilds);
+    head(m, run);
     in_short(m, info, summary);
     tips(m, run);
     if is_alone {
@@ -167,33 +172,6 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
     });
 }
 
-/// Where a test case spent its frames' time, by call path.
-#[derive(Debug, Clone)]
-pub struct CaseProfile {
-    /// Its name.
-    pub test_case: String,
-    /// What was counted.
-    pub counted: Counted,
-}
-
-/// What was counted by call path.
-#[derive(Debug, Clone)]
-pub enum Counted {
-    /// Instructions per frame through the DUT, generator and receiver included.
-    Instructions(Profile),
-    /// Samples of the DUT's CPUs while frames flowed.
-    Samples(Stacks),
-}
-
-impl CaseProfile {
-    fn instructions(&self) -> Option<&Profile> {
-        match &self.counted {
-            Counted::Instructions(through) => Some(through),
-            Counted::Samples(_) => None,
-        }
-    }
-}
-
 /// Where the instructions of a frame go: by function, and as flame graphs.
 fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
@@ -207,7 +185,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
         let Some(own) = find(&case.test_case) else {
             continue;
         };
-        let name = campaign::label(case, all);
+        let name = label(case, all);
         let before = exact::reference(case).and_then(find);
         let before = before.and_then(CaseProfile::instructions);
         let drawn = match (before, &own.counted) {
@@ -222,101 +200,9 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     }
 }
 
-/// A graph with scripts of its own, apart from the page.
-fn framed(m: &mut Markup, title: &str, svg: &str) {
-    let height = svg
-        .split_once(" height=\"")
-        .and_then(|(_, rest)| rest.split_once('"'))
-        .and_then(|(height, _)| height.parse::<u32>().ok())
-        .unwrap_or(600);
-    let source = format!("data:image/svg+xml,{}", percent_encoded(svg));
-    let height = (height + 8).to_string();
-    m.within(
-        "iframe",
-        &[
-            ("title", title),
-            ("width", "100%"),
-            ("height", &height),
-            ("class", "flame"),
-            ("src", &source),
-        ],
-        |_| {},
-    );
-}
-
-/// As it stands in an address (RFC 3986).
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            b' ' | b'(' | b')' | b'=' | b':' | b';' | b',' | b'/' => encoded.push(char::from(byte)),
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
-}
-
-/// A page that needs nothing else.
-fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
-    let mut m = Markup::default();
-    m.trusted("<!DOCTYPE html>\n");
-    m.within("html", &[("lang", "en")], |m| {
-        m.within("head", &[], |m| {
-            m.void("meta", &[("charset", "utf-8")]);
-            m.void(
-                "meta",
-                &[
-                    ("name", "viewport"),
-                    ("content", "width=device-width, initial-scale=1"),
-                ],
-            );
-            m.void(
-                "meta",
-                &[("name", "color-scheme"), ("content", "light dark")],
-            );
-            m.leaf("title", &[], title);
-            m.within("style", &[], |m| m.trusted(STYLE));
-        });
-        m.within("body", &[], |m| m.within("main", &[], body));
-    });
-    m.trusted("\n");
-    m.finish()
-}
-
-/// What is shown when its head is chosen, by mouse or key; on paper it is always shown.
-fn folded(
-    m: &mut Markup,
-    open: bool,
-    head: impl FnOnce(&mut Markup),
-    body: impl FnOnce(&mut Markup),
-) {
-    let open: &[(&str, &str)] = if open { &[("open", "")] } else { &[] };
-    m.within("details", open, |m| {
-        m.within("summary", &[], head);
-        body(m);
-    });
-}
-
-fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
-    m.within("section", &[], |m| {
-        m.leaf("h2", &[], title);
-        body(m);
-    });
-}
-
 /// The answer, and whether to trust it.
-fn head(
-    m: &mut Markup,
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-) {
+fn head(m: &mut Markup, run: &Run<'_>) {
+    let (info, summary) = (run.info, run.summary);
     m.within("header", &[], |m| {
         let duration = info
             .finished_at
@@ -325,7 +211,7 @@ fn head(
             .map_or_else(String::new, |s| format!(", {}", seconds(s)));
         let origin = format!("fwdlab {}, {}{duration}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
-        let headline = words::headline(info, summary);
+        let headline = headline::of(info, summary);
         let long = if headline.answer.chars().count() > 90 {
             "long"
         } else {
@@ -339,7 +225,7 @@ fn head(
             m.leaf("p", &[("class", "note")], about);
         }
         m.within("ul", &[("class", "badges")], |m| {
-            for (good, text) in badges(info, summary, trials, rebuilds) {
+            for (good, text) in trust::signs(run) {
                 let (class, sign) = if good {
                     ("good", "\u{2713} ")
                 } else {
@@ -360,15 +246,7 @@ fn head(
             listed(m, "Too noisy", &campaign::too_noisy(&summary.test_cases));
         }
         listed(m, "To do", &summary.noise.to_do);
-        let mut warnings = all_warnings(summary);
-        match Shape::of(summary) {
-            Shape::Procedures => {
-                warnings.extend(procedures::doubts(&procedures::outcomes(summary)));
-            }
-            Shape::Campaign => warnings.extend(campaign::doubts(&summary.test_cases)),
-            Shape::Windows | Shape::Slices => {}
-        }
-        listed(m, "Notes", &warnings);
+        listed(m, "Notes", &trust::warnings(summary));
     });
 }
 
@@ -409,11 +287,6 @@ fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
         let to = format!("#{}", m.place(&place));
         m.leaf("a", &[("href", &to), ("class", "evidence")], name);
     }
-}
-
-/// Where the figures of a test case begin.
-fn case_place(case: usize) -> String {
-    format!("case-{}", case + 1)
 }
 
 /// What to do, numbered, each with its evidence and the lines to copy.
@@ -469,109 +342,6 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     });
 }
 
-/// Sentences to heed, where there are any.
-fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
-    if sentences.is_empty() {
-        return;
-    }
-    m.within("div", &[("class", "warnings")], |m| {
-        m.leaf("strong", &[], title);
-        m.within("ul", &[], |m| {
-            for sentence in sentences {
-                m.leaf("li", &[], sentence);
-            }
-        });
-    });
-}
-
-/// A headline whose numbers keep their units on their line.
-fn unbroken(text: &str) -> String {
-    let mut text = text.replace("-byte", "\u{2011}byte");
-    for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
-        text = text.replace(apart, together);
-    }
-    for unit in ["pps", "kpps", "Mpps", "Gpps"] {
-        text = text.replace(&format!(" {unit} "), &format!("\u{a0}{unit} "));
-    }
-    text
-}
-
-/// What can be said of the trust in a run, each with: is it good?
-fn badges(
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-) -> Vec<(bool, String)> {
-    let mut badges = Vec::new();
-    match info.state {
-        RunState::Finished => {}
-        RunState::Running => badges.push((false, "unfinished".into())),
-        RunState::Interrupted => badges.push((false, "interrupted".into())),
-        RunState::Failed => badges.push((false, "failed".into())),
-    }
-    let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds = !rebuilds.is_empty();
-    let (validities, what): (Vec<_>, _) = if by_rebuilds {
-        (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
-    } else {
-        (trials.collect(), "trial")
-    };
-    let invalid = validities.iter().filter(|v| !v.is_valid()).count();
-    if !validities.is_empty() {
-        badges.push(match invalid {
-            0 => (
-                true,
-                format!("{}, all valid", several(validities.len(), what)),
-            ),
-            _ => (
-                false,
-                format!("{invalid} of {} invalid", several(validities.len(), what)),
-            ),
-        });
-    }
-    if !summary.thresholds.is_empty() {
-        let all = summary.thresholds.len();
-        let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
-        badges.push(match missed {
-            0 => (true, format!("{} kept", several(all, "threshold"))),
-            _ => (
-                false,
-                format!("{missed} of {} not passed", several(all, "threshold")),
-            ),
-        });
-    }
-    let doubtful = summary
-        .test_cases
-        .iter()
-        .filter(|case| case.doubt.is_some());
-    let in_doubt = doubtful.count();
-    let noisy = summary.noise.too_noisy;
-    badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
-        _ if summary.noise.not_judged || info.state == RunState::Interrupted => {
-            (false, "noise not judged".into())
-        }
-        (true, _) if noisy => (false, "machine too noisy to tell".into()),
-        (true, _) => {
-            let cases = several(in_doubt, "test case");
-            (false, format!("{cases} too noisy to tell"))
-        }
-        (false, true) => (true, "simulated, nothing was sent".into()),
-        (false, false) if exact::is_in(&summary.test_cases) => {
-            (true, "counted, not timed: no noise".into())
-        }
-        (false, false) => (true, "machine quiet enough".into()),
-    });
-    if let Some(control) = words::control(summary) {
-        badges.push(match control.verdict {
-            Verdict::NoDifference => (true, "A/A control shows no difference".into()),
-            Verdict::Less | Verdict::More => (false, "A/A control differs from itself".into()),
-            Verdict::CannotTell => (false, "A/A control cannot tell".into()),
-        });
-    }
-    badges
-}
-
 /// A campaign: all test cases, then what the procedure found in each.
 fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
@@ -604,9 +374,9 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     });
     let many = all.len() > UNFOLDED;
     for case in all {
-        let label = campaign::label(case, all);
+        let label = label(case, all);
         let shown =
-            |m: &mut Markup| outcomes(m, &case.outcomes, lines::link(info), &format!("{label}: "));
+            |m: &mut Markup| outcomes(m, &case.outcomes, link::of(info), &format!("{label}: "));
         if case.outcomes.is_empty() {
             continue;
         }
@@ -633,7 +403,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
                 html::all(m, &chart::procedures::of(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
-                        m.leaf("h3", &[], &words::capital(&titled.title));
+                        m.leaf("h3", &[], &capital(&titled.title));
                     }
                     let mut shown = titled.table;
                     shown.say_once("frames");
@@ -654,7 +424,7 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
     section(m, "Efficiency", |m| {
         m.within("figure", &[], |m| {
             for (title, shown) in &tables {
-                m.leaf("h3", &[], &words::capital(title));
+                m.leaf("h3", &[], &capital(title));
                 table(m, shown);
             }
         });
@@ -672,18 +442,14 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
     campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
-    let methods = match Shape::of(summary) {
-        Shape::Procedures => {
-            for case in 0..summary.test_cases.len() {
-                let id = m.place(&case_place(case));
-                m.leaf("span", &[("id", &id)], "");
-            }
-            outcomes(m, &found, lines::link(info), "");
-            procedures::methods(&found)
+    if Shape::of(summary) == Shape::Procedures {
+        for case in 0..summary.test_cases.len() {
+            let id = m.place(&case_place(case));
+            m.leaf("span", &[("id", &id)], "");
         }
-        Shape::Campaign => campaign::methods(&summary.test_cases),
-        Shape::Windows | Shape::Slices => Vec::new(),
-    };
+        outcomes(m, &found, link::of(info), "");
+    }
+    let methods = trust::methods(summary);
     if !methods.is_empty() {
         section(m, "Standards", |m| {
             m.within("ul", &[("class", "keys")], |m| {
@@ -693,7 +459,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             });
         });
     }
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
@@ -710,7 +476,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             }
         });
     }
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     if !rated.is_empty() {
         section(m, "Forwarding rate", |m| {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
@@ -737,11 +503,6 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
 }
 
-/// A sentence of the terminal as a paragraph.
-fn note(words: &str) -> String {
-    format!("{}.", words::capital(words))
-}
-
 /// What telemetry of the DUT explains, and what its host did.
 fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
     let found = telemetry::sentences(summary);
@@ -758,7 +519,7 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
         for (number, told) in tables.iter().enumerate() {
             let shown = |m: &mut Markup| {
                 for (title, shown) in &told.tables {
-                    m.leaf("h3", &[], &words::capital(title));
+                    m.leaf("h3", &[], &capital(title));
                     m.within("figure", &[], |m| table(m, shown));
                 }
             };
@@ -805,7 +566,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 }
 
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     section(m, "Noise", |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
@@ -835,148 +596,18 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         } else if !rated.is_empty() {
             table(m, &content::noise(summary));
         }
-        let Some(control) = words::control(summary) else {
+        let Some(control) = shape::control(summary) else {
             return;
         };
         m.leaf("h3", &[], "A/A control");
         m.leaf("p", &[], &note(&words::control_words(control)));
         // Among comparisons its row is in their chart already.
-        if words::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
+        if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::differences::differences(&[control], "iteration"));
             });
         }
     });
-}
-
-fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
-    let facts = &info.facts;
-    section(m, "What was measured", |m| {
-        m.leaf("p", &[], &note(&words::procedure_words(summary)));
-        bed::test_bed(m, info);
-        m.leaf("h3", &[], "Command");
-        m.within("pre", &[], |m| {
-            for (index, word) in info.command_line.iter().enumerate() {
-                if index > 0 {
-                    m.text(" ");
-                }
-                m.leaf("span", &[], &shell_word(&shown.word(word)));
-            }
-        });
-
-        let plain = |map: &std::collections::BTreeMap<String, String>| -> Vec<(String, String)> {
-            map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
-        };
-        let mut run = vec![
-            ("run".to_owned(), info.id.clone()),
-            ("started".to_owned(), time(&info.started_at)),
-        ];
-        run.extend(
-            info.finished_at
-                .as_deref()
-                .map(|end| ("finished".to_owned(), time(end))),
-        );
-        run.push(("fwdlab".to_owned(), info.tool_version.clone()));
-        run.push(("seed".to_owned(), info.seed.to_string()));
-        if !info.parameters.contains_key("procedure") {
-            run.push(("procedure".to_owned(), summary.procedure.clone()));
-        }
-        let mut parameters = run;
-        parameters.extend(
-            info.parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), plain_value(value, shown))),
-        );
-
-        let mut host = vec![
-            ("kernel", facts.kernel.clone()),
-            ("CPU", facts.cpu_model.clone()),
-            ("CPUs online", facts.cpus.to_string()),
-        ];
-        let mut optional =
-            |name, value: Option<String>| host.extend(value.map(|value| (name, value)));
-        optional(
-            "threads per core",
-            facts.threads_per_core.map(|n| n.to_string()),
-        );
-        optional("frequency governor", facts.cpu_governor.clone());
-        optional("virtual machine", Some(yes_no(facts.virtual_machine)));
-        optional("memory", Some(bytes(facts.memory_bytes)));
-        optional("clock source", facts.clock_source.clone());
-        optional("root of the host", Some(yes_no(facts.privileged)));
-        optional("driver of the ports", facts.driver.clone());
-        optional("link", facts.link.clone());
-        optional("engine", Some(facts.engine.clone()));
-        if shown == ShownFacts::Full {
-            optional("kernel command line", facts.kernel_command_line.clone());
-        }
-        let host = host
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
-
-        m.within("div", &[("class", "columns")], |m| {
-            for (title, rows) in [
-                ("Parameters", parameters),
-                ("Host", host),
-                ("Placement", plain(&facts.placement)),
-                ("Sysctls set", plain(&facts.sysctls)),
-                ("Offloads", plain(&facts.offloads)),
-                (
-                    "CPU vulnerabilities and mitigations",
-                    plain(&facts.mitigations),
-                ),
-            ] {
-                if rows.is_empty() {
-                    continue;
-                }
-                m.within("div", &[("class", "group")], |m| {
-                    m.leaf("h3", &[], title);
-                    m.within("table", &[("class", "pairs")], |m| {
-                        m.within("tbody", &[], |m| {
-                            for (name, value) in &rows {
-                                m.within("tr", &[], |m| {
-                                    m.leaf("th", &[("scope", "row")], name);
-                                    m.leaf("td", &[], value);
-                                });
-                            }
-                        });
-                    });
-                });
-            }
-        });
-    });
-}
-
-/// Was the DUT a simulated one?
-fn is_simulated(info: &RunInfo) -> bool {
-    info.facts.is_simulated()
-}
-
-fn yes_no(yes: bool) -> String {
-    if yes { "yes" } else { "no" }.into()
-}
-
-/// A parameter without JSON's quotes around plain words.
-fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
-    match value {
-        serde_json::Value::String(text) => shown.word(text),
-        serde_json::Value::Array(items) => {
-            let items = items.iter().map(|item| plain_value(item, shown));
-            items.collect::<Vec<_>>().join(", ")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A word of the command line so that a shell reads the same word again.
-fn shell_word(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 fn every_trial(
@@ -1028,84 +659,6 @@ fn glossary_list(m: &mut Markup) {
                     m.leaf("dd", &[], meaning);
                 });
             }
-        });
-    });
-}
-
-/// A table; heads with a meaning explain themselves.
-fn table(m: &mut Markup, table: &Table) {
-    let class = |column: &Column| match column.align {
-        _ if column.prose => "words",
-        Align::Left => "",
-        Align::Right | Align::PlusMinus => "number",
-    };
-    let (below, beside): (Vec<usize>, Vec<usize>) =
-        (0..table.columns.len()).partition(|&index| table.columns[index].below);
-    let dense = if beside.len() > MANY_COLUMNS {
-        "dense"
-    } else {
-        ""
-    };
-    let span = beside.len().to_string();
-    // what scrolls is reached by keyboard, and said by readers of pages
-    let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
-    let heads = heads.filter(|head| !head.is_empty());
-    let label = format!("Table: {}", Vec::from_iter(heads).join(", "));
-    let reached = [
-        ("class", "scroll"),
-        ("tabindex", "0"),
-        ("role", "group"),
-        ("aria-label", &label[..]),
-    ];
-    m.within("div", &reached, |m| {
-        m.within("table", &[("class", dense)], |m| {
-            m.within("thead", &[], |m| {
-                m.within("tr", &[], |m| {
-                    for column in beside.iter().map(|&index| &table.columns[index]) {
-                        if column.head.is_empty() {
-                            // a cell without words heads nothing
-                            m.leaf("td", &[], "");
-                            continue;
-                        }
-                        m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
-                            match glossary::meaning(&column.head) {
-                                Some(meaning) => {
-                                    m.leaf("abbr", &[("title", meaning)], &column.head)
-                                }
-                                None => m.text(&column.head),
-                            }
-                        });
-                    }
-                });
-            });
-            m.within("tbody", &[], |m| {
-                for row in &table.rows {
-                    let mark = match row.mark {
-                        Mark::None => "",
-                        Mark::Control => "control",
-                        Mark::Invalid => "invalid",
-                    };
-                    let id = row.of.map(|case| m.place(&case_place(case)));
-                    let mut attributes = vec![("class", mark)];
-                    attributes.extend(id.as_deref().map(|id| ("id", id)));
-                    m.within("tr", &attributes, |m| {
-                        for &index in &beside {
-                            m.leaf(
-                                "td",
-                                &[("class", class(&table.columns[index]))],
-                                &row.cells[index].text,
-                            );
-                        }
-                    });
-                    for text in below.iter().map(|&index| &row.cells[index].text) {
-                        if !text.is_empty() {
-                            m.within("tr", &[("class", mark)], |m| {
-                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
-                            });
-                        }
-                    }
-                }
-            });
         });
     });
 }

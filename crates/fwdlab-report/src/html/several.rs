@@ -10,9 +10,9 @@ use crate::chart::{self, html};
 use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
 use crate::executive;
 use crate::firewall;
-use crate::markdown::sentence_of;
+use crate::headline;
+use crate::number::several;
 use crate::run::Run;
-use crate::words;
 
 /// With more runs each is folded.
 const OPEN: usize = 2;
@@ -20,7 +20,7 @@ const OPEN: usize = 2;
 /// The report of several runs as one self-contained page; `compared` is what `fwdlab compare` says of them.
 pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) -> String {
     document(
-        &format!("fwdlab report of {}", words::several(runs.len(), "run")),
+        &format!("fwdlab report of {}", several(runs.len(), "run")),
         |m| {
             m.within("header", &[], |m| {
                 let ids: Vec<&str> = runs.iter().map(|run| run.info.id.as_str()).collect();
@@ -29,14 +29,14 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     &[("class", "origin")],
                     &format!("fwdlab {}", ids.join(", ")),
                 );
-                let title = format!("{} beside each other", words::several(runs.len(), "run"));
+                let title = format!("{} beside each other", several(runs.len(), "run"));
                 m.leaf("h1", &[("class", "long")], &title);
             });
             section(m, "In short", |m| {
                 m.within("ul", &[("class", "short")], |m| {
                     for (number, run) in (1..).zip(runs) {
                         m.places = places(number);
-                        let line = words::headline(run.info, run.summary).line();
+                        let line = headline::of(run.info, run.summary).line();
                         m.within("li", &[], |m| {
                             m.leaf("strong", &[], run.name);
                             m.text(&format!(": {}", note(&line)));
@@ -70,7 +70,7 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     true => String::new(),
                     false => format!("{}, ", run.name),
                 };
-                let head = |m: &mut Markup| m.text(&format!("{id}{}", sentence_of(run)));
+                let head = |m: &mut Markup| m.text(&format!("{id}{}", headline::with_id(run)));
                 folded(m, runs.len() <= OPEN, head, |m| body(m, run, shown, false));
             }
             glossary_list(m);

@@ -1,21 +1,30 @@
-//! What procedures found, in words and tables: one table per procedure over all frame sizes, as RFC 2544 has them.
+//! Outcomes of procedures: one table per procedure over all frame sizes, as in RFC 2544, and the sentences that qualify them.
 //!
-//! For the terminal and for the page alike. Start with [`headline`] and [`tables`]; [`explain`] is for `--explain`.
+//! It does not know formats, but for `--explain` ([`explain`]). What each procedure shows is in [`shown()`]. Start with [`headline`] and
+//! [`sections`].
 
+mod costs;
+mod events;
+mod loads;
+mod rfc2544;
+mod shown;
 pub(crate) mod tables;
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome, SingleTrial};
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
-use self::tables::losses_side_by_side;
-use crate::markdown;
-use crate::number::{clock, count, counted, delay, energy, percent, rate, seconds, watts};
-use crate::table::{Cell, Column, Mark, Table, wrap};
+pub(crate) use self::costs::{difference_cells, difference_columns, of_sweep, slope};
+use self::rfc2544::losses_side_by_side;
+pub(crate) use self::shown::shown;
+use crate::efficiency;
+use crate::number::{clock, count, rate, seconds, several};
+use crate::screen::{harmless, width};
+use crate::section::{Format, Named, Section, Titled, named};
+use crate::table::{Cell, Mark, Table, capital, table, wrap};
 use crate::telemetry;
-use crate::text::{all_warnings, paragraph, width};
 use crate::thresholds;
-use crate::words::{self, several};
+use crate::words::{self, all_warnings};
 
 /// Rows of a course over time in the terminal.
 const ROWS: usize = 12;
@@ -58,153 +67,18 @@ pub(crate) fn series(outcome: &Outcome) -> String {
     }
 }
 
-/// A procedure's name as a title.
-fn name(found: &Found) -> &'static str {
-    match found {
-        Found::Ramp(_) => "Ramp",
-        Found::Throughput(_) => "Throughput",
-        Found::Latency(_) => "Latency",
-        Found::FrameLoss(_) => "Frame loss rate",
-        Found::BackToBack(_) => "Back-to-back frames",
-        Found::Recovery(_) => "System recovery",
-        Found::Reset(_) => "Reset",
-        Found::Churn(_) => "Event under load",
-        Found::Energy(_) => "Energy",
-        Found::Management(_) => "Management under load",
-        Found::Bursts(_) => "Bursty traffic",
-        Found::Mrr(_) => "Maximum receive rate",
-        Found::Soak(_) => "Soak",
-        Found::Plr(_) => "Critical load",
-        Found::Equilibrium(_) => "Equilibrium",
-        Found::Sweep(_) => "Sweep",
-        Found::Trial(_) => "Trial",
-        Found::ForwardingRate(_) => "Forwarding rate in overload",
-        Found::Mlrsearch(_) => "Loads that meet goals",
-        Found::Maxfwd(_) => "Forwarding rate in overload",
-        Found::Paired(_) => "Difference from the reference DUT",
-        Found::Exact(_) => "Instructions per frame",
-    }
-}
-
 /// The one figure of an outcome, or why there is none.
 pub(crate) fn figure(outcome: &Outcome) -> String {
-    let verdict = || outcome.verdict.clone();
-    if !outcome.answered || outcome.found.forwards_nothing() {
-        return match &outcome.found {
-            // the offered load is shown together with the intended one
-            Found::Trial(found) if found.offered_load_pps > 0.0 => trial(found, !outcome.answered),
-            _ => verdict(),
-        };
-    }
-    match &outcome.found {
-        Found::Throughput(found) => found.throughput_pps.map_or_else(verdict, |pps| {
-            let share = found
-                .percent
-                .map_or(String::new(), |p| format!(" ({})", percent(p)));
-            format!("{}{}{share}", at_least(found.tester_bound), rate(pps))
-        }),
-        Found::Ramp(found) => match (found.up.saturation_pps, found.up.at_s) {
-            (Some(pps), Some(_)) if found.tester_bound => {
-                format!("loss begins above {}, the tester's limit", rate(pps))
-            }
-            (Some(pps), Some(_)) => format!("loss begins above {}", rate(pps)),
-            (Some(pps), None) => format!("no lasting loss up to {}", rate(pps)),
-            _ => verdict(),
-        },
-        Found::Latency(found) => {
-            let spread = found
-                .points
-                .first()
-                .and_then(|p| p.typical_ns.or(p.latency_ns));
-            spread.map_or_else(verdict, |spread| {
-                format!("typical {}", delay(spread.median))
-            })
+    let is_found = outcome.answered && !outcome.found.forwards_nothing();
+    let figure = match &outcome.found {
+        found if is_found => shown(found).figure(),
+        // the offered load is shown together with the intended one
+        Found::Trial(found) if found.offered_load_pps > 0.0 => {
+            Some(loads::trial(found, !outcome.answered))
         }
-        Found::FrameLoss(found) => found.points.first().map_or_else(verdict, |point| {
-            format!(
-                "{} lost at {}",
-                percent(point.loss_percent),
-                rate(point.load_pps)
-            )
-        }),
-        Found::BackToBack(found) => found.burst_frames.map_or_else(verdict, |burst| {
-            counted(burst.mean.round() as i128, "frame")
-        }),
-        Found::Recovery(found) => found
-            .recovery_s
-            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
-        Found::Bursts(found) => (found.bursts.iter())
-            .find_map(|burst| Some((burst.frames, burst.gap_s?)))
-            .map_or_else(verdict, |(frames, gap)| {
-                format!(
-                    "bursts of {frames} frames may be {} apart",
-                    delay(1e9 * gap)
-                )
-            }),
-        Found::Reset(found) => found
-            .by_timestamp_s
-            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
-        Found::Churn(found) => found.deficit_s.map_or_else(verdict, |s| {
-            format!("{} of the forwarding rate missing", delay(1e9 * s.median))
-        }),
-        Found::Energy(found) => (found.meters.iter())
-            .find_map(|meter| Some((meter, meter.joules_per_frame?)))
-            .map_or_else(verdict, |(meter, joules)| {
-                let idle = meter
-                    .idle_watts
-                    .map_or(String::new(), |idle| format!(", {} idle", watts(idle)));
-                format!("{} a frame{idle}", energy(joules))
-            }),
-        Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
-            format!("{}{}", at_least(found.tester_bound), rate(r.mean))
-        }),
-        Found::Soak(_) | Found::Management(_) => verdict(),
-        Found::Plr(found) => match (found.critical_load_pps, found.lower_pps, found.upper_pps) {
-            (Some(pps), Some(lower), Some(upper)) => {
-                format!("{} ({} to {})", rate(pps), rate(lower), rate(upper))
-            }
-            (Some(pps), ..) => format!("{}{}", at_least(found.is_tester_bound()), rate(pps)),
-            _ => verdict(),
-        },
-        Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),
-        Found::Sweep(found) => tables::of_sweep(found).unwrap_or_else(verdict),
-        Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
-            format!("{}{}", at_least(found.not_saturated), rate(r.median))
-        }),
-        Found::Mlrsearch(found) => crate::search::headline(found),
-        Found::Maxfwd(found) => found.forwarding_rate_pps.map_or_else(verdict, |pps| {
-            format!("{}{}", at_least(found.not_saturated), rate(pps))
-        }),
-        Found::Paired(found) => match (&found.slope, &found.points[..]) {
-            (Some(slope), _) => tables::slope(slope, found.parameter.as_deref().unwrap_or("units")),
-            (None, [point]) => words::finding(&point.comparison),
-            (None, points) => several(points.len(), "value"),
-        },
-        Found::Exact(found) => format!(
-            "{} instructions per frame",
-            crate::exact::number(found.instructions_per_frame)
-        ),
-        Found::Trial(found) => trial(found, false),
-    }
-}
-
-/// `283 pps of 283 pps offered (of 1.000 kpps intended) came back, 0 % lost`.
-fn trial(found: &SingleTrial, fell_short: bool) -> String {
-    let intended = match fell_short {
-        true => format!(" (of {} intended)", rate(found.intended_load_pps)),
-        false => String::new(),
+        _ => None,
     };
-    format!(
-        "{} of {} offered{intended} came back, {} lost",
-        rate(found.forwarding_rate_pps),
-        rate(found.offered_load_pps),
-        percent(100.0 * found.frame_loss_ratio)
-    )
-}
-
-/// What stands before the figure of a DUT that may do more.
-fn at_least(tester_bound: bool) -> &'static str {
-    if tester_bound { "at least " } else { "" }
+    figure.unwrap_or_else(|| outcome.verdict.clone())
 }
 
 /// Outcomes of one procedure and one series, with a title.
@@ -236,7 +110,7 @@ pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
 
 /// `Throughput`, or with its series: `Throughput, both directions, broadcast`.
 fn title(outcome: &Outcome) -> String {
-    let name = name(&outcome.found);
+    let name = shown::name(&outcome.found);
     match series(outcome).as_str() {
         "plain" => name.to_owned(),
         series => format!("{name}, {series}"),
@@ -313,37 +187,37 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
     doubts.iter().map(line).collect()
 }
 
+/// The tables of a group.
+fn section(group: &Group<'_>, all: &[Outcome], format: Format) -> Section {
+    Section::Procedure {
+        title: group.title.clone(),
+        tables: match format {
+            Format::Terminal => narrow_tables(group, all),
+            Format::Document => tables::tables(group, all, MORE_ROWS),
+        },
+    }
+}
+
 /// The tables for the terminal: a size stands once, and loss of many sizes side by side where it fits.
-fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
-    let mut text = String::new();
-    let side_by_side = losses_side_by_side(&group.outcomes)
-        .filter(|table| table.text_width() < width())
-        .map(|table| {
-            let said = "lost frames in % of those sent, by load in % of the full rate";
-            (said.to_owned(), table)
-        });
-    let tables = match side_by_side {
-        Some(table) => vec![table],
-        None => tables::tables(group, all, ROWS)
-            .into_iter()
-            .map(|titled| (titled.title, titled.table))
-            .collect(),
+fn narrow_tables(group: &Group<'_>, all: &[Outcome]) -> Vec<Titled> {
+    let fits = |table: &Table| table.text_width() < width();
+    let side_by_side = losses_side_by_side(&group.outcomes).filter(fits);
+    let mut tables = match side_by_side {
+        Some(table) => vec![Titled {
+            title: "lost frames in % of those sent, by load in % of the full rate".into(),
+            table,
+        }],
+        None => tables::tables(group, all, ROWS),
     };
-    for (n, (title, mut table)) in tables.into_iter().enumerate() {
-        match (n, title.is_empty()) {
-            (0, true) => text += &wrap(&group.title, width(), " "),
-            _ => text += &wrap(&format!("{}: {title}", group.title), width(), " "),
-        }
+    for Titled { table, .. } in &mut tables {
         table.say_once("frames");
         for less_needed in ["L2 rate", "target"] {
-            if table.text_width() >= width() {
+            if !fits(table) {
                 table.remove(less_needed);
             }
         }
-        text += &table.text(width());
-        text.push('\n');
     }
-    text
+    tables
 }
 
 /// What was found, procedure by procedure.
@@ -365,31 +239,29 @@ fn failures(summary: &Summary) -> Vec<String> {
     told.collect()
 }
 
-/// The whole result for the terminal.
-pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
-    text.push('\n');
+/// The result below its headline.
+pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let outcomes = outcomes(summary);
-    for group in groups(&outcomes) {
-        text += &tables_text(&group, &outcomes);
+    let groups = groups(&outcomes);
+    let mut sections: Vec<Section> = (groups.iter())
+        .map(|group| section(group, &outcomes, format))
+        .collect();
+    sections.extend(efficiency::sections(info, &summary.test_cases));
+    if format == Format::Terminal {
+        sections.push(Section::Sentences(
+            named("failed", failures(summary)).collect(),
+        ));
     }
-    text += &crate::campaign::efficiency_text(info, &summary.test_cases);
-    for failure in failures(summary) {
-        text.push_str(&paragraph("failed", &failure));
-    }
-    for (name, sentence) in sentences(info, summary) {
-        text.push_str(&paragraph(name, &sentence));
-    }
-    crate::text::harmless(&text)
+    sections.push(Section::Sentences(sentences(info, summary)));
+    sections
 }
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
-fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
-    let found = telemetry::sentences(summary).into_iter();
-    let found = found.map(|sentence| ("found", sentence));
-    let judged = thresholds::sentences(summary).into_iter();
-    let judged = judged.map(|sentence| ("required", sentence));
-    let mut sentences: Vec<_> = judged.chain(found).chain(words::noise(summary)).collect();
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
+    let mut sentences: Vec<Named> = named("required", thresholds::sentences(summary))
+        .chain(named("found", telemetry::sentences(summary)))
+        .chain(words::noise(summary))
+        .collect();
     let outcomes = outcomes(summary);
     let doubts = doubts(&outcomes);
     let searches = outcomes.iter().filter_map(|o| match &o.found {
@@ -402,41 +274,12 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         sentences.extend(own.map(|(goal, label)| ("goal", format!("{label}: {}", goal.name))));
         sentences.push(("trials", crate::search::extent(found)));
     }
-    sentences.extend(
-        all_warnings(summary)
-            .into_iter()
-            .chain(doubts)
-            .map(|warning| ("warning", warning)),
-    );
-    sentences.extend(
-        methods(&outcomes)
-            .into_iter()
-            .map(|method| ("method", method)),
-    );
-    sentences.extend(info.facts.link.iter().map(|link| ("link", link.clone())));
+    sentences.extend(named("warning", all_warnings(summary)));
+    sentences.extend(named("warning", doubts));
+    sentences.extend(named("method", methods(&outcomes)));
+    sentences.extend(named("link", info.facts.link.clone()));
     sentences.push(("engine", info.facts.engine.clone()));
     sentences
-}
-
-/// The result as Markdown, below its headline.
-pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = String::new();
-    let outcomes = outcomes(summary);
-    for group in groups(&outcomes) {
-        text += &format!("### {}\n\n", group.title);
-        for titled in tables::tables(&group, &outcomes, MORE_ROWS) {
-            if !titled.title.is_empty() {
-                text += &format!("{}:\n\n", markdown::escaped(&words::capital(&titled.title)));
-            }
-            text += &markdown::table(&titled.table);
-            text.push('\n');
-        }
-    }
-    text += &crate::campaign::efficiency_markdown(info, &summary.test_cases);
-    for (name, sentence) in sentences(info, summary) {
-        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
-    }
-    text
 }
 
 /// All tables in one, for programs: the names of all fields, procedure and series first, and a value for each of them per row, empty
@@ -473,51 +316,28 @@ pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<Str
 
 /// Every trial that a procedure asked for: why, what came of it, what that says.
 pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
-    let right = Column::right;
-    let mut table = Table::new(vec![
-        right("trial", &["trial"]),
-        Column::left("started", &["started_at"]),
-        right("size", &["frame_size_bytes"]),
-        right("load", &["intended_load_pps"]),
-        right("for", &["duration_s"]),
-        right("frames sent", &["frames_sent"]),
-        right("lost", &["frames_lost"]),
-        right("forwarded", &["forwarding_rate_pps"]),
-        Column::prose("intended, and its result", &["reason"]),
-    ]);
-    for record in trials {
-        let Some(asked) = &record.asked else { continue };
-        let answer = &asked.answer;
-        let peak = asked.question.peak_pps();
-        let lost = answer.frames_lost();
-        table.push(
-            match record.validity.is_valid() {
-                true => Mark::None,
-                false => Mark::Invalid,
-            },
-            vec![
-                Cell::number(record.trial.to_string(), record.trial),
-                Cell {
-                    text: clock(&record.started_at),
-                    raw: vec![record.started_at.clone()],
-                },
-                Cell::number(
-                    format!("{} B", asked.question.frame_size_bytes),
-                    asked.question.frame_size_bytes,
-                ),
-                Cell::number(rate(peak), peak),
-                Cell::number(seconds(record.duration_s), record.duration_s),
-                Cell::number(count(answer.frames_sent), answer.frames_sent),
-                Cell::number(count(lost), lost),
-                Cell::number(
-                    rate(answer.forwarding_rate_pps()),
-                    answer.forwarding_rate_pps(),
-                ),
-                Cell::text(why(record)),
-            ],
-        );
+    let asked = trials.iter().filter_map(|record| {
+        let asked = record.asked.as_ref()?;
+        Some((record, &asked.question, &asked.answer))
+    });
+    let mark = |record: &TrialRecord| match record.validity.is_valid() {
+        true => Mark::None,
+        false => Mark::Invalid,
+    };
+    let pps = |pps: f64| Cell::new(rate(pps), pps);
+    table! {
+        (record, question, answer) in asked, mark(record);
+        right("trial", "trial") => Cell::new(record.trial.to_string(), record.trial),
+        left("started", "started_at") => Cell::new(clock(&record.started_at), &record.started_at),
+        right("size", "frame_size_bytes") =>
+            Cell::new(format!("{} B", question.frame_size_bytes), question.frame_size_bytes),
+        right("load", "intended_load_pps") => pps(question.peak_pps()),
+        right("for", "duration_s") => Cell::new(seconds(record.duration_s), record.duration_s),
+        right("frames sent", "frames_sent") => Cell::new(count(answer.frames_sent), answer.frames_sent),
+        right("lost", "frames_lost") => Cell::new(count(answer.frames_lost()), answer.frames_lost()),
+        right("forwarded", "forwarding_rate_pps") => pps(answer.forwarding_rate_pps()),
+        prose("intended, and its result", "reason") => Cell::text(why(record)),
     }
-    table
 }
 
 /// Why a trial was made, what it said, and whether it may be used.
@@ -527,7 +347,7 @@ fn why(record: &TrialRecord) -> String {
     };
     let mut text = asked.question.reason.clone();
     if !asked.says.is_empty() {
-        text += &format!(". {}", words::capital(&asked.says));
+        text += &format!(". {}", capital(&asked.says));
     }
     if asked.answer.ended_early {
         text += match asked.question.reset_at_ns {
@@ -538,7 +358,7 @@ fn why(record: &TrialRecord) -> String {
     if !record.validity.is_valid() {
         text += &format!(". INVALID: {}", record.validity.reasons.join("; "));
     }
-    words::capital(&text)
+    capital(&text)
 }
 
 /// Every trial with its reason and its meaning.
@@ -569,12 +389,12 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
         );
         text += &wrap(&why(record), width(), "      ");
     }
-    crate::text::harmless(&text)
+    harmless(&text)
 }
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::outcome::Mrr;
+    use fwdlab_model::outcome::{Mrr, SingleTrial};
     use fwdlab_model::units::FrameSize;
 
     use super::*;
@@ -630,7 +450,7 @@ mod tests {
             }];
             let all = groups(&outcomes);
             all.iter()
-                .map(|g| tables_text(g, &outcomes))
+                .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
                 .collect::<String>()
         };
         assert!(!table(0).contains('*'), "{}", table(0));
@@ -668,7 +488,10 @@ mod tests {
         };
         let outcomes = [with(1e6, both), with(9e5, modified)];
         let all = groups(&outcomes);
-        let text: String = all.iter().map(|g| tables_text(g, &outcomes)).collect();
+        let text: String = all
+            .iter()
+            .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
+            .collect();
         for words in [
             "both directions, broadcast",
             "1.800 Mpps",

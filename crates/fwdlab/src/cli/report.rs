@@ -9,10 +9,9 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "png")]
 use fwdlab_report::chart::png;
-use fwdlab_report::chart::{Chart, gnuplot, svg};
+use fwdlab_report::chart::{Chart, gnuplot, runs, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
-use fwdlab_report::html::CaseProfile;
-use fwdlab_report::run::{Run, charts};
+use fwdlab_report::run::{CaseProfile, Run};
 use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
@@ -292,7 +291,7 @@ impl Made {
         }
         let runs = told(loaded)?;
         let one = |name: &str, text: String| vec![(name.to_owned(), text.into_bytes())];
-        let charts = || -> Vec<Chart> { charts(&runs) };
+        let charts = || -> Vec<Chart> { runs::all(&runs) };
         let pictures = || {
             charts()
                 .iter()

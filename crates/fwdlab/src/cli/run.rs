@@ -16,7 +16,8 @@ use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::Stacks;
-use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
+use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::{CaseProfile, Counted};
 
 use fwdlab_store::StoredRun;
 

@@ -10,9 +10,10 @@ use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::RunState;
 use fwdlab_netbenches::is_chosen;
-use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
+use fwdlab_report::html::ShownFacts;
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
+use fwdlab_report::run::{CaseProfile, Counted};
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::RunEntry;
 use jiff::Timestamp;
@@ -480,7 +481,7 @@ pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart:
         rebuilds: &run.rebuilds,
         profiles: &[],
     };
-    fwdlab_report::run::charts(&[run])
+    fwdlab_report::chart::runs::all(&[run])
 }
 
 /// What people said of the run.

@@ -41,7 +41,7 @@ pub fn draw(chart: &Chart, width: usize, symbols: Symbols) -> String {
 
 /// Names come from outside: none of them shall steer the terminal.
 fn printable(text: &str) -> String {
-    text.replace(crate::text::steers, "?")
+    text.replace(crate::screen::steers, "?")
 }
 
 fn ascii(c: char) -> char {

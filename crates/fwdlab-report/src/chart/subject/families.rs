@@ -1,30 +1,13 @@
 //! IPv4 beside IPv6: a bar to the median of each, with the smallest and the largest value, grouped by what else is the same.
 //!
-//! What is drawn of which runs is decided by [`crate::run::families`]. Start with [`families`].
+//! What is drawn of which runs is decided by [`crate::grid::families`]. Start with [`families`].
 
 use fwdlab_model::outcome::Unit;
-use fwdlab_model::trial::IpVersion;
 
 use super::rates::axis_along;
-use crate::campaign::value;
 use crate::chart::{Chart, Row, Rows, legend_of_values};
-
-/// What one family gets.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Bar {
-    /// What is the same for both families: the system, the size, the flows.
-    pub group: String,
-    /// Which.
-    pub family: IpVersion,
-    /// What else is to be said of it, such as its frame size where families differ in that.
-    pub note: String,
-    /// The values; without any, `instead` says why.
-    pub values: Vec<f64>,
-    /// Their median.
-    pub median: Option<f64>,
-    /// What stands in place of a figure.
-    pub instead: String,
-}
+use crate::grid::Bar;
+use crate::name::value;
 
 /// The chart; `None` where no group has both families.
 pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> {

@@ -7,9 +7,10 @@ pub(crate) mod differences;
 pub(crate) mod families;
 pub(crate) mod fates;
 pub(crate) mod imported;
+mod lines;
 mod over_time;
 pub(crate) mod procedures;
-mod ramps;
+pub(crate) mod ramps;
 pub(crate) mod rates;
 mod rfc2544;
 mod searches;
@@ -22,10 +23,10 @@ use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
 use super::Chart;
-use crate::words::{self, Shape};
-use crate::{campaign, content, lines};
-
-pub use ramps::ramps;
+use crate::name::label;
+use crate::shape::{self, Shape};
+use crate::table::capital;
+use crate::{campaign, content, link};
 
 /// All charts of a run, in the order of its page, each with a title and a name of its own.
 pub fn of(
@@ -41,7 +42,7 @@ pub fn of(
     }
     let mut found = |before: &str, outcomes: &[Outcome]| {
         for group in crate::procedures::groups(outcomes) {
-            for chart in procedures::of(&group.outcomes, lines::link(info)) {
+            for chart in procedures::of(&group.outcomes, link::of(info)) {
                 let title = match chart.title.as_str() {
                     "" => group.title.clone(),
                     own => format!("{}: {own}", group.title),
@@ -57,10 +58,7 @@ pub fn of(
         Shape::Procedures => found("", &crate::procedures::outcomes(summary)),
         Shape::Campaign => {
             for case in cases {
-                found(
-                    &format!("{}: ", campaign::label(case, cases)),
-                    &case.outcomes,
-                );
+                found(&format!("{}: ", label(case, cases)), &case.outcomes);
             }
             let named = campaign::named_differences(cases);
             let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
@@ -78,7 +76,7 @@ pub fn of(
                 None => {
                     let figures = rates::figures(info, cases);
                     let figures = figures.into_iter().map(|chart| Chart {
-                        title: words::capital(&chart.title),
+                        title: capital(&chart.title),
                         ..chart
                     });
                     all.splice(0..0, figures);
@@ -87,14 +85,14 @@ pub fn of(
         }
         Shape::Windows | Shape::Slices => {}
     }
-    let compared = words::comparisons(summary);
+    let compared = shape::comparisons(summary);
     if !compared.is_empty() {
         all.push(titled(
             "Difference from the plain DUT",
             differences::differences(&compared, "rebuild"),
         ));
     }
-    let rated = words::rated(summary);
+    let rated = shape::rated(summary);
     let has_rates = rated.iter().any(|c| c.found.forwarding_rate_pps.is_some());
     if has_rates {
         all.push(titled(
@@ -137,22 +135,5 @@ pub(crate) fn named_apart(all: &mut [Chart]) {
             0 => {}
             count => all[n].name = format!("{name}-{}", count + 1),
         }
-    }
-}
-
-/// A name for files made of any words.
-pub(crate) fn slug(words: &str) -> String {
-    let mut name = String::new();
-    for c in words.chars().take(60) {
-        match c.to_ascii_lowercase() {
-            c if c.is_ascii_alphanumeric() => name.push(c),
-            _ if !name.ends_with('-') && !name.is_empty() => name.push('-'),
-            _ => {}
-        }
-    }
-    let name = name.trim_end_matches('-');
-    match name {
-        "" => "chart".into(),
-        name => name.to_owned(),
     }
 }

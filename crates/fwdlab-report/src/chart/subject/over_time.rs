@@ -6,11 +6,22 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::Interval;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size};
-use crate::procedures::tables::samples_of;
+use crate::procedures::{frames, shown};
+
+/// The course of each outcome that has one.
+pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    for outcome in outcomes {
+        let title = match outcomes.len() {
+            1 => String::new(),
+            _ => frames(outcome),
+        };
+        course(charts, outcome, title);
+    }
+}
 
 /// What was offered, what came back and what was lost, over time.
-pub(super) fn over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
-    let samples = samples_of(outcome);
+fn course(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
+    let samples = shown(&outcome.found).samples();
     if samples.len() < 2 {
         return;
     }

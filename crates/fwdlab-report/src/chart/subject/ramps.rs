@@ -4,9 +4,9 @@ use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome, Ramp};
 use fwdlab_model::units::FrameSize;
 
+use super::lines::ceiling;
 use super::named_apart;
 use crate::chart::{Axis, Chart, Curve, Curves};
-use crate::lines::ceiling;
 
 /// Ramps with the same frames in one graph each: over time where they offered the same, and over the offered load always. `named` gives
 /// each its name in the graph; ramps that are alone in what they send are left out.

@@ -6,22 +6,21 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
-use super::slug;
-use crate::campaign;
+use super::lines;
 use crate::chart::{
     Axis, Chart, Mark, Quantity, Reference, Row, Rows, Scale, Tone, legend_of_values,
 };
-use crate::lines;
+use crate::name::{label, slug, value};
 use crate::number::{rate, rate_with_interval};
+use crate::shape::{self, Labels, does_not_forward};
 use crate::state::State;
-use crate::words::{self, Labels};
 
 /// Offered loads beyond this multiple of the largest forwarding rate are said at the edge, so that rates stay legible.
 const OFFERED_AT_MOST: f64 = 3.0;
 
 /// Forwarding rate per test case, with the offered load.
 pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let labels = Labels::of(&all);
     let rates = || all.iter().flat_map(|case| case.rates.iter().copied());
     let largest = rates().fold(0.0, f64::max);
@@ -37,10 +36,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
     legend.push((Tone::Offered, "offered load".into()));
     let rows = all.iter().map(|case| {
         let found = &case.found;
-        let value = match (
-            words::does_not_forward(&found.ledger),
-            found.forwarding_rate_pps,
-        ) {
+        let value = match (does_not_forward(&found.ledger), found.forwarding_rate_pps) {
             (true, _) => "does not forward".to_owned(),
             (false, None) => State::of(case.case).instead().to_owned(),
             (false, Some(pps)) => {
@@ -112,17 +108,12 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
         let ends = all.iter().copied().chain(references.iter().map(|r| r.at));
         let axis = axis_along(name, unit, ends);
         let rows = shown.iter().map(|case| {
-            let label = campaign::label(case, cases);
+            let label = label(case, cases);
             match of(case) {
                 Some((median, values)) => Row {
                     label,
-                    value: State::of(case).beside(unit, &campaign::value(unit, median)),
-                    marks: Row::of_values(
-                        Some(median),
-                        &values,
-                        |v| campaign::value(unit, v),
-                        "iteration",
-                    ),
+                    value: State::of(case).beside(unit, &value(unit, median)),
+                    marks: Row::of_values(Some(median), &values, |v| value(unit, v), "iteration"),
                     ..Row::default()
                 },
                 None => Row {
@@ -153,9 +144,9 @@ pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = 
         Unit::FramesPerSecond => Axis::rates_along(name, ends),
         _ => {
             let scale = Scale::covering(ends.into_iter().chain([0.0]), 6);
-            let tick = |value: f64| match value == 0.0 {
+            let tick = |at: f64| match at == 0.0 {
                 true => "0".into(),
-                false => campaign::value(unit, value),
+                false => value(unit, at),
             };
             Axis::linear(name, scale, tick)
                 .with_room()

@@ -8,8 +8,8 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::search::{SearchOutcome, SearchStep};
 
 use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
+use crate::number::several;
 use crate::search;
-use crate::words::several;
 
 /// Loads of a search that are shown lie at most so many times above its bounds, or below them: a first look at the line rate would
 /// press all the others onto one line.
@@ -30,8 +30,17 @@ fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
     }
 }
 
+/// Two graphs for each search.
+pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    for outcome in outcomes {
+        if let Found::Mlrsearch(found) = &outcome.found {
+            search(charts, found);
+        }
+    }
+}
+
 /// How a search went on: its trials and, after each, the bounds of every goal; then what trials lost at their loads.
-pub(super) fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
+fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
     let course = &search.course;
     if course.len() < 2 {
         return;

@@ -4,7 +4,7 @@ use fwdlab_model::result::{Summary, TrialRecord};
 
 use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone};
 use crate::number::{difference, percent, rate};
-use crate::words::{self, Labels, Rated};
+use crate::shape::{self, Labels, Rated};
 
 /// The chart.
 pub(crate) fn strata(summary: &Summary, trials: &[TrialRecord]) -> Chart {
@@ -16,7 +16,7 @@ pub(crate) fn strata(summary: &Summary, trials: &[TrialRecord]) -> Chart {
             t.contended.forwarding_rate_pps
         }),
     ];
-    let all = words::rated(summary);
+    let all = shape::rated(summary);
     let labels = Labels::of(&all);
     let deviations = |case: &Rated<'_>, pick: Pick| -> Vec<f64> {
         let Some(result) = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {

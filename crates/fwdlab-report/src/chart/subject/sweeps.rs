@@ -6,8 +6,8 @@ use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Cost, Found, Outcome, Sweep};
 use fwdlab_model::units::FrameSize;
 
+use super::lines::ceiling;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
-use crate::lines::ceiling;
 use crate::procedures::frames;
 
 /// Places of a bent line.

@@ -1,8 +1,15 @@
 //! A table as a value, built once and rendered as text, Markdown, HTML or CSV.
 //!
-//! It knows cells and alignment and no results (`content` fills it) and no format but plain text. Start with [`Table`].
+//! It knows cells and alignment, and no results. Plain text is rendered here, Markdown and CSV in the files of these names; `table!` writes a
+//! table with each column next to its cells. Start with [`Table`].
+
+mod csv;
+mod markdown;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(crate) use csv::csv_line;
+pub(crate) use markdown::escaped;
 
 /// How the cells of a column stand under each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,22 +101,30 @@ impl Cell {
         }
     }
 
-    /// A formatted number and the plain one.
-    pub fn number(text: impl Into<String>, raw: impl ToString) -> Cell {
+    /// What people read, and the plain value behind it.
+    pub fn new(text: impl Into<String>, raw: impl ToString) -> Cell {
         Cell {
             text: text.into(),
             raw: vec![raw.to_string()],
         }
     }
 
-    /// A number that may not exist.
+    /// What people read, and several plain values behind it.
+    pub fn with_values<const N: usize>(text: impl Into<String>, raw: [String; N]) -> Cell {
+        Cell {
+            text: text.into(),
+            raw: raw.into(),
+        }
+    }
+
+    /// A value that may not exist.
     pub fn optional<T: ToString + Copy>(
         value: Option<T>,
         absent: &str,
         format: impl Fn(T) -> String,
     ) -> Cell {
         match value {
-            Some(value) => Cell::number(format(value), value),
+            Some(value) => Cell::new(format(value), value),
             None => Cell {
                 text: absent.to_owned(),
                 raw: vec![String::new()],
@@ -149,6 +164,36 @@ pub struct Table {
     /// The rows, from the top.
     pub rows: Vec<Row>,
 }
+
+/// A table whose columns stand next to their cells: one row, or a row per item.
+///
+/// ```ignore
+/// table! {
+///     node in nodes, Mark::None;
+///     left("node", "node") => Cell::text(&node.name),
+///     right("calls", "calls") => Cell::new(count(node.calls), node.calls),
+/// }
+/// ```
+macro_rules! table {
+    ($item:pat in $items:expr, $mark:expr; $($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
+        let columns = vec![$($crate::table::Column::$column(&*$head, &[$($field),+]),)+];
+        let mut table = $crate::table::Table::new(columns);
+        for $item in $items {
+            table.push($mark, vec![$($cell,)+]);
+        }
+        table
+    }};
+    ($item:pat in $items:expr; $($columns:tt)+) => {
+        $crate::table::table! { $item in $items, $crate::table::Mark::None; $($columns)+ }
+    };
+    ($($column:ident($head:expr, $($field:literal),+) => $cell:expr,)+) => {{
+        let columns = vec![$($crate::table::Column::$column($head, &[$($field),+]),)+];
+        let mut table = $crate::table::Table::new(columns);
+        table.push($crate::table::Mark::None, vec![$($cell,)+]);
+        table
+    }};
+}
+pub(crate) use table;
 
 const GAP: &str = "  ";
 
@@ -215,6 +260,13 @@ impl Table {
                 false => said.clone_from(text),
             }
         }
+    }
+
+    /// The same table after [`Table::say_once`].
+    #[must_use]
+    pub fn said_once(mut self, head: &str) -> Table {
+        self.say_once(head);
+        self
     }
 
     /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
@@ -396,6 +448,13 @@ pub fn shorten(text: &str, width: usize) -> String {
     let head: String = all[..kept.div_ceil(2)].iter().collect();
     let tail: String = all[all.len() - kept / 2..].iter().collect();
     format!("{head}...{tail}")
+}
+
+/// `text` as the beginning of a sentence.
+pub(crate) fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(rest).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_model::units::FrameSize;
 
 use crate::chart::{Curve, Reference, values};
+use crate::link;
 
 /// Links whose need is drawn where nobody says which link there is, in Mbit/s.
 const COMMON: [u32; 8] = [100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000];
@@ -39,7 +40,7 @@ pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> V
         case.case.stream.frame_size_bytes == size && case.case.variant.profile.is_none()
     });
     let mut lines = Vec::new();
-    if let (Some(link), true) = (link(info), is_one_size) {
+    if let (Some(link), true) = (link::of(info), is_one_size) {
         let line_rate = link.line_rate_pps(size);
         lines.push(Reference::new(line_rate, format!("line rate {link}")));
     }
@@ -73,28 +74,6 @@ pub(crate) fn ceiling(link: LinkSpeed, size: FrameSize, curves: &[Curve]) -> Opt
 }
 
 /// Frames per second of the simple IMIX that fill a link: what a router must forward on it.
-pub(crate) fn imix_need(link: LinkSpeed) -> f64 {
+fn imix_need(link: LinkSpeed) -> f64 {
     link.line_rate_pps(Mix::imix().mean())
-}
-
-/// Its speed as people write it: `10 Gbit/s`.
-pub(crate) fn words(link: LinkSpeed) -> String {
-    let short = link.to_string();
-    let digits = short.trim_end_matches(char::is_alphabetic);
-    format!("{digits} {}bit/s", &short[digits.len()..])
-}
-
-/// The link of a run, where it has one.
-pub(crate) fn link(info: &RunInfo) -> Option<LinkSpeed> {
-    let told = info.facts.link.as_deref()?;
-    let number = told.split_whitespace().rev().nth(1)?.parse::<f64>().ok()?;
-    let unit = told.split_whitespace().next_back()?;
-    let factor = match unit {
-        "kbit/s" => 1e3,
-        "Mbit/s" => 1e6,
-        "Gbit/s" => 1e9,
-        "Tbit/s" => 1e12,
-        _ => return None,
-    };
-    LinkSpeed::of_bps((number * factor).round())
 }

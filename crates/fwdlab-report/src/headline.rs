@@ -1,0 +1,237 @@
+//! The answer of a run in one sentence, for all kinds of results.
+//!
+//! `campaign`, `procedures` and `imported` write their own answers; here they get the doubts that belong into a headline.
+//! Start with [`of`].
+
+use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::loadtest;
+use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
+use fwdlab_model::test_case::TestCase;
+
+use crate::imported;
+use crate::name::dut;
+use crate::number::{NOT_DETERMINED, bits_per_second, flows, rate, rate_with_interval, several};
+use crate::run::Run;
+use crate::shape::{Labels, Rated, Shape, control, does_not_forward, l2_bps, principal, rated};
+use crate::table::shorten;
+use crate::words::{finding, tally};
+
+/// Columns for a configuration of several lines.
+const ABOUT: usize = 48;
+
+/// The answer of a run in one sentence, and the command that it is about, if the sentence does not contain it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Headline {
+    /// Without a full stop.
+    pub answer: String,
+    /// The only configuration of a comparison, as typed.
+    pub about: Option<String>,
+}
+
+impl Headline {
+    /// The answer and the command in one line.
+    pub fn line(&self) -> String {
+        match &self.about {
+            // the lines of a script are told in full below the table
+            Some(about) if about.trim().contains('\n') => {
+                let one_line = about.split_whitespace().collect::<Vec<_>>().join(" ");
+                format!("{}: {}", self.answer, shorten(&one_line, ABOUT))
+            }
+            Some(about) => format!("{}: {about}", self.answer),
+            None => self.answer.clone(),
+        }
+    }
+}
+
+/// Returns the answer of the run.
+pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
+    if info.kind == imported::KIND {
+        return Headline {
+            answer: imported::headline(info, summary),
+            about: None,
+        };
+    }
+    let real: Vec<&Comparison> = match Shape::of(summary) {
+        Shape::Slices => summary.comparisons().collect(),
+        _ => Vec::new(),
+    };
+    let about = match real[..] {
+        [only] => Some(only.configuration.clone()),
+        _ => None,
+    };
+    let compared = summary.test_cases.len();
+    let answer = match real[..] {
+        [] if Shape::of(summary) == Shape::Slices && summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            several(compared, "comparison")
+        ),
+        [] => match info
+            .parameters
+            .get("title")
+            .and_then(|title| title.as_str())
+        {
+            Some(title) => format!("{title}: {}", forwarding(summary)),
+            None => forwarding(summary),
+        },
+        _ if summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            several(real.len(), "comparison")
+        ),
+        [only] => format!("{}{}", finding(only), distrust(summary)),
+        _ => format!("{}{}", tally(&real), distrust(summary)),
+    };
+    match (info.state, &info.error) {
+        (RunState::Failed, Some(error)) => Headline {
+            answer: format!("The run failed: {error}"),
+            about: None,
+        },
+        (RunState::Failed, None) => Headline {
+            answer: "The run failed".into(),
+            about: None,
+        },
+        (RunState::Interrupted, _) if !has_figure(summary) => Headline {
+            answer: "Interrupted before there was a result".into(),
+            about,
+        },
+        (RunState::Interrupted, _) => Headline {
+            answer: format!("Interrupted. {answer}"),
+            about,
+        },
+        (RunState::Running | RunState::Finished, _) => Headline {
+            // what is counted in a machine of one's own is the same without root
+            answer: match summary.procedure.as_str() {
+                "exact" => answer,
+                _ => answer + without_root(info),
+            },
+            about,
+        },
+    }
+}
+
+/// A run in one line: its id and its answer.
+pub(crate) fn with_id(run: &Run<'_>) -> String {
+    format!("{}: {}", run.info.id, of(run.info, run.summary).answer)
+}
+
+/// Without root the load is lower, and the DUT shares its CPU with other processes: every answer mentions this.
+fn without_root(info: &RunInfo) -> &'static str {
+    let is_ours = info.kind != loadtest::KIND;
+    let is_measured = is_ours && !info.facts.engine.is_empty() && !info.facts.is_simulated();
+    match is_measured && !info.facts.privileged {
+        true => "; measured without root",
+        false => "",
+    }
+}
+
+/// Is there a figure for a headline?
+fn has_figure(summary: &Summary) -> bool {
+    let with_figure = |case: &TestCase| !case.figures.is_empty();
+    summary.test_cases.iter().any(with_figure)
+}
+
+/// The answer of a run without comparisons.
+fn forwarding(summary: &Summary) -> String {
+    let cases = &summary.test_cases;
+    match Shape::of(summary) {
+        _ if cases.is_empty() => return "Nothing was measured".into(),
+        Shape::Windows => {}
+        Shape::Procedures if summary.outcomes().next().is_some() => {
+            let outcomes: Vec<_> = summary.outcomes().cloned().collect();
+            return doubted(summary, crate::procedures::headline(&outcomes));
+        }
+        _ => return doubted(summary, crate::campaign::headline(cases)),
+    }
+    let all = rated(summary);
+    let Some(case) = principal(&all) else {
+        return "Nothing was measured".into();
+    };
+    let found = &case.found;
+    let stream = case.stream;
+    let mut what = format!(
+        "{}-byte frames ({}, {})",
+        stream.frame_size_bytes,
+        flows(stream.flows),
+        stream.ip_version
+    );
+    if let Some(profile) = &case.case.case.variant.profile {
+        what = format!("frames of {profile} ({})", flows(stream.flows));
+    }
+    if Labels::of(&all).configuration {
+        what = format!("{what} with configuration {}", case.case.case.configuration);
+    }
+    if Labels::of(&all).dut {
+        what = format!("{what}, {},", dut(case.case.case.dut));
+    }
+    if does_not_forward(&found.ledger) {
+        return format!("The DUT does not forward: all of the {what} were lost");
+    }
+    let value = |pps| rate_with_interval(pps, case.half_width);
+    let is_doubtful = case.case.doubt.is_some() || summary.noise.too_noisy;
+    match found.forwarding_rate_pps {
+        None if is_doubtful => {
+            format!("Too noisy to tell: no iteration with {what} could be used")
+        }
+        None => format!("No result: no iteration with {what} could be used"),
+        Some(pps) if is_too_few(case) => format!(
+            "Too few iterations to tell: about {} of {what}, from {}",
+            rate(pps),
+            several(case.rates.len(), "iteration")
+        ),
+        Some(pps) if is_doubtful && case.half_width.is_some_and(|half| half >= pps) => {
+            format!("Too noisy to tell: the forwarding rate of {what} is {NOT_DETERMINED}")
+        }
+        Some(pps) if is_doubtful => {
+            format!("Too noisy to tell: about {} of {what}", value(pps))
+        }
+        Some(pps) if found.not_saturated => {
+            format!(
+                "The DUT forwards at least {} of {what}: the generator is the limit",
+                value(pps)
+            )
+        }
+        Some(pps) => format!(
+            "The DUT forwards {} of {what}, {} (L2){}",
+            value(pps),
+            bits_per_second(l2_bps(stream, pps)),
+            slowed(&summary.noise)
+        ),
+    }
+}
+
+/// Marks a figure that was measured while the CPU was slowed.
+fn slowed(noise: &Noise) -> &'static str {
+    match noise.states.first() {
+        Some(state) if state.slowed => ", its CPU slowed",
+        _ => "",
+    }
+}
+
+/// Do all iterations have a value, but are too few for an interval?
+fn is_too_few(case: &Rated<'_>) -> bool {
+    let is_narrow = case.half_width.is_some();
+    case.case.doubt.is_some() && !is_narrow && case.case.failures().next().is_none()
+}
+
+/// The answer of a procedure, with the doubt before it, if there is one.
+fn doubted(summary: &Summary, answer: String) -> String {
+    if !summary.noise.too_noisy {
+        // of the test case that the answer names
+        let named = (summary.test_cases.iter()).find(|case| !case.figures.is_empty());
+        return match named.is_some_and(|case| case.doubt.is_some()) {
+            true => format!("Too noisy to tell: {answer}"),
+            false => answer,
+        };
+    }
+    match &summary.noise.doubts[..] {
+        [] => format!("Too noisy to tell: {answer}"),
+        doubts => format!("Too noisy, {}: {answer}", doubts.join(" and ")),
+    }
+}
+
+/// The doubt that follows from the A/A control.
+fn distrust(summary: &Summary) -> &'static str {
+    match control(summary).map(|c| c.verdict) {
+        Some(Verdict::Less | Verdict::More) => " (but the A/A control differs from itself)",
+        _ => "",
+    }
+}

@@ -1,0 +1,215 @@
+//! Elements of pages: the document, sections, lists, tables.
+//!
+//! They know no results. Start with [`document`] and [`section`].
+
+use std::fmt::Write as _;
+
+use crate::glossary;
+use crate::markup::Markup;
+use crate::table::{Align, Column, Mark, Table, capital};
+
+const STYLE: &str = include_str!("style.css");
+/// A table with more columns is set smaller.
+const MANY_COLUMNS: usize = 10;
+
+/// A page that needs nothing else.
+pub(super) fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
+    let mut m = Markup::default();
+    m.trusted("<!DOCTYPE html>\n");
+    m.within("html", &[("lang", "en")], |m| {
+        m.within("head", &[], |m| {
+            m.void("meta", &[("charset", "utf-8")]);
+            m.void(
+                "meta",
+                &[
+                    ("name", "viewport"),
+                    ("content", "width=device-width, initial-scale=1"),
+                ],
+            );
+            m.void(
+                "meta",
+                &[("name", "color-scheme"), ("content", "light dark")],
+            );
+            m.leaf("title", &[], title);
+            m.within("style", &[], |m| m.trusted(STYLE));
+        });
+        m.within("body", &[], |m| m.within("main", &[], body));
+    });
+    m.trusted("\n");
+    m.finish()
+}
+
+/// What is shown when its head is chosen, by mouse or key; on paper it is always shown.
+pub(super) fn folded(
+    m: &mut Markup,
+    open: bool,
+    head: impl FnOnce(&mut Markup),
+    body: impl FnOnce(&mut Markup),
+) {
+    let open: &[(&str, &str)] = if open { &[("open", "")] } else { &[] };
+    m.within("details", open, |m| {
+        m.within("summary", &[], head);
+        body(m);
+    });
+}
+
+pub(super) fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
+    m.within("section", &[], |m| {
+        m.leaf("h2", &[], title);
+        body(m);
+    });
+}
+
+/// Sentences to heed, where there are any.
+pub(super) fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    m.within("div", &[("class", "warnings")], |m| {
+        m.leaf("strong", &[], title);
+        m.within("ul", &[], |m| {
+            for sentence in sentences {
+                m.leaf("li", &[], sentence);
+            }
+        });
+    });
+}
+
+/// A headline whose numbers keep their units on their line.
+pub(super) fn unbroken(text: &str) -> String {
+    let mut text = text.replace("-byte", "\u{2011}byte");
+    for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
+        text = text.replace(apart, together);
+    }
+    for unit in ["pps", "kpps", "Mpps", "Gpps"] {
+        text = text.replace(&format!(" {unit} "), &format!("\u{a0}{unit} "));
+    }
+    text
+}
+
+/// A sentence of the terminal as a paragraph.
+pub(super) fn note(words: &str) -> String {
+    format!("{}.", capital(words))
+}
+
+/// A graph with scripts of its own, apart from the page.
+pub(super) fn framed(m: &mut Markup, title: &str, svg: &str) {
+    let height = svg
+        .split_once(" height=\"")
+        .and_then(|(_, rest)| rest.split_once('"'))
+        .and_then(|(height, _)| height.parse::<u32>().ok())
+        .unwrap_or(600);
+    let source = format!("data:image/svg+xml,{}", percent_encoded(svg));
+    let height = (height + 8).to_string();
+    m.within(
+        "iframe",
+        &[
+            ("title", title),
+            ("width", "100%"),
+            ("height", &height),
+            ("class", "flame"),
+            ("src", &source),
+        ],
+        |_| {},
+    );
+}
+
+/// As it stands in an address (RFC 3986).
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            b' ' | b'(' | b')' | b'=' | b':' | b';' | b',' | b'/' => encoded.push(char::from(byte)),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+/// Where the figures of a test case begin.
+pub(super) fn case_place(case: usize) -> String {
+    format!("case-{}", case + 1)
+}
+
+/// A table; heads with a meaning explain themselves.
+pub(super) fn table(m: &mut Markup, table: &Table) {
+    let class = |column: &Column| match column.align {
+        _ if column.prose => "words",
+        Align::Left => "",
+        Align::Right | Align::PlusMinus => "number",
+    };
+    let (below, beside): (Vec<usize>, Vec<usize>) =
+        (0..table.columns.len()).partition(|&index| table.columns[index].below);
+    let dense = if beside.len() > MANY_COLUMNS {
+        "dense"
+    } else {
+        ""
+    };
+    let span = beside.len().to_string();
+    // what scrolls is reached by keyboard, and said by readers of pages
+    let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
+    let heads = heads.filter(|head| !head.is_empty());
+    let label = format!("Table: {}", Vec::from_iter(heads).join(", "));
+    let reached = [
+        ("class", "scroll"),
+        ("tabindex", "0"),
+        ("role", "group"),
+        ("aria-label", &label[..]),
+    ];
+    m.within("div", &reached, |m| {
+        m.within("table", &[("class", dense)], |m| {
+            m.within("thead", &[], |m| {
+                m.within("tr", &[], |m| {
+                    for column in beside.iter().map(|&index| &table.columns[index]) {
+                        if column.head.is_empty() {
+                            // a cell without words heads nothing
+                            m.leaf("td", &[], "");
+                            continue;
+                        }
+                        m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
+                            match glossary::meaning(&column.head) {
+                                Some(meaning) => {
+                                    m.leaf("abbr", &[("title", meaning)], &column.head)
+                                }
+                                None => m.text(&column.head),
+                            }
+                        });
+                    }
+                });
+            });
+            m.within("tbody", &[], |m| {
+                for row in &table.rows {
+                    let mark = match row.mark {
+                        Mark::None => "",
+                        Mark::Control => "control",
+                        Mark::Invalid => "invalid",
+                    };
+                    let id = row.of.map(|case| m.place(&case_place(case)));
+                    let mut attributes = vec![("class", mark)];
+                    attributes.extend(id.as_deref().map(|id| ("id", id)));
+                    m.within("tr", &attributes, |m| {
+                        for &index in &beside {
+                            m.leaf(
+                                "td",
+                                &[("class", class(&table.columns[index]))],
+                                &row.cells[index].text,
+                            );
+                        }
+                    });
+                    for text in below.iter().map(|&index| &row.cells[index].text) {
+                        if !text.is_empty() {
+                            m.within("tr", &[("class", mark)], |m| {
+                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
+                            });
+                        }
+                    }
+                }
+            });
+        });
+    });
+}

@@ -1,0 +1,274 @@
+//! What a report shows of procedures that find what something costs: sweeps, paired slices, energy, instructions.
+//!
+//! Tables over several test cases are in `campaign` and `exact`. Start with `Sweep`.
+
+use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
+use fwdlab_model::instructions::Exact;
+use fwdlab_model::outcome::{
+    Cost, Energy, EnergyPoint, Outcome, Paired, PairedPoint, Slope, Sweep,
+};
+
+use super::shown::{NOTHING, Shown, optional, optional_pps, plain};
+use crate::number::{difference, energy, instructions, interval, percent, rate, several, watts};
+use crate::table::{Cell, Column, Mark, Table, table};
+use crate::words;
+
+impl Shown for Sweep {
+    fn figure(&self) -> Option<String> {
+        of_sweep(self)
+    }
+
+    fn table(&self, _: &[&Outcome]) -> Table {
+        match Sweep::is_of_resources(&self.parameter) {
+            true => table! {
+                point in &self.points;
+                right(self.parameter, "value") => plain(point.value),
+                right("median", "median_pps") => optional_pps(point.median_pps),
+                right("speed-up", "speed_up") =>
+                    optional(self.speed_up(point).map(|of| of.0), |times| format!("{times:.2}")),
+                right("efficiency", "efficiency_percent") =>
+                    optional(self.speed_up(point).map(|of| of.1), percent),
+            },
+            false => table! {
+                point in &self.points;
+                right(self.parameter, "value") => plain(point.value),
+                right("median", "median_pps") => optional_pps(point.median_pps),
+                right("of reference", "percent_of_reference") =>
+                    optional(point.percent_of_reference, percent),
+                right("time per frame", "frame_ns") =>
+                    optional(point.median_pps.map(|pps| 1e9 / pps), |ns| format!("{ns:.1} ns")),
+            },
+        }
+    }
+}
+
+/// What a sweep says, in words: what a unit costs, or what more cores bring. `None` of too few values.
+pub(crate) fn of_sweep(found: &Sweep) -> Option<String> {
+    if !Sweep::is_of_resources(&found.parameter) {
+        return found.cost().map(cost);
+    }
+    let mut points: Vec<_> = (found.points.iter())
+        .filter(|point| found.speed_up(point).is_some())
+        .collect();
+    points.sort_by_key(|point| point.value);
+    let (last, first) = (points.last()?, points.first()?);
+    let (times, efficiency) = found.speed_up(last)?;
+    let steps = points.windows(2).filter_map(|pair| {
+        let (from, to) = (pair[0].median_pps?, pair[1].median_pps?);
+        let more = difference(100.0 * (to / from - 1.0), None);
+        Some(format!("{} to {}: {more} %", pair[0].value, pair[1].value))
+    });
+    (first.value != last.value).then(|| {
+        format!(
+            "{} {} forward {times:.2} times what one does, efficiency {} ({})",
+            last.value,
+            found.parameter,
+            percent(efficiency),
+            steps.collect::<Vec<_>>().join(", ")
+        )
+    })
+}
+
+/// What a parameter costs, in words.
+fn cost(cost: &Cost) -> String {
+    match cost {
+        Cost::Constant { frame_ns } => format!("no cost found, {frame_ns:.1} ns per frame"),
+        Cost::Linear {
+            unit_ns,
+            unit_ns_interval: (low, high),
+            ..
+        } => format!("{unit_ns:.3} ns each ({low:.3} to {high:.3})"),
+        Cost::Logarithmic {
+            doubling_ns,
+            doubling_ns_interval: (low, high),
+            ..
+        } => format!("{doubling_ns:.3} ns per doubling ({low:.3} to {high:.3})"),
+        Cost::Cliff {
+            frame_ns,
+            beyond_ns,
+            last_before,
+            first_after,
+        } => format!(
+            "a cliff between {last_before} and {first_after}: {frame_ns:.0} to {beyond_ns:.0} ns per frame"
+        ),
+        Cost::Stretches { stretches, .. } => {
+            let told = stretches.iter().map(|stretch| {
+                let (low, high) = stretch.unit_ns_interval;
+                format!(
+                    "{:.2} ns each ({low:.2} to {high:.2}) from {} to {}",
+                    stretch.unit_ns, stretch.from, stretch.to
+                )
+            });
+            format!("not linear: {}", told.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+impl Shown for Paired {
+    fn figure(&self) -> Option<String> {
+        Some(match (&self.slope, &self.points[..]) {
+            (Some(found), _) => slope(found, self.parameter.as_deref().unwrap_or("units")),
+            (None, [point]) => words::finding(&point.comparison),
+            (None, points) => several(points.len(), "value"),
+        })
+    }
+
+    fn table(&self, _: &[&Outcome]) -> Table {
+        let value = self.parameter.as_ref();
+        let value = value.map(|parameter| Column::right(parameter, &["value"]));
+        let columns = value.into_iter().chain(difference_columns());
+        let mut table = Table::new(columns.collect());
+        for point in &self.points {
+            let value = point.value;
+            let value = value.map(|value| Cell::new(value.to_string(), value));
+            let cells = value.into_iter().chain(difference_cells(point));
+            table.push(Mark::None, cells.collect());
+        }
+        table
+    }
+}
+
+/// The columns of a difference from a reference DUT.
+pub(crate) fn difference_columns() -> Vec<Column> {
+    vec![
+        Column::right("forwarded", &["forwarding_rate_pps"]),
+        Column::right("difference", &["difference_percent"]),
+        Column::right(
+            "95 % interval",
+            &["interval_low_percent", "interval_high_percent"],
+        ),
+        Column::right("costs a frame", &["cost_ns"]),
+        Column::right("from, to", &["cost_low_ns", "cost_high_ns"]),
+        Column::left("result", &["result"]),
+    ]
+}
+
+/// Their cells.
+pub(crate) fn difference_cells(point: &PairedPoint) -> Vec<Cell> {
+    let comparison = &point.comparison;
+    let ends = comparison.interval_percent;
+    let both = |ends: Option<[f64; 2]>, text: &dyn Fn([f64; 2]) -> String| Cell {
+        text: ends.map_or_else(|| NOTHING.into(), text),
+        raw: match ends {
+            Some([low, high]) => vec![low.to_string(), high.to_string()],
+            None => vec![String::new(); 2],
+        },
+    };
+    vec![
+        optional_pps(comparison.forwarding_rate_pps),
+        Cell::optional(comparison.difference_percent, NOTHING, |value| {
+            format!("{} %", difference(value, ends))
+        }),
+        both(ends, &|ends| format!("{} %", interval(ends))),
+        Cell::optional(point.cost_ns, NOTHING, |ns| format!("{ns:.1} ns")),
+        both(point.cost_interval_ns, &|[low, high]| {
+            format!("{low:.1}, {high:.1}")
+        }),
+        Cell::text(words::short_verdict(comparison)),
+    ]
+}
+
+/// What a unit costs, and what comes with the first: `11.90 ns a frame per rule [11.50, 12.30]`.
+pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
+    let interval = slope.unit_ns_interval.map_or(String::new(), |[low, high]| {
+        format!(" [{low:.2}, {high:.2}]")
+    });
+    format!(
+        "{:.2} ns a frame per {}{interval}, and {:.0} ns for having any; the reference DUT takes {:.0} ns",
+        slope.unit_ns,
+        one_of(parameter),
+        slope.fixed_ns,
+        slope.frame_ns
+    )
+}
+
+/// One of what is swept, where its name is a plural of English: `rules`, `entries`.
+fn one_of(parameter: &str) -> String {
+    match (parameter.strip_suffix("ies"), parameter.strip_suffix('s')) {
+        (Some(stem), _) => format!("{stem}y"),
+        (None, Some(stem)) => stem.to_owned(),
+        (None, None) => parameter.to_owned(),
+    }
+}
+
+impl Shown for Energy {
+    fn figure(&self) -> Option<String> {
+        let mut meters = self.meters.iter();
+        let (meter, joules) = meters.find_map(|meter| Some((meter, meter.joules_per_frame?)))?;
+        let idle = meter.idle_watts;
+        let idle = idle.map_or(String::new(), |idle| format!(", {} idle", watts(idle)));
+        Some(format!("{} a frame{idle}", energy(joules)))
+    }
+
+    fn table(&self, _: &[&Outcome]) -> Table {
+        let mut columns = vec![
+            Column::left("load", &["load"]),
+            Column::right("offered load", &["offered_load_pps"]),
+            Column::right("forwarding rate", &["forwarding_rate_pps"]),
+        ];
+        columns.extend(self.meters.iter().flat_map(|meter| {
+            [
+                Column::right(&format!("by {}", meter.name), &["watts"]),
+                Column::right("a frame", &["joules_per_frame"]),
+                Column::right("beyond idle", &["marginal_joules_per_frame"]),
+            ]
+        }));
+        let mut table = Table::new(columns);
+        for point in &self.points {
+            table.push(Mark::None, energies(self, point));
+        }
+        table
+    }
+}
+
+/// What the meters say at a load. A frame of a DUT that idles has no price.
+fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
+    let rate_pps = point.forwarding_rate_pps;
+    let load = match point.share {
+        None => "overload".to_owned(),
+        Some(0.0) => "idle".to_owned(),
+        Some(share) => percent(100.0 * share),
+    };
+    let mut cells = vec![
+        Cell::text(load),
+        Cell::new(rate(point.offered_load_pps), point.offered_load_pps),
+        Cell::new(rate(rate_pps), rate_pps),
+    ];
+    for meter in &found.meters {
+        let power = point.watts.get(&meter.name).copied();
+        let of_load = power.filter(|_| point.share != Some(0.0) && rate_pps > 0.0);
+        cells.extend([
+            Cell::optional(power, NOTHING, watts),
+            Cell::optional(
+                of_load.map(|w| joules_per_frame(w, rate_pps)),
+                NOTHING,
+                energy,
+            ),
+            Cell::optional(
+                of_load
+                    .zip(meter.idle_watts)
+                    .and_then(|(w, idle)| marginal_joules_per_frame(w, idle, rate_pps)),
+                NOTHING,
+                energy,
+            ),
+        ]);
+    }
+    cells
+}
+
+impl Shown for Exact {
+    fn figure(&self) -> Option<String> {
+        let number = instructions(self.instructions_per_frame);
+        Some(format!("{number} instructions per frame"))
+    }
+
+    fn table(&self, _: &[&Outcome]) -> Table {
+        let number = |value: f64| Cell::new(instructions(value), value);
+        table! {
+            right("instructions/frame", "instructions_per_frame") => number(self.instructions_per_frame),
+            right("with the tester", "through_per_frame") => number(self.through_per_frame),
+            right("tester alone", "tester_per_frame") => number(self.tester_per_frame),
+            right("bursts", "bursts") => plain(self.bursts),
+        }
+    }
+}

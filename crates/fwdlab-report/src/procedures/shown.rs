@@ -1,0 +1,162 @@
+//! What a report shows of the outcome of a procedure, and the cells that its tables are made of.
+//!
+//! Each procedure implements [`Shown`] once: its figure, and its table with each column next to its cells. RFC 2544's are in
+//! `rfc2544`, others in `loads`, `events` and `costs`. Start with [`shown`].
+
+use fwdlab_model::outcome::{Found, Outcome, Spread};
+use fwdlab_model::procedure::{Delays, Interval};
+
+use crate::number::{delay, delays, percent, rate};
+use crate::table::{Cell, Mark, Table};
+
+/// An outcome in a report.
+pub(crate) trait Shown {
+    /// The figure of an outcome with an answer; `None` if only the verdict has it.
+    fn figure(&self) -> Option<String> {
+        None
+    }
+
+    /// The result: the columns between frame size and verdict, and their rows. `group` has the outcomes that share the table.
+    fn table(&self, group: &[&Outcome]) -> Table;
+
+    /// Does the table have everything that the verdict of an answered outcome says?
+    fn is_verdict_in_table(&self) -> bool {
+        false
+    }
+
+    /// Whether the output collapses under more load than the DUT forwards, in a sentence.
+    fn overload(&self) -> Option<String> {
+        None
+    }
+
+    /// The line rate that it was measured against, and the rate that was reached.
+    fn line_rate_pps(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    /// Counts over time.
+    fn samples(&self) -> &[Interval] {
+        &[]
+    }
+
+    /// Loads in percent, if there are several, with the delays of each of their trials.
+    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+        Vec::new()
+    }
+}
+
+/// An outcome in a report.
+pub(crate) fn shown(found: &Found) -> &dyn Shown {
+    procedure(found).1
+}
+
+/// The name of a procedure as a title.
+pub(super) fn name(found: &Found) -> &'static str {
+    procedure(found).0
+}
+
+/// The list of all procedures.
+fn procedure(found: &Found) -> (&'static str, &dyn Shown) {
+    match found {
+        Found::Ramp(found) => ("Ramp", found),
+        Found::Throughput(found) => ("Throughput", found),
+        Found::Latency(found) => ("Latency", found),
+        Found::FrameLoss(found) => ("Frame loss rate", found),
+        Found::BackToBack(found) => ("Back-to-back frames", found),
+        Found::Recovery(found) => ("System recovery", found),
+        Found::Reset(found) => ("Reset", found),
+        Found::Churn(found) => ("Event under load", found),
+        Found::Energy(found) => ("Energy", found),
+        Found::Management(found) => ("Management under load", found),
+        Found::Bursts(found) => ("Bursty traffic", found),
+        Found::Mrr(found) => ("Maximum receive rate", found),
+        Found::Soak(found) => ("Soak", found),
+        Found::Plr(found) => ("Critical load", found),
+        Found::Equilibrium(found) => ("Equilibrium", found),
+        Found::Sweep(found) => ("Sweep", found),
+        Found::Trial(found) => ("Trial", found),
+        Found::ForwardingRate(found) => ("Forwarding rate in overload", found),
+        Found::Mlrsearch(found) => ("Loads that meet goals", found),
+        Found::Maxfwd(found) => ("Forwarding rate in overload", found.as_ref()),
+        Found::Paired(found) => ("Difference from the reference DUT", found),
+        Found::Exact(found) => ("Instructions per frame", found.as_ref()),
+    }
+}
+
+/// The same table, with an empty row if nothing was measured.
+pub(super) fn or_empty(mut table: Table, is_measured: bool) -> Table {
+    if !is_measured {
+        table.push(Mark::None, vec![Cell::text(""); table.columns.len()]);
+    }
+    table
+}
+
+/// The cell of a value that does not exist.
+pub(super) const NOTHING: &str = "-";
+
+/// A number without a unit.
+pub(super) fn plain(value: impl ToString) -> Cell {
+    Cell::new(value.to_string(), value)
+}
+
+/// A value that may not exist.
+pub(super) fn optional<T: ToString + Copy>(value: Option<T>, format: impl Fn(T) -> String) -> Cell {
+    Cell::optional(value, NOTHING, format)
+}
+
+pub(super) fn pps(value: f64) -> Cell {
+    Cell::new(rate(value), value)
+}
+
+pub(super) fn optional_pps(value: Option<f64>) -> Cell {
+    optional(value, rate)
+}
+
+/// A rate that may be a lower bound, if the tester was the limit: `>= 1.234 Mpps`.
+pub(super) fn bounded_pps(value: Option<f64>, is_bound: bool) -> Cell {
+    optional(value, |pps| match is_bound {
+        true => format!(">= {}", rate(pps)),
+        false => rate(pps),
+    })
+}
+
+/// The same in a sentence: `at least 1.234 Mpps`.
+pub(super) fn at_least(is_bound: bool, pps: f64) -> String {
+    let at_least = if is_bound { "at least " } else { "" };
+    format!("{at_least}{}", rate(pps))
+}
+
+/// A loss in percent.
+pub(super) fn loss(value: f64) -> Cell {
+    Cell::new(percent(value), value)
+}
+
+pub(super) fn plain_percent(value: f64) -> Cell {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    Cell::new(format!("{text} %"), value)
+}
+
+/// A time in seconds with the unit that fits.
+pub(super) fn time(s: f64) -> String {
+    delay(1e9 * s)
+}
+
+/// A middle with the ends it lies between, in one unit: `23.46 [23.16, 23.91] us`.
+pub(super) fn between(ends: Option<[f64; 3]>, format: impl Fn([f64; 3]) -> String) -> Cell {
+    match ends {
+        Some(ends) => Cell::with_values(format(ends), ends.map(|end| end.to_string())),
+        None => Cell::with_values(NOTHING, [const { String::new() }; 3]),
+    }
+}
+
+/// A mean with its smallest and largest value, in seconds.
+pub(super) fn seconds_between(spread: Option<Spread>) -> Cell {
+    between(spread.map(mean_and_ends), |ends| {
+        delays(ends.map(|s| s * 1e9))
+    })
+}
+
+pub(super) fn mean_and_ends(spread: Spread) -> [f64; 3] {
+    [spread.mean, spread.min, spread.max]
+}

@@ -1,0 +1,58 @@
+//! The terminal: its width, paragraphs that fit into it, and text without control characters.
+//!
+//! It knows no results. Start with [`paragraph`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::table::wrap;
+
+/// Columns of the terminal at most, and at least.
+const WIDEST: usize = 80;
+const NARROWEST: usize = 40;
+/// Columns of the terminal.
+static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
+/// Columns of the name before a paragraph: ` control  `.
+const NAME: usize = 10;
+
+/// Sets the width of the terminal. Text is wrapped at it, but never above 80 and never below 40 columns; tables are folded at it.
+/// Before the first call text is wrapped at 80 columns, and tables are not folded.
+pub fn fit(columns: usize) {
+    WIDTH.store(columns.clamp(NARROWEST, WIDEST), Ordering::Relaxed);
+    crate::table::fold_at(columns.max(NARROWEST));
+}
+
+/// The largest number of columns in a line of text.
+pub(crate) fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// Is it a control character, or does it change the direction of text (Unicode's bidirectional controls and separators)?
+pub fn steers(c: char) -> bool {
+    let orders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || orders
+}
+
+/// Replaces control characters by `?`, but keeps line ends: names and commands from outside must not control the terminal.
+pub fn harmless(text: &str) -> String {
+    text.replace(|c: char| c != '\n' && steers(c), "?")
+}
+
+/// A paragraph with its name before it: ` name     text, wrapped and indented`.
+pub(crate) fn paragraph(name: &str, text: &str) -> String {
+    let body = wrap(text, width(), &" ".repeat(NAME));
+    let rest = body.get(NAME..).unwrap_or_default();
+    format!(" {name:<width$}{rest}", width = NAME - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_hangs() {
+        let text = paragraph("noise", &"word ".repeat(20));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with(" noise    word") && lines[1].starts_with("          word"));
+        assert!(lines.iter().all(|line| line.chars().count() <= width()));
+    }
+}

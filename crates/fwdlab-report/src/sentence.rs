@@ -1,0 +1,64 @@
+//! A sentence of a report, and the figures that support it.
+//!
+//! The sentences themselves are written in `answer` and `executive`. Start with [`Sentence`].
+
+use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_model::test_case::TestCase;
+
+use crate::number::several;
+
+/// Up to this number of test cases are listed by name; above it, only their number is.
+const NAMED: usize = 3;
+
+/// A sentence with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentence {
+    /// The sentence, without a full stop.
+    pub words: String,
+    /// Its evidence.
+    pub evidence: Evidence,
+}
+
+/// What supports a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    /// Figures of test cases, by their indices in the summary.
+    Cases(Vec<usize>),
+    /// The verdicts on thresholds.
+    Thresholds,
+    /// The readings of the probes.
+    Noise,
+}
+
+impl Sentence {
+    /// A sentence about test cases, by their indices in the summary.
+    pub(crate) fn of(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
+        Sentence {
+            words,
+            evidence: Evidence::Cases(cases.into_iter().collect()),
+        }
+    }
+
+    /// The sentence with the names of its evidence: `... (64B-2000flows-ipv4 of run 2026-...)`.
+    pub fn with_evidence(&self, info: &RunInfo, summary: &Summary) -> String {
+        let names = self.evidence.names(&summary.test_cases);
+        format!("{} ({} of run {})", self.words, names.join(", "), info.id)
+    }
+}
+
+impl Evidence {
+    /// The names of the evidence.
+    pub fn names(&self, all: &[TestCase]) -> Vec<String> {
+        match self {
+            Evidence::Cases(places) if places.len() > NAMED => {
+                vec![several(places.len(), "test case")]
+            }
+            Evidence::Cases(places) => {
+                let named = places.iter().filter_map(|place| all.get(*place));
+                named.map(|case| case.test_case.clone()).collect()
+            }
+            Evidence::Thresholds => vec!["thresholds".into()],
+            Evidence::Noise => vec!["noise".into()],
+        }
+    }
+}

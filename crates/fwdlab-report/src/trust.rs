@@ -1,0 +1,115 @@
+//! Whether a run can be trusted: its state, noise, control and thresholds in a few words, warnings, and the standards it met.
+//!
+//! It judges nothing itself: verdicts are part of the summary. Start with [`signs`].
+
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::result::{RunInfo, RunState, Summary};
+
+use crate::number::several;
+use crate::run::Run;
+use crate::shape::{self, Shape, is_in_instructions};
+use crate::words::all_warnings;
+use crate::{campaign, procedures};
+
+/// Is the run finished and quiet, with a result for every iteration and no missed threshold?
+pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
+    info.state == RunState::Finished
+        && summary.is_quiet()
+        && summary.thresholds.iter().all(|one| one.passed)
+        && summary
+            .test_cases
+            .iter()
+            .all(|case| case.failures().next().is_none())
+}
+
+/// Signs in a few words for and against a run, each with: is it good?
+pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
+    let (info, summary, rebuilds) = (run.info, run.summary, run.rebuilds);
+    let mut signs = Vec::new();
+    match info.state {
+        RunState::Finished => {}
+        RunState::Running => signs.push((false, "unfinished".into())),
+        RunState::Interrupted => signs.push((false, "interrupted".into())),
+        RunState::Failed => signs.push((false, "failed".into())),
+    }
+    let trials = run.trials.iter().map(|t| &t.validity);
+    let by_rebuilds = !rebuilds.is_empty();
+    let (validities, what): (Vec<_>, _) = if by_rebuilds {
+        (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
+    } else {
+        (trials.collect(), "trial")
+    };
+    let invalid = validities.iter().filter(|v| !v.is_valid()).count();
+    if !validities.is_empty() {
+        signs.push(match invalid {
+            0 => (
+                true,
+                format!("{}, all valid", several(validities.len(), what)),
+            ),
+            _ => (
+                false,
+                format!("{invalid} of {} invalid", several(validities.len(), what)),
+            ),
+        });
+    }
+    if !summary.thresholds.is_empty() {
+        let all = summary.thresholds.len();
+        let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
+        signs.push(match missed {
+            0 => (true, format!("{} kept", several(all, "threshold"))),
+            _ => (
+                false,
+                format!("{missed} of {} not passed", several(all, "threshold")),
+            ),
+        });
+    }
+    let doubtful = summary
+        .test_cases
+        .iter()
+        .filter(|case| case.doubt.is_some());
+    let in_doubt = doubtful.count();
+    let noisy = summary.noise.too_noisy;
+    signs.push(match (noisy || in_doubt > 0, info.facts.is_simulated()) {
+        _ if summary.noise.not_judged || info.state == RunState::Interrupted => {
+            (false, "noise not judged".into())
+        }
+        (true, _) if noisy => (false, "machine too noisy to tell".into()),
+        (true, _) => {
+            let cases = several(in_doubt, "test case");
+            (false, format!("{cases} too noisy to tell"))
+        }
+        (false, true) => (true, "simulated, nothing was sent".into()),
+        (false, false) if is_in_instructions(&summary.test_cases) => {
+            (true, "counted, not timed: no noise".into())
+        }
+        (false, false) => (true, "machine quiet enough".into()),
+    });
+    if let Some(control) = shape::control(summary) {
+        signs.push(match control.verdict {
+            Verdict::NoDifference => (true, "A/A control shows no difference".into()),
+            Verdict::Less | Verdict::More => (false, "A/A control differs from itself".into()),
+            Verdict::CannotTell => (false, "A/A control cannot tell".into()),
+        });
+    }
+    signs
+}
+
+/// Warnings of the run, then those of its outcomes.
+pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
+    let mut warnings = all_warnings(summary);
+    warnings.extend(match Shape::of(summary) {
+        Shape::Procedures => procedures::doubts(&procedures::outcomes(summary)),
+        Shape::Campaign => campaign::doubts(&summary.test_cases),
+        Shape::Windows | Shape::Slices => Vec::new(),
+    });
+    warnings
+}
+
+/// The standards of its procedures.
+pub(crate) fn methods(summary: &Summary) -> Vec<String> {
+    match Shape::of(summary) {
+        Shape::Procedures => procedures::methods(&procedures::outcomes(summary)),
+        Shape::Campaign => campaign::methods(&summary.test_cases),
+        Shape::Windows | Shape::Slices => Vec::new(),
+    }
+}

@@ -1,0 +1,282 @@
+//! Forwarding rates of quiet windows, and configurations compared with a reference DUT: their sections.
+//!
+//! The tables are those of `content`, the sentences those of `words`. Start with [`sections`].
+
+use std::borrow::Cow;
+
+use fwdlab_model::loss::Ledger;
+use fwdlab_model::result::{RunInfo, Summary};
+
+use crate::number::{difference, round_up};
+use crate::screen::width;
+use crate::section::{Format, Losses, Named, Section, named};
+use crate::shape::{self, Labels, Rated};
+use crate::table::{Cell, Column, Mark, Table, shorten};
+use crate::{answer, campaign, content, efficiency, exact, telemetry, words};
+
+/// Columns for a row of dots: less shows nothing, more says nothing new.
+const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
+/// Columns for the name of a configuration: commands are long, and stand in full below.
+const CONFIGURATION: usize = 24;
+/// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
+const KIND_PERCENT: f64 = 1.0;
+
+/// The result below its headline.
+pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
+    match format {
+        Format::Terminal => narrow(info, summary),
+        Format::Document => wide(info, summary),
+    }
+}
+
+fn wide(info: &RunInfo, summary: &Summary) -> Vec<Section> {
+    let mut sections = Vec::new();
+    if !shape::comparisons(summary).is_empty() {
+        sections.push(Section::table("", content::comparisons(summary)));
+    }
+    if !shape::rated(summary).is_empty() {
+        sections.push(Section::table("", content::cases(summary)));
+    }
+    sections.extend(efficiency::sections(info, &summary.test_cases));
+    let control = shape::control(summary).map(words::control_words);
+    let sentences = asked(info, summary)
+        .chain(campaign::verdicts(summary))
+        .chain(named("found", telemetry::sentences(summary)))
+        .chain(words::noise(summary))
+        .chain(named("control", control))
+        .chain(named("warning", words::all_warnings(summary)))
+        .chain(named("estimate", words::imix_words(summary)))
+        .chain([("method", words::method_words(info, summary))]);
+    sections.push(Section::Sentences(sentences.collect()));
+    sections
+}
+
+fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
+    let mut sections = Vec::new();
+    if noise_first(summary) {
+        sections.push(Section::Doubt(words::noise(summary).collect()));
+    }
+    if !shape::comparisons(summary).is_empty() {
+        sections.push(Section::table("", comparison_table(summary)));
+    }
+    sections.push(Section::Sentences(asked(info, summary).collect()));
+    let rated = shape::rated(summary);
+    if !rated.is_empty() {
+        sections.push(Section::table("", case_table(summary)));
+        sections.push(Section::Losses(losses(&rated)));
+    }
+    sections.extend(efficiency::sections(info, &summary.test_cases));
+    let to_do = words::noise(summary).skip(1);
+    let sentences = to_do
+        .filter(|_| !noise_first(summary))
+        .chain(campaign::verdicts(summary))
+        .chain(named("found", telemetry::sentences(summary)))
+        .chain(doubts(summary))
+        .chain(named("L2 rate", words::l2_words(summary)))
+        .chain(named("estimate", words::imix_words(summary)))
+        .chain(named("link", info.facts.link.clone()))
+        .chain([("method", words::method_words(info, summary))])
+        .chain(named("", words::signs_words(summary).map(str::to_owned)));
+    sections.push(Section::Sentences(sentences.collect()));
+    sections
+}
+
+/// The question of the run with its answers, and what was counted in instructions.
+fn asked(info: &RunInfo, summary: &Summary) -> impl Iterator<Item = Named> {
+    let all = &summary.test_cases;
+    let asked = answer::question(info).map(|_| campaign::asked(info, all));
+    let beside = named("exact", exact::beside(all));
+    asked.into_iter().flatten().chain(beside)
+}
+
+/// Does the verdict on noise stand below the headline, because the headline is in doubt?
+fn noise_first(summary: &Summary) -> bool {
+    let rated = shape::rated(summary);
+    let of_headline = shape::principal(&rated).is_some_and(|case| case.case.doubt.is_some());
+    summary.noise.too_noisy || of_headline
+}
+
+/// Noise, control and warnings.
+fn doubts(summary: &Summary) -> Vec<Named> {
+    let mut noise = Vec::new();
+    if !noise_first(summary) && !summary.noise.verdict.is_empty() {
+        noise.push(summary.noise.verdict.clone());
+    }
+    let rated = shape::rated(summary);
+    noise.extend(words::windows_words(&rated));
+    noise.extend(words::state_words(&summary.noise, &rated));
+    let case = shape::principal(&rated);
+    if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
+        let labels = Labels::of(&rated);
+        noise.push(format!("{}: {gate}", labels.label(case)));
+    }
+    let mut noise = noise.into_iter();
+    let first = noise.next();
+    let control = shape::control(summary).map(words::control_words);
+    named("noise", first)
+        .chain(named("", noise))
+        .chain(named("control", control))
+        .chain(named("warning", words::all_warnings(summary)))
+        .collect()
+}
+
+/// The test cases, with the deviation of every iteration.
+fn case_table(summary: &Summary) -> Table {
+    let mut table = content::cases(summary);
+    // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
+    let rated = shape::rated(summary);
+    let deviations: Vec<Vec<f64>> = rated.iter().map(deviations).collect();
+    let largest = deviations
+        .iter()
+        .flatten()
+        .fold(0.0f64, |largest, value| largest.max(value.abs()));
+    if let Some(width) = dots_width(&table).filter(|_| largest > 0.0) {
+        let range = round_up(largest);
+        let ends = [-range, range].map(|end| format!("{end:+} %"));
+        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
+        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
+        let rows: Vec<String> = deviations
+            .iter()
+            .map(|values| dots_around_zero(values, -range, range, width))
+            .collect();
+        add_dots(&mut table, &head, rows);
+    }
+    table
+}
+
+fn deviations(case: &Rated<'_>) -> Vec<f64> {
+    let Some(median) = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
+        return Vec::new();
+    };
+    case.rates
+        .iter()
+        .map(|pps| 100.0 * (pps / median - 1.0))
+        .collect()
+}
+
+/// The comparisons, with the difference in every rebuild.
+fn comparison_table(summary: &Summary) -> Table {
+    let compared = shape::comparisons(summary);
+    let mut table = content::comparisons(summary);
+    // The last three have no room here; the verdict says what was detectable.
+    table.columns.truncate(6);
+    let names: Vec<String> = table
+        .rows
+        .iter()
+        .map(|row| row.cells[0].text.clone())
+        .collect();
+    table.columns[4].head = "n".into();
+    table.columns[5].below = true;
+    for ((row, name), comparison) in table.rows.iter_mut().zip(&names).zip(&compared) {
+        row.cells[5].text = words::verdict(comparison);
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        row.cells.truncate(6);
+        row.cells[0].text = shorten(&name, CONFIGURATION);
+        if row.mark == Mark::Control {
+            row.cells[0].text = "A/A control".into();
+        } else if row.cells[0].text != name {
+            row.cells[5].text = format!("{}\n{name}", row.cells[5].text);
+        }
+    }
+    let values = compared
+        .iter()
+        .flat_map(|c| c.values_percent.iter().copied());
+    let (low, high) = values.fold((0.0f64, 0.0f64), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if let Some(width) = dots_width(&table).filter(|_| high > low) {
+        let ends = [low, high].map(|end| difference(end, Some([-0.5, 0.5])));
+        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
+        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
+        let rows = compared
+            .iter()
+            .map(|c| dots_around_zero(&c.values_percent, low, high, width))
+            .collect();
+        add_dots(&mut table, &head, rows);
+    }
+    table
+}
+
+/// Columns left for dots beside the table.
+fn dots_width(table: &Table) -> Option<usize> {
+    // One blank before the table, two before the dots.
+    let left = width().saturating_sub(table.text_width() + 3);
+    (left >= *DOTS.start()).then(|| left.min(*DOTS.end()))
+}
+
+fn add_dots(table: &mut Table, head: &str, rows: Vec<String>) {
+    table.columns.push(Column::left(head, &[]));
+    for (row, dots) in table.rows.iter_mut().zip(rows) {
+        row.cells.push(Cell {
+            text: dots,
+            raw: Vec::new(),
+        });
+    }
+}
+
+/// Dots with a `|` where zero is, unless a dot is there.
+fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String {
+    let zero = fwdlab_stats::dots(&[0.0], low, high, width);
+    fwdlab_stats::dots(values, low, high, width)
+        .chars()
+        .zip(zero.chars())
+        .map(|(dot, zero)| if dot == ' ' && zero != ' ' { '|' } else { dot })
+        .collect()
+}
+
+/// Where frames were lost: for the principal test case, and for every other whose loss is of another kind.
+fn losses(cases: &[Rated<'_>]) -> Vec<Losses> {
+    let labels = Labels::of(cases);
+    let Some(principal) = shape::principal(cases) else {
+        return Vec::new();
+    };
+    let mut shown: Vec<Vec<Cow<'_, str>>> = Vec::new();
+    let mut losses = Vec::new();
+    for case in std::iter::once(principal).chain(cases) {
+        let ledger = &case.found.ledger;
+        let kind = kind(ledger);
+        if ledger.frames_sent == 0 || shown.contains(&kind) {
+            continue;
+        }
+        losses.push(Losses {
+            title: format!(
+                "lost at {}: {}",
+                labels.label(case),
+                words::lost_words(ledger)
+            ),
+            table: content::losses(ledger),
+            not_sent: words::not_sent_words(ledger),
+        });
+        shown.push(kind);
+    }
+    losses
+}
+
+/// The places that took a share worth naming of what a test case lost.
+fn kind(ledger: &Ledger) -> Vec<Cow<'static, str>> {
+    let lost = ledger.frames_lost.max(0) as f64;
+    let mut kind: Vec<Cow<'static, str>> = ledger
+        .losses
+        .iter()
+        .filter(|loss| crate::number::share(loss.frames as f64, lost) >= KIND_PERCENT)
+        .map(|loss| loss.place.words())
+        .collect();
+    if ledger.frames_unexplained > 0 {
+        kind.push("unexplained".into());
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_marked_unless_a_value_is_there() {
+        assert_eq!(
+            dots_around_zero(&[-2.0, 1.0], -2.0, 2.0, 5),
+            "x | x".replace(" x", "x ")
+        );
+        assert_eq!(dots_around_zero(&[0.0], -2.0, 2.0, 5), "  x  ");
+    }
+}
