@@ -11,7 +11,7 @@ use fwdlab_measure::rfc2544::suite::{Plan, Suite, Test};
 use fwdlab_measure::rfc2544::{
     Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
 };
-use fwdlab_measure::{equilibrium, mrr, plr, ramp, soak, sweep};
+use fwdlab_measure::{equilibrium, loaded_latency, mrr, plr, ramp, soak, sweep};
 use fwdlab_model::outcome::{Cost, Found, LatencyMode, Outcome};
 use fwdlab_model::procedure::{Answer, Question, Waits};
 use fwdlab_model::units::FrameSize;
@@ -676,6 +676,44 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
         }
     }
     assert!(found_edges > 200, "{found_edges}");
+}
+
+/// A DUT that delays every frame by 50 us, and one whose buffer of 1000 frames is full in overload: then a frame waits for all of them.
+#[test]
+fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
+    let of = |dut: &str, load_pps: f64| {
+        let p = loaded_latency::Parameters {
+            frame_size: FrameSize::MIN,
+            load_pps,
+            percents: vec![10.0, 50.0, 90.0, 100.0],
+            trial_ns: SECOND,
+            tagged: 10_000,
+            repetitions: 2,
+        };
+        let outcome = one(dut, loaded_latency::LoadedLatency::new(p).unwrap());
+        assert!(
+            outcome.answered && outcome.warnings.is_empty(),
+            "{outcome:?}"
+        );
+        match outcome.found {
+            Found::LoadedLatency(found) => found.points,
+            other => panic!("{other:?}"),
+        }
+    };
+    let typical_us = |points: &[fwdlab_model::outcome::LoadedPoint]| -> Vec<f64> {
+        let typical = points.iter().map(|point| point.typical_ns.unwrap().median);
+        typical.map(|ns| (ns / 1e3).round()).collect()
+    };
+    let points = of("capacity=2e6,latency=50us", 1e6);
+    assert_eq!(typical_us(&points), [50.0; 4], "{points:?}");
+    assert!(points.iter().all(|point| point.frame_loss_ratio == 0.0));
+    // 1.25 million frames into 1 million: a fifth is lost, and the buffer of 1000 frames drains in a millisecond
+    let points = of("capacity=1e6,latency=50us,buffer=1000", 1.25e6);
+    assert_eq!(typical_us(&points[..2]), [50.0; 2], "{points:?}");
+    let full = &points[3];
+    assert!((full.frame_loss_ratio - 0.2).abs() < 0.01, "{full:?}");
+    let waits_us = typical_us(&points)[3];
+    assert!((waits_us / 1050.0 - 1.0).abs() < 0.05, "{full:?}");
 }
 
 #[test]

@@ -66,6 +66,7 @@ pub mod findings;
 pub mod forwarding_rate;
 pub mod gate;
 pub mod imported;
+pub mod loaded_latency;
 pub mod machine;
 pub mod management;
 pub mod maxfwd;

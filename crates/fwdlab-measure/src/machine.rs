@@ -18,7 +18,10 @@ use crate::mlr::{machine as mlr, typed};
 use crate::procedure::{Procedure, Single};
 use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
-use crate::{churn, energy, equilibrium, forwarding_rate, management, mrr, plr, ramp, soak, sweep};
+use crate::{
+    churn, energy, equilibrium, forwarding_rate, loaded_latency, management, mrr, plr, ramp, soak,
+    sweep,
+};
 
 /// The load limit for frames of one size.
 #[derive(Debug, Clone, PartialEq)]
@@ -292,6 +295,16 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
                 ..soak::Parameters::standard(size, load_pps)
             })?)
         }
+        Of::LoadedLatency(p) => Box::new(loaded_latency::LoadedLatency::new(
+            loaded_latency::Parameters {
+                frame_size: size,
+                load_pps: load(p.load)?,
+                percents: p.at.iter().map(|percent| percent.0).collect(),
+                trial_ns: p.duration.ns(),
+                tagged: TAGGED,
+                repetitions: p.repetitions,
+            },
+        )?),
         Of::Plr(p) => {
             let min = limit.smallest(p.min)?;
             Box::new(plr::Plr::new(plr::Parameters {

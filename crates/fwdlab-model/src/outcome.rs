@@ -109,6 +109,8 @@ pub enum Found {
     Mrr(Mrr),
     /// One load for long.
     Soak(Soak),
+    /// Delays at shares of one load.
+    LoadedLatency(LoadedLatency),
     /// The load whose average loss is a given share.
     Plr(CriticalLoad),
     /// The load at which what goes in is what comes out.
@@ -387,6 +389,38 @@ pub struct Latency {
     pub throughput_pps: f64,
     /// One per load.
     pub points: Vec<LatencyPoint>,
+}
+
+/// Delays at shares of one load, of one frame size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedLatency {
+    /// The load of 100 %.
+    pub load_pps: f64,
+    /// One per load, in the order in which they were measured.
+    pub points: Vec<LoadedPoint>,
+}
+
+/// Delays and loss at one load, over all trials at it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedPoint {
+    /// The load in percent of the load of 100 %.
+    pub percent: f64,
+    /// Intended load.
+    pub load_pps: f64,
+    /// Offered load; 0 if the generator did not reach the intended load.
+    pub offered_load_pps: f64,
+    /// Forwarding rate.
+    pub forwarding_rate_pps: f64,
+    /// Frame loss ratio. With loss, the delays are those of a full buffer.
+    pub frame_loss_ratio: f64,
+    /// Typical latency (RFC 8219): the median of a trial, in nanoseconds. Absent if no timed frame came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typical_ns: Option<Spread>,
+    /// Worst-case latency (RFC 8219): the 99.9th percentile of a trial, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_case_ns: Option<Spread>,
+    /// Delays of each trial.
+    pub repetitions: Vec<Delays>,
 }
 
 /// A point of the loss curve.
@@ -1104,6 +1138,13 @@ impl Outcome {
                 bursts.collect()
             }
             Found::Soak(found) => one("frame loss", Percent, Some(100.0 * found.loss_ratio)),
+            Found::LoadedLatency(found) => {
+                let points = found.points.iter().filter_map(|point| {
+                    let name = format!("latency at {} % of the load", point.percent);
+                    figure(&name, Nanoseconds, point.typical_ns.map(|s| s.median))
+                });
+                points.collect()
+            }
             Found::Mlrsearch(found) => found.figures(),
             Found::Sweep(found) => {
                 let reference = found.points.first().and_then(|point| point.median_pps);
@@ -1193,6 +1234,7 @@ impl Found {
             Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",
+            Found::LoadedLatency(_) => "loaded-latency",
             Found::Plr(_) => "plr",
             Found::Equilibrium(_) => "equilibrium",
             Found::Sweep(_) => "sweep",

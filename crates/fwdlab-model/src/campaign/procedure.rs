@@ -45,7 +45,9 @@ macro_rules! procedures {
             /// be known.
             pub fn load(&self) -> Option<LinkLoad> {
                 match self {
-                    Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
+                    Procedure::Trial(Trial { load, .. })
+                    | Procedure::Soak(Soak { load, .. })
+                    | Procedure::LoadedLatency(LoadedLatency { load, .. }) => load.map(|Rate(load)| load),
                     _ => None,
                 }
             }
@@ -121,6 +123,8 @@ procedures! {
     "mrr" Mrr(Mrr),
     /// One load for long.
     "soak" Soak(Soak),
+    /// Delays at shares of one load.
+    "loaded-latency" LoadedLatency(LoadedLatency),
     /// The load whose average loss is a tiny share (PLRsearch).
     "plr" Plr(Plr),
     /// The load at which what goes in is what comes out.
@@ -205,6 +209,10 @@ impl Procedure {
                 let steps = vec![p.duration; p.at.len() + 2];
                 check_samples(&[&steps[..], &[p.after]].concat(), p.every)
             }
+            Procedure::LoadedLatency(p) => {
+                check_trials("repetitions", p.repetitions)?;
+                check_items("at", p.at.len())
+            }
             Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
             Procedure::Mrr(p) => check_trials("trials", p.trials),
             Procedure::Soak(_)
@@ -237,6 +245,7 @@ impl Procedure {
                 p.repetitions.unwrap_or(1).into()
             }
             Procedure::Churn(p) => p.repetitions.into(),
+            Procedure::LoadedLatency(p) => u64::from(p.repetitions) * p.at.len() as u64,
             Procedure::Energy(p) => 2 + p.loads.len() as u64,
             _ => 1,
         }
@@ -556,6 +565,32 @@ impl Default for Soak {
             load: None,
             duration: Period::seconds(1800),
             loss: Share(0.0),
+        }
+    }
+}
+
+/// Delays at shares of one load
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoadedLatency {
+    /// The load of 100 %; by default the largest load
+    pub load: Option<Rate>,
+    /// Loads in percent of it
+    pub at: Vec<Percent>,
+    /// Duration of a trial
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// Trials at each load
+    pub repetitions: u32,
+}
+
+impl Default for LoadedLatency {
+    fn default() -> Self {
+        LoadedLatency {
+            load: None,
+            at: [10.0, 50.0, 90.0, 100.0].map(Percent).into(),
+            duration: Period::seconds(10),
+            repetitions: 3,
         }
     }
 }

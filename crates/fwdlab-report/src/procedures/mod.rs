@@ -5,6 +5,7 @@
 
 mod costs;
 mod events;
+mod loaded_latency;
 mod loads;
 mod rfc2544;
 mod shown;

@@ -71,6 +71,7 @@ fn procedure(found: &Found) -> (&'static str, &dyn Shown) {
         Found::Bursts(found) => ("Bursty traffic", found),
         Found::Mrr(found) => ("Maximum receive rate", found),
         Found::Soak(found) => ("Soak", found),
+        Found::LoadedLatency(found) => ("Latency over load", found),
         Found::Plr(found) => ("Critical load", found),
         Found::Equilibrium(found) => ("Equilibrium", found),
         Found::Sweep(found) => ("Sweep", found),

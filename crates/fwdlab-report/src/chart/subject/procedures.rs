@@ -14,7 +14,8 @@ pub(crate) fn of(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
     };
     match &first.found {
         Found::Throughput(_) => rfc2544::throughput(&mut charts, outcomes),
-        Found::Latency(_) => rfc2544::latency(&mut charts, outcomes),
+        Found::Latency(_) => rfc2544::latency(&mut charts, outcomes, "the throughput"),
+        Found::LoadedLatency(_) => rfc2544::latency(&mut charts, outcomes, "the load"),
         Found::FrameLoss(_) => rfc2544::frame_loss(&mut charts, outcomes),
         Found::BackToBack(_) => rfc2544::back_to_back(&mut charts, outcomes),
         Found::Plr(_) => searches::critical_load(&mut charts, outcomes),

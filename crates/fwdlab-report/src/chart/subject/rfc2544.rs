@@ -2,7 +2,8 @@
 //!
 //! Start with [`throughput`].
 
-use fwdlab_model::outcome::{Found, LatencyPoint, Outcome};
+use fwdlab_model::outcome::{Found, Outcome, Spread};
+use fwdlab_model::procedure::Delays;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
 use crate::procedures::frames;
@@ -36,23 +37,43 @@ pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     ));
 }
 
-/// Percentiles of the delay over the load, a graph per frame size; over the frame size where there is one load.
-pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
-    let points = |outcome: &Outcome| match &outcome.found {
-        Found::Latency(found) => {
-            let mut points = found.points.clone();
-            points.retain(|point| !point.repetitions.is_empty());
-            points.sort_by(|a, b| a.percent.total_cmp(&b.percent));
-            points
-        }
+/// Delays at one load.
+struct AtLoad {
+    percent: f64,
+    worst_case_ns: Option<f64>,
+    trials: Vec<Delays>,
+}
+
+/// The loads at which delays were measured, from small to large.
+fn at_loads(outcome: &Outcome) -> Vec<AtLoad> {
+    let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| AtLoad {
+        percent,
+        worst_case_ns: worst_case_ns.map(|spread| spread.median),
+        trials: trials.to_vec(),
+    };
+    let mut points: Vec<AtLoad> = match &outcome.found {
+        Found::Latency(found) => (found.points.iter())
+            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
+            .collect(),
+        Found::LoadedLatency(found) => (found.points.iter())
+            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
+            .collect(),
         _ => Vec::new(),
     };
-    let measured: Vec<&&Outcome> = outcomes.iter().filter(|o| !points(o).is_empty()).collect();
-    let has_loads = measured.iter().any(|outcome| points(outcome).len() > 1);
-    let shown = |points: &[(f64, LatencyPoint)]| -> Vec<Curve> {
+    points.retain(|point| !point.trials.is_empty());
+    points.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+    points
+}
+
+/// Percentiles of the delay over the load in percent of `whole`, a graph per frame size; over the frame size where there is one load.
+pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &str) {
+    let all = outcomes.iter().map(|outcome| (outcome, at_loads(outcome)));
+    let measured: Vec<_> = all.filter(|(_, points)| !points.is_empty()).collect();
+    let has_loads = measured.iter().any(|(_, points)| points.len() > 1);
+    let shown = |points: &[(f64, &AtLoad)]| -> Vec<Curve> {
         let curve = |percentile: &crate::procedures::tables::Percentile| {
-            let over = |(at, point): &(f64, LatencyPoint)| {
-                Some((*at, over_trials(&point.repetitions, *percentile)?))
+            let over = |(at, point): &(f64, &AtLoad)| {
+                Some((*at, over_trials(&point.trials, *percentile)?))
             };
             Curve::new(percentile.0, points.iter().filter_map(over).collect())
         };
@@ -60,7 +81,7 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
         curves.retain(|curve| !curve.points.is_empty());
         if curves.iter().all(|curve| curve.name != "p99.9") {
             // what RFC 8219 asks for, however few frames there are
-            let over = |(at, point): &(f64, LatencyPoint)| Some((*at, point.worst_case_ns?.median));
+            let over = |(at, point): &(f64, &AtLoad)| Some((*at, point.worst_case_ns?));
             let points: Vec<_> = points.iter().filter_map(over).collect();
             let place = curves.len().saturating_sub(1);
             if !points.is_empty() {
@@ -76,18 +97,15 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
         charts.push(Chart::curves("latency", title, curves));
     };
     if has_loads {
-        for outcome in &measured {
-            let over_load: Vec<_> = points(outcome)
-                .into_iter()
-                .map(|point| (point.percent, point))
-                .collect();
-            let across = Axis::whole_percent("load, % of the throughput");
+        for (outcome, points) in &measured {
+            let over_load: Vec<_> = points.iter().map(|point| (point.percent, point)).collect();
+            let across = Axis::whole_percent(&format!("load, % of {whole}"));
             draw(frames(outcome), shown(&over_load), across);
         }
     } else if measured.len() > 1 {
         let over_size: Vec<_> = measured
             .iter()
-            .flat_map(|outcome| points(outcome).into_iter().map(|p| (bytes(outcome), p)))
+            .flat_map(|(outcome, points)| points.iter().map(|point| (bytes(outcome), point)))
             .collect();
         let curves = shown(&over_size);
         let across = Axis::sizes(&curves);
