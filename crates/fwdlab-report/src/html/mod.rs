@@ -10,7 +10,6 @@ mod imported;
 mod measured;
 mod several;
 
-use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
@@ -242,9 +241,7 @@ fn head(m: &mut Markup, run: &Run<'_>) {
             let id = m.place("thresholds");
             m.within("div", &[("id", &id)], |m| listed(m, "Thresholds", &kept));
         }
-        if Shape::of(summary) == Shape::Campaign {
-            listed(m, "Too noisy", &campaign::too_noisy(&summary.test_cases));
-        }
+        listed(m, "Too noisy", &trust::too_noisy(summary));
         listed(m, "To do", &summary.noise.to_do);
         listed(m, "Notes", &trust::warnings(summary));
     });
@@ -349,26 +346,11 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         return;
     }
     section(m, "Test cases", |m| {
-        m.within("figure", &[], |m| match campaign::differences(all) {
-            Some(differences) => {
-                let named = campaign::named_differences(all);
-                let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
-                    .chain(&summary.control)
-                    .collect();
-                if !compared.is_empty() {
-                    html::draw(m, &chart::differences::differences(&compared, "iteration"));
-                }
-                table(m, &of_cases(differences, all));
-            }
-            None => {
-                html::all(m, &chart::rates::figures(info, all));
-                table(m, &of_cases(campaign::cases(all), all));
-            }
+        m.within("figure", &[], |m| {
+            html::all(m, &chart::of_campaign(info, summary));
+            table(m, &of_cases(campaign::table(all), all));
         });
-        for words in campaign::failures(all)
-            .into_iter()
-            .chain(campaign::stopped(all))
-        {
+        for words in campaign::shortfalls(all) {
             m.leaf("p", &[], &note(&words));
         }
     });
@@ -487,10 +469,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 table(m, &content::cases(summary).of_cases(|place, _| Some(place)));
             });
             let cases = &summary.test_cases;
-            for words in campaign::failures(cases)
-                .into_iter()
-                .chain(campaign::stopped(cases))
-            {
+            for words in campaign::shortfalls(cases) {
                 m.leaf("p", &[], &note(&words));
             }
             if let Some(signs) = words::signs_words(summary) {
