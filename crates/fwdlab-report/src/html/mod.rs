@@ -1,6 +1,6 @@
 //! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
 //!
-//! It arranges the sentences of `words`, the tables of `content` and the charts of `chart`; every chart has its table
+//! It arranges the sentences, the tables and the charts that other modules make; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod bed;
@@ -25,10 +25,10 @@ use self::measured::what_was_measured;
 use crate::campaign;
 use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
-use crate::content;
 use crate::efficiency;
 use crate::exact;
 use crate::executive;
+use crate::fates;
 use crate::firewall;
 use crate::flame;
 use crate::glossary::TERMS;
@@ -48,7 +48,9 @@ use crate::table::{Table, capital};
 use crate::telemetry;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
+use crate::trials;
 use crate::trust;
+use crate::windows::tables;
 use crate::words;
 
 pub use comparison::comparison;
@@ -450,7 +452,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let of: Vec<usize> = cases
                     .flat_map(|(at, case)| case.comparisons().map(move |_| at))
                     .collect();
-                let shown = content::comparisons(summary);
+                let shown = tables::comparisons(summary);
                 table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
             for sentence in exact::beside(&summary.test_cases) {
@@ -466,7 +468,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 if rated.iter().any(has_result) {
                     html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
-                table(m, &content::cases(summary).of_cases(|place, _| Some(place)));
+                table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
             let cases = &summary.test_cases;
             for words in campaign::shortfalls(cases) {
@@ -521,7 +523,7 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
 }
 
 fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
-    let fates = content::fates(summary, rebuilds);
+    let fates = fates::fates(summary, rebuilds);
     if fates.is_empty() {
         return;
     }
@@ -534,10 +536,10 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
         );
         m.within("figure", &[], |m| {
             html::draw(m, &chart::fates::fates(&fates));
-            table(m, &content::all_fates(&fates));
+            table(m, &fates::all_fates(&fates));
         });
         m.within("ul", &[("class", "keys")], |m| {
-            for sentence in content::counters(&fates) {
+            for sentence in fates::counters(&fates) {
                 m.leaf("li", &[], &sentence);
             }
         });
@@ -570,10 +572,10 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::strata::strata(summary, trials));
-                table(m, &content::noise(summary));
+                table(m, &tables::noise(summary));
             });
         } else if !rated.is_empty() {
-            table(m, &content::noise(summary));
+            table(m, &tables::noise(summary));
         }
         let Some(control) = shape::control(summary) else {
             return;
@@ -600,14 +602,14 @@ fn every_trial(
             let names: Vec<String> = summary
                 .comparisons()
                 .zip(2..)
-                .map(|(c, index)| format!("{}: {}", content::place_name(index), c.configuration))
+                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration))
                 .collect();
             m.within("ul", &[("class", "keys")], |m| {
                 for name in &names {
                     m.leaf("li", &[], name);
                 }
             });
-            table(m, &content::rebuilds(rebuilds));
+            table(m, &trials::rebuilds(rebuilds));
         });
     }
     if !trials.is_empty() {
@@ -619,7 +621,7 @@ fn every_trial(
             );
             let shown = |m: &mut Markup| match trials.iter().any(|trial| trial.asked.is_some()) {
                 true => table(m, &procedures::trials(trials)),
-                false => table(m, &content::trials(trials)),
+                false => table(m, &trials::trials(trials)),
             };
             match trials.len() > MANY_TRIALS {
                 true => folded(m, false, |m| m.text(&several(trials.len(), "trial")), shown),

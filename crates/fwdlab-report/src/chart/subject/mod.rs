@@ -26,7 +26,7 @@ use super::Chart;
 use crate::name::label;
 use crate::shape::{self, Shape};
 use crate::table::capital;
-use crate::{campaign, content, link};
+use crate::{campaign, link};
 
 /// All charts of a run, in the order of its page, each with a title and a name of its own.
 pub fn of(
@@ -83,7 +83,7 @@ pub fn of(
             rates::forwarding_rates(info, summary),
         ));
     }
-    let fates = content::fates(summary, rebuilds);
+    let fates = crate::fates::fates(summary, rebuilds);
     if !fates.is_empty() {
         all.push(titled("Where the frames went", fates::fates(&fates)));
     }
