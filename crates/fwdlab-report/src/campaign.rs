@@ -224,7 +224,7 @@ fn slopes(all: &[TestCase]) -> Vec<String> {
 }
 
 /// Why iterations have no result.
-pub(crate) fn failures(all: &[TestCase]) -> Vec<String> {
+fn failures(all: &[TestCase]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
         let failures: Vec<(u32, &str)> = case.failures().collect();
@@ -256,6 +256,11 @@ pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
         .collect()
 }
 
+/// Why iterations have no result, and why there are so many of them.
+pub(crate) fn shortfalls(all: &[TestCase]) -> impl Iterator<Item = String> {
+    failures(all).into_iter().chain(stopped(all))
+}
+
 /// Why test cases were too noisy to be relied on.
 pub(crate) fn too_noisy(all: &[TestCase]) -> Vec<String> {
     let of = |case: &TestCase| Some(format!("{}: {}", label(case, all), case.doubt.as_ref()?));
@@ -263,7 +268,7 @@ pub(crate) fn too_noisy(all: &[TestCase]) -> Vec<String> {
 }
 
 /// Why test cases were measured so often, where that followed from what was found.
-pub(crate) fn stopped(all: &[TestCase]) -> Vec<String> {
+fn stopped(all: &[TestCase]) -> Vec<String> {
     let each = all.iter().filter_map(|case| {
         let stopped = case.stopped.as_ref()?;
         let half = match stopped.half_width_percent {

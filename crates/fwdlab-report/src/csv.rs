@@ -4,9 +4,9 @@
 
 use fwdlab_model::result::Summary;
 
-use crate::content;
 use crate::shape::Shape;
 use crate::table::csv_line;
+use crate::windows::tables;
 
 /// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
 /// procedures, which share their columns, or per figure of a campaign's test case; else one per test case.
@@ -15,8 +15,8 @@ pub fn summary(summary: &Summary) -> String {
         return crate::imported::cases(summary).csv();
     }
     match Shape::of(summary) {
-        Shape::Windows => content::all_of_cases(summary).csv(),
-        Shape::Slices => content::comparisons(summary).csv(),
+        Shape::Windows => tables::all_of_cases(summary).csv(),
+        Shape::Slices => tables::comparisons(summary).csv(),
         Shape::Campaign => crate::campaign::table(&summary.test_cases).csv(),
         Shape::Procedures => {
             let outcomes: Vec<_> = summary.outcomes().cloned().collect();

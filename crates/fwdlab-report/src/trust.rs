@@ -105,6 +105,14 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     warnings
 }
 
+/// Test cases of a campaign that are too noisy to be relied on, with the reasons.
+pub(crate) fn too_noisy(summary: &Summary) -> Vec<String> {
+    match Shape::of(summary) {
+        Shape::Campaign => campaign::too_noisy(&summary.test_cases),
+        _ => Vec::new(),
+    }
+}
+
 /// The standards of its procedures.
 pub(crate) fn methods(summary: &Summary) -> Vec<String> {
     match Shape::of(summary) {

@@ -1,7 +1,7 @@
 //! The sentences of a report: what was found, what it is worth, what was lost.
 //!
 //! Every format uses these, so that the terminal and the page never say different things. Numbers are formatted by
-//! [`number`](crate::number), tables are in `content`. The answer is in [`headline`](crate::headline).
+//! [`number`](crate::number), tables are in `windows`. The answer is in [`headline`](crate::headline).
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loadtest;

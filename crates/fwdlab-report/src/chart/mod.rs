@@ -17,6 +17,7 @@ pub use render::png;
 pub use render::{gnuplot, svg, terminal};
 pub(crate) use scale::Scale;
 pub use subject::of;
+pub(crate) use subject::of_campaign;
 pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
 
 /// A chart.

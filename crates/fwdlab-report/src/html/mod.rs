@@ -1,6 +1,6 @@
 //! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
 //!
-//! It arranges the sentences of `words`, the tables of `content` and the charts of `chart`; every chart has its table
+//! It arranges the sentences, the tables and the charts that other modules make; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod bed;
@@ -10,7 +10,6 @@ mod imported;
 mod measured;
 mod several;
 
-use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
 use fwdlab_model::link::LinkSpeed;
@@ -26,10 +25,10 @@ use self::measured::what_was_measured;
 use crate::campaign;
 use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
-use crate::content;
 use crate::efficiency;
 use crate::exact;
 use crate::executive;
+use crate::fates;
 use crate::firewall;
 use crate::flame;
 use crate::glossary::TERMS;
@@ -49,7 +48,9 @@ use crate::table::{Table, capital};
 use crate::telemetry;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
+use crate::trials;
 use crate::trust;
+use crate::windows::tables;
 use crate::words;
 
 pub use comparison::comparison;
@@ -242,9 +243,7 @@ fn head(m: &mut Markup, run: &Run<'_>) {
             let id = m.place("thresholds");
             m.within("div", &[("id", &id)], |m| listed(m, "Thresholds", &kept));
         }
-        if Shape::of(summary) == Shape::Campaign {
-            listed(m, "Too noisy", &campaign::too_noisy(&summary.test_cases));
-        }
+        listed(m, "Too noisy", &trust::too_noisy(summary));
         listed(m, "To do", &summary.noise.to_do);
         listed(m, "Notes", &trust::warnings(summary));
     });
@@ -349,26 +348,11 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         return;
     }
     section(m, "Test cases", |m| {
-        m.within("figure", &[], |m| match campaign::differences(all) {
-            Some(differences) => {
-                let named = campaign::named_differences(all);
-                let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
-                    .chain(&summary.control)
-                    .collect();
-                if !compared.is_empty() {
-                    html::draw(m, &chart::differences::differences(&compared, "iteration"));
-                }
-                table(m, &of_cases(differences, all));
-            }
-            None => {
-                html::all(m, &chart::rates::figures(info, all));
-                table(m, &of_cases(campaign::cases(all), all));
-            }
+        m.within("figure", &[], |m| {
+            html::all(m, &chart::of_campaign(info, summary));
+            table(m, &of_cases(campaign::table(all), all));
         });
-        for words in campaign::failures(all)
-            .into_iter()
-            .chain(campaign::stopped(all))
-        {
+        for words in campaign::shortfalls(all) {
             m.leaf("p", &[], &note(&words));
         }
     });
@@ -468,7 +452,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let of: Vec<usize> = cases
                     .flat_map(|(at, case)| case.comparisons().map(move |_| at))
                     .collect();
-                let shown = content::comparisons(summary);
+                let shown = tables::comparisons(summary);
                 table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
             for sentence in exact::beside(&summary.test_cases) {
@@ -484,13 +468,10 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 if rated.iter().any(has_result) {
                     html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
-                table(m, &content::cases(summary).of_cases(|place, _| Some(place)));
+                table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
             let cases = &summary.test_cases;
-            for words in campaign::failures(cases)
-                .into_iter()
-                .chain(campaign::stopped(cases))
-            {
+            for words in campaign::shortfalls(cases) {
                 m.leaf("p", &[], &note(&words));
             }
             if let Some(signs) = words::signs_words(summary) {
@@ -542,7 +523,7 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
 }
 
 fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
-    let fates = content::fates(summary, rebuilds);
+    let fates = fates::fates(summary, rebuilds);
     if fates.is_empty() {
         return;
     }
@@ -555,10 +536,10 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
         );
         m.within("figure", &[], |m| {
             html::draw(m, &chart::fates::fates(&fates));
-            table(m, &content::all_fates(&fates));
+            table(m, &fates::all_fates(&fates));
         });
         m.within("ul", &[("class", "keys")], |m| {
-            for sentence in content::counters(&fates) {
+            for sentence in fates::counters(&fates) {
                 m.leaf("li", &[], &sentence);
             }
         });
@@ -591,10 +572,10 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::strata::strata(summary, trials));
-                table(m, &content::noise(summary));
+                table(m, &tables::noise(summary));
             });
         } else if !rated.is_empty() {
-            table(m, &content::noise(summary));
+            table(m, &tables::noise(summary));
         }
         let Some(control) = shape::control(summary) else {
             return;
@@ -621,14 +602,14 @@ fn every_trial(
             let names: Vec<String> = summary
                 .comparisons()
                 .zip(2..)
-                .map(|(c, index)| format!("{}: {}", content::place_name(index), c.configuration))
+                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration))
                 .collect();
             m.within("ul", &[("class", "keys")], |m| {
                 for name in &names {
                     m.leaf("li", &[], name);
                 }
             });
-            table(m, &content::rebuilds(rebuilds));
+            table(m, &trials::rebuilds(rebuilds));
         });
     }
     if !trials.is_empty() {
@@ -640,7 +621,7 @@ fn every_trial(
             );
             let shown = |m: &mut Markup| match trials.iter().any(|trial| trial.asked.is_some()) {
                 true => table(m, &procedures::trials(trials)),
-                false => table(m, &content::trials(trials)),
+                false => table(m, &trials::trials(trials)),
             };
             match trials.len() > MANY_TRIALS {
                 true => folded(m, false, |m| m.text(&several(trials.len(), "trial")), shown),

@@ -3,13 +3,13 @@
 use fwdlab_model::loss::Place;
 
 use crate::chart::{Axis, Chart, Mark, Quantity, Row, Rows, Scale, Tone};
-use crate::content::{self, Fate};
+use crate::fates::{self, Fate};
 use crate::number::{count, percent, share};
 
 /// The chart.
 pub(crate) fn fates(fates: &[Fate]) -> Chart {
     let mut legend = vec![(Tone::Received, "received".to_owned())];
-    let places = content::places(fates);
+    let places = fates::places(fates);
     legend.extend(
         places
             .iter()
@@ -32,7 +32,7 @@ pub(crate) fn fates(fates: &[Fate]) -> Chart {
             let words = format!(
                 "lost {}: {}",
                 loss.place.words(),
-                content::counter_words(loss)
+                fates::counter_words(loss)
             );
             parts.push((tone(&loss.place), words, loss.frames));
         }

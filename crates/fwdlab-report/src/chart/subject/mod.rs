@@ -26,7 +26,7 @@ use super::Chart;
 use crate::name::label;
 use crate::shape::{self, Shape};
 use crate::table::capital;
-use crate::{campaign, content, link};
+use crate::{campaign, link};
 
 /// All charts of a run, in the order of its page, each with a title and a name of its own.
 pub fn of(
@@ -60,28 +60,11 @@ pub fn of(
             for case in cases {
                 found(&format!("{}: ", label(case, cases)), &case.outcomes);
             }
-            let named = campaign::named_differences(cases);
-            let compared: Vec<&Comparison> = (named.iter().map(|(_, one)| one))
-                .chain(&summary.control)
-                .collect();
-            match campaign::differences(cases) {
-                Some(_) if compared.is_empty() => {}
-                Some(_) => all.insert(
-                    0,
-                    titled(
-                        "Differences",
-                        differences::differences(&compared, "iteration"),
-                    ),
-                ),
-                None => {
-                    let figures = rates::figures(info, cases);
-                    let figures = figures.into_iter().map(|chart| Chart {
-                        title: capital(&chart.title),
-                        ..chart
-                    });
-                    all.splice(0..0, figures);
-                }
-            }
+            let own = of_campaign(info, summary).into_iter().map(|chart| Chart {
+                title: capital(&chart.title),
+                ..chart
+            });
+            all.splice(0..0, own);
         }
         Shape::Windows | Shape::Slices => {}
     }
@@ -100,7 +83,7 @@ pub fn of(
             rates::forwarding_rates(info, summary),
         ));
     }
-    let fates = content::fates(summary, rebuilds);
+    let fates = crate::fates::fates(summary, rebuilds);
     if !fates.is_empty() {
         all.push(titled("Where the frames went", fates::fates(&fates)));
     }
@@ -109,6 +92,24 @@ pub fn of(
     }
     named_apart(&mut all);
     all
+}
+
+/// The differences of a campaign, if it has any, else its figures.
+pub(crate) fn of_campaign(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
+    let cases = &summary.test_cases;
+    if campaign::differences(cases).is_none() {
+        return rates::figures(info, cases);
+    }
+    let named = campaign::named_differences(cases);
+    let named = named.iter().map(|(_, one)| one);
+    let compared: Vec<&Comparison> = named.chain(&summary.control).collect();
+    match compared.is_empty() {
+        true => Vec::new(),
+        false => vec![titled(
+            "Differences",
+            differences::differences(&compared, "iteration"),
+        )],
+    }
 }
 
 fn titled(title: &str, chart: Chart) -> Chart {

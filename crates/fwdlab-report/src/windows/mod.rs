@@ -1,6 +1,8 @@
 //! Forwarding rates of quiet windows, and configurations compared with a reference DUT: their sections.
 //!
-//! The tables are those of `content`, the sentences those of `words`. Start with [`sections`].
+//! The tables are in `tables`, the sentences in `words`. Start with [`sections`].
+
+pub(crate) mod tables;
 
 use std::borrow::Cow;
 
@@ -12,7 +14,7 @@ use crate::screen::width;
 use crate::section::{Format, Losses, Named, Section, named};
 use crate::shape::{self, Labels, Rated};
 use crate::table::{Cell, Column, Mark, Table, shorten};
-use crate::{answer, campaign, content, efficiency, exact, telemetry, words};
+use crate::{answer, campaign, efficiency, exact, fates, telemetry, words};
 
 /// Columns for a row of dots: less shows nothing, more says nothing new.
 const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
@@ -32,10 +34,10 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
 fn wide(info: &RunInfo, summary: &Summary) -> Vec<Section> {
     let mut sections = Vec::new();
     if !shape::comparisons(summary).is_empty() {
-        sections.push(Section::table("", content::comparisons(summary)));
+        sections.push(Section::table("", tables::comparisons(summary)));
     }
     if !shape::rated(summary).is_empty() {
-        sections.push(Section::table("", content::cases(summary)));
+        sections.push(Section::table("", tables::cases(summary)));
     }
     sections.extend(efficiency::sections(info, &summary.test_cases));
     let control = shape::control(summary).map(words::control_words);
@@ -122,7 +124,7 @@ fn doubts(summary: &Summary) -> Vec<Named> {
 
 /// The test cases, with the deviation of every iteration.
 fn case_table(summary: &Summary) -> Table {
-    let mut table = content::cases(summary);
+    let mut table = tables::cases(summary);
     // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
     let rated = shape::rated(summary);
     let deviations: Vec<Vec<f64>> = rated.iter().map(deviations).collect();
@@ -157,7 +159,7 @@ fn deviations(case: &Rated<'_>) -> Vec<f64> {
 /// The comparisons, with the difference in every rebuild.
 fn comparison_table(summary: &Summary) -> Table {
     let compared = shape::comparisons(summary);
-    let mut table = content::comparisons(summary);
+    let mut table = tables::comparisons(summary);
     // The last three have no room here; the verdict says what was detectable.
     table.columns.truncate(6);
     let names: Vec<String> = table
@@ -244,7 +246,7 @@ fn losses(cases: &[Rated<'_>]) -> Vec<Losses> {
                 labels.label(case),
                 words::lost_words(ledger)
             ),
-            table: content::losses(ledger),
+            table: fates::losses(ledger),
             not_sent: words::not_sent_words(ledger),
         });
         shown.push(kind);
