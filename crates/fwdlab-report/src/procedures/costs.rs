@@ -5,7 +5,7 @@
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
 use fwdlab_model::instructions::Exact;
 use fwdlab_model::outcome::{
-    Cost, Energy, EnergyPoint, Outcome, Paired, PairedPoint, Slope, Sweep,
+    Cost, Energy, EnergyPoint, Found, Outcome, Paired, PairedPoint, Slope, Sweep,
 };
 
 use super::shown::{NOTHING, Shown, optional, optional_pps, plain};
@@ -200,29 +200,45 @@ impl Shown for Energy {
         Some(format!("{} a frame{idle}", energy(joules)))
     }
 
-    fn table(&self, _: &[&Outcome]) -> Table {
+    fn table(&self, group: &[&Outcome]) -> Table {
+        let meters = meters(group);
         let mut columns = vec![
             Column::left("load", &["load"]),
             Column::right("offered load", &["offered_load_pps"]),
             Column::right("forwarding rate", &["forwarding_rate_pps"]),
         ];
-        columns.extend(self.meters.iter().flat_map(|meter| {
+        columns.extend(meters.iter().flat_map(|meter| {
             [
-                Column::right(&format!("by {}", meter.name), &["watts"]),
+                Column::right(&format!("by {meter}"), &["watts"]),
                 Column::right("a frame", &["joules_per_frame"]),
                 Column::right("beyond idle", &["marginal_joules_per_frame"]),
             ]
         }));
         let mut table = Table::new(columns);
         for point in &self.points {
-            table.push(Mark::None, energies(self, point));
+            table.push(Mark::None, energies(self, point, &meters));
         }
         table
     }
 }
 
+/// The names of all meters that were read for any of these outcomes: a meter may fail for one frame size.
+fn meters<'a>(group: &[&'a Outcome]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for outcome in group {
+        if let Found::Energy(found) = &outcome.found {
+            for meter in &found.meters {
+                if !names.contains(&meter.name.as_str()) {
+                    names.push(&meter.name);
+                }
+            }
+        }
+    }
+    names
+}
+
 /// What the meters say at a load. A frame of a DUT that idles has no price.
-fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
+fn energies(found: &Energy, point: &EnergyPoint, meters: &[&str]) -> Vec<Cell> {
     let rate_pps = point.forwarding_rate_pps;
     let load = match point.share {
         None => "overload".to_owned(),
@@ -234,8 +250,10 @@ fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
         Cell::new(rate(point.offered_load_pps), point.offered_load_pps),
         Cell::new(rate(rate_pps), rate_pps),
     ];
-    for meter in &found.meters {
-        let power = point.watts.get(&meter.name).copied();
+    for name in meters {
+        let power = point.watts.get(*name).copied();
+        let meter = found.meters.iter().find(|meter| meter.name == *name);
+        let idle_watts = meter.and_then(|meter| meter.idle_watts);
         let of_load = power.filter(|_| point.share != Some(0.0) && rate_pps > 0.0);
         cells.extend([
             Cell::optional(power, NOTHING, watts),
@@ -246,7 +264,7 @@ fn energies(found: &Energy, point: &EnergyPoint) -> Vec<Cell> {
             ),
             Cell::optional(
                 of_load
-                    .zip(meter.idle_watts)
+                    .zip(idle_watts)
                     .and_then(|(w, idle)| marginal_joules_per_frame(w, idle, rate_pps)),
                 NOTHING,
                 energy,
@@ -269,6 +287,67 @@ impl Shown for Exact {
             right("with the tester", "through_per_frame") => number(self.through_per_frame),
             right("tester alone", "tester_per_frame") => number(self.tester_per_frame),
             right("bursts", "bursts") => plain(self.bursts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fwdlab_model::outcome::{Compliance, Meter};
+    use fwdlab_model::units::FrameSize;
+    use fwdlab_model::variant::Variant;
+
+    use super::*;
+
+    /// The columns of a table are those of the first outcome: each outcome has cells for the meters of all.
+    #[test]
+    fn a_meter_that_fails_for_one_frame_size_leaves_its_cells_empty() {
+        let outcome = |names: &[&str]| Outcome {
+            frame_size_bytes: FrameSize::MIN,
+            variant: Variant::default(),
+            found: Found::Energy(Energy {
+                meters: (names.iter())
+                    .map(|name| Meter {
+                        name: (*name).into(),
+                        idle_watts: Some(10.0),
+                        full_watts: Some(20.0),
+                        joules_per_frame: Some(2e-5),
+                        marginal_joules_per_frame: Some(1e-5),
+                        proportionality: Some(0.5),
+                    })
+                    .collect(),
+                points: vec![EnergyPoint {
+                    share: None,
+                    intended_load_pps: 1e6,
+                    offered_load_pps: 1e6,
+                    forwarding_rate_pps: 1e6,
+                    watts: (names.iter())
+                        .map(|name| ((*name).to_owned(), 20.0))
+                        .collect::<BTreeMap<_, _>>(),
+                }],
+            }),
+            verdict: "measured".into(),
+            answered: true,
+            not_applicable: false,
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: 1,
+        };
+        let [both, one] = [outcome(&["plug", "rapl"]), outcome(&["rapl"])];
+        let group = [&both, &one];
+        for outcome in group {
+            let Found::Energy(found) = &outcome.found else {
+                panic!("{outcome:?}")
+            };
+            let table = found.table(&group);
+            let names: Vec<&str> = table.columns.iter().map(|one| one.head.as_str()).collect();
+            assert_eq!(
+                names[3..7],
+                ["by plug", "a frame", "beyond idle", "by rapl"]
+            );
+            assert!(table.rows.iter().all(|row| row.cells.len() == names.len()));
         }
     }
 }
