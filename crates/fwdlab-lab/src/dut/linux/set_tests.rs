@@ -437,7 +437,7 @@ struct Restarting {
     server: Mutex<ServerOf>,
 }
 
-/// A server, and the function that returns the command before it for a given boot id.
+/// A server, and the function that returns its mount commands for a given boot id.
 struct ServerOf(Server, Box<dyn Fn(&str) -> String + Send>);
 
 impl std::fmt::Debug for ServerOf {
