@@ -1,5 +1,7 @@
 //! Configuration sets and families on a Linux DUT: on this machine's kernel, on a separate machine
 //! over SSH, and on a recorded one with every failure at every command.
+//!
+//! Start with [`families_are_in_the_kernel_and_leave_nothing`].
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! A Linux DUT over a recorded host: which commands it runs in which order, and the effect of every
 //! failure at every command.
+//!
+//! Start with [`linux`] and [`ALL`].
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -442,8 +442,8 @@ impl Dut for Vpp {
         }
     }
 
-    /// Its threads share their CPU with the kernel's thread that passes frames to them: waiting for that
-    /// is not a disturbance.
+    /// Returns `None`: its threads share their CPU with the kernel's thread that passes frames to
+    /// them, and waiting for that is not a disturbance.
     fn waited(&self) -> Option<Duration> {
         None
     }

@@ -1,5 +1,7 @@
 //! VPP as a DUT over a recorded host: its commands, its refusals, and the handling of unexpected
 //! answers.
+//!
+//! Start with [`vpp`].
 
 use std::path::Path;
 use std::sync::Mutex;
