@@ -1,6 +1,7 @@
-//! The agent as the first process of a virtual machine: mounts what programs expect, loads what the channel needs, and answers.
+//! The agent as the first process of a virtual machine: mounts the usual file systems, loads the
+//! modules of the channel, and answers questions.
 //!
-//! It runs in a guest of ours only, never on a machine that is anybody's. Start with [`run`].
+//! Runs only in fwdlab's own guests, never on a user's machine. Start with [`run`].
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::serve::serve;
 use crate::host::wire::CHANNEL;
 use crate::host::{Command, Host, Limit, Local};
 
-/// So long a channel is waited for.
+/// How long to wait for the channel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const MOUNTS: &[(&str, &str, &str)] = &[
@@ -27,35 +28,36 @@ const MOUNTS: &[(&str, &str, &str)] = &[
     ("devpts", "/dev/pts", "devpts"),
 ];
 
-/// What the channel and test beds need, where it is no part of the kernel.
+/// Modules that the channel and test beds need, if they are not built into the kernel.
 const MODULES: &[&str] = &["virtio_pci", "virtio_console", "veth"];
 
-/// Settings by which a profile has names for programs that were compiled in the kernel.
+/// Settings that give a profile names for JIT-compiled BPF programs, and the log level of the
+/// console.
 const SETTINGS: &[(&str, &str)] = &[
     ("/proc/sys/net/core/bpf_jit_enable", "1"),
     ("/proc/sys/net/core/bpf_jit_kallsyms", "1"),
     ("/proc/sys/kernel/printk", "4 4 1 7"),
 ];
 
-/// Is this the first process of a machine?
+/// Returns true if this is the first process of a machine.
 pub fn is_first() -> bool {
     rustix::process::getpid().is_init()
 }
 
-/// Serves the machine until nobody asks any more, and ends it. What fails is returned to be said on the console, and the machine
-/// ends all the same with [`power_off`].
+/// Serves the machine until the channel closes. The caller prints an error on the console; in
+/// either case it then ends the machine with [`power_off`].
 ///
 /// # Errors
 /// There is no channel, or it failed.
 pub fn run() -> Result<(), String> {
     for (source, target, kind) in MOUNTS {
         let _ = fs::create_dir_all(target);
-        // a kernel without one of them can still do the others' work
+        // a kernel that lacks one of them can still do the rest
         let _ = mount(*source, *target, *kind, MountFlags::empty(), None);
     }
     let _ = fs::create_dir_all("/run/netns");
     let load = Command::new("modprobe", &[&["-q", "-a"], MODULES].concat());
-    // what is part of the kernel has no module
+    // the error is ignored: what is built into the kernel has no module
     let _ = Local.run(&load, Limit::OURS);
     for (file, value) in SETTINGS {
         let _ = fs::write(file, value);
@@ -69,12 +71,13 @@ pub fn run() -> Result<(), String> {
 /// Ends the machine.
 pub fn power_off() {
     rustix::fs::sync();
-    // where it cannot be switched off, a restart ends it, too: machines of ours do not start again
+    // if the machine cannot be switched off, a restart ends it, too: fwdlab's machines exit on
+    // reboot
     let _ = reboot(RebootCommand::PowerOff);
     let _ = reboot(RebootCommand::Restart);
 }
 
-/// The port of the machine that has our name.
+/// Returns the port of the machine that has our name.
 fn channel() -> Option<PathBuf> {
     let step = Duration::from_millis(20);
     for _ in 0..PATIENCE.as_millis() / step.as_millis() {

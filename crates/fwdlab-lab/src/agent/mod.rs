@@ -1,6 +1,7 @@
-//! Agents: fwdlab on another machine, doing there what a program here asks for.
+//! Agents: fwdlab on another machine, which does there what this program requests.
 //!
-//! [`serve`] answers, started by [`init`] or [`stdio`]; what is asked and answered is in [`crate::host::wire`]. Start with [`serve::serve`].
+//! [`serve`] answers; [`init`] or [`stdio`] starts it; [`crate::host::wire`] defines the questions
+//! and answers. Start with [`serve::serve`].
 
 pub mod init;
 mod part;

@@ -1,7 +1,8 @@
-//! A part of a tester at an agent: its sender or its receivers, while the other part is on another machine.
+//! One part of a tester at an agent: the sender or the receivers, while the other part is on
+//! another machine.
 //!
-//! What is asked and answered is in [`wire::part`](crate::host::wire::part); the asking side, which puts the parts together, is
-//! [`crate::tester::apart`]. Start with [`Parts`].
+//! [`wire::part`](crate::host::wire::part) defines the questions and answers;
+//! [`crate::tester::apart`] asks and combines the parts. Start with [`Parts`].
 
 use fwdlab_engine::{Counting, Mode, PortSpec, Receiver, Sender, mtu, open_receiver, open_sender};
 
@@ -10,7 +11,7 @@ use crate::host::Failure;
 use crate::host::wire::part::{Answer, Question, unpacked};
 use crate::host::wire::rig::mode;
 
-/// Parts that are open.
+/// The open parts.
 #[derive(Default)]
 pub(super) struct Parts {
     sender: Option<(PortSpec, Box<dyn Sender>)>,
@@ -18,7 +19,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Answers a question with the engine of this process; says whether frames may flow afterwards, where that changes.
+    /// Answers a question with the engine of this process; also returns whether frames may flow
+    /// afterwards, if that changes.
     pub fn answer(
         &mut self,
         question: Question,

@@ -1,6 +1,8 @@
-//! A rig at an agent: it does what it is asked with the engine of this process, and makes no trial.
+//! A rig at an agent: does what it is asked with the engine of this process, but runs no trials
+//! itself.
 //!
-//! What is asked and answered is in [`wire::rig`](crate::host::wire::rig), the asking side is [`crate::tester::remote`]. Start with [`answer`].
+//! [`wire::rig`](crate::host::wire::rig) defines the questions and answers;
+//! [`crate::tester::remote`] asks. Start with [`answer`].
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use crate::host::Failure;
 use crate::host::wire::rig::{Answer, Question};
 use crate::tester::{Frames, Rig, local};
 
-/// A rig that is open.
+/// An open rig.
 pub(super) struct Open {
     rig: Box<dyn Rig>,
     /// The traffic that was armed last.
@@ -30,7 +32,7 @@ pub(super) fn answer(
         choice,
     } = question
     {
-        // what is open holds the ports
+        // an open rig keeps the ports busy
         *open = None;
         let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
         let choice = choice.try_into().map_err(Failure::Refused)?;

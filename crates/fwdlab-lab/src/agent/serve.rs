@@ -1,7 +1,7 @@
-//! The agent's side: answers questions until the stream ends.
+//! The agent's side of the connection: answers questions until the stream ends.
 //!
-//! It decides nothing: commands and files are those of [`Local`] and of namespaces of this machine, bursts are the engine's. Start with
-//! [`serve`].
+//! Decides nothing: [`Local`] and namespaces of this machine run commands and access files, the
+//! engine sends bursts. Start with [`serve`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +23,10 @@ use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, Netns,
 use crate::ports::noise;
 use crate::ports::{self, Claimed};
 
-/// Where files are put that commands shall use, on a machine of ours.
+/// Directory for uploaded files of commands, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
 
-/// Who asked ends a command that takes too long by ending us.
+/// The asking side ends a command that takes too long by ending this process.
 const LIMIT: Limit<'static> = Limit {
     time: Duration::from_secs(24 * 3600),
     is_stopped: &|| false,
@@ -34,7 +34,7 @@ const LIMIT: Limit<'static> = Limit {
 
 /// What an agent has open.
 struct Agent {
-    /// Where files are put.
+    /// Directory for uploaded files.
     folder: PathBuf,
     processes: BTreeMap<u32, Box<dyn Process>>,
     next: u32,
@@ -42,11 +42,12 @@ struct Agent {
     rig: Option<rig::Open>,
     parts: Parts,
     claimed: Vec<Claimed>,
-    /// Frames may flow from here.
+    /// True while frames may flow from here.
     sends: Arc<AtomicBool>,
 }
 
-/// Answers questions. Returns when the other side has gone, or wants the machine to end.
+/// Answers questions. Returns when the other side has closed the stream or requests that the
+/// machine ends.
 ///
 /// # Errors
 /// The stream failed, or is out of step.
@@ -54,10 +55,11 @@ pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
     serve_within(Path::new(PUT), stream, &Arc::default())
 }
 
-/// The same with another folder for files. `sends` is true while frames may flow from here.
+/// Like [`serve`], with another directory for files. `sends` is true while frames may flow from
+/// here.
 ///
 /// # Errors
-/// As [`serve`].
+/// As for [`serve`].
 pub(crate) fn serve_within(
     folder: &Path,
     stream: &mut (impl Read + Write),
@@ -151,11 +153,12 @@ impl Agent {
                 stream,
                 generator,
             } => {
-                // what is open holds the ports
+                // open bursts keep the ports busy
                 self.bursts = None;
                 let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
                 if generator != Generator::LiveFrames {
-                    // whether it is needed is the engine's business; what is part of the kernel has no module
+                    // the engine reports an error if it needs pktgen; a kernel that has it built in
+                    // has no module
                     let load = Command::new("modprobe", &["-q", "pktgen"]);
                     let _ = Local.run(&load, Limit::OURS);
                 }
@@ -183,7 +186,7 @@ impl Agent {
                     self.sends.store(true, Ordering::Release);
                 }
                 let answer = rig::answer(&mut self.rig, question, &bytes);
-                // what fails while frames flow does not end them
+                // an error while frames flow does not stop them
                 if ends || (begins && answer.is_err()) {
                     self.sends.store(false, Ordering::Release);
                 }

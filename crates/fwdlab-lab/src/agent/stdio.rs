@@ -1,6 +1,8 @@
-//! The agent on standard input and output, on a machine that is somebody's: it ends with the stream, whatever it is busy with.
+//! The agent on standard input and output, on a user's machine: ends with the stream, even if it is
+//! busy.
 //!
-//! Who started it ends what it leaves behind when it dies: it cannot do that itself then. Start with [`run`].
+//! The process that started it cleans up after it, because a killed agent cannot. Start with
+//! [`run`].
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,13 +16,13 @@ use std::time::{Duration, Instant};
 use super::serve::serve_within;
 use crate::host::wire::DEAF_FOR;
 
-/// When the stream has ended, whatever is being done may take so long.
+/// How long current work may take after the stream has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether somebody was heard.
+/// How often to check when the other side was last heard.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Answers questions from standard input until that ends. Files are put into this folder.
+/// Answers questions from standard input until it ends. Uploaded files go to this directory.
 ///
 /// # Errors
 /// The stream failed.
@@ -34,7 +36,7 @@ pub fn run(folder: &Path) -> Result<(), String> {
     watch(sends.clone(), heard.clone());
     std::thread::spawn(move || {
         pass_on(input, &chunk, &heard);
-        // who waits for the next question ends now; who is busy has a moment
+        // an agent that waits for a question ends now; one that is busy gets a grace period
         drop(chunk);
         std::thread::sleep(GRACE);
         std::process::exit(0);
@@ -47,8 +49,8 @@ pub fn run(folder: &Path) -> Result<(), String> {
     serve_within(folder, &mut stream, &sends).map_err(said)
 }
 
-/// Ends this process, and its frames with it, when frames flow and nobody is heard: a connection over which nothing comes any more may be
-/// taken for one that is there for a long time.
+/// Ends this process, and its frames with it, if frames flow and the other side is silent: a dead
+/// connection may look alive for a long time.
 fn watch(sends: Arc<AtomicBool>, heard: Arc<Mutex<Instant>>) {
     std::thread::spawn(move || {
         loop {
@@ -68,7 +70,7 @@ fn said(error: io::Error) -> String {
     format!("the stream failed: {error}")
 }
 
-/// Reads to the end: that it has come must be noticed while a question is answered, too.
+/// Reads until the end: it must be noticed while a question is being answered, too.
 fn pass_on(mut input: impl Read, chunk: &Sender<Vec<u8>>, heard: &Mutex<Instant>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -88,7 +90,7 @@ fn pass_on(mut input: impl Read, chunk: &Sender<Vec<u8>>, heard: &Mutex<Instant>
 
 struct Stream {
     chunks: Receiver<Vec<u8>>,
-    /// What was received and not read, backwards.
+    /// Received but unread bytes, in reverse order.
     rest: Vec<u8>,
     output: File,
 }

@@ -1,13 +1,15 @@
-//! A test bed inside a virtual machine: the embedded one, built through the machine's agent, and a way past the DUT.
+//! A test bed inside a virtual machine: the embedded one, built through the machine's agent, and a
+//! path that bypasses the DUT.
 //!
 //! ```text
 //!   gen                               dut0
 //!     tx0 ======================== eth0
 //!     rx0 ======================== eth1
-//!     past0 ==== past1             what generator and receiver take by themselves
+//!     past0 ==== past1             the cost of generator and receiver alone
 //! ```
 //!
-//! Nothing of it is on this machine, and nothing has to be undone: it goes with the machine. Start with [`Bed::in_guest`].
+//! Nothing of it is on this machine, and nothing has to be undone: it ends with the machine. Start
+//! with [`Bed::in_guest`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +29,9 @@ use crate::vm::machine::{ACCELERATOR, Machine};
 
 const DUT: &str = "dut0";
 
-/// Who configures a guest for longer hangs. An emulator takes some ten times as long as the guest's own clock says: 500,000 routes are
-/// 20 s there, and were 3 to 7 minutes beside other work on two CPUs.
+/// Configuring a guest for longer means that it hangs. An emulator takes some ten times as long as
+/// the guest's own clock shows: 500,000 routes take 20 s there, and took 3 to 7 minutes during
+/// other work on two CPUs.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 impl Bed {
@@ -58,7 +61,7 @@ impl Bed {
         let generator = Arc::new(host.within(GENERATOR));
         for which in ["all", "default"] {
             let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-            // a kernel without IPv6 has nothing to switch off
+            // a kernel without IPv6 has nothing to disable
             let _ = generator.write(&file, b"1");
         }
         let up = |port: &&str| format!("link set {port} up\n");
@@ -67,7 +70,7 @@ impl Bed {
         let dut = Arc::new(host.within(DUT));
         let batch: String = ["lo", eth0, eth1].iter().map(up).collect();
         dut.feed("ip", &["-batch", "-"], &batch)?;
-        // a NAPI instance at the input, through which frames from the other end's XDP come
+        // a NAPI instance at the input, which processes frames from the other end's XDP
         dut.ask("ethtool", &["-K", eth0, "gro", "on"])?;
         let changes = Arc::new(Undo::new(machine.scratch("undo")?));
         let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone())

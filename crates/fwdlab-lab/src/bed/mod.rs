@@ -1,7 +1,8 @@
-//! Test beds: DUTs, ports, the ways through them, and the networks between them.
+//! Test beds: DUTs, ports, the paths through them, and the networks between them.
 //!
-//! A [`Bed`] says what stands and what its ports count; how one is built is in a file of its own, the embedded one of veth pairs in
-//! [`veth`]. What a DUT can be asked is in [`crate::dut`]. Start with [`Bed`].
+//! A [`Bed`] knows its hosts and ports, and reads their counters; each kind of bed is built in its
+//! own file, the embedded one of veth pairs in [`veth`]. The operations of a DUT are in
+//! [`crate::dut`]. Start with [`Bed`].
 
 pub mod guest;
 pub(crate) mod switch;
@@ -25,44 +26,45 @@ use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_co
 use crate::networks::Networks;
 use crate::vm::machine::Machine;
 
-/// A standing test bed. Dropping it takes it away.
+/// A test bed. Dropping it removes it.
 #[derive(Debug)]
 pub struct Bed {
-    /// They end before the bed goes.
+    /// Dropped before the rest of the bed.
     duts: Vec<Arc<dyn Dut>>,
-    /// Where the tester's ports are.
+    /// The hosts of the tester's ports.
     tester: Testers,
     networks: Networks,
     paths: Vec<PathSpec>,
-    /// Frames go back through the DUT, too.
+    /// True if frames also pass through the DUT in the reverse direction.
     both_ways: bool,
     notes: BTreeMap<String, String>,
     sysctls: BTreeMap<String, String>,
     built: veth::Built,
-    /// How what is changed on its hosts is taken back.
+    /// How to undo changes on its hosts.
     changes: Arc<Undo>,
     ground: Ground,
     switch: Option<BedSwitch>,
-    /// Ports that others are kept from as long as it stands.
+    /// Ports of the tester that do not count frames taken by a receiver in XDP.
     blind: Vec<String>,
+    /// Reservations of its ports, which keep others from using them as long as the bed exists.
     _claims: Vec<Claim>,
 }
 
-/// Something that others are kept from until this is dropped.
+/// A reservation that keeps others from using something until it is dropped.
 pub(crate) type Claim = Box<dyn std::fmt::Debug + Send + Sync>;
 
 /// The hosts of the tester's ports.
 #[derive(Debug, Clone)]
 pub(crate) struct Testers {
-    /// Of the port at which frames go into the DUT.
+    /// The host of the port that sends frames into the DUT.
     pub a: Arc<dyn Host>,
-    /// Of the port at which they come out of it; often the same.
+    /// The host of the port that receives them from the DUT; often the same.
     pub b: Arc<dyn Host>,
-    /// Who sends into the DUT, too, where frames come from two hosts.
+    /// The second sender into the DUT, if frames come from two hosts.
     pub second: Option<Second>,
 }
 
-/// A port that sends beside the first.
+/// A port that sends in addition to the first.
 #[derive(Debug, Clone)]
 pub(crate) struct Second {
     pub host: Arc<dyn Host>,
@@ -71,7 +73,7 @@ pub(crate) struct Second {
 }
 
 impl Testers {
-    /// All on one host.
+    /// Uses one host for all ports.
     pub fn one(host: Arc<dyn Host>) -> Testers {
         Testers {
             a: host.clone(),
@@ -81,27 +83,27 @@ impl Testers {
     }
 }
 
-/// What a bed stands on, and goes with.
+/// What a bed is built on, and removed with.
 #[derive(Debug)]
 enum Ground {
-    /// This machine, in whose registry it is.
+    /// This machine, whose registry contains the bed.
     Here(Registration),
     /// A virtual machine of ours, which ends with the last bed in it.
     Guest { _machine: Arc<Machine> },
 }
 
-/// Interface counters of one path, as the kernel has them.
+/// Interface counters of one path, as the kernel reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Generator's sending port: packets, dropped.
     pub tx: (u64, u64),
-    /// The DUT's, where they can be read.
+    /// The DUT's ports, if they can be read.
     pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
-    /// The receiving port does not count what a receiver in XDP takes.
+    /// True if the receiving port does not count frames taken by a receiver in XDP.
     pub rx_is_blind: bool,
-    /// A switch's, where there is one that can be asked.
+    /// A switch's ports, if there is one that can be queried.
     pub switch: Option<SwitchPackets>,
 }
 
@@ -114,7 +116,7 @@ pub struct DutPorts {
     pub output: (u64, u64),
 }
 
-/// What a bed is made of whose hosts stand already.
+/// The parts of a bed with existing hosts.
 pub(crate) struct Parts {
     pub duts: Vec<Arc<dyn Dut>>,
     pub tester: Testers,
@@ -125,12 +127,13 @@ pub(crate) struct Parts {
     pub registration: Registration,
     pub switch: Option<BedSwitch>,
     pub claims: Vec<Claim>,
-    /// Ports of the tester that do not count what a receiver in XDP takes.
+    /// Ports of the tester that do not count frames taken by a receiver in XDP.
     pub blind: Vec<String>,
 }
 
 impl Bed {
-    /// A bed of values: nothing is built, and what was changed on its hosts is taken back when it goes.
+    /// Creates a bed from existing parts: nothing is built, and changes on its hosts are undone
+    /// when it is dropped.
     pub(crate) fn of(parts: Parts) -> Bed {
         Bed {
             duts: parts.duts,
@@ -149,7 +152,7 @@ impl Bed {
         }
     }
 
-    /// Four letters that name the lab.
+    /// Returns four letters that identify the lab; `vm` for a bed in a virtual machine.
     pub fn id(&self) -> &str {
         match &self.ground {
             Ground::Here(registration) => &registration.record().id,
@@ -157,32 +160,32 @@ impl Bed {
         }
     }
 
-    /// How many DUTs stand side by side.
+    /// Returns the number of parallel DUTs.
     pub fn duts(&self) -> usize {
         self.duts.len()
     }
 
-    /// One of them.
+    /// Returns one of them.
     pub fn dut(&self, dut: usize) -> &Arc<dyn Dut> {
         &self.duts[dut]
     }
 
-    /// Where the port is at which frames go into the DUT.
+    /// Returns the host of the port that sends frames into the DUT.
     pub fn tester(&self) -> &Arc<dyn Host> {
         &self.tester.a
     }
 
-    /// Name of the generator's namespace, or of the host that it is on.
+    /// Returns the name of the generator's namespace, or of its host.
     pub fn generator(&self) -> &str {
         self.tester.a.name()
     }
 
-    /// Who sends beside the generator.
+    /// Returns the second sender.
     pub(crate) fn second(&self) -> Option<&Second> {
         self.tester.second.as_ref()
     }
 
-    /// The network namespaces of this machine that are of the bed.
+    /// Returns the network namespaces of the bed on this machine.
     pub fn namespaces(&self) -> &[String] {
         match &self.ground {
             Ground::Here(registration) => &registration.record().namespaces,
@@ -190,37 +193,37 @@ impl Bed {
         }
     }
 
-    /// The addresses of its ports, and the networks behind them.
+    /// Returns the addresses of its ports, and the networks behind them.
     pub fn networks(&self) -> &Networks {
         &self.networks
     }
 
-    /// The way through each DUT; the second is the way back where frames go both ways.
+    /// Returns the path through each DUT; if frames go both ways, the second is the reverse path.
     pub fn paths(&self) -> &[PathSpec] {
         &self.paths
     }
 
-    /// How many paths there are: one through each DUT, or two through one.
+    /// Returns the number of paths: one through each DUT, or two through one.
     pub fn ways(&self) -> usize {
         self.paths.len()
     }
 
-    /// What runs where, and what could not be arranged.
+    /// Describes what runs where, and what could not be arranged.
     pub fn notes(&self) -> &BTreeMap<String, String> {
         &self.notes
     }
 
-    /// Sysctls of the first DUT and the generator: `dut:net/...`, value.
+    /// Returns the sysctls of the first DUT and the generator: `dut:net/...`, value.
     pub fn sysctls(&self) -> &BTreeMap<String, String> {
         &self.sysctls
     }
 
-    /// Offloads of the first DUT's ports: `eth0:feature`, `on` or `off`.
+    /// Returns the offloads of the first DUT's ports: `eth0:feature`, `on` or `off`.
     pub fn offloads(&self) -> BTreeMap<String, String> {
         self.duts[0].offloads()
     }
 
-    /// How long the DUT's thread has waited for its CPU so far; zero where nobody can tell.
+    /// Returns how long the DUT's thread has waited for its CPU so far; zero if unknown.
     pub fn waited(&self, dut: usize) -> Duration {
         self.duts[dut].waited().unwrap_or_default()
     }
@@ -279,7 +282,7 @@ impl Bed {
         })
     }
 
-    /// Ports that are not up, or not there: `rx0 in fwdlab-x-gen is gone`.
+    /// Returns ports that are not up or do not exist: `rx0 in fwdlab-x-gen is gone`.
     ///
     /// # Errors
     /// A namespace is gone.
@@ -294,7 +297,7 @@ impl Bed {
         Ok(amiss)
     }
 
-    /// Which daemons that configurations have named live no more, of all DUTs.
+    /// Returns the daemons of all DUTs' configurations that have ended.
     ///
     /// # Errors
     /// A host does not answer.
@@ -306,7 +309,7 @@ impl Bed {
         Ok(ended)
     }
 
-    /// How configurations with tunnels have spread frames over them so far, of every DUT.
+    /// Returns for every DUT how a configuration with tunnels has spread frames over them so far.
     ///
     /// # Errors
     /// A host does not answer.
@@ -314,7 +317,8 @@ impl Bed {
         self.duts.iter().map(|dut| dut.spread()).collect()
     }
 
-    /// How often the links of its ports came or went so far, where their host counts that: `rx0 in fwdlab-x-gen`, 2.
+    /// Returns how often the links of its ports went up or down so far, if their host counts that:
+    /// `rx0 in fwdlab-x-gen`, 2.
     ///
     /// # Errors
     /// A host does not answer.
@@ -329,7 +333,7 @@ impl Bed {
         Ok(changes)
     }
 
-    /// The tester's ports, by their hosts.
+    /// Returns the tester's ports, by their hosts.
     fn ports_of_tester(&self) -> Vec<(&Arc<dyn Host>, Vec<String>)> {
         let paths = &self.paths[..self.duts.len()];
         let of = |end: fn(&PathSpec) -> &PortSpec| -> Vec<String> {
@@ -353,13 +357,13 @@ impl Bed {
         ports
     }
 
-    /// From now on its DUT is one of which only the name is known.
+    /// Replaces its DUT by one of which only the name is known.
     #[cfg(test)]
     pub(crate) fn forget_how_to_log_in(&mut self, name: &str) {
         self.duts = vec![Arc::new(crate::dut::BlackBox::new(name))];
     }
 
-    /// Lets the bed stand when the process ends; `fwdlab bed down` removes it.
+    /// Keeps the bed when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
         if let Ground::Here(registration) = self.ground {
             registration.leave_standing();

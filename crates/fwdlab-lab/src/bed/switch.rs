@@ -1,6 +1,7 @@
-//! A switch between tester and DUT that can be asked what its ports counted: a Linux bridge by way of its host, any other by its SNMP agent.
+//! A switch between tester and DUT whose port counters can be queried: a Linux bridge through its
+//! host, any other through its SNMP agent.
 //!
-//! It counts and does nothing else; what its counts are worth is said with them. Start with [`BedSwitch::packets`].
+//! Only reads the counters, and reports how timely they are. Start with [`BedSwitch::packets`].
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,56 +15,58 @@ use crate::host::Host;
 use crate::interfaces::{Counted, counters_of, read_counters};
 use crate::snmp::{self, Binding, Value};
 
-/// An agent answers in this time, or not.
+/// Time limit for an answer of an agent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A datagram may be lost.
+/// Number of attempts, because a datagram may be lost.
 const TRIES: u32 = 3;
 
-/// More ports has no switch of a lab.
+/// More ports than any switch in a lab has.
 const MOST_PORTS: usize = 4096;
 
-/// ifName, ifHCInUcastPkts and ifHCOutUcastPkts of the IF-MIB (RFC 2863): what a switch says of itself to others is no unicast.
+/// ifName, ifHCInUcastPkts and ifHCOutUcastPkts of the IF-MIB (RFC 2863): a switch's own
+/// announcements are not unicast.
 const NAMES: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 1];
 const CAME: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 7];
 const WENT: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 11];
 
-/// Packets that ports of a switch have passed on, in the order in which frames meet them; those that are not known are absent.
+/// Packets that ports of a switch have passed on, in the order in which frames pass them; unknown
+/// ones are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwitchPackets {
-    /// Came in from who sends.
+    /// Received from the sender.
     pub from_sender: Option<u64>,
-    /// Went out to the DUT.
+    /// Sent to the DUT.
     pub to_dut: Option<u64>,
-    /// Came in from the DUT.
+    /// Received from the DUT.
     pub from_dut: Option<u64>,
-    /// Went out to who counts.
+    /// Sent to the receiver.
     pub to_receiver: Option<u64>,
-    /// It counts when it is asked, and not some seconds before.
+    /// True if the counters are current, not some seconds old.
     pub is_prompt: bool,
 }
 
-/// A switch that can be asked, and its ports.
+/// A switch that can be queried, and its ports.
 #[derive(Debug, Clone)]
 pub(crate) struct BedSwitch {
     pub asked: Asked,
     pub ports: SwitchPorts,
 }
 
-/// Who is asked.
+/// How the counters are queried.
 #[derive(Debug, Clone)]
 pub(crate) enum Asked {
-    /// The host whose bridge it is.
+    /// From the host of the bridge.
     Host(Arc<dyn Host>),
-    /// Its agent.
+    /// From its SNMP agent.
     Agent(Arc<Mutex<Agent>>),
 }
 
 impl BedSwitch {
-    /// What its ports have counted so far on the way of frames, or on the way back.
+    /// Returns the counters of its ports on the path of frames, or on the reverse path.
     ///
     /// # Errors
-    /// It does not say.
+    /// They cannot be read.
     pub fn packets(&self, back: bool) -> Result<SwitchPackets, LabError> {
         let names: Vec<&str> = self
             .ports
@@ -122,7 +125,7 @@ impl BedSwitch {
     }
 }
 
-/// An SNMP agent, and the numbers of the ports that it was asked for.
+/// An SNMP agent, and the interface numbers of the requested ports.
 #[derive(Debug)]
 pub(crate) struct Agent {
     socket: UdpSocket,
@@ -133,10 +136,10 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Asks an agent for its ports.
+    /// Connects to an agent, and looks up its ports.
     ///
     /// # Errors
-    /// It does not answer, or has not all of these ports: which it has.
+    /// It does not answer, or lacks one of these ports; the error lists those it has.
     pub fn open(at: SocketAddr, community: &str, ports: &[&str]) -> Result<Agent, LabError> {
         let any: SocketAddr = match at {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -160,7 +163,7 @@ impl Agent {
             let Some((object, Value::Text(name))) = said.into_iter().next() else {
                 break;
             };
-            // an agent that goes back would be asked without end
+            // an agent that goes backwards would be queried forever
             if !object.starts_with(&NAMES) || object <= last {
                 break;
             }
@@ -182,7 +185,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// What these ports have counted: packets that came, and packets that went.
+    /// Returns the counters of these ports: received and sent packets.
     fn packets(&mut self, ports: &[&str]) -> Result<Vec<(u64, u64)>, LabError> {
         let object = |of: [u32; 11], port: &str| {
             let number = self.numbers.get(port).copied().unwrap_or_default();
@@ -210,7 +213,7 @@ impl Agent {
         for _ in 0..TRIES {
             self.request_id = self.request_id.wrapping_add(1) & i32::MAX;
             let question = snmp::get(&self.community, self.request_id, objects, is_next);
-            // nobody listens there: the next try may find somebody
+            // no agent is listening; it may be at the next attempt
             if let Err(error) = self.socket.send(&question) {
                 why = error.to_string();
                 continue;
@@ -219,7 +222,7 @@ impl Agent {
             while let Ok(length) = self.socket.recv(&mut answer) {
                 match snmp::values(&answer[..length], &self.community, self.request_id) {
                     Ok(Some(values)) => return Ok(values),
-                    // to a question before
+                    // an answer to an earlier query
                     Ok(None) => {}
                     Err(error) => {
                         why = error.to_string();
@@ -240,7 +243,7 @@ impl Agent {
 mod tests {
     use super::*;
 
-    /// Ports of a switch that counts 10 packets more with every question.
+    /// A switch with these ports that counts 10 more packets with every query.
     fn switch(names: &'static [&'static str]) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
@@ -303,7 +306,7 @@ mod tests {
             (since(|of| of.from_sender), since(|of| of.to_dut)),
             (10, 10)
         );
-        // port 3 is the third, and what went out of it is another counter than what came in
+        // port 3 is the third, and its counter of sent packets differs from that of received ones
         assert_eq!(before.to_dut.unwrap() - before.from_sender.unwrap(), 2001);
     }
 

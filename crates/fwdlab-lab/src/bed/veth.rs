@@ -1,4 +1,5 @@
-//! The embedded test bed: a generator's namespace and one or more DUT namespaces, joined by veth pairs.
+//! The embedded test bed: a generator's namespace and one or more DUT namespaces, joined by veth
+//! pairs.
 //!
 //! ```text
 //!   fwdlab-<id>-gen                 fwdlab-<id>-dut0
@@ -6,9 +7,10 @@
 //!     rx0 ======================== eth1   198.19.0.1/30, 198.19.0.0/16 via 198.19.0.2
 //! ```
 //!
-//! The kernel of the DUT namespace forwards; the generator's side has no addresses, and neighbours are static. All DUTs of
-//! a bed look the same from the generator: same MAC addresses, same networks. Nothing outside the namespaces changes, and
-//! dropping a [`Bed`] removes all of it. The way is that of RFC 2544's phantom routers: one next hop on each side.
+//! The kernel of the DUT namespace forwards; the generator's side has no addresses, and neighbours
+//! are static. All DUTs of a bed look the same to the generator: same MAC addresses, same networks.
+//! Nothing outside the namespaces changes, and dropping a [`Bed`] removes all of it. The routing is
+//! that of RFC 2544's phantom routers: one next hop on each side.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,23 +32,23 @@ use crate::placement::Placement;
 /// The ports of every DUT, input and output.
 pub(super) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
 
-/// What is known of a bed that was built.
+/// What is known about a bed that was built.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     dut_cpus: Vec<usize>,
-    /// Kernel threads of each DUT's inputs, where they were found.
+    /// NAPI threads of each DUT's inputs, if they were found.
     threads: Vec<Vec<Option<u32>>>,
-    /// Its DUT is VPP: nothing is applied to it by programs of the host.
+    /// True if its DUT is VPP, to which programs of the host apply nothing.
     is_vpp: bool,
 }
 
-/// The generator's namespace only carries ports: no protocol shall speak there.
+/// The generator's namespace only carries ports: no protocol may send frames there.
 const GENERATOR_SYSCTLS: &[(&str, &str)] = &[
     ("net/ipv6/conf/all/disable_ipv6", "1"),
     ("net/ipv6/conf/default/disable_ipv6", "1"),
 ];
 
-/// What the kernel below VPP does: nothing of its own.
+/// Disables the kernel's own forwarding and protocols below VPP.
 const VPP_SYSCTLS: &[(&str, &str)] = &[
     ("net/ipv4/ip_forward", "0"),
     ("net/ipv6/conf/all/disable_ipv6", "1"),
@@ -56,7 +58,7 @@ const VPP_SYSCTLS: &[(&str, &str)] = &[
 impl Bed {
     /// Builds a bed with this many DUTs.
     ///
-    /// Labs whose process died are removed first. On failure nothing stays behind.
+    /// Labs whose process died are removed first. A failure leaves nothing behind.
     ///
     /// # Errors
     /// No permission, no veth, or a program that is missing.
@@ -64,18 +66,20 @@ impl Bed {
         Bed::with(duts, false, placement, keep, None)
     }
 
-    /// Builds a bed with one DUT through which frames go both ways: the second path is that from its output to its input.
+    /// Builds a bed with one DUT and traffic in both directions: the second path is that from its
+    /// output to its input.
     ///
     /// # Errors
-    /// As [`Bed::up`].
+    /// As for [`Bed::up`].
     pub fn up_both_ways(placement: &Placement) -> Result<Bed, LabError> {
         Bed::with(1, true, placement, false, None)
     }
 
-    /// Builds a bed with one DUT, which is a VPP of ours on the ports of its namespace, through which frames go one way or both.
+    /// Builds a bed with one DUT, our own VPP on the ports of its namespace, with traffic in one
+    /// direction or both.
     ///
     /// # Errors
-    /// As [`Bed::up`], or there is no VPP, or it does not come up.
+    /// As for [`Bed::up`], or there is no VPP, or it does not start.
     pub fn up_vpp(
         dut: &campaign::Dut,
         both_ways: bool,
@@ -139,7 +143,7 @@ impl Bed {
         Ok(bed.unconfined(false))
     }
 
-    /// Configurations of its DUTs run as processes of the host, on the host's files.
+    /// Runs configurations of its DUTs as processes of the host, on the host's files.
     pub fn unconfined(mut self, is_unconfined: bool) -> Bed {
         if self.built.is_vpp {
             return self;
@@ -150,7 +154,8 @@ impl Bed {
         self
     }
 
-    /// Makes the DUT a VPP. The kernel below it hands it every frame, and neither forwards nor answers.
+    /// Makes the DUT a VPP. The kernel below it passes it every frame, and neither forwards nor
+    /// answers.
     fn add_vpp(&mut self, dut: &campaign::Dut, placement: &Placement) -> Result<(), LabError> {
         let namespace = self.namespace_of(0).to_owned();
         let host = Netns::bare(&namespace);
@@ -167,7 +172,7 @@ impl Bed {
             }
         }
         let cpus = Cpus::choose(dut.workers, &placement.dut_cpus, &placement.generator_cpus)?;
-        // one thread of the kernel brings all frames: who spreads them is VPP
+        // a single kernel thread delivers all frames, because VPP itself spreads them
         let first = Placement {
             dut_cpus: placement.dut_cpus.iter().take(1).copied().collect(),
             ..placement.clone()
@@ -195,7 +200,7 @@ impl Bed {
         Ok(())
     }
 
-    /// A DUT in its namespace.
+    /// Returns a DUT in its namespace.
     fn linux(&self, dut: usize, is_unconfined: bool) -> Linux {
         let namespace = self.namespace_of(dut);
         let place = Netns::place(namespace, self.id(), is_unconfined);
@@ -211,10 +216,10 @@ impl Bed {
         &self.namespaces()[1 + dut]
     }
 
-    /// Gives the first DUT a port that is not of the test, `mgmt`, joined to the generator's namespace.
+    /// Gives the first DUT an additional port, `mgmt`, connected to the generator's namespace.
     ///
     /// # Errors
-    /// As [`Host::run`].
+    /// As for [`Host::run`].
     pub(crate) fn add_management(&self) -> Result<(), LabError> {
         let Management {
             tester_mac,
@@ -241,10 +246,11 @@ impl Bed {
         Ok(())
     }
 
-    /// Raises the MTU of the ports of DUTs that the bed made; they are removed with it. Ports of existing hosts are not changed.
+    /// Raises the MTU of the ports of DUTs that the bed created; they are removed with it. Ports of
+    /// existing hosts are not changed.
     ///
     /// # Errors
-    /// As [`Host::run`].
+    /// As for [`Host::run`].
     pub fn raise_mtu(&self, bytes: u32) -> Result<(), LabError> {
         for namespace in self.namespaces().iter().skip(1) {
             let batch = DUT_PORTS.map(|port| format!("link set {port} mtu {bytes}\n"));
@@ -287,7 +293,7 @@ impl Bed {
         })
     }
 
-    /// Switches protocols off at the generator.
+    /// Disables protocols at the generator.
     fn silence_generator(&mut self) -> Result<(), LabError> {
         for (name, value) in GENERATOR_SYSCTLS {
             let file = format!("/proc/sys/{name}");
@@ -296,7 +302,7 @@ impl Bed {
                     let name = format!("generator:{name}");
                     self.sysctls.insert(name, (*value).to_owned());
                 }
-                // a kernel without IPv6 has nothing to switch off
+                // a kernel without IPv6 has nothing to disable
                 Err(error) => match error.failure {
                     Failure::File(_) => {}
                     _ => return Err(error.into()),
@@ -306,10 +312,11 @@ impl Bed {
         Ok(())
     }
 
-    /// Makes the ports of a DUT hand frames to threads of their own, and puts them up.
+    /// Makes the ports of a DUT process frames in NAPI threads, and sets them up.
     fn open_ports(&mut self, dut: usize, placement: &Placement) -> Result<(), LabError> {
         let host = Netns::bare(self.namespace_of(dut));
-        // GRO gives veth a NAPI instance at its input; the generator's frames are delivered through it
+        // GRO gives veth a NAPI instance at its input; the generator's frames are delivered through
+        // it
         let mut script = String::new();
         for input in self.inputs() {
             script += &format!("ethtool -K {input} gro on || exit 1\n");
@@ -337,9 +344,10 @@ impl Bed {
         Ok(())
     }
 
-    /// The kernel's thread of each input of a DUT, that of the first direction first: what the kernel says of these interfaces. Where it
-    /// does not tell (before Linux 6.8), those whose names were not there `before`, if they are as many as they should be: others may
-    /// have interfaces of the same name.
+    /// Returns the NAPI thread of each input of a DUT, the first direction first, as the kernel
+    /// reports them for these interfaces. If it does not (before Linux 6.8), returns the threads
+    /// that did not exist `before`, if their number is right: others may have interfaces of the
+    /// same name.
     fn input_threads(&self, dut: usize, before: &[u32]) -> Vec<Option<u32>> {
         let inputs = self.inputs();
         let told = within(self.namespace_of(dut), || {
@@ -359,7 +367,7 @@ impl Bed {
         })
     }
 
-    /// The DUT's ports into which frames are sent.
+    /// Returns the DUT's ports into which frames are sent.
     fn inputs(&self) -> &'static [&'static str] {
         match self.both_ways {
             true => &DUT_PORTS,
@@ -373,8 +381,9 @@ impl Bed {
             batch += &format!("link set tx{k} up\nlink set rx{k} up\n");
         }
         self.tester.a.feed("ip", &["-batch", "-"], &batch)?;
-        // Without TSO at the sender, veth hands skb frames to the peer's NAPI too, so that the DUT's thread does the
-        // work of socket engines' frames and not the sender (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
+        // Without TSO at the sender, veth passes skb frames to the peer's NAPI, too, so that the
+        // DUT's thread processes frames of socket engines, and not the sender (drivers/net/veth.c,
+        // veth_skb_is_eligible_for_gro).
         let script: String = (self.paths.iter())
             .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
             .collect();
@@ -382,7 +391,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Puts the DUT's NAPI threads on their CPU, ahead of everything else there.
+    /// Pins the DUT's NAPI threads to their CPU, with priority over everything else there.
     fn pin_threads(&mut self, placement: &Placement) {
         self.notes.extend(placement.notes.clone());
         let Some(&cpu) = placement.dut_cpus.first() else {
@@ -419,7 +428,7 @@ impl Bed {
     }
 }
 
-/// The way through each DUT, and the way back.
+/// Returns the path through each DUT, and the reverse path.
 fn paths(generator: &str, duts: usize, both_ways: bool) -> Vec<PathSpec> {
     let port = |interface: String| PortSpec {
         netns: netns::file(generator),
@@ -440,8 +449,9 @@ fn paths(generator: &str, duts: usize, both_ways: bool) -> Vec<PathSpec> {
     paths
 }
 
-/// Threads of the kernel that serve an interface named eth0 or eth1, of whatever namespace, oldest first. Two labs that build at the same
-/// time would not know whose threads are whose; that is what the registry's build lock is for.
+/// Returns the kernel threads of interfaces named eth0 or eth1 in any namespace, oldest first. Two
+/// labs that build at the same time could not distinguish their threads, which the registry's build
+/// lock prevents.
 fn threads_by_name() -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! A DUT that nobody can log into: frames go through it, and that is all.
+//! A DUT without login: frames pass through it, and that is all.
 //!
-//! Nothing can be applied and nothing read. What is asked of it is refused with what to do instead, and what cannot be read is absent,
-//! not zero. Start with [`BlackBox`].
+//! Nothing can be applied or read. Requests are refused with a suggestion what to do instead, and
+//! values that cannot be read are absent, not zero. Start with [`BlackBox`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct BlackBox {
 }
 
 impl BlackBox {
-    /// It is called so.
+    /// Creates a DUT with this name.
     pub fn new(name: &str) -> BlackBox {
         BlackBox {
             name: name.to_owned(),
@@ -45,7 +45,7 @@ impl Dut for BlackBox {
         &self.name
     }
 
-    /// Whoever owns it has made it a router.
+    /// Does nothing: the owner has already made it a router.
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
         Ok(BTreeMap::new())
     }
@@ -194,7 +194,7 @@ mod tests {
                 "what to do instead: {text}"
             );
         }
-        // the tester's own
+        // set by the tester, not on the DUT
         assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
         assert_eq!(dut.route(&[]).unwrap(), "");
         assert!(dut.prepare().unwrap().is_empty() && dut.offloads().is_empty());

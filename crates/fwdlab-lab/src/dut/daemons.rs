@@ -1,8 +1,10 @@
-//! Daemons that a configuration has started on a DUT, and whether they still live: who died says so with its last words.
+//! Daemons that a configuration has started on a DUT: detects which have ended, and reports the
+//! last lines of their logs.
 //!
-//! A configuration names them by files: `NAME.pid` in `$FWDLAB_DAEMONS`, with `NAME.log` beside it for what it says. In the words of any
-//! `sh`; a process is known by its number and, where there is a `/proc`, by when it started. It does not start, stop or judge anything.
-//! Start with [`Daemons`].
+//! A configuration lists them as files: `NAME.pid` in `$FWDLAB_DAEMONS`, with an optional log in
+//! `NAME.log` next to it. The scripts run in any `sh`; a process is identified by its number and,
+//! if there is a `/proc`, its start time. Daemons are not started, stopped or judged here. Start
+//! with [`Daemons`].
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,24 +17,25 @@ use crate::host::not_understood;
 use crate::host::undo::Undo;
 use crate::host::{Command, Files, Host, Limit, quoted};
 
-/// The variable that names the directory.
+/// The variable with the path of the directory.
 pub(super) const VARIABLE: &str = "FWDLAB_DAEMONS";
 
-/// A daemon that parts from its parent writes its file some moments later: it is waited for so long.
+/// How long to wait for the pid file of a daemon, which is written shortly after it has forked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two looks for such files.
+/// Time between two checks for such files.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// So many of the last lines of a log are told, of each so many characters, from so many bytes.
+/// Limits of a reported log: its last lines, the characters of each, and the bytes that are read.
 const LINES: usize = 3;
 const LETTERS: usize = 200;
 const BYTES: usize = 4096;
 
-/// In the place of the time at which a process started that is not there, as [`STATE`] says it.
+/// Replaces the start time of a process that has ended, as printed by [`STATE`].
 const ENDED: &str = "ended";
 
-/// Says of a process when it started, or that it has ended. What `/proc` has of another namespace of processes says nothing of ours.
+/// Prints when a process started, or that it has ended. A `/proc` of another PID namespace is not
+/// used.
 const STATE: &str = r#"
 read -r self _ 2>/dev/null < /proc/self/stat || self=
 state() {
@@ -46,36 +49,37 @@ state() {
 }
 "#;
 
-/// Those of one DUT.
+/// The daemons of one DUT.
 #[derive(Debug)]
 pub(crate) struct Daemons {
-    /// Where their files are.
+    /// The directory of their files.
     folder: String,
     known: Mutex<Vec<Daemon>>,
 }
 
-/// One that lived.
+/// A daemon that was running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Daemon {
     name: String,
     process: u32,
-    /// In the kernel's words; another process of this number has started at another time.
+    /// Start time as the kernel prints it; it distinguishes processes that reuse the number.
     started: String,
 }
 
-/// One that does not live any more.
+/// A daemon that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// What the configuration calls it.
+    /// The name that the configuration gives it.
     pub name: String,
     /// The number of its process.
     pub process: u32,
-    /// The last lines of its log; none where it has no log, or an empty one.
+    /// The last lines of its log; empty without a log.
     pub last_words: Vec<String>,
 }
 
 impl Daemons {
-    /// Of the DUT that has this name, and keeps there what a start forgets (`/run`); none is known yet.
+    /// Creates an empty set for the DUT of this name; `run` is its directory for files that do not
+    /// survive a restart (`/run`).
     pub fn of(dut: &str, run: &str) -> Daemons {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = dut
@@ -88,15 +92,15 @@ impl Daemons {
         }
     }
 
-    /// What every shell of a configuration is told: where their files belong.
+    /// The assignment that tells every shell of a configuration where to put these files.
     pub fn variable(&self) -> String {
         format!("{VARIABLE}={}", self.folder)
     }
 
-    /// Has a configuration applied, and knows the daemons that it names from then on.
+    /// Applies a configuration, and remembers the daemons that it lists.
     ///
     /// # Errors
-    /// It is not applied, or names daemons that do not live.
+    /// The configuration cannot be applied, or lists daemons that are not running.
     pub fn of_configuration(
         &self,
         configuration: &Configuration,
@@ -116,7 +120,8 @@ impl Daemons {
         Ok(said)
     }
 
-    /// Before a configuration is applied of which these are the words: is any daemon to be named? Then there is room for its files.
+    /// Checks whether a configuration with these words lists daemons, and if so, creates the
+    /// directory for their files.
     ///
     /// # Errors
     /// The directory cannot be made.
@@ -131,7 +136,7 @@ impl Daemons {
         }
         let folder = &self.folder;
         self.known().clear();
-        // elsewhere they go with what they are on
+        // other directories vanish together with the DUT
         if matches!(host.files(), Files::Machine | Files::Ours) {
             let back = Command::new("rm", &["-rf", "--", folder]);
             undo.before(host, "files of daemons", back)?;
@@ -142,10 +147,10 @@ impl Daemons {
         Ok(true)
     }
 
-    /// After it: which ones live from now on.
+    /// Finds the running daemons after the configuration was applied.
     ///
     /// # Errors
-    /// None was named, or one has ended already.
+    /// None is listed, or one has ended already.
     pub fn meet(&self, host: &dyn Host) -> Result<(), LabError> {
         let folder = &self.folder;
         let script = format!(
@@ -176,10 +181,10 @@ impl Daemons {
         }
     }
 
-    /// Those that have ended since.
+    /// Returns the daemons that have ended since.
     ///
     /// # Errors
-    /// The host does not answer, or says something else.
+    /// The host does not answer, or its answer is not understood.
     pub fn ended(&self, host: &dyn Host) -> Result<Vec<Ended>, LabError> {
         let known = self.known().clone();
         if known.is_empty() {
@@ -218,7 +223,8 @@ impl Daemons {
     }
 }
 
-/// What a script says of processes; those that have ended are among them, and have never started.
+/// Parses what a script prints about processes; those that have ended are included, with [`ENDED`]
+/// as start time.
 fn listed(host: &dyn Host, script: &str) -> Result<Vec<Daemon>, LabError> {
     let what = "look at the daemons of the configuration";
     let said = host.run(&Command::shell(script).called(what), Limit::OURS)?;
@@ -234,7 +240,7 @@ fn listed(host: &dyn Host, script: &str) -> Result<Vec<Daemon>, LabError> {
         let (started, process, name) = (words.next(), words.next(), words.next());
         let process = process.and_then(|number| number.parse().ok());
         let (Some(started), Some(process), Some(name)) = (started, process, name) else {
-            // what /proc of a place has to say comes before all else, once
+            // a note about the host's /proc may come first, once
             if line.starts_with("note: ") {
                 continue;
             }
@@ -249,7 +255,8 @@ fn listed(host: &dyn Host, script: &str) -> Result<Vec<Daemon>, LabError> {
     Ok(found)
 }
 
-/// The last lines of a log, none longer than a line on a screen or two, and without what would move a cursor.
+/// Returns the last lines of a log, shortened to a line or two on a screen and without control
+/// characters.
 fn last_lines(log: &str) -> Vec<String> {
     let lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();
@@ -270,7 +277,7 @@ fn shown(line: &str) -> String {
     text
 }
 
-/// In words: who ended when, and what they said last.
+/// Describes which daemons ended when, with the last lines of their logs.
 pub(crate) fn told(ended: &[Ended], when: &str) -> String {
     let all: Vec<String> = ended.iter().map(|one| one.told(when)).collect();
     all.join("; ")
@@ -315,7 +322,8 @@ mod tests {
         Process::new("sleep").arg("60").spawn().unwrap()
     }
 
-    /// Real processes of this machine: one lives, one ends, with words that would do something to a terminal.
+    /// With real processes of this machine: one keeps running, one ends after control characters in
+    /// its log.
     #[test]
     fn who_ended_is_told_with_its_last_words_and_who_lives_is_not() {
         let folder = tempfile::tempdir().unwrap();
@@ -324,7 +332,7 @@ mod tests {
         let words = [VARIABLE.to_owned()].into();
         assert!(daemons.variable().starts_with("FWDLAB_DAEMONS=/"));
 
-        // nothing was named
+        // no daemon was listed
         let host: Arc<dyn Host> = Arc::new(Local);
         let record = tempfile::NamedTempFile::new().unwrap();
         let undo = Undo::new(record.reopen().unwrap());
@@ -346,7 +354,7 @@ mod tests {
         daemons.meet(&Local).unwrap();
         assert_eq!(daemons.ended(&Local).unwrap(), []);
 
-        // killed and not waited for, it is a zombie; then it is gone
+        // killed but not reaped, it is a zombie; then it is gone
         ends.kill().unwrap();
         for _ in 0..2 {
             let mut ended = daemons.ended(&Local).unwrap();
@@ -365,13 +373,13 @@ mod tests {
             ends.wait().unwrap();
         }
 
-        // one of the same number that started at another time is another
+        // the same number with another start time is another process
         daemons.known()[0].started = "1".into();
         let ended = daemons.ended(&Local).unwrap();
         assert_eq!(ended.len(), 2, "{ended:?}");
         assert!(told(&ended[..1], "").contains("it left no words (no a b.log in"));
 
-        // one that does not even live when it is met
+        // one that has ended before the first check
         let error = daemons.meet(&Local).unwrap_err().to_string();
         assert!(
             error.contains("ended before anything was measured"),

@@ -1,9 +1,10 @@
-//! Devices under test: what can be asked of one, in words of measuring; how it is done, in words of its own system, is in its file.
+//! Devices under test: the operations that measuring needs; each system implements them in its own
+//! file.
 //!
-//! [`linux`] is a Linux machine or a part of one, over any [`Host`], [`freebsd`] a FreeBSD one, and [`vpp`] a VPP there; [`black_box`] is one
-//! that nobody can log into. [`set`] are the configurations that users apply, [`sweep`] what campaigns vary. A change that can be taken back
-//! gives a [`Change`], and the way back is
-//! written down first. Start with [`Dut`].
+//! [`linux`] is a Linux machine or a part of one, over any [`Host`]; [`freebsd`] is FreeBSD, and
+//! [`vpp`] is VPP; [`black_box`] is a DUT without login. [`set`] has the configurations that users
+//! apply, [`sweep`] what campaigns vary. A change that can be undone returns a [`Change`], and the
+//! undo command is recorded first. Start with [`Dut`].
 //!
 //! [`Host`]: crate::host::Host
 
@@ -48,25 +49,27 @@ use crate::telemetry::Observed;
 
 /// A device under test.
 pub trait Dut: fmt::Debug + Send + Sync {
-    /// What people call it: the name of its host.
+    /// Returns its name for people: the name of its host.
     fn name(&self) -> &str;
 
-    /// Makes it a router between the networks of the bed. Returns what was set: `net/ipv4/ip_forward`, `1`.
+    /// Makes it a router between the networks of the bed. Returns what was set:
+    /// `net/ipv4/ip_forward`, `1`.
     ///
     /// # Errors
-    /// It cannot be set.
+    /// A setting cannot be made.
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError>;
 
-    /// Applies a configuration; returns what that printed.
+    /// Applies a configuration; returns its output.
     ///
     /// # Errors
-    /// A step failed, or took longer than a minute, or was stopped.
+    /// A step failed, exceeded its time limit (a minute by default), or was stopped.
     fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError>;
 
-    /// What of a configuration that was applied is in force, as the DUT says it: names, such as `sysctl.txt`, and texts.
+    /// Returns what of an applied configuration is in force, as the DUT reports it: names, such as
+    /// `sysctl.txt`, and texts.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn in_force(
         &self,
         _configuration: &Configuration,
@@ -74,16 +77,17 @@ pub trait Dut: fmt::Debug + Send + Sync {
         Ok(BTreeMap::new())
     }
 
-    /// Adds routes by next hops of the bed, for test frames that go further; returns its own words for them.
+    /// Adds routes via next hops of the bed, for test frames with more distant destinations;
+    /// returns the routes in the DUT's own syntax.
     ///
     /// # Errors
-    /// It does not take them.
+    /// The DUT does not accept them.
     fn route(&self, routes: &[Route]) -> Result<String, LabError>;
 
-    /// Sets a value of a sweep, and verifies it. `None`: nothing can be taken back.
+    /// Sets a value of a sweep, and verifies it. `None`: nothing can be undone.
     ///
     /// # Errors
-    /// It could not be set, or its own tables say otherwise; what was done is taken back.
+    /// The value could not be set, or the DUT's tables differ; the change is undone.
     fn set(
         &self,
         swept: &Swept,
@@ -92,23 +96,24 @@ pub trait Dut: fmt::Debug + Send + Sync {
         control: &Control,
     ) -> Result<Option<Change>, LabError>;
 
-    /// Finds out how it is reset as it stands now.
+    /// Prepares a reset for the DUT's current state.
     ///
     /// # Errors
-    /// What has to be put back afterwards cannot be read.
+    /// What has to be restored afterwards cannot be read.
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError>;
 
-    /// Resets it; returns when that is done, with what it told of its course.
+    /// Resets the DUT; returns when the reset has finished, with the moments it reported.
     ///
     /// # Errors
-    /// It failed, took longer than the limit, or was stopped.
+    /// The reset failed, exceeded the limit, or was stopped.
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError>;
 
-    /// Has it examine so many rules per frame, of which the last permits these sources and destinations, and deny all else (RFC 2544
-    /// §11.4). Gives its own words for it to `tell` before that is done.
+    /// Makes the DUT evaluate this number of rules per frame, of which the last permits these
+    /// sources and destinations, and deny everything else (RFC 2544 §11.4). First passes the rules
+    /// in the DUT's own syntax to `tell`.
     ///
     /// # Errors
-    /// It does not take them; what was done is taken back.
+    /// The DUT does not accept them; the change is undone.
     fn filter(
         &self,
         permitted: &[(String, String)],
@@ -116,147 +121,155 @@ pub trait Dut: fmt::Debug + Send + Sync {
         tell: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError>;
 
-    /// Sets the routes of [`Updates::A`] for the first time (RFC 2544 §11.3). Gives its own words for both to `tell` before that is done.
+    /// Sets the routes of [`Updates::A`] for the first time (RFC 2544 §11.3). First passes both
+    /// states in the DUT's own syntax to `tell`.
     ///
     /// # Errors
-    /// It does not take them; what was done is taken back.
+    /// The DUT does not accept them; the change is undone.
     fn begin_updates(
         &self,
         version: IpVersion,
         tell: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError>;
 
-    /// Changes these routes, and verifies that.
+    /// Changes these routes, and verifies them.
     ///
     /// # Errors
-    /// It does not take them.
+    /// The DUT does not accept them.
     fn update(&self, version: IpVersion, to: Updates) -> Result<(), LabError>;
 
-    /// Starts an SNMP agent. It ends when what is returned is dropped, which has the words that started it.
+    /// Starts an SNMP agent, which ends when the returned process is dropped; also returns the
+    /// command line.
     ///
     /// # Errors
-    /// There is none that could be started.
+    /// No agent can be started.
     fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError>;
 
-    /// What its ports counted; `None`: nobody can read that.
+    /// Returns the counters of its ports; `None` if they cannot be read.
     ///
     /// # Errors
-    /// They should be there and are not.
+    /// They should exist and do not.
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError>;
 
-    /// Ports that are not up, or not there: `eth1 in fwdlab-x-dut0 is gone`.
+    /// Returns ports that are not up or do not exist: `eth1 in fwdlab-x-dut0 is gone`.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn ports_amiss(&self) -> Result<Vec<String>, LabError>;
 
-    /// How often the links of its ports came or went so far, by port and host, as far as it counts that.
+    /// Returns how often the links of its ports went up or down so far, by port and host, as far as
+    /// this is counted.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         Ok(BTreeMap::new())
     }
 
-    /// How a configuration that spreads frames over tunnels has spread them so far; `None`: it does not.
+    /// Returns how a configuration with tunnels has spread frames over them so far; `None` for
+    /// other configurations.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn spread(&self) -> Result<Option<Spread>, LabError> {
         Ok(None)
     }
 
-    /// Which daemons of the configuration that was applied live no more, as far as it names them.
+    /// Returns which listed daemons of the applied configuration have ended.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
         Ok(Vec::new())
     }
 
-    /// Has others been started in their places, as a reset may have done? They are watched from now on.
+    /// Finds the daemons that have replaced them, for example after a reset, and watches these from
+    /// now on.
     ///
     /// # Errors
-    /// They do not live either.
+    /// The new ones are not running either.
     fn meet_daemons(&self) -> Result<(), LabError> {
         Ok(())
     }
 
-    /// For how long what forwards has waited for its CPU so far; `None`: nobody can read that.
+    /// Returns how long the forwarding thread has waited for its CPU so far; `None` if unknown.
     fn waited(&self) -> Option<Duration>;
 
-    /// Begins to count what forwarding takes of it; who closes the account gets what it took since. `None`: nobody can read that.
+    /// Starts to count the cost of forwarding; closing the account returns the cost since then.
+    /// `None` if it cannot be read.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The DUT does not answer.
     fn account(&self) -> Result<Option<Account<'_>>, LabError> {
         Ok(None)
     }
 
-    /// Is it the kernel that forwards, so that the kernel knows why it dropped a frame?
+    /// Returns true if the kernel forwards, and therefore knows why it dropped a frame.
     fn is_kernel(&self) -> bool {
         true
     }
 
-    /// Offloads of its ports, as far as they can be read: `eth0:feature`, `on` or `off`.
+    /// Returns the offloads of its ports, as far as they can be read: `eth0:feature`, `on` or
+    /// `off`.
     fn offloads(&self) -> BTreeMap<String, String>;
 
-    /// Where commands of the user's run on it, as those of its configurations do; `None`: nobody can log into it.
+    /// Returns the host where users' commands run, like those of its configurations; `None` without
+    /// login.
     fn place(&self) -> Option<Arc<dyn Host>> {
         None
     }
 
-    /// Where it can be read while it is measured; `None`: nobody can.
+    /// Returns how to read its state during a measurement; `None` if that is impossible.
     fn observed(&self) -> Option<Observed> {
         None
     }
 
-    /// Takes a change back, if that was not done already.
+    /// Undoes a change, unless that was done already.
     ///
     /// # Errors
-    /// It could not be taken back; that is tried again when the bed goes.
+    /// It could not be undone; the teardown of the bed tries again.
     fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError>;
 
-    /// Takes all changes back, the last first; says which ones could not be, and why.
+    /// Undoes all changes in reverse order; returns which could not be undone, and why.
     fn undo(&self) -> Vec<String>;
 }
 
-/// Counts what forwarding takes of a DUT until it is called; of the frames it knows nothing.
+/// Counts the cost of forwarding on a DUT until it is called; does not count frames.
 pub type Account<'a> = Box<dyn FnOnce() -> Result<Work, LabError> + 'a>;
 
-/// Something of both ports of the test.
+/// A value for each of the two test ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortPair<T> {
-    /// Of the port into which test frames go.
+    /// For the port that receives test frames.
     pub input: T,
-    /// Of the port at which they leave.
+    /// For the port that sends them.
     pub output: T,
 }
 
-/// A route by a next hop of the bed.
+/// A route via a next hop of the bed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Prefix and its length.
     pub network: (IpAddr, u8),
-    /// Behind which port the next hop is.
+    /// The port of the next hop.
     pub out: End,
 }
 
-/// A reset that can be carried out.
+/// A prepared reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedReset {
     /// What is reset.
     pub reset: Reset,
-    /// How, in the words of its system.
+    /// The command or script, in the syntax of its system.
     how: String,
 }
 
-/// What `sh` does, with its begin told as the first moment.
+/// Returns a script for `sh` that prints its start as the first moment.
 pub(crate) fn timed(script: &str) -> String {
     format!("date '+moment %s.%N began'\n{script}")
 }
 
-/// The two states between which routes change: the same networks, each through the other next hop than in the other state.
+/// The two states between which routes change: the same networks, each via the other next hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updates {
     /// The first.
@@ -265,15 +278,15 @@ pub enum Updates {
     B,
 }
 
-/// An agent that answers queries.
+/// An agent that answers SNMP queries.
 #[derive(Debug, Clone, Copy)]
 pub struct Agent<'a> {
-    /// The community that may read.
+    /// The community with read access.
     pub community: &'a str,
-    /// Who asks.
+    /// The address from which queries come.
     pub from: Ipv4Addr,
-    /// Where it listens.
+    /// The address and port where it listens.
     pub at: (Ipv4Addr, u16),
-    /// On which CPUs it runs; none: on any.
+    /// The CPUs on which it runs; empty: any.
     pub cpus: &'a [usize],
 }

@@ -1,24 +1,27 @@
-//! Whether frames went by all of the tunnels over which a configuration spreads them, by what each has carried.
+//! Checks by their counters whether frames passed through all tunnels over which a configuration
+//! spreads them.
 //!
-//! Only counts are compared here; who reads them is a DUT. A tunnel that nothing went through makes what was measured another thing than the
-//! configuration says. Start with [`Spread::unused`].
+//! Only compares counts; the DUT reads them. If a tunnel carried nothing, something else was
+//! measured than the configuration says. Start with [`Spread::unused`].
 
 use std::collections::BTreeMap;
 
-/// Of so many frames for each tunnel every one gets some, where there are connections enough: of fewer that is not said.
+/// With this number of frames per tunnel, each tunnel gets some if there are enough connections;
+/// with fewer frames nothing is reported.
 const ENOUGH: u64 = 32;
 
-/// How far a DUT has spread frames.
+/// The counters of a DUT's tunnels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread {
-    /// Frames that came in at its input.
+    /// Frames received at its input.
     pub came: u64,
-    /// What each tunnel has carried of them, by its port.
+    /// Frames that each tunnel has carried, by its port.
     pub carried: BTreeMap<String, u64>,
 }
 
 impl Spread {
-    /// What is to be said of tunnels that carried nothing, of DUTs before and after.
+    /// Describes the tunnels of DUTs that carried nothing between two readings; `None` if there are
+    /// none.
     pub fn unused(before: &[Option<Spread>], after: &[Option<Spread>]) -> Option<String> {
         let each = before.iter().zip(after);
         let said = each.filter_map(|pair| match pair {
@@ -74,11 +77,11 @@ mod tests {
             none.contains("3 of 3 tunnels") && none.contains("went another way"),
             "{none}"
         );
-        // chance, and a DUT whose turn it was not
+        // chance, and a DUT that was not measured in this turn
         assert_eq!(of(195, &[145, 7, 0]), None);
         assert!(of(196, &[146, 7, 0]).is_some());
         assert_eq!(of(100, &[50, 7, 0]), None);
-        // before there were any
+        // before tunnels existed
         assert_eq!(Spread::unused(&[None, None], &before), None);
     }
 }

@@ -1,7 +1,8 @@
-//! What a sweep varies: set on the DUT, verified there, taken back before the next value.
+//! The parameter of a sweep: set on the DUT, verified there, and undone before the next value.
 //!
-//! Flows and frame sizes are the tester's, so that nothing is set for them. How a DUT sets a value is in its own file, for Linux
-//! `linux/tables.rs`. Start with [`Swept::of`] and [`Setting::set`].
+//! Flows and frame sizes are set by the tester, so nothing is set for them here. Each kind of DUT
+//! sets values in its own file, for Linux `linux/tables.rs`. Start with [`Swept::of`] and
+//! [`Setting::set`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -14,13 +15,13 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::host::Limit;
 
-/// A value must be taken back within this time.
+/// Time limit for undoing a value.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Most rules: the usual series goes to ten thousand (docs/methodology.md, "Sweeps").
+/// Maximum number of rules: the usual series goes to ten thousand (docs/methodology.md, "Sweeps").
 const MOST_RULES: u64 = 100_000;
 
-/// Most routes: more than the Internet has.
+/// Maximum number of routes: more than the Internet has.
 pub(super) const MOST_ROUTES: u64 = 2_000_000;
 
 /// What a sweep varies.
@@ -32,24 +33,25 @@ pub enum Swept {
     Cores,
     /// Units that cost a simulated DUT time.
     Units,
-    /// Rules of nftables that match nothing, in front of what passes.
+    /// nftables rules that match nothing, before the rest of the forwarding.
     Rules,
     /// Routes that no frame takes.
     Routes,
-    /// What a command of the user's does.
+    /// The effect of a user's command.
     Command {
-        /// Sets a value, which stands for `{}`.
+        /// Sets a value, which replaces `{}`.
         apply: String,
-        /// Takes it back.
+        /// Undoes it.
         undo: Option<String>,
     },
 }
 
 impl Swept {
-    /// What this sweep varies, on a simulated DUT or on a bed with so many CPUs for the DUT.
+    /// Returns what a sweep varies, on a simulated DUT or on a bed with this number of CPUs for the
+    /// DUT.
     ///
     /// # Errors
-    /// The bed cannot do it, or a value is out of range.
+    /// The bed does not support it, or a value is out of range.
     pub fn of(sweep: &Sweep, simulated: bool, dut_cpus: usize) -> Result<Swept, String> {
         let (swept, least, most) = match (sweep.parameter.as_str(), &sweep.apply) {
             ("flows" | "size" | "rules" | "routes" | "cores", Some(_)) => {
@@ -94,7 +96,7 @@ impl Swept {
         }
     }
 
-    /// What is done on the DUT, in words; `None` where nothing is.
+    /// Describes what is done on the DUT; `None` if nothing is.
     pub fn words(&self) -> Option<String> {
         match self {
             Swept::Stream | Swept::Units => None,
@@ -111,17 +113,17 @@ impl Swept {
     }
 }
 
-/// A parameter of the DUT with its value of the moment.
+/// A parameter of the DUT with its current value.
 pub(crate) struct Setting {
     parameter: String,
     swept: Swept,
     current: Option<u64>,
-    /// How the DUT takes it back, where it can.
+    /// How the DUT undoes it, if it can.
     change: Option<Change>,
 }
 
 impl Setting {
-    /// Nothing is set yet.
+    /// Creates a parameter without a value.
     pub fn new(parameter: &str, swept: Swept) -> Setting {
         Setting {
             parameter: parameter.to_owned(),
@@ -131,15 +133,15 @@ impl Setting {
         }
     }
 
-    /// What is varied.
+    /// Returns the name of the parameter.
     pub fn parameter(&self) -> &str {
         &self.parameter
     }
 
-    /// Sets the value, unless it is there already; says whether it did.
+    /// Sets the value, unless it is set already; returns whether it did.
     ///
     /// # Errors
-    /// It could not be set, or the DUT's tables say otherwise.
+    /// The value could not be set, or the DUT's tables differ.
     pub fn set(
         &mut self,
         dut: &dyn Dut,
@@ -165,15 +167,15 @@ impl Setting {
         Ok(true)
     }
 
-    /// The DUT is another, on which nothing is set yet.
+    /// Forgets the value, because the DUT is a new one on which nothing is set.
     pub fn forget(&mut self) {
         (self.current, self.change) = (None, None);
     }
 
-    /// Takes the value of the moment back.
+    /// Undoes the current value.
     ///
     /// # Errors
-    /// It cannot be taken back.
+    /// It cannot be undone.
     pub fn undo(&mut self, dut: &dyn Dut, control: &Control) -> Result<(), LabError> {
         self.current = None;
         let limit = Limit {
@@ -187,12 +189,13 @@ impl Setting {
     }
 }
 
-/// Addresses from 20.0.0.0 on: far from the benchmark's, and room for two million networks.
+/// Returns addresses from 20.0.0.0 on: outside the benchmark's networks, with room for two million
+/// networks.
 pub(super) fn unused_v4(n: u64, step: u64) -> Ipv4Addr {
     Ipv4Addr::from((20 << 24) + (n * step) as u32)
 }
 
-/// Addresses of 2001:db8::/32, which is for documentation.
+/// Returns addresses of 2001:db8::/32, which is reserved for documentation.
 pub(super) fn unused_v6(n: u128) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
 }

@@ -1,7 +1,8 @@
-//! Files of a configuration set on a DUT: uploaded to where they belong, and back as they were.
+//! Uploads files of a configuration set to a DUT, and restores the previous ones.
 //!
-//! What was there, contents and modes, stands in the lab's record before anything is written: it is found there after a crash of ours and
-//! after a restart of the DUT, whatever its own file systems forget. In the words of any `sh`. Start with [`Uploads::look`].
+//! The previous contents and modes are in the lab's record before anything is written: they can be
+//! restored after a crash of fwdlab and after a restart of the DUT, whatever its file systems lose.
+//! The scripts run in any `sh`. Start with [`Uploads::look`].
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use super::set::folder::{Folder, Upload};
 use crate::error::LabError;
 use crate::host::{Command, Host, Limit, quoted};
 
-/// Larger files are not replaced: their old contents would have to be written down.
+/// Larger files are not replaced, because their old contents would have to be recorded.
 const LARGEST: usize = 4 << 20;
 
-/// What writing needs before and after it; empty on most systems.
+/// Commands before and after writing; empty on most systems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Around {
     pub before: &'static str,
     pub after: &'static str,
 }
 
-/// What is at a place.
+/// What was at a path before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Was {
     Nothing,
@@ -32,21 +33,21 @@ enum Was {
     Link(String),
 }
 
-/// Files that are to be uploaded, and what is in their place.
+/// Files to upload, and what they replace.
 #[derive(Debug)]
 pub(super) struct Uploads<'a> {
     files: Vec<(&'a Upload, Was)>,
-    /// Directories that are not there, the inner ones last.
+    /// Directories that do not exist yet, inner ones last.
     new_folders: Vec<String>,
     folder: &'a Folder,
     around: Around,
 }
 
 impl<'a> Uploads<'a> {
-    /// Looks what is there.
+    /// Reads what is there now.
     ///
     /// # Errors
-    /// It cannot be read, or is nothing that could be put back.
+    /// It cannot be read, or could not be restored.
     pub fn look(
         host: &Arc<dyn Host>,
         folder: &'a Folder,
@@ -141,7 +142,7 @@ impl<'a> Uploads<'a> {
         Ok(uploads)
     }
 
-    /// Puts back what was there, and then has these commands load it.
+    /// Returns the command that restores what was there, and then runs these reload commands.
     pub fn way_back(&self, reload: &[String]) -> Command {
         let mut script = format!("set -e\n{}{BACK}", self.around.before);
         for (file, was) in &self.files {
@@ -175,14 +176,14 @@ impl<'a> Uploads<'a> {
         Command::new("sh", &["-s"]).with_input(script).called(what)
     }
 
-    /// Uploads them. A file that was there keeps its mode and owner.
+    /// Uploads the files. A file that existed keeps its mode and owner.
     pub fn carry_out(&self, host: &Arc<dyn Host>) -> Result<(), LabError> {
         let files: Vec<&Upload> = self.files.iter().map(|(file, _)| *file).collect();
         upload(host, self.folder, &files, self.around)
     }
 }
 
-/// Uploads files of a set, whatever is in their place.
+/// Uploads files of a set, whatever they replace.
 pub(super) fn upload(
     host: &Arc<dyn Host>,
     folder: &Folder,
@@ -212,7 +213,7 @@ pub(super) fn upload(
     Ok(())
 }
 
-/// One line: `nothing`, `link TARGET`, `file MODE UID:GID`, `other`.
+/// Prints one line: `nothing`, `link TARGET`, `file MODE UID:GID`, `other`.
 const LOOK: &str = "\
 look() {
     if [ -L \"$1\" ]; then echo \"link $(readlink \"$1\")\"
@@ -223,7 +224,7 @@ look() {
 }
 ";
 
-/// The new file is whole before it is in its place.
+/// Writes the new file completely before it replaces the old one.
 const PLACE: &str = "\
 place() {
     new=\"$2.fwdlab-new\"
@@ -247,7 +248,7 @@ back() {
 }
 ";
 
-/// A command that prints exactly this.
+/// Returns a command that prints exactly this content.
 fn print(content: &[u8]) -> String {
     match std::str::from_utf8(content) {
         Ok(text) if !text.contains('\0') => format!("printf %s '{}'", text.replace('\'', r"'\''")),
@@ -295,7 +296,7 @@ mod tests {
         all
     }
 
-    /// On files of this machine, in a folder that stands for its root: a shell is the judge.
+    /// On files of this machine, in a directory that represents the DUT's root, with a real shell.
     #[test]
     fn files_are_as_they_were() {
         let (there, set) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -361,12 +362,12 @@ mod tests {
             fs::remove_file(root.join("reloaded")).unwrap();
             assert_eq!(state(root), before);
         }
-        // carried out for nothing it does no harm
+        // a second time does no harm
         host.run(&back, Limit::OURS).unwrap();
         fs::remove_file(root.join("reloaded")).unwrap();
         assert_eq!(state(root), before);
 
-        // a directory is nothing that a file could take the place of
+        // a file cannot replace a directory
         fs::create_dir_all(root.join("etc/d")).unwrap();
         let mut wrong = folder.clone();
         wrong.files[0].theirs = format!("{}/etc/d", root.display());

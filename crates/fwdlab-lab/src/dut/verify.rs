@@ -1,6 +1,6 @@
-//! Commands that show whether a configuration set is in force: what is run, and whether it said what it should.
+//! Commands that verify that a configuration set is in force: runs them and checks their output.
 //!
-//! In the words of any `sh`. Start with [`command`].
+//! The scripts run in any `sh`. Start with [`command`].
 
 use fwdlab_model::set::Verify;
 
@@ -8,15 +8,16 @@ use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Host, Output};
 
-/// The text for `sh`: how the command ends is told behind what it says, so that every other end is a failure.
+/// Returns the text for `sh`: it prints the exit status after the output, so that any other end is
+/// a failure.
 pub(super) fn command(verify: &Verify) -> String {
     format!("({}\n); echo \"fwdlab: $?\"", verify.command)
 }
 
-/// Did it say what it should? If not, why in words.
+/// Checks the output; the inner error says why it is wrong.
 ///
 /// # Errors
-/// It said nothing that could be judged.
+/// The output has no exit status.
 pub(super) fn look(
     verify: &Verify,
     output: &Output,

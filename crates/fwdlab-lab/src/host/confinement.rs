@@ -1,8 +1,11 @@
-//! Where what users want to run on a DUT runs: beside the namespace of its network, namespaces of mounts and of processes.
+//! The isolation of users' commands on a DUT: in addition to its network namespace, they get mount
+//! and PID namespaces.
 //!
-//! It keeps a configuration from changing the host by mistake, and not one that is meant to: its root may do what root may. The
-//! namespaces live as long as this, and die with us: the first process of theirs reads a pipe that only we can write to, and takes
-//! all others along. What a configuration may do is in `docs/reference/configurations.md`. Start with [`Confinement::begin`].
+//! It prevents accidental changes to the host, not deliberate ones: root inside has the privileges
+//! of root. The namespaces live as long as the [`Confinement`], and end with this process: their
+//! first process reads a pipe that only this process can write to, and its end kills all others.
+//! `docs/reference/configurations.md` describes what a configuration may do. Start with
+//! [`Confinement::begin`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,14 +13,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::sys::start_read_only;
 
-/// Below this the host's files can be written to.
+/// The directory below which the host's files are writable.
 const WRITABLE: &std::ffi::CStr = c"/tmp";
 
-/// The last thing that is said before the namespaces are used.
+/// The last line of output before the namespaces are used.
 const READY: &str = "ready";
 
-/// What the first process does, on mounts that can only be read but for [`WRITABLE`]. Everything below that can be written is a mount of
-/// its own: processes are those of the DUT, interfaces too; of the kernel's settings only those of the network can be changed.
+/// The script of the first process, with mounts that are read-only except [`WRITABLE`]. Everything
+/// else that is writable is a private mount; processes and interfaces are those of the DUT; of the
+/// kernel's settings only those of the network can be changed.
 const SCRIPT: &str = r#"
 set -e
 cd /
@@ -54,20 +58,20 @@ trap '' CHLD
 exec cat >/dev/null 2>&1
 "#;
 
-/// Namespaces for a DUT's processes. All of them end when it is dropped.
+/// Namespaces for a DUT's processes, all of which end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     holder: Child,
     lifeline: Option<ChildStdin>,
-    /// What could not be arranged, in lines.
+    /// Lines about parts of the isolation that were not possible.
     pub notes: String,
 }
 
 impl Confinement {
-    /// Makes them for the DUT in this namespace; `mark`: see [`crate::host::registry::mark`].
+    /// Creates them for the DUT in this namespace; for `mark` see [`crate::host::registry::mark`].
     ///
     /// # Errors
-    /// In words: the kernel does not allow it.
+    /// A message if the kernel does not allow it.
     pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, String> {
         let impossible = |why: String| {
             format!(
@@ -117,7 +121,7 @@ impl Confinement {
         Err(impossible(why.trim().to_owned()))
     }
 
-    /// What stands before a command that shall run there: `nsenter` and its options.
+    /// Returns the words that precede a command to run it inside: `nsenter` and its options.
     pub fn entry(&self) -> Vec<String> {
         let of =
             |option: &str, name: &str| format!("--{option}=/proc/{}/ns/{name}", self.holder.id());

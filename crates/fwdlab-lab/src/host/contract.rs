@@ -1,6 +1,6 @@
-//! What every host must do, the same for all of them.
+//! Tests that every kind of host must pass.
 //!
-//! What only one of them does is tested in its own file. Start with [`keeps_the_contract`].
+//! Behaviour of a single kind is tested in its own file. Start with [`keeps_the_contract`].
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -13,14 +13,14 @@ use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote}
 use crate::agent::serve::serve;
 use crate::host::wire::connection::{Connection, Epitaph};
 
-/// How long something may take that takes a moment.
+/// Time limit for something that should take a moment.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn keeps_the_contract(host: &dyn Host) {
     commands(host);
     files(host);
     followed(host);
-    // some hosts are lost by it
+    // last, because some hosts are lost by it
     limited(host);
 }
 
@@ -137,7 +137,7 @@ fn followed(host: &dyn Host) {
     let child = line(&mut going);
     assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Silence);
     drop(going);
-    // it was killed; that it is gone takes a moment
+    // it was killed; it takes a moment until it is gone
     let began = Instant::now();
     while !is_gone(host, &child) {
         assert!(began.elapsed() < PATIENCE, "it still runs");
@@ -170,7 +170,7 @@ fn line(of: &mut Box<dyn Process>) -> String {
     }
 }
 
-/// A process that was killed is there until somebody looks at how it ended.
+/// Returns true if a process is gone or a zombie: a killed process exists until it is reaped.
 fn is_gone(host: &dyn Host, process: &str) -> bool {
     let state = format!("sed 's/.*) //' /proc/{process}/stat 2>/dev/null || true");
     let state = host.ask("sh", &["-c", &state]).unwrap();

@@ -1,7 +1,7 @@
 //! This machine: its programs and its files.
 //!
-//! Every child starts a process group of its own, its output is captured, and it dies with us. Other hosts of this machine run their
-//! commands here, too. Start with [`Local`].
+//! Every child starts its own process group, its output is captured, and it dies with this process.
+//! Other kinds of hosts also run their commands here. Start with [`Local`].
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -16,13 +16,14 @@ use rustix::io::Errno;
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
 use crate::sys::{die_with_parent, kill_group};
 
-/// How often a command is looked at that keeps its output open, or has been asked to end.
+/// How often to check a command that keeps its output open, or was asked to end.
 pub(super) const LOOK: Duration = Duration::from_millis(2);
 
-/// The output of a command that has ended may still be open in a daemon that it left behind: so long it is waited for.
+/// How long to wait for output after a command has ended: a daemon that it started may keep the
+/// output open.
 pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
 
-/// So much a command may say while nobody reads.
+/// Size of the pipe for output that is not read yet, in bytes.
 const PIPE: usize = 1 << 20;
 
 /// This machine.
@@ -63,7 +64,7 @@ impl Host for Local {
     }
 }
 
-/// Where a file of this machine is for a host that sees them all.
+/// Returns the path of a local file for a host that sees all files of this machine.
 pub(super) fn in_its_place(host: &str, ours: &Path) -> Result<String, HostError> {
     let failed =
         |why: String| HostError::new(host, format!("find {}", ours.display()), Failure::File(why));
@@ -72,7 +73,7 @@ pub(super) fn in_its_place(host: &str, ours: &Path) -> Result<String, HostError>
     text.map_err(|_| failed("its name is not UTF-8".into()))
 }
 
-/// Runs a command of a host by way of a command of this machine.
+/// Runs a command of a host with a command of this machine.
 pub(super) fn run_as(
     host: &str,
     command: &Command,
@@ -117,8 +118,10 @@ pub(super) fn run_as(
     }))
 }
 
-/// `exec of "nft" failed: No such file or directory` is what `ip netns exec` says, `nsenter: failed to execute nft: No such ...` what
-/// that does, and `sh: 1: exec: nft: not found` a shell that was to become it.
+/// Returns the program that a message reports as missing:
+/// `exec of "nft" failed: No such file or directory` is printed by `ip netns exec`,
+/// `nsenter: failed to execute nft: No such ...` by nsenter, and `sh: 1: exec: nft: not found` by a
+/// shell.
 fn missing(said: &str) -> Option<String> {
     let line = said.lines().last()?;
     if let Some(before) = line.strip_suffix(": not found") {
@@ -134,7 +137,7 @@ fn missing(said: &str) -> Option<String> {
     quoted.or_else(plain).map(str::to_owned)
 }
 
-/// Starts a command of this machine; its input is up to the caller.
+/// Starts a command of this machine; the caller writes its input.
 pub(super) fn spawn(command: &Command) -> Result<Child, Failure> {
     let program = command.program();
     let mut process = std::process::Command::new(program);
@@ -159,7 +162,8 @@ fn of_io(error: &std::io::Error) -> Failure {
     Failure::Refused(error.to_string())
 }
 
-/// Writes its input while others read its output. A child that closes its input early says why on standard error.
+/// Writes the input of a child on a thread, while its output is read. A child that closes its input
+/// early prints why on standard error.
 pub(super) fn feed(child: &mut Child, input: Option<&[u8]>) {
     if let (Some(bytes), Some(mut pipe)) = (input, child.stdin.take()) {
         let bytes = bytes.to_owned();
@@ -167,10 +171,10 @@ pub(super) fn feed(child: &mut Child, input: Option<&[u8]>) {
     }
 }
 
-/// An output of a child, read without waiting.
+/// An output of a child, read without blocking.
 #[derive(Debug)]
 struct Pipe {
-    /// Gone when it is closed.
+    /// `None` when it is closed.
     from: Option<OwnedFd>,
     bytes: Vec<u8>,
 }
@@ -179,7 +183,7 @@ impl Pipe {
     fn of(from: Option<impl Into<OwnedFd>>) -> Pipe {
         let from: Option<OwnedFd> = from.map(Into::into);
         if let Some(from) = &from {
-            // it works with a smaller one, too
+            // a smaller pipe works, too
             let _ = rustix::pipe::fcntl_setpipe_size(from, PIPE);
             rustix::io::ioctl_fionbio(from, true).expect("a pipe can be read without waiting");
         }
@@ -189,7 +193,7 @@ impl Pipe {
         }
     }
 
-    /// Reads all that is in it.
+    /// Reads everything in the pipe.
     fn read(&mut self) {
         let mut bytes = [0; 1 << 14];
         while let Some(from) = &self.from {
@@ -202,7 +206,7 @@ impl Pipe {
         }
     }
 
-    /// Takes the lines that are whole out of it; what is left, too, when no more comes.
+    /// Takes complete lines; with `no_more` also an incomplete last line.
     fn lines(&mut self, no_more: bool) -> Vec<String> {
         let whole = self.bytes.iter().rposition(|byte| *byte == b'\n');
         let length = match no_more {
@@ -215,8 +219,9 @@ impl Pipe {
     }
 }
 
-/// What a child writes. Whoever waits for the child reads it, because one that writes more than a pipe holds would wait for ever. What a
-/// child wrote before it ended is there when it has ended, however late it is read.
+/// The output of a child. The thread that waits for the child reads it, because a child that writes
+/// more than a pipe holds would block. Output before the end of the child can be read at any time
+/// later.
 #[derive(Debug)]
 pub(super) struct Captured {
     stdout: Pipe,
@@ -225,7 +230,7 @@ pub(super) struct Captured {
 }
 
 impl Captured {
-    /// Of a child that was just started.
+    /// Captures the output of a child that was just started.
     pub fn of(child: &mut Child) -> Captured {
         Captured {
             stdout: Pipe::of(child.stdout.take()),
@@ -239,7 +244,8 @@ impl Captured {
         self.stderr.read();
     }
 
-    /// Reads what comes, and waits for it no longer than this, and less when both were closed just now: the child is about to end then.
+    /// Reads new output, and waits for it no longer than `patience`; less if both outputs were just
+    /// closed, because then the child is about to end.
     pub fn wait(&mut self, patience: Duration) {
         let open = [&self.stdout, &self.stderr].map(|pipe| pipe.from.as_ref());
         let mut open: Vec<PollFd<'_>> = (open.into_iter().flatten())
@@ -250,17 +256,17 @@ impl Captured {
             return std::thread::sleep(if is_new { patience / 20 } else { patience });
         }
         let patience = Timespec::try_from(patience).ok();
-        // what ends it early is looked at in the next round
+        // an early end of the poll is handled in the next round
         let _ = rustix::event::poll(&mut open, patience.as_ref());
         self.read();
     }
 
-    /// Looks at what it has written to standard error so far.
+    /// Passes what was written to standard error so far to `look`.
     pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
         look(&self.stderr.bytes)
     }
 
-    /// All of it, when the child has ended.
+    /// Returns the complete output after the child has ended.
     pub fn collect(mut self) -> Output {
         self.read();
         let began = Instant::now();
@@ -278,7 +284,7 @@ impl Captured {
     }
 }
 
-/// A command of this machine that goes on.
+/// A command of this machine that keeps running.
 #[derive(Debug)]
 pub(super) struct Going {
     child: Child,
@@ -288,7 +294,7 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// Starts a command of a host by way of a command of this machine.
+    /// Starts a command of a host with a command of this machine.
     pub fn start(host: &str, command: &Command, here: &Command) -> Result<Going, HostError> {
         let mut child = spawn(here).map_err(|failure| HostError::new(host, command, failure))?;
         feed(&mut child, here.input.as_deref().map(str::as_bytes));
@@ -377,7 +383,7 @@ mod tests {
         assert!(slow.contains("was killed: so far"), "{slow}");
     }
 
-    /// What it said before is not lost.
+    /// Its earlier output is not lost.
     #[test]
     fn a_daemon_that_is_left_behind_keeps_nobody() {
         let daemon = Command::shell("echo started; sleep 2 & echo $!");
@@ -405,7 +411,7 @@ mod tests {
         heard.sort();
         assert_eq!(heard, ["one", "two"]);
         assert_eq!(status, "exit status: 4");
-        // whoever reads late loses nothing
+        // a late reader loses nothing
         let much = Command::shell("seq 10000; printf 'and so on'");
         let mut going = Going::start("here", &much, &much).unwrap();
         while !going.has_ended() {

@@ -1,7 +1,9 @@
-//! Hosts: where commands run and files are, be it this machine, a network namespace of it, or a machine far away.
+//! Hosts: where commands run and files are, which may be this machine, one of its network
+//! namespaces, or a remote machine.
 //!
-//! Nothing in [`Host`] assumes that it is here: a host takes words and texts, and gives texts back. What a DUT does with that is in
-//! [`crate::dut`]. Start with [`Host`] and [`Command`]; the hosts themselves are [`local`], [`netns`], [`mod@ssh`] and [`remote`].
+//! Nothing in [`Host`] assumes that it is local: a host takes words and texts, and returns texts.
+//! How DUTs use this is in [`crate::dut`]. Start with [`Host`] and [`Command`]; the kinds of hosts
+//! are [`local`], [`netns`], [`mod@ssh`] and [`remote`].
 
 pub(crate) mod confinement;
 #[cfg(test)]
@@ -34,64 +36,67 @@ pub use remote::Remote;
 pub use ssh::Ssh;
 pub use undo::Address;
 
-/// A machine, or a part of one, that takes commands.
+/// A machine, or a part of one, that runs commands.
 pub trait Host: fmt::Debug + Send + Sync {
-    /// What people call it: `this machine`, `fwdlab-ab3d-dut0`.
+    /// Returns its name for people: `this machine`, `fwdlab-ab3d-dut0`.
     fn name(&self) -> &str;
 
-    /// Where another process finds it, too.
+    /// Returns the address by which other processes find it, too.
     fn address(&self) -> Address;
 
     /// Runs a command to its end.
     ///
     /// # Errors
-    /// It could not be started, did not end with success or in time, or the host was lost on the way.
+    /// The command could not be started, failed, or exceeded the limit, or the host was lost.
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError>;
 
-    /// Starts a command that goes on; it ends, with everything it started, when what is returned is dropped.
+    /// Starts a command that keeps running; it ends, with everything it started, when the returned
+    /// value is dropped.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The command could not be started.
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError>;
 
-    /// A file, as its commands see it.
+    /// Reads a file, as commands of the host see it.
     ///
     /// # Errors
-    /// It cannot be read, or the host was lost.
+    /// The file cannot be read, or the host was lost.
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError>;
 
-    /// Makes this the content of a file, as its commands see it.
+    /// Replaces the content of a file, as commands of the host see it.
     ///
     /// # Errors
-    /// It cannot be written, or the host was lost.
+    /// The file cannot be written, or the host was lost.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError>;
 
-    /// Several small files of text, at once where each by itself would be a journey.
+    /// Reads several small text files, in one round trip if each would need one.
     ///
     /// # Errors
-    /// The host was lost. A file that cannot be read is an error in its place.
+    /// The host was lost. A file that cannot be read is an error in its position.
     fn read_each(&self, paths: &[&str]) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
         let each = paths.iter().map(|path| one_file(self.read(path)));
         each.collect()
     }
 
-    /// Makes these texts the content of files, one after the other, at once where each by itself would be a journey.
+    /// Writes these texts to files in order, in one round trip if each would need one.
     ///
     /// # Errors
-    /// The host was lost. A file that cannot be written is an error in its place, and those behind it are written all the same.
+    /// The host was lost. A file that cannot be written is an error in its position, and later
+    /// files are still written.
     fn write_each(&self, files: &[(&str, &str)]) -> Result<Vec<Result<(), HostError>>, HostError> {
         let each = files.iter();
         each.map(|(path, text)| one_file(self.write(path, text.as_bytes())))
             .collect()
     }
 
-    /// Makes a file or folder of this machine's available to its commands, and says under which path.
+    /// Makes a local file or directory available to commands of the host, and returns its path
+    /// there.
     ///
     /// # Errors
-    /// There is no such thing here, it cannot be written there, or the host was lost.
+    /// The file does not exist here, it cannot be written there, or the host was lost.
     fn put(&self, ours: &Path) -> Result<String, HostError>;
 
-    /// Whose the files are that its commands write.
+    /// Returns to which system the files belong that its commands write.
     fn files(&self) -> Files {
         match self.address() {
             Address::Ssh(_) => Files::Machine,
@@ -100,10 +105,10 @@ pub trait Host: fmt::Debug + Send + Sync {
         }
     }
 
-    /// What a command of ours prints, as text.
+    /// Returns what a command of ours prints, as text.
     ///
     /// # Errors
-    /// As [`Host::run`].
+    /// As for [`Host::run`].
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, HostError> {
         let output = self.run(&Command::new(program, arguments), Limit::OURS)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -112,14 +117,14 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Runs a command of ours with a text as its standard input.
     ///
     /// # Errors
-    /// As [`Host::run`].
+    /// As for [`Host::run`].
     fn feed(&self, program: &str, arguments: &[&str], input: &str) -> Result<(), HostError> {
         let command = Command::new(program, arguments).with_input(input);
         self.run(&command, Limit::OURS).map(drop)
     }
 }
 
-/// What is wrong with one file is no reason not to look at the next one.
+/// Separates errors of one file, after which others can still be tried, from other errors.
 fn one_file<T>(of: Result<T, HostError>) -> Result<Result<T, HostError>, HostError> {
     match of {
         Err(error) if !matches!(error.failure, Failure::File(_)) => Err(error),
@@ -127,54 +132,55 @@ fn one_file<T>(of: Result<T, HostError>) -> Result<Result<T, HostError>, HostErr
     }
 }
 
-/// Whose the files of a host are.
+/// To which system the files of a host belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
-    /// Those of a machine of its own: what is changed there stays, and it can be restarted.
+    /// A separate machine: changes persist, and it can be restarted.
     Machine,
-    /// Those of a machine that goes when it has been measured.
+    /// A virtual machine that is removed after the measurement.
     Guest,
-    /// A view of this machine's, in which `/etc`, `/run` and `/var` are its own and go with it.
+    /// A view of this machine, in which `/etc`, `/run` and `/var` are private and vanish with it.
     View,
-    /// This machine's: not to be touched.
+    /// This machine: not to be changed.
     Ours,
 }
 
-/// A command that goes on.
+/// A command that keeps running.
 pub trait Process: fmt::Debug + Send {
-    /// What it prints next, on standard output or standard error; waits no longer than this.
+    /// Returns what it prints next, on standard output or standard error; waits no longer than
+    /// `patience`.
     ///
     /// # Errors
     /// The host was lost.
     fn next(&mut self, patience: Duration) -> Result<Heard, HostError>;
 }
 
-/// What was heard of a command that goes on.
+/// What a running command did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// A line, without its end.
+    /// Printed a line, without its newline.
     Line(String),
-    /// Nothing in this time.
+    /// Printed nothing in this time.
     Silence,
-    /// It has ended: its status in words.
+    /// Ended, with a description of its status.
     End(String),
 }
 
-/// A program with its arguments, and what it reads.
+/// A program with its arguments and input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Program and arguments.
     pub words: Vec<String>,
-    /// Its standard input; `None`: nothing to read.
+    /// Its standard input; `None`: empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// What errors call it, where that is not its words.
+    /// Its name in errors, if that differs from its words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
 }
 
 impl Command {
-    /// A program with arguments.
+    /// Creates a command from a program and its arguments.
     pub fn new(program: &str, arguments: &[&str]) -> Command {
         let words = std::iter::once(program).chain(arguments.iter().copied());
         Command {
@@ -184,12 +190,12 @@ impl Command {
         }
     }
 
-    /// A text for `sh`.
+    /// Creates a command from a text for `sh`.
     pub fn shell(text: &str) -> Command {
         Command::new("sh", &["-c", text]).called(text.trim())
     }
 
-    /// The same with a text as its standard input.
+    /// Sets its standard input.
     pub fn with_input(self, input: impl Into<String>) -> Command {
         Command {
             input: Some(input.into()),
@@ -197,7 +203,8 @@ impl Command {
         }
     }
 
-    /// The same under another name: people want to see their own words in an error, and not what we put around them.
+    /// Sets its name in errors, because people want to see their own command, not what fwdlab wraps
+    /// around it.
     pub fn called(self, name: impl Into<String>) -> Command {
         Command {
             shown: Some(name.into()),
@@ -205,7 +212,7 @@ impl Command {
         }
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
@@ -223,7 +230,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "-_=+,./:@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -232,12 +239,12 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// What ends a command before it ends by itself: all that it started is killed, too.
+/// Ends a command early, with everything that it started.
 #[derive(Clone, Copy)]
 pub struct Limit<'a> {
-    /// Longest time it may take.
+    /// The longest time it may take.
     pub time: Duration,
-    /// Asked again and again; true when nobody wants it any more.
+    /// Checked repeatedly; returns true when the result is no longer needed.
     pub is_stopped: &'a dyn Fn() -> bool,
 }
 
@@ -249,24 +256,25 @@ impl Limit<'_> {
     };
 }
 
-/// What a command said that ended with success.
+/// The output of a command that succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// On standard output.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// On standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
 }
 
 impl Output {
-    /// All of it as text, standard error last.
+    /// Returns all of it as text, standard error last.
     pub fn text(&self) -> String {
         let [stdout, stderr] = [&self.stdout, &self.stderr].map(|b| String::from_utf8_lossy(b));
         format!("{stdout}{stderr}")
     }
 }
 
-/// `sh: 1: cannot open /x: No such file` is what a shell says; who it is matters to nobody.
+/// Removes the name of the shell and the line from a message like
+/// `sh: 1: cannot open /x: No such file`.
 pub(crate) fn without_program(said: &str) -> String {
     let said = said.trim();
     let mut rest = said;
@@ -280,7 +288,7 @@ pub(crate) fn without_program(said: &str) -> String {
     .to_owned()
 }
 
-/// What a command said that reads or writes a file for us, as words of that file.
+/// Turns the failure of a command that reads or writes a file for us into one of that file.
 pub(crate) fn of_file(error: HostError) -> HostError {
     match error.failure {
         Failure::Exit { said, .. } => {
@@ -291,7 +299,7 @@ pub(crate) fn of_file(error: HostError) -> HostError {
     }
 }
 
-/// What a host answered is not what it answers to this.
+/// Returns the error for an answer of a host that has an unexpected format.
 pub(crate) fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
     let said: String = said.chars().take(80).collect();
     LabError::Preflight(format!(
@@ -305,7 +313,7 @@ pub(crate) fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabErro
 mod tests {
     use super::*;
 
-    /// A shell is the judge.
+    /// Compares with a real shell.
     #[test]
     fn words_are_quoted_as_a_shell_reads_them() {
         for word in [

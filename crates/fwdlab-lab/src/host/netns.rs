@@ -1,7 +1,9 @@
-//! A network namespace of this machine as a host: bare, for our own commands, or as a place for what users want to run on a DUT.
+//! A network namespace of this machine as a host: bare, for our own commands, or as a place for
+//! users' commands on a DUT.
 //!
-//! A place is apart from the machine, see [`super::confinement`]; unconfined, its commands see `/proc/sys` read-only except for
-//! `/proc/sys/net`, and nothing else is kept from them. Start with [`Netns::bare`], [`Netns::place`].
+//! A place is isolated from the machine, see [`super::confinement`]; without isolation, its
+//! commands see `/proc/sys` read-only except for `/proc/sys/net`, and can change everything else.
+//! Start with [`Netns::bare`], [`Netns::place`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -12,17 +14,20 @@ use super::{Address, Command, Failure, Files, Host, HostError, Limit, Output, Pr
 use crate::error::LabError;
 use crate::host::registry;
 
-/// What the shell of an unconfined command does first. `ip netns exec` gives it a mount namespace of its own.
+/// The first commands in the shell of an unconfined command. `ip netns exec` gives it its own mount
+/// namespace.
 const PROTECT: &str = "\
 mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /proc/sys/net /proc/sys/net \
 && mount -o remount,bind,rw /proc/sys/net || { echo 'cannot protect /proc/sys of the host' >&2; exit 125; }
 ";
 
-/// What the shell of a command does first in a machine of ours: `/sys` is that of its network, and what it mounts below `/run/netns` stays,
-/// other than with `ip netns exec`, with which a namespace that a configuration adds would go when that ends.
+/// The first commands in the shell of a command in a machine of ours: `/sys` is that of its
+/// network, and what it mounts below `/run/netns` stays. With `ip netns exec`, a namespace that a
+/// configuration adds would vanish with the command.
 const SEE: &str = "mount -t sysfs sysfs /sys && exec \"$@\"";
 
-/// Files below these are another in every network namespace, whoever has mounted them.
+/// Files below these depend on the network namespace of the reader, whichever mount they are read
+/// through.
 const OF_THE_NETWORK: &[&str] = &["/proc/sys/net/", "/proc/thread-self/net/"];
 
 /// A network namespace.
@@ -32,11 +37,11 @@ pub struct Netns {
     apart: Apart,
 }
 
-/// What of the machine its commands are kept from.
+/// How its commands are isolated from the machine.
 #[derive(Debug)]
 enum Apart {
     Bare,
-    /// Nothing, in a machine that is ours.
+    /// Not at all, in a machine that is ours.
     Ours,
     Unconfined {
         lab: String,
@@ -44,7 +49,7 @@ enum Apart {
     Confined(Mutex<Confined>),
 }
 
-/// Where confined commands run, from the first on.
+/// Where confined commands run, from the first one on.
 #[derive(Debug)]
 struct Confined {
     lab: String,
@@ -52,7 +57,7 @@ struct Confined {
 }
 
 impl Netns {
-    /// The network of the namespace and all else of this machine.
+    /// Returns the namespace for commands that share everything but the network with this machine.
     pub fn bare(namespace: &str) -> Netns {
         Netns {
             namespace: namespace.to_owned(),
@@ -60,7 +65,7 @@ impl Netns {
         }
     }
 
-    /// The same in a machine of ours, on which commands may make namespaces that stay.
+    /// The same in a machine of ours, where commands may create namespaces that stay.
     pub(crate) fn ours(namespace: &str) -> Netns {
         Netns {
             namespace: namespace.to_owned(),
@@ -68,7 +73,7 @@ impl Netns {
         }
     }
 
-    /// Where users' commands run in the namespace of a lab; they end with the lab.
+    /// Returns the place of users' commands in the namespace of a lab; they end with the lab.
     pub fn place(namespace: &str, lab: &str, is_unconfined: bool) -> Netns {
         let lab = lab.to_owned();
         Netns {
@@ -80,7 +85,7 @@ impl Netns {
         }
     }
 
-    /// The command of this machine that runs a command there, and what the place has to say, which it does once.
+    /// Returns the local command that runs a command there, and the notes of the place, once.
     fn here(&self, command: &Command) -> Result<(Command, String), HostError> {
         let words = command.words.iter().cloned();
         let around = |before: Vec<String>| Command {
@@ -89,7 +94,8 @@ impl Netns {
         };
         let exec = || ["ip", "netns", "exec", &self.namespace].map(str::to_owned);
         Ok(match &self.apart {
-            // that enters it by itself, without mounts of its own, which takes less than half the time
+            // `ip -n` enters the namespace by itself, without new mounts, which takes less than
+            // half the time
             Apart::Bare | Apart::Ours if command.program() == "ip" => {
                 let mut here = command.clone();
                 here.words
@@ -132,12 +138,13 @@ impl Netns {
         })
     }
 
-    /// Is this a file that another thread's namespace decides, and none that a place has mounted?
+    /// Returns true if the content of a file depends only on the network namespace of the thread,
+    /// and not on mounts of a place.
     fn is_of_the_network(path: &str) -> bool {
         OF_THE_NETWORK.iter().any(|of| path.starts_with(of))
     }
 
-    /// Has a file of the network read or written by a thread that is there.
+    /// Reads or writes a network file on a thread in the namespace.
     fn within(
         &self,
         what: String,
@@ -191,7 +198,7 @@ impl Host for Netns {
         }
         let command = match std::str::from_utf8(content) {
             Ok(text) => Command::new("sh", &["-c", "cat > \"$1\"", "sh", path]).with_input(text),
-            // what commands read is text
+            // the input of commands must be text
             Err(_) => Command::new("sh", &["-s", "--", path]).with_input(printed(content)),
         };
         let output = self.run(&command.called(what), Limit::OURS);
@@ -211,7 +218,7 @@ impl Host for Netns {
     }
 }
 
-/// A script that prints these bytes into its first argument, some on every line.
+/// Returns a script that writes these bytes to the file in its first argument.
 fn printed(content: &[u8]) -> String {
     let octal =
         |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\{byte:03o}")).collect() };
@@ -221,13 +228,13 @@ fn printed(content: &[u8]) -> String {
     format!("{{\n{}}} > \"$1\"\n", lines.collect::<String>())
 }
 
-/// The file of a named namespace.
+/// Returns the file of a named namespace.
 pub fn file(namespace: &str) -> Option<PathBuf> {
     Some(PathBuf::from("/run/netns").join(namespace))
 }
 
-/// Runs `work` on a thread inside a named namespace: for what is of this machine by its nature, such as its sockets. A DUT is asked by
-/// commands and files.
+/// Runs `work` on a thread inside a named namespace: for things that exist only on this machine,
+/// such as its sockets. For DUTs use commands and files.
 pub(crate) fn within<T: Send>(
     namespace: &str,
     work: impl FnOnce() -> Result<T, LabError> + Send,

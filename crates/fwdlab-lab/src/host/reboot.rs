@@ -1,28 +1,28 @@
-//! A machine that goes away and comes back: which boot of it answers, and how to wait for the next one.
+//! A machine that restarts: identifies the boot that answers, and waits for the next one.
 //!
-//! It works over any [`Host`] that finds its machine again. Start with [`reboot_and_wait`].
+//! Works over any [`Host`] that reconnects to its machine. Start with [`reboot_and_wait`].
 
 use std::time::{Duration, Instant};
 
 use super::{Command, Failure, Host, HostError, Limit};
 
-/// What tells one boot of a machine from another: Linux, FreeBSD.
+/// Prints a text that identifies a boot, on Linux and FreeBSD.
 const IDENTITY: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boot_id 2>/dev/null || \
                         sysctl -n kern.boottime";
 
-/// Restarts it, in the words of Linux and FreeBSD, and of systems with little.
+/// Restarts the machine, on Linux, FreeBSD, and minimal systems.
 pub(crate) const REBOOT: &str = "shutdown -r now 2>/dev/null || reboot";
 
-/// How often a machine is looked at that is away.
+/// How often to check a machine that is away.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// So long it may take to say which boot answers.
+/// Time limit for identifying the boot.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Which boot of the machine this is: another text after every start.
+/// Returns a text that identifies the boot of the machine and differs after every start.
 ///
 /// # Errors
-/// As [`Host::run`]; its system does not say.
+/// As for [`Host::run`]; or the system has no such identity.
 pub fn identity(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> {
     let command = Command::shell(IDENTITY).called("which boot is this?");
     let output = host.run(&command, limit)?;
@@ -34,16 +34,18 @@ pub fn identity(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> 
     Ok(text)
 }
 
-/// Restarts the machine of a host, and waits until it answers again after a new start. Returns which one that is, as [`identity`] does.
+/// Restarts the machine of a host, and waits until it answers with another boot. Returns its
+/// identity, like [`identity`].
 ///
 /// # Errors
-/// It does not restart, or did not come back within the limit: what is known of that.
+/// The machine does not restart, or did not come back within the limit, with what is known about
+/// it.
 pub fn reboot_and_wait(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> {
     let command = Command::shell(REBOOT).called("reboot");
     send_and_wait(host, &command, LOOK, limit)
 }
 
-/// The same with another command, and looks in another pace.
+/// The same with another command and another interval between checks.
 pub(super) fn send_and_wait(
     host: &dyn Host,
     command: &Command,
@@ -58,7 +60,7 @@ pub(super) fn send_and_wait(
     let before = identity(host, short)?;
     match host.run(command, short) {
         Ok(_) => {}
-        // it may go before it says so
+        // the connection may break before the command reports success
         Err(e) if is_away(&e.failure) => {}
         Err(error) => return Err(error),
     }
@@ -70,7 +72,7 @@ pub(super) fn send_and_wait(
             Ok(now) if now != before => return Ok(now),
             Ok(_) => {}
             Err(error) if error.failure == Failure::Stopped => return Err(failed(error.failure)),
-            // while it starts it may refuse us, too
+            // during its start the machine may also refuse us
             Err(error) => {
                 was_away |= is_away(&error.failure);
                 last = format!(" ({error})");
@@ -106,7 +108,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
-    /// A machine that answers so, one after the other, and in the end always as the last time.
+    /// A machine with these successive answers; it repeats the last one.
     #[derive(Debug)]
     struct Machine(Mutex<Vec<Result<&'static str, Failure>>>);
 
@@ -184,7 +186,7 @@ mod tests {
             Ok("boot-2\n"),
         ]);
         assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
-        // so fast that nobody saw it go
+        // the restart was too fast to see it go
         let machine = Machine::new([Ok("boot-1"), Ok(""), Ok("boot-2")]);
         assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
     }

@@ -1,9 +1,11 @@
-//! Which labs stand on this host: the undo record of every lab, and the sweeping of labs whose process died.
+//! The labs on this host: the undo record of every lab, and the sweep of labs whose process died.
 //!
-//! Before a lab changes anything it writes down here what it will make: the namespaces in the first line of its record, and how to take
-//! back every other change in those behind it (see [`crate::host::undo`]). It holds a lock on that record from before the record
-//! has its name, as long as it lives; a record whose lock is free belongs to nobody and is undone by the next lab, or by
-//! `fwdlab bed down`. Records live in `/run/fwdlab`, which a reboot empties together with the namespaces. Start with [`Registry::register`].
+//! Before a lab changes anything, it records what it will create: the namespaces in the first line
+//! of its record, and how to undo every other change in the following lines (see
+//! [`crate::host::undo`]). It locks the record before giving it its name, and keeps the lock as
+//! long as it lives; a record with a free lock is abandoned, and is undone by the next lab, or by
+//! `fwdlab bed down`. Records are in `/run/fwdlab`, which a reboot empties together with the
+//! namespaces. Start with [`Registry::register`].
 
 use std::fmt;
 use std::fs::{self, File};
@@ -23,20 +25,21 @@ use crate::error::LabError;
 use crate::host::undo::{Left as Steps, Undo};
 use crate::host::{Address, Host, Limit, Local};
 
-/// Every namespace of ours begins like this.
+/// The prefix of all our namespaces.
 pub const PREFIX: &str = "fwdlab-";
 
-/// Where records are.
+/// The directory of the records.
 pub(crate) const DIRECTORY: &str = "/run/fwdlab";
 
-/// Where those of ordinary users are, who measure on other machines: below the first of these that is set.
+/// Directories for records of ordinary users, who measure on other machines: below the first of
+/// these variables that is set.
 const OF_USERS: [(&str, &str); 3] = [
     ("XDG_RUNTIME_DIR", "fwdlab"),
     ("XDG_STATE_HOME", "fwdlab/labs"),
     ("HOME", ".local/state/fwdlab/labs"),
 ];
 
-/// The folder with records, and with locks of test beds.
+/// Returns the directory of records and of locks of test beds.
 pub(crate) fn directory() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return DIRECTORY.into();
@@ -51,35 +54,37 @@ pub(crate) fn directory() -> PathBuf {
         .unwrap_or_else(|| DIRECTORY.into())
 }
 
-/// How the names of records end, and those of records that are being written.
+/// The extension of records, and that of records that are being written.
 const RECORD: &str = "json";
 const DRAFT: &str = "new";
 
-/// A draft that is older and that nobody holds is of a process that died: others take no time to become records.
+/// An older draft without a lock belongs to a process that died, because writing a record takes no
+/// time.
 const DRAFTED: Duration = Duration::from_secs(60);
 
-/// So many drafts that others swept, or whose letters were taken, are no accident.
+/// Maximum number of drafts that were swept by others, or whose letters were taken: more are not a
+/// coincidence.
 const ATTEMPTS: u32 = 100;
 
-/// What a lab has made, as written down before it was made.
+/// What a lab has created, recorded before it is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Four letters that name the lab.
+    /// Four letters that identify the lab.
     pub id: String,
-    /// Process that made it.
+    /// The process that created it.
     pub pid: u32,
     /// Network namespaces.
     pub namespaces: Vec<String>,
-    /// It shall outlive its process: made by `fwdlab bed up`.
+    /// True if it outlives its process: created by `fwdlab bed up`.
     pub keep: bool,
 }
 
-/// A lab as found on this host.
+/// A lab that was found on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Its record.
     pub record: Record,
-    /// A process holds it.
+    /// True if a process holds its lock.
     pub in_use: bool,
 }
 
@@ -89,7 +94,7 @@ pub struct Registry {
     directory: PathBuf,
 }
 
-/// A record that we hold; dropping it undoes the lab.
+/// A record whose lock we hold; dropping it undoes the lab.
 #[derive(Debug)]
 pub struct Registration {
     record: Record,
@@ -98,24 +103,24 @@ pub struct Registration {
     changes: Arc<Undo>,
 }
 
-/// A record that has no name yet.
+/// A record without its final name.
 #[derive(Debug)]
 struct Draft {
     record: Record,
     path: PathBuf,
-    /// The name it gets.
+    /// The final name.
     name: PathBuf,
     lock: File,
 }
 
-/// A file of the registry that has no owner, held so that only one sweep deals with it.
+/// An abandoned file of the registry, locked so that only one sweep handles it.
 struct Abandoned(File);
 
 impl Registry {
-    /// Opens the registry, making its directory.
+    /// Opens the registry, and creates its directory.
     ///
     /// # Errors
-    /// The directory cannot be made: not root, or not in a user namespace of ours.
+    /// The directory cannot be created: not root, or not in a user namespace of ours.
     pub fn open() -> Result<Registry, LabError> {
         Registry::at(directory())
     }
@@ -128,10 +133,11 @@ impl Registry {
         Ok(Registry { directory })
     }
 
-    /// Writes down a lab with this many DUTs and takes hold of it. Nothing is made yet.
+    /// Records and locks a lab with this many DUTs. Creates nothing else.
     ///
-    /// The record is written into a draft that only its lock tells from a dead one, and gets its name when it is whole and held:
-    /// whoever finds a record finds it held, or its lab is dead.
+    /// The record is written to a draft that only its lock distinguishes from an abandoned one, and
+    /// gets its name when it is complete and locked: a record that is not locked belongs to a dead
+    /// lab.
     ///
     /// # Errors
     /// The record cannot be written.
@@ -144,7 +150,7 @@ impl Registry {
         self.register_with(&namespaces, keep)
     }
 
-    /// The same of a lab on hosts that stay, with everything on them that is not taken back.
+    /// The same for a lab on existing hosts, where only recorded changes are undone.
     ///
     /// # Errors
     /// The record cannot be written.
@@ -163,7 +169,7 @@ impl Registry {
             draft.hold()?;
             draft.write(namespaces, keep)?;
             match draft.publish() {
-                // its letters are another's, or somebody swept it before it was held
+                // another lab has its letters, or a sweep removed the draft before it was locked
                 Err(e) if [Errno::EXIST, Errno::NOENT].contains(&e) && attempts < ATTEMPTS => {
                     attempts += 1;
                 }
@@ -191,12 +197,12 @@ impl Registry {
         }
     }
 
-    /// A file for a record, which is neither held nor written.
+    /// Creates the file of a draft, unlocked and empty.
     fn draft(&self) -> Result<Draft, LabError> {
         let number = entropy();
         let id = letters(number);
         let path = self.directory.join(format!("{id}-{number:016x}.{DRAFT}"));
-        // the contents of files that a set replaces are in it
+        // records contain files that a set replaces: readable only by the owner
         let lock = File::options()
             .write(true)
             .create_new(true)
@@ -216,7 +222,7 @@ impl Registry {
         })
     }
 
-    /// All labs on this host. A record that is damaged counts by its name alone.
+    /// Returns all labs on this host. A damaged record counts by its name alone.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -227,16 +233,16 @@ impl Registry {
         Ok(found)
     }
 
-    /// Undoes every lab that nobody holds; kept ones too when `kept` is set. Says which ones. Processes of others are left, and
-    /// told by [`left_behind`].
+    /// Undoes every abandoned lab; with `kept` also those that outlive their process. Returns their
+    /// names. Leaves processes of others running; [`left_behind`] reports them.
     ///
     /// # Errors
-    /// The registry cannot be read. A lab that resists is left for the next sweep.
+    /// The registry cannot be read. A lab that cannot be undone is left for the next sweep.
     pub fn sweep(&self, kept: bool) -> Result<Vec<String>, LabError> {
         self.sweep_by(kept, &Address::reach)
     }
 
-    /// The same with another way to the hosts on which something is left.
+    /// The same with another function that connects to hosts.
     pub(crate) fn sweep_by(
         &self,
         kept: bool,
@@ -251,7 +257,7 @@ impl Registry {
         }
         let mut swept = Vec::new();
         for path in self.files(RECORD)? {
-            // held until the lab is gone: nobody else undoes half of it
+            // locked until the lab is gone, so that only one sweep undoes it
             let Some(mut lab) = Abandoned::take(&path) else {
                 continue;
             };
@@ -281,10 +287,10 @@ impl Registry {
         Ok(files)
     }
 
-    /// A lock that only one lab at a time holds while it builds.
+    /// Returns a lock that only one lab at a time holds while it builds.
     ///
     /// # Errors
-    /// The lock file cannot be made.
+    /// The lock file cannot be created.
     pub(crate) fn build_lock(&self) -> Result<File, LabError> {
         let path = self.directory.join("build.lock");
         let what = || format!("lock {}", path.display());
@@ -295,7 +301,8 @@ impl Registry {
 }
 
 impl Draft {
-    /// From here on it is held. Waits for a sweep that takes it away just now; the draft is then not published.
+    /// Locks the draft. Waits for a sweep that is removing it; in that case the draft cannot be
+    /// published.
     fn hold(&self) -> Result<(), LabError> {
         flock(&self.lock, FlockOperation::LockExclusive)
             .map_err(|e| LabError::system(format!("lock {}", self.path.display()), e))
@@ -325,19 +332,20 @@ impl Draft {
 }
 
 impl Registration {
-    /// What was written down.
+    /// Returns the record.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Where every change is written down that does not go with a namespace.
+    /// Returns the log of changes that do not vanish with a namespace.
     pub(crate) fn changes(&self) -> &Arc<Undo> {
         &self.changes
     }
 
-    /// Lets go of the lab without undoing it.
+    /// Releases the lab without undoing it.
     pub fn leave_standing(self) {
-        // what it lists stays, and so does its record; the lock goes even where a child that was just forked has the file, too
+        // its namespaces and its record stay; unlock explicitly, because a child that was just
+        // forked may have the file open, too
         let this = std::mem::ManuallyDrop::new(self);
         let _ = flock(&this.lock, FlockOperation::Unlock);
     }
@@ -345,20 +353,22 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // on the hosts that it has, to which another way may not be found any more
+        // with the hosts it is connected to, because a new connection may fail
         undo(&self.record, &self.path, |goes_anyway| {
             self.changes.take_rest_back(goes_anyway, Limit::OURS)
         });
-        // what is left is the next one's, even where a child that was just forked has the file, too
+        // leave the rest to the next sweep; unlock explicitly, because a child that was just forked
+        // may have the file open, too
         let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
 impl Abandoned {
-    /// Takes a file that nobody holds; `None` when somebody does, or when it is gone.
+    /// Takes an unlocked file; `None` if it is locked, or gone.
     ///
-    /// A shared lock finds out whether it has an owner, as those that only look do: they are not in each other's way. Once free, a file
-    /// is free for ever, but another sweep may have taken it away before this one had it for itself.
+    /// First tries a shared lock, like readers do, so that they do not disturb each other. An
+    /// abandoned file stays abandoned, but another sweep may have removed it before this one gets
+    /// the exclusive lock.
     fn take(path: &Path) -> Option<Abandoned> {
         let file = File::options().read(true).write(true).open(path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
@@ -370,25 +380,26 @@ impl Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        // not only ours: a child that was just forked has the file, too
+        // unlock explicitly, because a child that was just forked may have the file open, too
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// Is it still the file of this name?
+/// Returns true if the file still has this name.
 fn has_its_name(file: &File, path: &Path) -> bool {
     let of = |data: fs::Metadata| (data.dev(), data.ino());
     let (ours, there) = (file.metadata().map(of), fs::metadata(path).map(of));
     matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
 }
 
-/// Was it last written to some time ago?
+/// Returns true if the last write to a draft was some time ago.
 fn is_old(draft: &Path) -> bool {
     let written = fs::metadata(draft).and_then(|data| data.modified());
     written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > DRAFTED))
 }
 
-/// A lab as it is found. The lock is let go at once and only asked for shared, so that nobody who starts or sweeps fails by it.
+/// Reads a lab. Takes the lock only shared and for a moment, so that no start or sweep fails
+/// because of it.
 fn look(path: &Path) -> Option<Found> {
     look_at(File::open(path).ok()?, path)
 }
@@ -396,7 +407,7 @@ fn look(path: &Path) -> Option<Found> {
 fn look_at(mut file: File, path: &Path) -> Option<Found> {
     let in_use = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
     let _ = flock(&file, FlockOperation::Unlock);
-    // its lab went between two looks
+    // its lab vanished between two checks
     if !in_use && !has_its_name(&file, path) {
         return None;
     }
@@ -404,7 +415,7 @@ fn look_at(mut file: File, path: &Path) -> Option<Found> {
     Some(Found { record, in_use })
 }
 
-/// What a record says, and the steps behind it; of a damaged one, what its name does.
+/// Reads a record and the steps after it; of a damaged record, only its name.
 fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
     let mut text = Vec::new();
     let _ = file.read_to_end(&mut text);
@@ -421,17 +432,19 @@ fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
     Some((record?, Steps::of(steps)))
 }
 
-/// Undoes a lab: its changes on other hosts, its processes, its namespaces and what is in them, its record. What others run there is left
-/// alone. What could not be undone keeps its record and is tried again.
+/// Undoes a lab: its changes on other hosts, its processes, its namespaces with their contents, its
+/// record. Processes of others are left alone. If something could not be undone, the record is kept
+/// for another attempt.
 ///
-/// `take_back` does so with its changes, but for those on hosts that go anyway, and says what could not be taken back.
+/// `take_back` undoes its changes, except those on hosts that vanish anyway, and returns what could
+/// not be undone.
 fn undo(
     record: &Record,
     path: &Path,
     take_back: impl FnOnce(&dyn Fn(&Address) -> bool) -> Vec<String>,
 ) {
     let mut names: Vec<String> = record.namespaces.clone();
-    // a record torn by a crash lists nothing; the names tell
+    // a record torn by a crash lists no namespaces; their names identify them
     if let Ok(entries) = fs::read_dir("/run/netns") {
         let prefix = format!("{PREFIX}{}-", record.id);
         for name in entries
@@ -464,33 +477,34 @@ fn undo(
     }
 }
 
-/// The name of a mount that only processes see that a configuration of this lab started.
+/// Returns the name of a mount that only processes started by a configuration of this lab see.
 pub(crate) fn mark(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// A line for a shell with mounts of its own: what it starts is the lab's from then on, and does not see the registry.
+/// Returns a line for a shell with its own mounts: processes that it starts belong to the lab from
+/// then on, and do not see the registry.
 pub(crate) fn marking(id: &str) -> String {
     format!("mount -t tmpfs -o size=4k '{}' {DIRECTORY}\n", mark(id))
 }
 
-/// What is left of a lab that was undone.
+/// Something left behind by a lab that was undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Left {
-    /// A process of somebody else's in a namespace that was removed.
+    /// A process of others in a namespace that was removed.
     Process {
         /// Its number.
         pid: u32,
         /// Its name.
         name: String,
-        /// The namespace, which has no name and no ports any more.
+        /// The namespace, which has lost its name and its ports.
         namespace: String,
     },
-    /// A change that could not be taken back.
+    /// A change that could not be undone.
     Change {
-        /// Which one, and why.
+        /// The change, and why it could not be undone.
         what: String,
-        /// Where it is written down.
+        /// The record that contains it.
         record: PathBuf,
     },
 }
@@ -516,14 +530,14 @@ impl fmt::Display for Left {
     }
 }
 
-/// What was left so far, by this process.
+/// Accesses what this process left behind so far.
 #[cfg(not(test))]
 fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
     static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
     work(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The same in tests, which are many in one process and each on a thread of its own.
+/// The same in tests, which share a process and have one thread each.
 #[cfg(test)]
 fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
     thread_local! {
@@ -537,12 +551,13 @@ fn leave(left: impl IntoIterator<Item = Left>) {
     with_left(|all| all.extend(left));
 }
 
-/// What was left of the labs that this process undid, since it was asked last.
+/// Returns what the labs that this process undid left behind since the last call.
 pub fn left_behind() -> Vec<Left> {
     with_left(std::mem::take)
 }
 
-/// Ends what configurations left running in a namespace, and would keep that alive. Whoever else is there stays, without the ports.
+/// Ends processes that configurations left running in a namespace, because they would keep it
+/// alive. Other processes there keep running, without the ports.
 fn end_processes_in(namespace: &str, mark: &str) {
     let Ok(pids) = Local.ask("ip", &["netns", "pids", namespace]) else {
         return;
@@ -569,17 +584,17 @@ fn end_processes_in(namespace: &str, mark: &str) {
     if left.is_empty() {
         return;
     }
-    // they keep the namespace, which would keep the ports
+    // other processes keep the namespace alive, which would keep the ports
     for port in veths(namespace) {
         let _ = Local.ask("ip", &["-n", namespace, "link", "delete", &port]);
     }
     leave(left);
 }
 
-/// Does a process see the mark? `None` when there is no such process.
+/// Returns true if a process sees the mark; `None` if there is no such process.
 fn is_marked(pid: u32, mark: &str) -> Option<bool> {
     let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
-    // behind the optional fields: type, source, options
+    // after the optional fields: type, source, options
     let mut sources = mounts
         .lines()
         .filter_map(|line| line.split_once(" - ")?.1.split(' ').nth(1));
@@ -617,7 +632,7 @@ mod tests {
     use super::*;
     use crate::host::Command;
 
-    /// Undo steps contain the files that a set replaces, of whatever mode these are.
+    /// Undo steps contain the files that a set replaces, whatever their modes.
     #[test]
     fn nobody_else_reads_a_record() {
         use std::os::unix::fs::PermissionsExt;
@@ -648,7 +663,7 @@ mod tests {
         assert!(registry.list().unwrap().is_empty());
     }
 
-    /// Whatever happens between two steps of a lab that starts, its record stays, and is held.
+    /// Whatever happens between two steps of a starting lab, its record stays and is locked.
     #[test]
     fn a_lab_that_starts_is_not_swept() {
         let directory = tempfile::tempdir().unwrap();
@@ -657,8 +672,8 @@ mod tests {
             assert_eq!(registry.sweep(true).unwrap(), Vec::<String>::new());
             registry.list().unwrap()
         };
-        // nobody takes a draft away that is not held yet, but an old one; publishing that then fails instead of making a record that
-        // nobody holds
+        // only an old draft is removed before it is locked; publishing it then fails instead of
+        // creating a record without a lock
         let draft = registry.draft().unwrap();
         assert_eq!(others(), []);
         assert!(draft.path.exists());
@@ -676,7 +691,7 @@ mod tests {
             .write(&|id| vec![format!("{PREFIX}{id}-gen")], false)
             .unwrap();
         assert_eq!(others(), []);
-        // letters of another lab's are not taken from it
+        // the letters of another lab are not taken
         fs::write(&draft.name, b"another's").unwrap();
         assert_eq!(draft.publish(), Err(Errno::EXIST));
         assert_eq!(fs::read(&draft.name).unwrap(), b"another's");
@@ -685,7 +700,7 @@ mod tests {
         let found = others();
         assert!(found[0].in_use, "{found:?}");
         assert_eq!(found[0].record, draft.record);
-        // what is held is what has the name
+        // the locked file is the one with the name
         let (held, named) = (draft.lock.metadata(), fs::metadata(&draft.name));
         assert_eq!(held.unwrap().ino(), named.unwrap().ino());
 
@@ -694,7 +709,7 @@ mod tests {
         drop((draft, ours));
     }
 
-    /// Many labs that start while others look and sweep: all of them stand until they are dropped.
+    /// Many labs start while others list and sweep: each of them exists until it is dropped.
     #[test]
     fn those_who_look_and_those_who_sweep_are_in_nobodys_way() {
         let directory = tempfile::tempdir().unwrap();
@@ -712,7 +727,7 @@ mod tests {
                     assert!(registry.list().unwrap().iter().all(|lab| lab.in_use));
                 }
             });
-            // ends the others when this fails
+            // ends the other threads if this fails
             let labs = std::panic::catch_unwind(|| {
                 (0..300)
                     .map(|_| registry.register(1, false).unwrap())
@@ -727,8 +742,8 @@ mod tests {
         assert!(registry.files(DRAFT).unwrap().is_empty());
     }
 
-    /// A lab that goes just now is none that nobody holds; and one that goes with something left to do is free at once, whoever else has
-    /// its file.
+    /// A lab that is just vanishing does not count as abandoned; and one that leaves changes behind
+    /// is unlocked at once, whoever else has its file open.
     #[test]
     fn a_lab_that_goes_is_held_or_gone() {
         let directory = tempfile::tempdir().unwrap();
@@ -748,7 +763,8 @@ mod tests {
         drop(of_a_child);
     }
 
-    /// Somebody looks at it, another undoes it: the one that sweeps waits for both, and finds out that it is gone.
+    /// While one process reads a record and another undoes its lab, a sweep waits for both, and
+    /// finds that it is gone.
     #[test]
     fn a_record_is_undone_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -766,7 +782,7 @@ mod tests {
             assert_eq!(sweeps.join().unwrap(), std::slice::from_ref(&id));
         });
 
-        // another sweep was first, and another lab has the letters now
+        // another sweep was first, and a new lab has the letters now
         fs::write(&path, b"dead").unwrap();
         let looks = File::open(&path).unwrap();
         flock(&looks, FlockOperation::LockShared).unwrap();
@@ -781,8 +797,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"alive");
     }
 
-    /// Of a process that died: what it changed on this machine is taken back by the next, what is in its namespaces goes with them, and
-    /// what cannot be taken back is said and kept. A record of before there were steps is read as well.
+    /// For a process that died: the next one undoes its changes on this machine, changes in its
+    /// namespaces vanish with them, and what cannot be undone is reported and kept. Records without
+    /// steps of earlier versions are read, too.
     #[test]
     fn changes_of_the_dead_are_taken_back() {
         let directory = tempfile::tempdir().unwrap();
@@ -803,7 +820,7 @@ mod tests {
         };
         remove(&here, "one");
         remove(&here, "not there");
-        // that namespace was never made: it is not asked
+        // that namespace was never created, so nothing runs in it
         remove(&dut, "two");
         lab.leave_standing();
 
@@ -820,7 +837,7 @@ mod tests {
             "{said:?}"
         );
 
-        // now it can be
+        // now it can be removed
         fs::write(file("not there"), "").unwrap();
         registry.sweep(true).unwrap();
         assert!(!fs::exists(file("not there")).unwrap() && !path.exists());

@@ -1,6 +1,6 @@
-//! A host behind an agent, or a network namespace of it.
+//! A host behind an agent, or one of its network namespaces.
 //!
-//! How the agent is reached is not known here, see [`crate::agent`]. Start with [`Remote::new`].
+//! How the agent is reached does not matter here, see [`crate::agent`]. Start with [`Remote::new`].
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::host::wire::{Answer, Hello, Place, Question};
 #[derive(Debug, Clone)]
 pub struct Remote {
     name: String,
-    /// Where another process finds it; `None`: nowhere, for it goes with its agent.
+    /// The address by which another process finds it; `None` if it vanishes with its agent.
     address: Option<Address>,
     place: Place,
     connection: Arc<Connection>,
 }
 
 impl Remote {
-    /// The machine that this leads to.
+    /// Creates a host for the machine behind this connection.
     pub fn new(name: &str, connection: Arc<Connection>) -> Remote {
         Remote {
             name: name.to_owned(),
@@ -32,7 +32,7 @@ impl Remote {
         }
     }
 
-    /// The same for a machine that is there without its agent, too.
+    /// Sets the address of a machine that exists without its agent, too.
     pub fn that_stays(self, address: Address) -> Remote {
         Remote {
             address: Some(address),
@@ -40,34 +40,34 @@ impl Remote {
         }
     }
 
-    /// A machine that does not exist any more.
+    /// Returns a host for a machine that no longer exists.
     pub(crate) fn gone(name: &str) -> Remote {
         Remote::new(name, Arc::new(Connection::ended()))
     }
 
-    /// Does its agent answer?
+    /// Returns true if its agent answers.
     pub(crate) fn is_there(&self, limit: Limit<'_>) -> bool {
         self.hello(limit).is_ok()
     }
 
-    /// Asks its agent who it is.
+    /// Asks its agent for its identity.
     pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, HostError> {
         let answer = self.connection.hello(limit);
         answer.map_err(|failure| HostError::new(&self.name, "ask who is there", failure))
     }
 
-    /// A network namespace of it.
+    /// Returns one of its network namespaces as a host.
     pub fn within(&self, namespace: &str) -> Remote {
         Remote {
             name: format!("{namespace} of {}", self.name),
-            // commands of the machine would be run outside of it
+            // over the machine's address, commands would run outside of the namespace
             address: None,
             place: Some(namespace.to_owned()),
             connection: self.connection.clone(),
         }
     }
 
-    /// Asks its agent.
+    /// Sends a question to its agent, and returns the answer.
     pub(crate) fn put_to(
         &self,
         what: &str,
@@ -186,7 +186,7 @@ impl Host for Remote {
     }
 }
 
-/// Files of a folder and of those in it; links lead to what they lead to.
+/// Collects the files in a directory and its subdirectories; follows links.
 fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -198,7 +198,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> std::io::R
     Ok(())
 }
 
-/// A command that goes on there.
+/// A command that keeps running on the remote machine.
 #[derive(Debug)]
 struct Far {
     host: Remote,
@@ -230,7 +230,7 @@ impl Drop for Far {
         let question = Question::End {
             process: self.process,
         };
-        // a host that is lost has ended it
+        // if the host is lost, the process has ended anyway
         let _ = self.host.put_to(&self.what, &question, &[], Limit::OURS);
     }
 }

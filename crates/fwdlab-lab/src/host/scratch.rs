@@ -1,14 +1,14 @@
-//! A network namespace of a test's own.
+//! A network namespace for a single test.
 //!
-//! It knows nothing of what tests put into it. Start with [`Namespace::new`].
+//! Its contents are up to the test. Start with [`Namespace::new`].
 
 use super::{Host, Local};
 
-/// It goes with the value.
+/// A namespace that is removed when this is dropped.
 pub(crate) struct Namespace(pub(crate) String);
 
 impl Namespace {
-    /// An empty one; `of` stands in its name, beside this process.
+    /// Creates an empty namespace; its name consists of `of` and the process id.
     pub(crate) fn new(of: &str) -> Namespace {
         let namespace = Namespace(format!("{of}-{}", std::process::id()));
         let name = &namespace.0;

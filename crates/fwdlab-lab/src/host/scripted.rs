@@ -1,6 +1,7 @@
-//! A host for tests: it answers as was recorded, remembers what it was asked, and fails as a host can.
+//! A host for tests: gives recorded answers, remembers all commands, and fails like real hosts.
 //!
-//! Nothing runs. Start with [`Scripted::new`], and [`Scripted::failing`] for one that fails; [`Faults`] is for several.
+//! Runs nothing. Start with [`Scripted::new`], and [`Scripted::failing`] for one that fails;
+//! [`Faults`] is for several hosts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -11,16 +12,16 @@ use std::time::Duration;
 use super::{Address, Command, Failure, Files, Heard, Host, HostError, Limit, Output, Process};
 use crate::control::Control;
 
-/// What a scripted host is called that has no other name.
+/// The default name of a scripted host.
 pub(crate) const NAME: &str = "router1";
 
-/// Gives the output for a command and its input; the input of a text for `sh` is that text.
+/// Returns the output of a command with this input; for `sh -c` the input is the script.
 type Answers = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
 
-/// What nobody understands.
+/// Output that cannot be understood.
 const GARBAGE: &str = "\u{fffd}\u{7}%&/ 17 eth\n\n\u{1b}[2J";
 
-/// What a system says of a file that it has not.
+/// A system's message for a missing file.
 const NO_FILE: &str = "No such file or directory (os error 2)";
 
 /// A recorded host.
@@ -32,27 +33,27 @@ pub(crate) struct Scripted {
     files: Files,
 }
 
-/// When hosts fail that share this: what all of them are asked is counted together.
+/// When the hosts that share this fail: their commands are counted together.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     fails: Option<(usize, Fails)>,
-    /// Somebody stops the run just then.
+    /// Stops the run at this command.
     stops: Option<(usize, Control)>,
-    /// Who is lost is there again when the next bed is built.
+    /// Lost hosts are back when the next bed is built.
     pub comes_back: bool,
     so_far: Mutex<SoFar>,
 }
 
 #[derive(Debug, Default)]
 struct SoFar {
-    /// The host that was asked, and what.
+    /// The commands so far, with the names of their hosts.
     asked: Vec<(String, String)>,
     /// Hosts that cannot be reached any more.
     lost: BTreeSet<String>,
 }
 
 impl Faults {
-    /// Whoever is asked for the `at`th time, counted from zero, fails so.
+    /// The `at`th command, counted from zero, fails like this.
     pub fn at(at: usize, how: Fails) -> Faults {
         Faults {
             fails: Some((at, how)),
@@ -60,7 +61,7 @@ impl Faults {
         }
     }
 
-    /// Nobody fails, but who is asked for the `at`th time is asked in a run that is stopped meanwhile.
+    /// No command fails, but the run is stopped during the `at`th.
     pub fn stopping(at: usize, control: &Control) -> Faults {
         Faults {
             stops: Some((at, control.clone())),
@@ -68,7 +69,7 @@ impl Faults {
         }
     }
 
-    /// Whoever is asked for the `at`th time is lost, and is there again when the next bed is built.
+    /// The host of the `at`th command is lost, and is back when the next bed is built.
     pub fn dropping(at: usize) -> Faults {
         Faults {
             comes_back: true,
@@ -76,7 +77,7 @@ impl Faults {
         }
     }
 
-    /// A bed is built.
+    /// Must be called when a bed is built.
     pub fn next_bed(&self) {
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         if self.comes_back {
@@ -84,16 +85,16 @@ impl Faults {
         }
     }
 
-    /// What all hosts were asked so far: the name of the host, and what.
+    /// Returns the commands of all hosts so far: the name of the host, and the command.
     pub fn asked(&self) -> Vec<(String, String)> {
         let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         so_far.asked.clone()
     }
 
-    /// Something of a host is asked that is no command.
+    /// Counts an operation of a host that is not a command.
     ///
     /// # Errors
-    /// It fails now; with an answer that nobody understands it does not.
+    /// It fails now; [`Fails::Garbage`] has no effect.
     pub fn fail(&self, host: &str, what: &str) -> Result<(), HostError> {
         let failure = match self.of(host, what) {
             None | Some(Fails::Garbage) => return Ok(()),
@@ -102,7 +103,7 @@ impl Faults {
         Err(HostError::new(host, what, failure))
     }
 
-    /// A host is asked; how it fails.
+    /// Counts a command of a host, and returns how it fails.
     fn of(&self, host: &str, what: &str) -> Option<Fails> {
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         let number = so_far.asked.len();
@@ -121,12 +122,12 @@ impl Faults {
     }
 }
 
-/// How it fails.
+/// How a command fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fails {
-    /// Our user may not do this.
+    /// The user may not do this.
     Refused,
-    /// The program is not there.
+    /// The program does not exist.
     Missing,
     /// The command ends with an error.
     Exit,
@@ -134,14 +135,14 @@ pub(crate) enum Fails {
     TimedOut,
     /// The connection breaks, and does not come back.
     Lost,
-    /// The command says something that nobody understands.
+    /// The command prints something that cannot be understood.
     Garbage,
-    /// There is no such file.
+    /// The file does not exist.
     File,
 }
 
 impl Fails {
-    /// Every way.
+    /// All kinds of failures.
     pub const ALL: [Fails; 7] = [
         Fails::Refused,
         Fails::Missing,
@@ -152,7 +153,7 @@ impl Fails {
         Fails::File,
     ];
 
-    /// What comes of a program that fails so.
+    /// Returns the failure of a program.
     fn failure(self, program: &str) -> Failure {
         let exit = |status: &str, said: &str| Failure::Exit {
             status: status.into(),
@@ -173,7 +174,7 @@ impl Fails {
         }
     }
 
-    /// What an error says of it, and what it says to do next.
+    /// Returns words that the error contains: what happened, and what to do next.
     pub fn words(self) -> [&'static str; 2] {
         match self {
             Fails::Refused => ["Permission denied", "Look at what its user is allowed"],
@@ -197,7 +198,7 @@ impl fmt::Debug for Scripted {
 }
 
 impl Scripted {
-    /// One that gives these answers to commands and their input.
+    /// Creates a host with these answers to commands and their input.
     pub fn new(answers: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Scripted {
         Scripted {
             name: NAME.to_owned(),
@@ -208,12 +209,12 @@ impl Scripted {
         }
     }
 
-    /// The same with files of this kind.
+    /// Sets the kind of its files.
     pub fn with_files(self, files: Files) -> Scripted {
         Scripted { files, ..self }
     }
 
-    /// The same under this name.
+    /// Sets its name.
     pub fn called(self, name: &str) -> Scripted {
         Scripted {
             name: name.to_owned(),
@@ -221,12 +222,12 @@ impl Scripted {
         }
     }
 
-    /// It fails when it is asked for the `at`th time, counted from zero.
+    /// Makes the `at`th command fail, counted from zero.
     pub fn failing(self, at: usize, how: Fails) -> Scripted {
         self.with(&Arc::new(Faults::at(at, how)))
     }
 
-    /// It fails with others.
+    /// Makes it share faults with other hosts.
     pub fn with(self, faults: &Arc<Faults>) -> Scripted {
         Scripted {
             faults: faults.clone(),
@@ -234,14 +235,15 @@ impl Scripted {
         }
     }
 
-    /// All commands so far, with their input behind them.
+    /// Returns all commands so far, each followed by its input.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.clone()
     }
 
-    /// What a command says, or how it fails. One that fails by itself has done half of what it was to do, where it can; one that does not
-    /// end, or during which the host is lost, all of it: that is the worst for whoever has to take it back.
+    /// Returns the output of a command, or how it fails. A batch that fails by itself has done half
+    /// of its work; a command that does not end, prints garbage, or loses the host has done all of
+    /// it: these are the worst cases for undoing it.
     fn answer(&self, command: &Command, what: &str) -> Result<String, HostError> {
         let input = command.input.as_deref().unwrap_or_default();
         {
@@ -333,7 +335,7 @@ impl Host for Scripted {
     }
 }
 
-/// Lines of a command that then ends.
+/// The lines of a command that then ends.
 #[derive(Debug)]
 struct Said(VecDeque<String>);
 

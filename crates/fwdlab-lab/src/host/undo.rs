@@ -1,8 +1,9 @@
-//! Undo: how to take back what is changed on hosts, written down before anything is changed.
+//! Undo: records how to undo changes on hosts, before anything is changed.
 //!
-//! A step is a command for a host. It stands in the lab's record from before the change until it was carried out, so that whoever finds
-//! the record of a process that died can carry it out. Steps may be carried out for nothing, or twice: their commands must take that.
-//! What a namespace of the lab holds needs none after a crash: it goes with the namespace, see [`crate::host::registry`]. Start with
+//! A step is a command for a host. The lab's record contains it from before the change until it is
+//! undone, so that any process can run the steps of one that died. Steps may run without a change,
+//! or twice: their commands must tolerate that. Changes inside a namespace of the lab need no step
+//! after a crash, because they vanish with the namespace, see [`crate::host::registry`]. Start with
 //! [`Undo::before`].
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use super::ssh::Target;
 use super::{Command, Host, HostError, Limit, Local, Netns, Remote, Ssh};
 use crate::error::LabError;
 
-/// Where a host is found again, by another process, too.
+/// The address of a host, also for other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Address {
@@ -25,14 +26,15 @@ pub enum Address {
     ThisMachine,
     /// A network namespace of it.
     Namespace(String),
-    /// A machine behind an agent, or a virtual one, by its name. It goes with who started it, and what was changed on it goes, too.
+    /// A machine behind an agent, or a virtual one, by its name. It ends with the process that
+    /// started it, and changes on it vanish, too.
     Agent(String),
-    /// A machine that answers to SSH.
+    /// A machine that is reached over SSH.
     Ssh(Target),
 }
 
 impl Address {
-    /// The host there.
+    /// Returns the host.
     pub fn reach(&self) -> Arc<dyn Host> {
         match self {
             Address::ThisMachine => Arc::new(Local),
@@ -43,22 +45,22 @@ impl Address {
     }
 }
 
-/// How to take one change back.
+/// How to undo one change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Where.
+    /// The host.
     pub host: Address,
-    /// What is taken back, in words: `100 rules of nftables`.
+    /// A description of the change: `100 rules of nftables`.
     pub what: String,
-    /// By what.
+    /// The command that undoes it.
     pub command: Command,
 }
 
-/// A change that can be taken back.
+/// A change that can be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change(u64);
 
-/// A line of a record, behind its head.
+/// A line of a record, after its head.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
@@ -66,7 +68,7 @@ enum Line {
     Done { number: u64 },
 }
 
-/// The steps of a lab that are to be carried out, and the record in which they stand.
+/// The pending steps of a lab, and the record that contains them.
 #[derive(Debug)]
 pub struct Undo {
     state: Mutex<State>,
@@ -80,7 +82,7 @@ struct State {
 }
 
 impl Undo {
-    /// No steps yet; they are written to the end of this record.
+    /// Creates an empty log; steps are appended to this record.
     pub fn new(record: File) -> Undo {
         Undo {
             state: Mutex::new(State {
@@ -91,10 +93,10 @@ impl Undo {
         }
     }
 
-    /// Writes down how to take back what is about to be done.
+    /// Records how to undo what is about to be done.
     ///
     /// # Errors
-    /// It cannot be written; nothing may be changed then.
+    /// It cannot be written; then nothing may be changed.
     pub fn before(
         &self,
         host: &Arc<dyn Host>,
@@ -121,10 +123,11 @@ impl Undo {
         Ok(Change(number))
     }
 
-    /// Writes down the way back, and then does it; what fails half done is taken back.
+    /// Records the undo command, and then makes the change; a partial change that fails is undone.
     ///
     /// # Errors
-    /// Why it could not be done; [`LabError::HalfDone`] where what was done of it could not be taken back either.
+    /// Why the change failed; [`LabError::HalfDone`] if the partial change could not be undone
+    /// either.
     pub fn changing(
         &self,
         host: &Arc<dyn Host>,
@@ -155,10 +158,10 @@ impl Undo {
         }
     }
 
-    /// Takes a change back, if that was not done already.
+    /// Undoes a change, unless that was done already.
     ///
     /// # Errors
-    /// As [`Host::run`]: it stays among those that are to be taken back.
+    /// As for [`Host::run`]: the change stays pending.
     pub fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), HostError> {
         let pending = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,17 +173,18 @@ impl Undo {
         host.run(&step.command, limit)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.pending.remove(&change.0);
-        // where this cannot be written it will be carried out once more, for nothing
+        // if this cannot be written, the step will run once more, without effect
         let _ = state.write(&Line::Done { number: change.0 });
         Ok(())
     }
 
-    /// Takes everything back, what was done last first. What cannot be is left among those that are to be taken back, and said.
+    /// Undoes all changes in reverse order. Returns those that could not be undone; they stay
+    /// pending.
     pub fn take_all_back(&self, limit: Limit<'_>) -> Vec<String> {
         self.take_rest_back(&|_| false, limit)
     }
 
-    /// The same but for what is on hosts that go anyway.
+    /// The same except for changes on hosts that vanish anyway.
     pub fn take_rest_back(
         &self,
         goes_anyway: &dyn Fn(&Address) -> bool,
@@ -205,7 +209,8 @@ impl Undo {
 impl State {
     fn write(&mut self, line: &Line) -> std::io::Result<()> {
         let text = serde_json::to_string(line)?;
-        // at once: a process that dies leaves a whole line or one that nothing was done for
+        // in one write: a process that dies leaves a complete line, or one whose change was not
+        // begun
         self.record.write_all(format!("\n{text}").as_bytes())
     }
 }
@@ -214,16 +219,17 @@ fn not_taken_back(what: &str, error: &HostError) -> String {
     format!("{what} could not be taken back: {error}")
 }
 
-/// Steps of a record whose lab is dead, or dies: those that were not carried out, the last first.
+/// The pending steps in the record of a lab that is dead or dies, last first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
     steps: Vec<(u64, Step)>,
-    /// Lines that this program cannot read.
+    /// Number of lines that this program cannot parse.
     unknown: usize,
 }
 
 impl Left {
-    /// What stands behind the head of a record. A last line that is not whole was not finished, and what it is for was not begun.
+    /// Parses what follows the head of a record. An incomplete last line was not finished, so its
+    /// change was not begun.
     pub fn of(text: &str) -> Left {
         let mut steps = BTreeMap::new();
         let mut left = Left::default();
@@ -245,8 +251,8 @@ impl Left {
         left
     }
 
-    /// Carries the steps out, but those on hosts that go anyway, crosses them out in their record, and says what could not be taken
-    /// back.
+    /// Runs the steps, except those on hosts that vanish anyway, marks them as done in their
+    /// record, and returns what could not be undone.
     pub fn take_back(
         self,
         record: &Path,
@@ -274,7 +280,7 @@ impl Left {
     }
 }
 
-/// Where this cannot be written the step will be carried out once more, for nothing.
+/// Marks a step as done. If this cannot be written, the step will run once more, without effect.
 fn cross_out(record: &Path, number: u64) {
     if let (Ok(mut file), Ok(line)) = (
         File::options().append(true).open(record),
@@ -293,7 +299,8 @@ mod tests {
         Command::new("nft", &["delete", "table", "ip", name])
     }
 
-    /// A record with three changes on a host, of which the second was taken back; the host, and the record's file.
+    /// Returns a record with three changes on a host, the second of which was undone; the host, and
+    /// the record's file.
     fn three(host: Scripted) -> (Undo, Arc<Scripted>, tempfile::NamedTempFile) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let undo_log = Undo::new(file.reopen().unwrap());
@@ -321,7 +328,7 @@ mod tests {
             next.asked(),
             ["nft delete table ip c", "nft delete table ip a"]
         );
-        // what goes with its host needs nothing
+        // changes that vanish with their host need nothing
         let of_lab = |address: &Address| *address == Address::Namespace(NAME.into());
         let nobody = |_: &Address| -> Arc<dyn Host> { panic!("nobody is asked") };
         assert_eq!(
@@ -355,7 +362,7 @@ mod tests {
             ]
         );
         assert_eq!(host.asked().len(), 3);
-        // it is still to be done, and the next time it can be
+        // it is still pending, and the next attempt succeeds
         let text = std::fs::read_to_string(file.path()).unwrap();
         assert_eq!(Left::of(&text).steps.len(), 1);
         assert_eq!(undo_log.take_all_back(Limit::OURS), Vec::<String>::new());
@@ -363,7 +370,7 @@ mod tests {
         assert_eq!(Left::of(&text), Left::default());
     }
 
-    /// A process that dies while it writes has not begun what it writes down.
+    /// A process that dies while writing a step has not begun its change.
     #[test]
     fn records_are_read_wherever_they_are_torn() {
         let (_, _, file) = three(Scripted::new(|_, _| String::new()));
@@ -382,7 +389,7 @@ mod tests {
         assert!(amiss[0].contains("1 changes could not") && amiss[0].contains("newer"));
     }
 
-    /// Lines as the first version of this wrote them: records outlive programs.
+    /// Lines as the first version wrote them, because records outlive programs.
     #[test]
     fn lines_of_before_are_read() {
         let text = r#"

@@ -1,7 +1,9 @@
-//! A rig whose parts are on several hosts: who sends on one or two of them, who counts on another, each in this process or behind an agent.
+//! A rig whose parts are on several hosts: senders on one or two of them, the receiver on another,
+//! each in this process or behind an agent.
 //!
-//! The parts are put together by the engine's own tester, which cannot tell where they are. Nobody's clock is compared with another one's:
-//! counts come with the time of the host that took them, and what needs one clock is refused where there may be two. Start with [`open`].
+//! The engine's own tester combines the parts, and cannot tell where they are. Clocks of different
+//! hosts are never compared: counts have the time of the host that read them, and what needs a
+//! single clock is refused if there may be two. Start with [`open`].
 
 use std::time::Duration;
 
@@ -23,13 +25,14 @@ use crate::host::wire::rig::lasting;
 use crate::host::wire::{self, clock};
 use crate::host::{Host, HostError, Limit, Remote};
 
-/// Somebody who counts and says nothing for so long while frames flow is taken for lost, and they end.
+/// A receiver that is silent for this long while frames flow is considered lost, which ends the
+/// traffic.
 const ALIVE: Limit<'static> = Limit {
     time: Duration::from_millis(900),
     is_stopped: &|| false,
 };
 
-/// A port of the tester, and where it is.
+/// A port of the tester, and its host.
 #[derive(Debug, Clone)]
 pub(crate) enum Port {
     /// On this machine.
@@ -53,7 +56,7 @@ impl Port {
         }
     }
 
-    /// As results name it.
+    /// Returns the port as results show it.
     fn spec(&self) -> PortSpec {
         match self {
             Port::Here(spec) => spec.clone(),
@@ -72,18 +75,18 @@ impl Port {
     }
 }
 
-/// A way through the DUT: all ports that frames are sent on, and that at which they arrive.
+/// A path through the DUT: all ports that send frames, and the one that receives them.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
-    /// The first is who is known to the DUT; others say their own address.
+    /// The DUT knows the address of the first sender; others have their own.
     pub tx: Vec<(Port, Option<[u8; 6]>)>,
     pub rx: Port,
 }
 
-/// Opens the fastest engine that works on all ports that send, or the one that was asked for.
+/// Opens the fastest engine that works on all sending ports, or the requested one.
 ///
 /// # Errors
-/// None does, or not that one; or a host was lost.
+/// None works, or the requested one does not; or a host was lost.
 pub(crate) fn open(
     ways: &[Way],
     addresses: &Addresses,
@@ -120,7 +123,7 @@ pub(crate) fn open(
     Ok((Box::new(tester), chosen))
 }
 
-/// Why receivers can find out nothing beyond counts, where they cannot.
+/// Returns why receivers can only count, if they can do nothing more.
 fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
     for way in ways {
         if way.tx.len() > 1 {
@@ -158,7 +161,7 @@ impl Opener for Apart {
         let ports = ways.flat_map(|(path, way)| way.tx.iter().map(move |port| (path, port)));
         let first = self.source;
         let parts = ports.enumerate().map(|(number, (path, (port, own)))| {
-            // those that were given are of the first host
+            // the given CPUs are those of the first host
             let cpus = match number {
                 0 => &self.cpus[..],
                 _ => &[],
@@ -234,7 +237,7 @@ fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, Engine
 #[derive(Debug)]
 struct Far {
     host: Remote,
-    /// What closes it.
+    /// The question that closes it.
     close: Question,
 }
 
@@ -272,7 +275,7 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // the host may be gone, and what was open there with it
+        // the host may be gone, and the part with it
         let close = self.close.clone();
         let _ = self.done("close what is open", &close, &[]);
     }
@@ -309,7 +312,7 @@ impl FarSender {
             Answer::Opened(words) => Ok(FarSender {
                 far,
                 capabilities: Capabilities {
-                    // how frames are copied there is in the words
+                    // the description says how frames are copied there
                     copies: Copies::InKernel,
                     ..Capabilities::of(mode, lasting(&words))
                 },
@@ -388,20 +391,20 @@ impl Sender for FarSender {
         self.sent("stop to send", &Question::Stop)
     }
 
-    /// One that was lost sends nothing more; whoever reads its counts next is told.
+    /// A lost sender sends nothing more; the next reading of its counts returns the error.
     fn is_done(&self) -> bool {
         let asked = (self.far).ask("see whether all is sent", &Question::IsDone, &[], ALIVE);
         !matches!(asked, Ok(Answer::IsDone(false)))
     }
 }
 
-/// A receiver behind an agent. There is one at each.
+/// A receiver behind an agent, the only one there.
 struct FarReceiver {
     far: Far,
     counting: Counting,
 }
 
-/// The only one there.
+/// The index of the only receiver.
 const FIRST: usize = 0;
 
 impl Receiver for FarReceiver {

@@ -1,6 +1,7 @@
 //! Bursts on a machine that counts its instructions: sender and receivers are behind its agent.
 //!
-//! It knows two ways: through the DUT, and past it. What a burst says is decided elsewhere. Start with [`Bursts::open`].
+//! There are two paths: through the DUT, and past it. The results are interpreted elsewhere. Start
+//! with [`Bursts::open`].
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use crate::host::wire::connection::out_of_step;
 use crate::host::wire::{Answer, Path, Place, Question};
 use crate::host::{HostError, Limit, Remote};
 
-/// The pair of ports that leads past the DUT.
+/// The pair of ports that bypasses the DUT.
 pub(crate) const PAST: [&str; 2] = ["past0", "past1"];
 
 /// The generator's namespace there.
 pub(crate) const GENERATOR: &str = "gen";
 
-/// Sender and receivers that are open.
+/// Open sender and receivers.
 #[derive(Debug)]
 pub struct Bursts {
     host: Remote,
@@ -31,7 +32,7 @@ impl Bursts {
     /// Opens them for a stream on the bed of a machine.
     ///
     /// # Errors
-    /// The kernel there cannot send so, or the machine was lost.
+    /// The kernel there cannot send such frames, or the machine was lost.
     pub fn open(
         host: &Remote,
         addresses: &Addresses,
@@ -59,13 +60,14 @@ impl Bursts {
         }
     }
 
-    /// What sends them, in words.
+    /// Describes what sends them.
     pub fn generator(&self) -> &str {
         &self.generator
     }
 
-    /// Lets time pass on the machine's clock, which runs fast while it has nothing to do. Nothing waits for a command meanwhile: whoever
-    /// does looks at it again and again, and that clock then runs as slowly as that of the host.
+    /// Waits by the machine's clock, which runs fast while the machine is idle. No command may be
+    /// waited for meanwhile, because that polls, and the clock then runs as slowly as that of the
+    /// host.
     ///
     /// # Errors
     /// The machine was lost.
@@ -96,7 +98,7 @@ impl Bursts {
 
 impl Drop for Bursts {
     fn drop(&mut self) {
-        // the machine may be gone, and they with it
+        // the machine may be gone, and sender and receivers with it
         let close = Question::CloseBursts;
         let _ = self
             .host

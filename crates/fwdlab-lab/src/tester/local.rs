@@ -1,6 +1,6 @@
 //! The rig in this process: the engine's tester.
 //!
-//! Nothing else in the lab names it. Start with [`open`].
+//! Only this file of the lab uses it directly. Start with [`open`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use fwdlab_model::trial::Stream;
 use super::{Frames, Rig};
 use crate::error::LabError;
 
-/// Which engine was chosen, in words, and why faster ones were not.
+/// The chosen engine, and why faster ones were not chosen.
 #[derive(Debug)]
 pub struct Chosen {
-    /// Which, and why it.
+    /// A description of the engine, and why it was chosen.
     pub words: String,
-    /// The others by name, and why not they.
+    /// The others by name, and why they were not chosen.
     pub rejected: BTreeMap<String, String>,
 }
 
-/// Opens the fastest engine that works on these paths, or the one that was asked for.
+/// Opens the fastest engine that works on these paths, or the requested one.
 ///
 /// # Errors
-/// None does, or not that one.
+/// None works, or the requested one does not.
 pub(crate) fn open(
     paths: &[PathSpec],
     addresses: &Addresses,
@@ -39,7 +39,7 @@ pub(crate) fn open(
     Ok((Box::new(tester), chosen))
 }
 
-/// Which engine a tester has taken, in words.
+/// Describes the engine that a tester has chosen.
 pub(super) fn words(tester: &Tester, rejected: Vec<Rejected>, choice: &Choice) -> Chosen {
     let mut words = format!(
         "{} ({})",

@@ -1,7 +1,9 @@
-//! What offers the frames of trials and counts what comes back, wherever it runs.
+//! Sends the frames of trials and counts what comes back, on any host.
 //!
-//! A [`Rig`] makes one trial at a time and knows nothing of beds, DUTs or procedures. [`local`] is one in this process, [`remote`] one behind
-//! an agent on another host, `apart` one whose sender and receiver are on two, and nothing above this folder can tell. Start with [`Rig`].
+//! A [`Rig`] runs one trial at a time and does not know beds, DUTs or procedures. [`local`] is one
+//! in this process, [`remote`] one behind an agent on another host, and the sender and receiver of
+//! `apart` are on different hosts; code outside this folder cannot tell them apart. Start with
+//! [`Rig`].
 
 pub(crate) mod apart;
 pub mod bursts;
@@ -25,22 +27,23 @@ use crate::error::LabError;
 pub enum Frames<'a> {
     /// Test frames of a stream.
     Stream(&'a Stream),
-    /// Any others: of a profile, both ways, with broadcasts among them.
+    /// Any others: of a profile, in both directions, with broadcasts among them.
     Traffic(&'a Arc<Traffic>),
 }
 
-/// What sends and receives: each path of a bed from one of its ports to another.
+/// Sends and receives frames: each path of a bed leads from one of its ports to another.
 pub trait Rig: Send {
-    /// Names of sender and receiver in results.
+    /// Returns the names of sender and receiver in results.
     fn names(&self) -> (&'static str, &'static str);
 
-    /// Sends some frames into one path, slowly, and says how many came back.
+    /// Sends some frames into one path, slowly, and returns how many came back.
     fn prove(&mut self, path: usize, stream: &Stream, frames: u64) -> Result<Proof, LabError>;
 
-    /// Prepares the next trial; counts start at zero. With a plan the receivers find out more than counts ([`Rig::analysis`]).
+    /// Prepares the next trial; counts start at zero. With a plan the receivers also analyse frames
+    /// ([`Rig::analysis`]).
     fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError>;
 
-    /// The mark that all frames of the armed trial carry.
+    /// Returns the mark that all frames of the armed trial carry.
     fn nonce(&self) -> u16;
 
     /// Starts to send, and returns at once.
@@ -49,39 +52,39 @@ pub trait Rig: Send {
     /// Sends into another path from now on.
     fn select(&mut self, path: usize) -> Result<(), LabError>;
 
-    /// Goes on from other memory after a pause of the returned length.
+    /// Continues with other memory after a pause of the returned length.
     fn renew(&mut self) -> Result<Duration, LabError>;
 
-    /// Has everything been sent, or the time run out?
+    /// Returns true if everything has been sent, or the time has run out.
     fn is_done(&self) -> bool;
 
-    /// The counts since the start, all of one moment.
+    /// Returns the counts since the start, all from one moment.
     fn read(&mut self) -> Result<Reading, LabError>;
 
-    /// Ends sending, waits until no more frames arrive, and returns the final counts.
+    /// Stops sending, waits until no more frames arrive, and returns the final counts.
     fn stop(&mut self) -> Result<Reading, LabError>;
 
-    /// Everything that the receiver of one path has counted.
+    /// Returns everything that the receiver of one path has counted.
     fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError>;
 
-    /// What the receiver of one path found out; `None` when there was no plan.
+    /// Returns the analysis of the receiver of one path; `None` without a plan.
     fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError>;
 
-    /// How late the frames of the trial left, where the sender knows.
+    /// Returns how late the frames of the trial left, if the sender knows.
     fn lateness(&self) -> Result<Option<Histogram>, LabError>;
 
-    /// Now, by the clock of its trials. That of a simulated one may run as it likes, and whoever measures time in a trial or beside it
-    /// looks at this one.
+    /// Returns the current time by the clock of its trials. A simulated clock may run at any speed,
+    /// so every measurement of time in or around a trial must use this one.
     fn now(&self) -> Instant {
         Instant::now()
     }
 
-    /// Lets time pass on that clock.
+    /// Waits by that clock.
     fn wait(&self, time: Duration) {
         std::thread::sleep(time);
     }
 
-    /// How long ago something was.
+    /// Returns the time since `then`.
     fn since(&self, then: Instant) -> Duration {
         self.now().saturating_duration_since(then)
     }

@@ -1,7 +1,8 @@
 //! A rig on another host, behind an agent there.
 //!
-//! Every call is a question and an answer, and what takes time takes it there. Others who ask the same agent wait meanwhile, and so does
-//! the rig for them: it should have one of its own. Traffic is compiled here and sent there. Start with [`open`].
+//! Every call is a question and an answer; slow operations take their time on the remote host.
+//! Others who use the same agent wait meanwhile, and so does the rig for them: it should have an
+//! agent of its own. Traffic is compiled here and sent there. Start with [`open`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,10 @@ use crate::host::wire::rig::{Answer, Question, lasting, packed};
 use crate::host::wire::{self, Path};
 use crate::host::{Host, HostError, Limit, Remote};
 
-/// Opens the fastest engine that works on these paths of a host, or the one that was asked for.
+/// Opens the fastest engine that works on these paths of a host, or the requested one.
 ///
 /// # Errors
-/// None does, or not that one; or the host was lost.
+/// None works, or the requested one does not; or the host was lost.
 pub fn open(
     host: &Remote,
     paths: &[Path],
@@ -127,7 +128,8 @@ impl Rig for Behind {
                 (Question::Arm { stream, analysis }, Vec::new())
             }
             Frames::Traffic(traffic) => {
-                // compiled here: what is sent there is what was looked at here, to the byte
+                // compiled here, so that the traffic sent there equals the traffic checked here, to
+                // the byte
                 let is_known = self.known.as_ref().is_some_and(|known| known == traffic);
                 let bytes = match is_known {
                     true => Vec::new(),
@@ -168,7 +170,7 @@ impl Rig for Behind {
         }
     }
 
-    /// A host that was lost sends nothing more; whoever reads its counts next is told.
+    /// A lost host sends nothing more; the next reading of its counts returns the error.
     fn is_done(&self) -> bool {
         match self.ask("see whether all is sent", Question::IsDone) {
             Ok(Answer::IsDone(is_done)) => is_done,
@@ -280,10 +282,12 @@ mod tests {
         compile(&profile, &setting).unwrap().traffic
     }
 
-    /// Frames of a trial: some 250 ms, at a load at which even a DUT that waits for its CPU loses none, or nearly.
+    /// Frames of a trial: some 250 ms, at a load at which even a DUT that waits for its CPU loses
+    /// none, or nearly.
     const FRAMES: u64 = 1000;
 
-    /// What a trial without and one with an analysis counted: frames sent, and frames that came back.
+    /// Returns the counts of a trial without and one with an analysis: frames sent, and frames that
+    /// came back.
     fn trials(rig: &mut dyn Rig) -> [(u64, u64); 2] {
         let stream = stream();
         let proof = rig.prove(0, &stream, 100).unwrap();
@@ -351,7 +355,8 @@ mod tests {
         let host = remote();
         let paths: Vec<Path> = bed.paths().iter().map(far).collect();
         let (mut rig, chosen_there) = open(&host, &paths, &addresses, &choice).unwrap();
-        // an engine is passed over when its first frames do not all come back, and a busy host loses some
+        // an engine is rejected if not all of its first frames come back, and a busy host loses
+        // some
         if chosen.rejected != chosen_there.rejected {
             let why = (&chosen.rejected, &chosen_there.rejected);
             return println!(
@@ -365,7 +370,7 @@ mod tests {
         } else {
             assert_eq!(there, here);
         }
-        // what a profile says arrives there as it was compiled here, once
+        // the traffic of a profile arrives there as it was compiled here, once
         let traffic = Arc::new(profile(&addresses));
         for _ in 0..2 {
             rig.arm(Frames::Traffic(&traffic), None).unwrap();
@@ -385,7 +390,7 @@ mod tests {
         }
         rig.arm(Frames::Stream(&stream()), None).unwrap();
         assert_ne!(rig.nonce(), 0);
-        // what the engine refuses is told, and the rig is there afterwards
+        // a refusal of the engine is reported, and the rig still works afterwards
         let text = rig.select(7).unwrap_err().to_string();
         assert!(text.contains("tester refuses"), "{text}");
         drop(rig);
@@ -397,7 +402,7 @@ mod tests {
         open(&host, &paths, &addresses, &choice).unwrap();
     }
 
-    /// Nobody is there any more to end the trial: it ends with the agent.
+    /// The peer that would end the trial is gone: the trial ends with the agent.
     #[test]
     fn traffic_ends_with_the_agent_that_sends_it() {
         let test = "traffic_ends_with_the_agent_that_sends_it";

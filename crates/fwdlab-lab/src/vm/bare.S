@@ -1,8 +1,10 @@
-// A guest without a kernel for the test of plugin/stacks.c: calls, tail calls, interrupts, a fault, two stacks and two tasks, of
-// which src/vm/plugin.rs knows every instruction. It is no example of anything else. Start with main.
+// A guest without a kernel for the test of plugin/stacks.c: calls, tail calls, interrupts, a fault,
+// two stacks and two tasks; src/vm/plugin.rs knows every instruction. Not an example of anything
+// else. Start with main.
 //
-// 32-bit code that QEMU loads by the multiboot protocol. The difference of the time-stamp counter, which counts instructions,
-// goes to port 0xe9 in four bytes, least significant first; writing to port 0xf4 ends the machine.
+// 32-bit code that QEMU loads with the multiboot protocol. The difference of the time-stamp counter,
+// which counts instructions, is written to port 0xe9 in four bytes, least significant first; writing
+// to port 0xf4 ends the machine.
 
 	.set BEGIN, 1
 	.set END, 2
@@ -16,7 +18,7 @@
 	.align 4
 	.long 0x1badb002, 0, -0x1badb002	// multiboot
 
-	// before `kernel`: what is told as [user]
+	// before `kernel`: reported as [user]
 	.globl outside
 outside:
 	nop
@@ -55,7 +57,7 @@ gate:	mov %ax, (%edi)
 	mov %ax, 6(%edi)
 	ret
 
-	// returns how many instructions there were between the two readings
+	// returns the number of instructions between the two readings
 main:	rdtsc
 	mov %eax, %esi
 	magic BEGIN
@@ -120,7 +122,7 @@ divide:	xor %edx, %edx
 	div %ecx
 	ret
 
-	// goes on behind the division, which is two bytes long
+	// continues after the division, which is two bytes long
 asm_exc_divide_error:
 	addl $2, (%esp)
 	iret

@@ -1,8 +1,11 @@
-//! A whole machine, treated as a lab treats one of metal: it starts its own disk, has a serial console, a power cord, ports and links.
+//! A whole machine, handled like a physical one: it boots its own disk, has a serial console, a
+//! power cord, ports and links.
 //!
-//! Nothing of ours runs in it. The user's disk never changes: the machine writes to an overlay, which lives through restarts and power
-//! cycles, and goes with the machine. Nothing here needs privileges. Time in it is that of this host, and what it forwards in the emulator is
-//! no rate of anything. Machines that count instructions are [`super::machine`]. Start with [`Computer::start`].
+//! None of our code runs in it. The user's disk never changes: the machine writes to an overlay,
+//! which persists through restarts and power cycles, and is removed with the machine. No privileges
+//! are needed. Its clock is that of this host, and its forwarding rate in the emulator means
+//! nothing. Machines that count instructions are in [`super::machine`]. Start with
+//! [`Computer::start`].
 
 use std::collections::VecDeque;
 use std::fs;
@@ -25,16 +28,16 @@ use crate::error::LabError;
 use crate::host::Limit;
 use crate::sys::keep_open;
 
-/// QEMU itself starts within this, also on a busy host.
+/// Time limit for the start of QEMU itself, also on a busy host.
 const START: Duration = Duration::from_secs(60);
 
-/// A console that says nothing for so long has said its last.
+/// A console that is silent for this long has printed its last output.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// A guest that reads nothing of what is typed for so long does not listen.
+/// A guest that reads nothing of what is typed for this long does not listen.
 const DEAF: Duration = Duration::from_secs(10);
 
-/// What was typed or said is looked for this often.
+/// How often to check for typed text or output.
 const LISTEN: Duration = Duration::from_millis(20);
 
 /// The address that QEMU's own network gives to a guest.
@@ -42,65 +45,66 @@ pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
 
 const SSH: u16 = 22;
 
-/// QEMU's words for a port that another program has.
+/// QEMU's message for a port that another program uses.
 const TAKEN: &str = "Could not set up host forwarding";
 
 const OVERLAY: &str = "overlay.qcow2";
 
-/// What a machine is made of.
+/// The configuration of a machine.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Its name; the MAC addresses of its ports follow from it.
+    /// Its name; the MAC addresses of its ports are derived from it.
     pub name: String,
-    /// What it starts.
+    /// What it boots.
     pub system: System,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
     /// Memory, in MiB.
     pub memory_mib: u32,
-    /// What its disk and its ports are to the guest.
+    /// The models of its disk and its ports.
     pub devices: Devices,
-    /// The address of its first port, that of the management, in a network of 24 bits: DHCP gives it this one, and a system that has an
-    /// address of its own from the beginning keeps it. Usual is [`ADDRESS`].
+    /// The address of its first port, the management port, in a /24 network: DHCP assigns it, and a
+    /// system with a static address uses it. Usually [`ADDRESS`].
     pub address: Ipv4Addr,
-    /// What its ports are connected with: the first is the guest's second port, for its first is that of the management.
+    /// What its ports are connected to, from the guest's second port on, because the first is the
+    /// management port.
     pub links: Vec<Cable>,
-    /// Where its files are kept while it runs; its console after that, too: `console.log`.
+    /// The directory of its files while it runs; its console log, `console.log`, stays there.
     pub folder: PathBuf,
 }
 
-/// What a machine starts.
+/// What a machine boots.
 #[derive(Debug, Clone)]
 pub enum System {
-    /// What its disk has.
+    /// The system on its disk.
     Disk(Disk),
     /// A kernel, without a boot loader.
     Kernel {
         /// A bzImage.
         kernel: PathBuf,
-        /// Its first file system.
+        /// Its initial file system.
         initramfs: PathBuf,
-        /// What the kernel is told; `console=ttyS0` lets it speak.
+        /// The kernel's command line; `console=ttyS0` enables its console.
         command_line: String,
     },
 }
 
-/// Which devices a machine has.
+/// The models of a machine's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Devices {
-    /// Those of virtual machines: virtio, which has the least work.
+    /// virtio, those of virtual machines, with the least overhead.
     #[default]
     Virtio,
-    /// Those that every system has drivers for: an IDE disk, and Intel's e1000.
+    /// Models that every system has drivers for: an IDE disk, and Intel's e1000.
     Classic,
 }
 
-/// What a port of a machine is connected with.
+/// What a port of a machine is connected to.
 #[derive(Debug, Clone)]
 pub enum Cable {
     /// A port of another machine.
     Machine(End),
-    /// This host: a TAP device, open.
+    /// This host: an open TAP device.
     Host(Arc<OwnedFd>),
 }
 
@@ -111,11 +115,11 @@ pub struct End {
     theirs: PathBuf,
 }
 
-/// A link between a port of one machine and a port of another, as two ends. Frames go as datagrams between two sockets in the folder; while
-/// one machine is off, what the other sends is lost, as on a cable.
+/// Returns the two ends of a link between ports of two machines. Frames are datagrams between two
+/// sockets in the directory; while one machine is off, frames of the other are lost, as on a cable.
 ///
 /// # Errors
-/// The path of the folder is too long for sockets.
+/// The path of the directory is too long for sockets.
 pub fn link(folder: &Path, name: &str) -> Result<[End; 2], LabError> {
     let [a, b] = ["a", "b"].map(|end| folder.join(format!("{name}-{end}")));
     check_socket(&a, 0)?;
@@ -125,29 +129,29 @@ pub fn link(folder: &Path, name: &str) -> Result<[End; 2], LabError> {
     }))
 }
 
-/// How a machine is.
+/// The state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// It runs, as far as can be seen from outside.
     Runs,
-    /// Its kernel said that it cannot go on.
+    /// Its kernel reported a panic.
     Panicked,
-    /// It is switched off, by its guest or by us.
+    /// It is off, switched off by its guest or by us.
     Off,
-    /// The emulator ended or stopped it, and nobody had asked for that: how.
+    /// The emulator ended or stopped it without a request, with a description.
     Ended(String),
 }
 
-/// Who restarted a machine, when it was not us.
+/// The cause of a restart that we did not request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     /// Its own system.
     Guest,
-    /// The watchdog, which that system had stopped to feed.
+    /// The watchdog, because the system had stopped feeding it.
     Watchdog,
 }
 
-/// A whole machine. Dropping it ends it, and what it wrote to its disk is gone.
+/// A whole machine. Dropping it ends it, and discards what it wrote to its disk.
 #[derive(Debug)]
 pub struct Computer {
     setup: Setup,
@@ -155,9 +159,9 @@ pub struct Computer {
     remains: Remains,
     /// `None` while it is off.
     power: Mutex<Option<Power>>,
-    /// So much of the console was waited for, in bytes.
+    /// Length of the console output that was already waited for, in bytes.
     heard: Mutex<usize>,
-    /// Where its port 22 is on this host, once it had one.
+    /// The port of this host that is forwarded to its port 22, once there is one.
     management: Mutex<Option<u16>>,
 }
 
@@ -168,23 +172,25 @@ struct Power {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What QEMU told.
+/// Events that QEMU reported.
 #[derive(Debug, Default)]
 struct Seen {
     restarts: VecDeque<Restart>,
     is_panicked: bool,
     is_off: bool,
-    /// Why QEMU does not go on.
+    /// Why QEMU has stopped the machine.
     stopped: Option<String>,
-    /// The watchdog barked; a restart follows.
+    /// The watchdog has fired; a restart follows.
     has_barked: bool,
 }
 
 impl Computer {
-    /// Makes a machine and switches it on. Whether it comes up is seen on its console: [`Computer::wait_for`].
+    /// Creates a machine and switches it on. [`Computer::wait_for`] waits for output on its
+    /// console, which shows whether it boots.
     ///
     /// # Errors
-    /// No QEMU; the disk is damaged or in use; this host has not enough memory; nobody wants it any more.
+    /// There is no QEMU; the disk is damaged or in use; this host has too little memory; the start
+    /// was stopped.
     pub fn start(
         setup: Setup,
         accelerator: Accelerator,
@@ -205,23 +211,25 @@ impl Computer {
         Ok(computer)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.setup.name
     }
 
-    /// Who executes its instructions.
+    /// Returns what executes its instructions.
     pub fn accelerator(&self) -> Accelerator {
         self.accelerator
     }
 
-    /// MAC addresses of its ports, that of the management first: locally administered, and the same for the same name.
+    /// Returns the MAC addresses of its ports, the management port first: locally administered, and
+    /// always the same for the same name.
     pub fn macs(&self) -> Vec<[u8; 6]> {
         let ports = 0..=self.setup.links.len();
         ports.map(|port| mac(&self.setup.name, port)).collect()
     }
 
-    /// Where port 22 of its management is on this host, for TCP, and nowhere else. By its first port the guest reaches nothing.
+    /// Returns the loopback address on this host that is forwarded to TCP port 22 of its management
+    /// port. Through this port, the guest reaches nothing else.
     ///
     /// # Errors
     /// It is off.
@@ -235,7 +243,7 @@ impl Computer {
         Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
     }
 
-    /// How it is.
+    /// Returns its state.
     pub fn state(&self) -> State {
         let power = lock(&self.power);
         let Some(power) = power.as_ref() else {
@@ -252,7 +260,7 @@ impl Computer {
         }
     }
 
-    /// Says so if it does not run, with the last lines of its console.
+    /// Checks that it runs; the error has the last lines of its console.
     ///
     /// # Errors
     /// It does not run.
@@ -263,17 +271,19 @@ impl Computer {
         }
     }
 
-    // -- its console
+    // -- console
 
-    /// What its console has said so far, in all its life.
+    /// Returns the complete output of its console.
     pub fn console(&self) -> String {
         self.remains.console(0)
     }
 
-    /// Waits until the console has said this, since what was waited for last. What is typed is said back by most systems, too.
+    /// Waits until the console has printed these words after those that were waited for last. Most
+    /// systems echo what is typed.
     ///
     /// # Errors
-    /// It did not within the limit, it panicked, or it ended: with the last lines. Nobody wants it any more.
+    /// It did not within the limit, the system panicked, or the machine ended: with the last lines.
+    /// The wait was stopped.
     pub fn wait_for(&self, words: &str, limit: Limit<'_>) -> Result<(), LabError> {
         let from = *lock(&self.heard);
         let what = format!("`{words}` on its console");
@@ -304,7 +314,7 @@ impl Computer {
         };
         let mut console = &power.console;
         console.write_all(text.as_bytes()).map_err(|e| {
-            // what was typed may be a password
+            // do not print the text: it may be a password
             let last = self.remains.last_words();
             self.failed(&format!("cannot type on its console: {e}{last}"))
         })
@@ -313,17 +323,17 @@ impl Computer {
     /// Types a line and its end.
     ///
     /// # Errors
-    /// As [`Computer::type_text`].
+    /// As for [`Computer::type_text`].
     pub fn type_line(&self, line: &str) -> Result<(), LabError> {
         self.type_text(&format!("{line}\r"))
     }
 
-    // -- its power
+    // -- power
 
-    /// Connects its power: it starts. One that runs goes on.
+    /// Connects its power, which starts it. A running machine keeps running.
     ///
     /// # Errors
-    /// As [`Computer::start`].
+    /// As for [`Computer::start`].
     pub fn power_on(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
         let mut power = lock(&self.power);
         if power.is_some() && !self.remains.has_ended() {
@@ -337,7 +347,7 @@ impl Computer {
         };
         let port = *lock(&self.management);
         let started = match (self.power_with(port.unwrap_or(0), limit), port) {
-            // somebody took the port while the machine was off
+            // another program took the port while the machine was off
             (Err(LabError::NotUp { why, .. }), Some(_)) if why.contains(TAKEN) => {
                 self.power_with(0, limit)?
             }
@@ -354,24 +364,24 @@ impl Computer {
         Ok(())
     }
 
-    /// Takes its power away: it is off at once, and has written what it has written.
+    /// Disconnects its power: it is off at once; data that it has not written is lost.
     pub fn pull(&self) {
         *lock(&self.power) = None;
     }
 
-    /// Takes its power away and connects it again.
+    /// Disconnects its power and connects it again.
     ///
     /// # Errors
-    /// As [`Computer::start`].
+    /// As for [`Computer::start`].
     pub fn power_cycle(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
         self.pull();
         self.power_on(is_stopped)
     }
 
-    /// Takes its power away, and starts the user's disk as it was at the beginning.
+    /// Disconnects its power, and boots the user's disk in its original state.
     ///
     /// # Errors
-    /// As [`Computer::start`].
+    /// As for [`Computer::start`].
     pub fn restore(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
         self.pull();
         self.make_overlay()?;
@@ -387,7 +397,7 @@ impl Computer {
         self.ask("press its reset button", Ask::Reset)
     }
 
-    /// Presses its power button: a system that listens to it (ACPI) goes down.
+    /// Presses its power button: a system with ACPI support shuts down.
     ///
     /// # Errors
     /// It is off.
@@ -395,7 +405,7 @@ impl Computer {
         self.ask("press its power button", Ask::PowerDown)
     }
 
-    /// Sends an interrupt that cannot be masked (NMI), with which systems show where they hang.
+    /// Sends a non-maskable interrupt (NMI), which makes systems print where they hang.
     ///
     /// # Errors
     /// It is off.
@@ -403,10 +413,10 @@ impl Computer {
         self.ask("send an NMI", Ask::Nmi)
     }
 
-    /// Waits until it has restarted itself; every restart since it was switched on is told once.
+    /// Waits until it has restarted by itself; returns each restart since it was switched on once.
     ///
     /// # Errors
-    /// It did not within the limit, or ended. Nobody wants it any more.
+    /// It did not within the limit, or ended. The wait was stopped.
     pub fn wait_for_restart(&self, limit: Limit<'_>) -> Result<Restart, LabError> {
         self.wait("its restart", limit, &mut || {
             let power = lock(&self.power);
@@ -426,7 +436,8 @@ impl Computer {
     /// Waits until it is off.
     ///
     /// # Errors
-    /// It is not within the limit, or its kernel panicked, or the emulator ended. Nobody wants it any more.
+    /// It is not off within the limit, its kernel panicked, or the emulator ended. The wait was
+    /// stopped.
     pub fn wait_until_off(&self, limit: Limit<'_>) -> Result<(), LabError> {
         self.wait("its end", limit, &mut || match self.state() {
             State::Off => Ok(Some(())),
@@ -435,7 +446,7 @@ impl Computer {
         })
     }
 
-    // -- and what these are made of
+    // -- internals
 
     fn wait<T>(
         &self,
@@ -468,12 +479,12 @@ impl Computer {
             file.seek(SeekFrom::Start(from as u64))?;
             file.read_to_end(&mut said)
         });
-        // it is not there before the first byte
+        // the file does not exist before the first byte
         drop(read);
         said
     }
 
-    /// As [`Computer::check`], for one who reads the console.
+    /// Like [`Computer::check`], for callers that read the console themselves.
     fn check_without_console(&self) -> Result<(), LabError> {
         let power = lock(&self.power);
         let seen = power.as_ref().map(|power| lock(&power.seen));
@@ -488,7 +499,7 @@ impl Computer {
         }
     }
 
-    /// What it says in the end is waited for.
+    /// Returns the error for a machine that is lost; first waits for its last output.
     fn lost(&self, state: &State) -> LabError {
         let mut said = self.remains.heard();
         for _ in 0..10 {
@@ -551,7 +562,7 @@ impl Computer {
         let failed = |e| LabError::system(format!("talk with the console of {name}"), e);
         console.set_write_timeout(Some(DEAF)).map_err(failed)?;
         let mut read = console.try_clone().map_err(failed)?;
-        // all of it is in the log; what nobody took from the socket would hold up the guest
+        // the log has all of it; unread data in the socket would block the guest
         let drain = move || io::copy(&mut read, &mut io::sink());
         let thread = std::thread::Builder::new().name("fwdlab-console".into());
         thread.spawn(drain).map_err(failed)?;
@@ -566,7 +577,7 @@ impl Computer {
         let setup = &self.setup;
         let file = |name: &str| escaped(&setup.folder.join(name));
         let mut command = qemu::command(self.accelerator, setup.cpus, setup.memory_mib);
-        // it starts when all is connected, and a panic leaves it as it is
+        // it starts after everything is connected, and a panic does not stop it
         command.args(["-S", "-action", "panic=none"]);
         match &setup.system {
             System::Disk(_) => {
@@ -574,7 +585,7 @@ impl Computer {
                     Devices::Virtio => "virtio",
                     Devices::Classic => "ide",
                 };
-                // what the guest has flushed is there when the power goes, and other things may be
+                // only data that the guest has flushed must survive a power failure
                 let disk = format!("file={},format=qcow2,if={kind}", file(OVERLAY));
                 command.args(["-drive", &disk]);
             }
@@ -598,7 +609,7 @@ impl Computer {
             .args(["-chardev", &console, "-serial", "chardev:console"])
             .args(["-chardev", &firmware])
             .args(["-device", "isa-debugcon,iobase=0x402,chardev=firmware"])
-            // some boot loaders ask for a screen
+            // some boot loaders need a screen
             .args(["-vga", "std"])
             .args(["-device", "virtio-rng-pci"])
             .args(["-device", "pvpanic", "-device", "i6300esb"]);
@@ -626,7 +637,7 @@ impl Computer {
         }
         for ((number, network), mac) in networks.iter().enumerate().zip(self.macs()) {
             let mac = crate::networks::mac(mac);
-            // no boot from the network
+            // no network boot
             let device = format!("{card},netdev=net{number},mac={mac},romfile=");
             command.args(["-netdev", network, "-device", &device]);
         }
@@ -651,7 +662,7 @@ impl Drop for Computer {
 }
 
 impl Seen {
-    /// Names and data of docs/interop/qemu-qmp-ref of QEMU.
+    /// Handles an event; names and data as in docs/interop/qemu-qmp-ref of QEMU.
     fn hear(&mut self, event: &str, data: &Value, remains: &Remains) {
         let by_guest = data["guest"] == true;
         match event {
@@ -669,7 +680,8 @@ impl Seen {
             "SHUTDOWN" => self.is_off = by_guest,
             "GUEST_PANICKED" => self.is_panicked = true,
             "WATCHDOG" => self.has_barked = true,
-            // a write that fails for want of room stops the machine; others are the guest's to know
+            // a write that fails because the disk is full stops the machine; other errors are
+            // passed to the guest
             "BLOCK_IO_ERROR" if data["action"] == "stop" => {
                 let why = data["reason"].as_str().unwrap_or("unknown");
                 self.stopped = Some(format!(
@@ -685,13 +697,13 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Since it began to start the last time, which is so many bytes behind the first of these.
+/// Returns true if there was a panic since the last start, which is at byte `began` of the output.
 fn has_panicked(said: &[u8], began: usize) -> bool {
     let since = said.get(began..).unwrap_or_default();
     qemu::panic_in(&qemu::text(since)).is_some()
 }
 
-/// Where a text ends in another.
+/// Returns the offset of the end of `words` in a text.
 fn find(text: &[u8], words: &[u8]) -> Option<usize> {
     let mut places = text.windows(words.len().max(1));
     places
@@ -699,16 +711,18 @@ fn find(text: &[u8], words: &[u8]) -> Option<usize> {
         .map(|at| at + words.len())
 }
 
-/// Locally administered (IEEE 802, the second bit of the first byte), from the name of the machine and the number of the port.
+/// Returns a locally administered address (IEEE 802, the second bit of the first byte), derived
+/// from the name of the machine and the number of the port.
 fn mac(name: &str, port: usize) -> [u8; 6] {
     let sum = Sha256::digest(name);
     [0x02, sum[0], sum[1], sum[2], sum[3], port as u8]
 }
 
-/// A network of QEMU's with the guest and nobody else, whose port 22 is this port of this host.
+/// Returns the options for a QEMU network that contains only the guest, whose port 22 is forwarded
+/// from this port of this host.
 fn management(guest: Ipv4Addr, port: u16) -> String {
     let [a, b, c, last] = guest.octets();
-    // QEMU wants two addresses for itself
+    // QEMU needs two addresses for itself
     let [host, dns] = if last < 128 { [253, 254] } else { [1, 2] };
     let net = format!("{a}.{b}.{c}");
     format!(
@@ -722,7 +736,7 @@ fn human(qemu: &Qemu, line: &str) -> io::Result<String> {
     Ok(said.as_str().unwrap_or_default().to_owned())
 }
 
-/// The port of this host that is forwarded, from what `info usernet` says.
+/// Parses the port of this host that is forwarded from the output of `info usernet`.
 fn forwarded(said: &str) -> Option<u16> {
     let line = said.lines().find(|line| line.contains("HOST_FORWARD"))?;
     // protocol, descriptor, address, port
@@ -733,7 +747,7 @@ fn forwarded(said: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// What QEMU 7.2 said.
+    /// Output of QEMU 7.2.
     #[test]
     fn the_forwarded_port_is_read() {
         let said = "Hub -1 (m):\r\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r\n  \
@@ -769,13 +783,13 @@ mod tests {
         assert!(!seen.is_panicked && !seen.is_off);
         seen.hear("SHUTDOWN", &guest, &remains);
         assert!(seen.is_off);
-        // as docs/interop of QEMU shows it
+        // as shown in docs/interop of QEMU
         let full = serde_json::json!({ "operation": "write", "action": "stop", "nospace": true, "reason": "No space left on device" });
         seen.hear("BLOCK_IO_ERROR", &full, &remains);
         assert!(seen.stopped.unwrap().contains("No space left"));
     }
 
-    /// A kernel that restarts after its panic is waited for.
+    /// A panic before the last start does not count, because a kernel may restart after it.
     #[test]
     fn a_panic_is_one_of_the_system_that_runs() {
         let said = b"Kernel panic - not syncing: x\nlogin: ";

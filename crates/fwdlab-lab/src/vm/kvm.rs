@@ -1,7 +1,7 @@
-//! Does KVM run guests here? That is proven by a guest, and not believed of a device file.
+//! Tests whether KVM can run guests here by booting one, because the device file proves nothing.
 //!
-//! On some machines, virtual ones above all, `/dev/kvm` is there and runs only kernels that were made for it, or none. Start with
-//! [`fastest`].
+//! On some machines, especially virtual ones, `/dev/kvm` exists but runs only kernels that were
+//! made for it, or none. Start with [`fastest`].
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -16,9 +16,10 @@ use crate::host::{Command, Failure, Host, Limit, Local};
 
 const DEVICE: &str = "/dev/kvm";
 
-/// A boot sector: what the firmware starts once it has itself come up. It writes 0x15 to the port that ends the emulator, which then has
-/// the status 0x15 * 2 + 1. Before that it enters protected mode and returns from an interrupt there, as boot loaders do: a KVM that runs on
-/// a machine without such a thing itself (PVM) came as far as the firmware, and no further.
+/// A boot sector, which the firmware starts after its own initialisation. It writes 0x15 to the
+/// port that ends the emulator, which then exits with status 0x15 * 2 + 1. Before that, it enters
+/// protected mode and returns from an interrupt there, as boot loaders do: a KVM without hardware
+/// virtualisation (PVM) ran the firmware, but nothing after it.
 const GUEST: &[u8] = &[
     0xfa, // cli
     0x2e, 0x66, 0x0f, 0x01, 0x16, 0x50, 0x7c, // lgdtl %cs:0x7c50
@@ -44,15 +45,15 @@ const GUEST: &[u8] = &[
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
     0xff, 0xff, 0x00, 0x00, 0x00, 0x9a, 0xcf, 0x00, //
     0xff, 0xff, 0x00, 0x00, 0x00, 0x92, 0xcf, 0x00, //
-    // at 0x7c50: how long their table is, less 1, and where
+    // at 0x7c50: the length of the table minus 1, and its address
     0x17, 0x00, 0x38, 0x7c, 0x00, 0x00,
 ];
 const STATUS: &str = "exit status: 43";
 
-/// With KVM the guest takes half a second; where KVM does not work, it never ends.
+/// With KVM, the guest takes half a second; if KVM does not work, it never ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which accelerator machines have that count nothing, and what is known of the reason.
+/// The fastest accelerator, for machines that count nothing, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fastest {
     /// KVM, or the emulator.
@@ -61,7 +62,7 @@ pub struct Fastest {
     pub why_not_kvm: Option<String>,
 }
 
-/// In words for results.
+/// A description for results.
 impl fmt::Display for Fastest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why_not_kvm {
@@ -75,7 +76,7 @@ impl fmt::Display for Fastest {
     }
 }
 
-/// KVM where it runs a guest, else the emulator. Found out once, and takes some seconds then.
+/// Returns KVM if it can run a guest, otherwise the emulator. The first call takes some seconds.
 pub fn fastest() -> &'static Fastest {
     static FOUND: OnceLock<Fastest> = OnceLock::new();
     FOUND.get_or_init(
@@ -154,7 +155,7 @@ mod tests {
             println!("SKIPPED: {test}: no {QEMU}");
             return;
         }
-        // that it is no fault of the guest
+        // prove that the guest itself works
         let patience = Duration::from_secs(60);
         prove(Accelerator::Emulated, Path::new("/dev/null"), patience).unwrap();
         let found = fastest();

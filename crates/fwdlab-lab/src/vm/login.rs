@@ -1,7 +1,8 @@
-//! Into a whole machine over SSH, as root: with the user's own key, with the one that is named with its disk, or with one of ours that its
-//! console takes, where root logs in there without a password.
+//! Logs in to a whole machine over SSH, as root: with the user's own key, with the key given with
+//! its disk, or with a new key that is installed on its console, if root can log in there without a
+//! password.
 //!
-//! What is changed for that is on the machine's overlay, and goes with it. Start with [`log_in`].
+//! All changes are on the machine's overlay, and are removed with it. Start with [`log_in`].
 
 use std::fs;
 use std::path::Path;
@@ -12,45 +13,47 @@ use crate::error::LabError;
 use crate::host::ssh::Target;
 use crate::host::{Command, Failure, Host, Limit, Local, Ssh};
 
-/// A system that does not answer to SSH by then has no server for it, or no network.
+/// A system that does not answer to SSH within this time has no SSH server, or no network.
 const BOOT: Duration = Duration::from_secs(300);
 
-/// One try to reach it.
+/// Time limit for one attempt, and the pause before the next one.
 const TRY: Duration = Duration::from_secs(20);
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// A console answers to a name within this, also in the emulator on a busy host.
+/// Time limit for a console to answer a user name, also in the emulator on a busy host.
 const ANSWER: Duration = Duration::from_secs(60);
-/// A server that has never run makes its keys first.
+/// A server that has never run generates its keys first.
 const PREPARATION: Duration = Duration::from_secs(180);
 
 const LAST_LINES: usize = 6;
 
 const ADVICE: &str = "root is let in over SSH with a key, yours or that of DISK,key=FILE, or without a password on its serial console";
 
-/// Its key is told by the user, and its own is new to everybody: it is ours, and on loopback.
+/// Accepts any host key, because the machine is ours, new, and on loopback.
 const SSH_CONFIG: &str = "Host 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
 
-/// Files in the folder.
+/// Files in the directory.
 const CONFIG: &str = "ssh.config";
 const KEY: &str = "key";
 
-/// Typed by us, and said by the shell that has joined its two halves.
+/// The text that we type, and what the shell prints after joining its two halves.
 const DONE: [&str; 2] = ["echo fwdlab''-done", "fwdlab-done"];
 
-/// A machine that lets us in.
+/// A machine with login.
 #[derive(Debug)]
 pub struct Inside {
-    /// How `ssh` gets there.
+    /// The target for `ssh`.
     pub target: Target,
-    /// What its system is, and its release: `FreeBSD 14.3-RELEASE`.
+    /// The name of its system, and its release: `FreeBSD 14.3-RELEASE`.
     pub system: String,
 }
 
-/// Waits until a machine lets us in. `key`: that of its disk; `folder`: for a key of ours and the configuration of `ssh`.
+/// Waits until a login succeeds. `key` is that of its disk; `folder` receives a key of ours and the
+/// configuration of `ssh`.
 ///
 /// # Errors
-/// It ended, or lets nobody in: with what was tried, and the last lines of its console. Nobody wants it any more.
+/// It ended, or refuses every login: with what was tried, and the last lines of its console. The
+/// wait was stopped.
 pub fn log_in(
     computer: &Computer,
     key: Option<&Path>,
@@ -107,7 +110,7 @@ pub fn log_in(
             }
         }
         let why = match error.failure {
-            // there may be another way in, once its console asks
+            // the console may allow another way, once it asks for a login
             Failure::Refused(why) if console == Console::WantsPassword => {
                 format!("it does not let us in: {why}; its console wants a password")
             }
@@ -130,7 +133,7 @@ pub fn log_in(
     }
 }
 
-/// What became of the way over the console.
+/// The result of the login on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Console {
     NotAsked,
@@ -138,18 +141,18 @@ enum Console {
     LetUsIn,
 }
 
-/// Does a console ask who is there? The last thing that it said is then the question.
+/// Returns true if a console asks for a user name, which is then its last output.
 fn asks_who(said: &str) -> bool {
     said.trim_end().ends_with("login:")
 }
 
-/// Does it wait for a command?
+/// Returns true if it waits for a command.
 fn is_prompt(said: &str) -> bool {
     let last = said.trim_end_matches(['\r', '\n']);
     last.ends_with("# ") || last.ends_with("% ") || last.ends_with("$ ")
 }
 
-/// Logs in on the console, and lets a new key in over SSH.
+/// Logs in on the console, and authorises a new key for SSH.
 fn by_console(
     computer: &Computer,
     key: &Path,
@@ -163,7 +166,7 @@ fn by_console(
         let console = computer.console();
         let said = console.get(before..).unwrap_or_default();
         if said.to_lowercase().contains("password") {
-            // nobody knows it; the next one is asked who is there once more
+            // the password is unknown; return to the prompt for a user name
             computer.type_line("").map_err(failed)?;
             return Ok(Console::WantsPassword);
         }
@@ -192,7 +195,7 @@ fn by_console(
     Ok(Console::LetUsIn)
 }
 
-/// Makes a key, and returns its public half in one line.
+/// Creates a key, and returns its public half in one line.
 fn new_key(path: &Path) -> Result<String, String> {
     let public = path.with_extension("pub");
     for old in [path, &public] {
@@ -207,8 +210,8 @@ fn new_key(path: &Path) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// Lines for a shell of root's, whichever it is. Of a FreeBSD as it comes, SSH is off, lets root not in, and its network is not set up; it is
-/// after these lines, and after a restart, too.
+/// Returns lines for root's shell, whichever it is. On a default FreeBSD, SSH is disabled, refuses
+/// root, and the network is not configured; these lines enable it, also after a restart.
 fn preparation(public_key: &str, management: &[u8; 6]) -> Vec<String> {
     let mac = crate::networks::mac(*management);
     let of_freebsd = format!(
@@ -217,7 +220,7 @@ fn preparation(public_key: &str, management: &[u8; 6]) -> Vec<String> {
     let server = "echo PermitRootLogin prohibit-password >> /etc/ssh/sshd_config; sysrc sshd_enable=YES; service sshd restart";
     let if_freebsd = |text: &str| format!("if [ $(uname -s) = FreeBSD ]; then {text}; fi");
     vec![
-        // root's own shell may be another kind of shell
+        // root's own shell may be of another kind
         "exec /bin/sh".into(),
         "mkdir -p ~/.ssh; chmod 700 ~/.ssh".into(),
         format!("echo '{public_key}' >> ~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"),
@@ -246,7 +249,8 @@ mod tests {
         assert!(!is_prompt("Password:") && !is_prompt("# of CPUs: 1"));
     }
 
-    /// As a terminal in its canonical mode takes it (4 KiB in Linux, 1 KiB in FreeBSD), and as every shell reads it.
+    /// Lines must fit into a terminal in canonical mode (4 KiB in Linux, 1 KiB in FreeBSD), and be
+    /// valid in every shell.
     #[test]
     fn what_is_typed_fits_and_is_understood() {
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA fwdlab";

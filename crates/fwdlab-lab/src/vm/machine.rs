@@ -1,8 +1,9 @@
-//! A virtual machine that counts instructions: a kernel with the agent as its first process, and nothing else.
+//! A virtual machine that counts instructions: a kernel with the agent as its first process, and
+//! nothing else.
 //!
-//! The emulator works everywhere, and its clock is the instructions that it executed. A machine that does not come up, or
-//! ends before it should, is told with the last lines of its console. Whole machines, with a disk, are [`super::computer`]s. Start with
-//! [`Machine::boot`].
+//! The emulator works everywhere, and its clock counts the executed instructions. Errors of a
+//! machine that does not boot, or ends too early, contain the last lines of its console. Whole
+//! machines, with a disk, are [`super::computer`]s. Start with [`Machine::boot`].
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,27 +19,30 @@ use crate::host::wire::connection::Connection;
 use crate::host::wire::{Hello, Question};
 use crate::host::{self, Failure, Host, Limit, Local, Remote};
 
-/// A guest that has not answered by then does not come up: on a busy machine it takes some 10 s.
+/// A guest that has not answered within this time does not boot: on a busy machine it takes some 10
+/// s.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// Who executes the guest's instructions.
+/// What executes the guest's instructions.
 pub const ACCELERATOR: Accelerator = Accelerator::Counting;
 
-/// What the guest's kernel is told. What it does not know becomes the environment of its first process.
+/// The kernel's command line. Unknown settings become the environment of its first process.
 const COMMAND_LINE: &[&str] = &[
     "console=ttyS0 quiet panic=-1",
-    // functions are where their names say
+    // functions are at the addresses of their symbols
     "nokaslr",
-    // pages of frames that are zeroed by a string instruction would be 512 of the instructions of each
+    // zeroing a page with a string instruction would add 512 instructions to each frame
     "init_on_alloc=0",
-    // loops that wait for a timer of the emulator take three of the six seconds of a boot: of the local APIC, of the time stamp counter
+    // busy loops that wait for a timer of the emulator take three of the six seconds of a boot: for
+    // the local APIC and the time stamp counter
     "noapictimer tsc=reliable cryptomgr.notests",
     "PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root",
     "rdinit=/usr/bin/fwdlab -- agent",
 ];
 
-/// What kernels do against faults of processors: nothing, so that functions are as long as on a processor that needs none; or what
-/// they choose for the emulated one, which has all the faults and no microcode against them.
+/// The kernel's mitigations of processor faults: off, so that functions are as long as on a
+/// processor that needs none; or automatic for the emulated processor, which has all faults and no
+/// microcode against them.
 const WITHOUT: &str = "mitigations=off";
 const WITH: &str = "mitigations=auto";
 
@@ -49,21 +53,22 @@ pub struct Boot {
     pub name: String,
     /// A bzImage.
     pub kernel: PathBuf,
-    /// Its first file system, with fwdlab in it.
+    /// Its initial file system, with fwdlab in it.
     pub initramfs: PathBuf,
-    /// With what its kernel does against faults of processors.
+    /// Enable the kernel's mitigations of processor faults.
     pub mitigations: bool,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
     /// Memory, in MiB.
     pub memory_mib: u32,
     /// A plugin of the emulator with its arguments: `PATH,out=DIR`.
     pub plugin: Option<OsString>,
-    /// Where files of the machine are kept while it runs, its console after that, too: `console.log`.
+    /// The directory of the machine's files while it runs; its console log, `console.log`, stays
+    /// there.
     pub folder: PathBuf,
 }
 
-/// A machine that runs. Dropping it ends it.
+/// A running machine. Dropping it ends it.
 #[derive(Debug)]
 pub struct Machine {
     name: String,
@@ -78,7 +83,7 @@ impl Machine {
     /// Boots a machine, and waits until its agent answers.
     ///
     /// # Errors
-    /// No QEMU; the guest does not come up; nobody wants it any more.
+    /// There is no QEMU; the guest does not boot; the boot was stopped.
     pub fn boot(boot: &Boot, is_stopped: &dyn Fn() -> bool) -> Result<Machine, LabError> {
         let remains = Remains::of(&boot.folder)?;
         let _ = fs::remove_file(boot.folder.join("agent"));
@@ -110,33 +115,34 @@ impl Machine {
         })
     }
 
-    /// The machine as a host.
+    /// Returns the machine as a host.
     pub fn host(&self) -> Remote {
         Remote::new(&self.name, self.agent.clone())
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A file of this host that is of the machine.
+    /// Creates a file of this host in the machine's directory.
     pub(crate) fn scratch(&self, name: &str) -> Result<File, LabError> {
         let path = self.folder.join(name);
         File::create(&path).map_err(|e| LabError::system(format!("write {}", path.display()), e))
     }
 
-    /// Release of its kernel.
+    /// Returns the release of its kernel.
     pub fn kernel(&self) -> &str {
         &self.hello.kernel
     }
 
-    /// Ticks of its processor's counter per instruction: 1 where it counts instructions.
+    /// Returns the ticks of its processor's counter per instruction: 1 if the emulator counts
+    /// instructions.
     pub fn per_instruction(&self) -> f64 {
         self.hello.per_instruction
     }
 
-    /// What its console has said so far.
+    /// Returns the output of its console so far.
     pub fn console(&self) -> String {
         self.remains.console(0)
     }
@@ -189,11 +195,11 @@ fn command(boot: &Boot) -> Command {
     command
 }
 
-/// Does the emulator of this machine load this plugin? From version 9 on QEMU has another interface, and some are built without any: it
-/// would not start then. A machine that has nothing in it is started and ended.
+/// Checks that this machine's emulator loads a plugin, by starting an empty machine: from version 9
+/// on, QEMU has another plugin interface, some builds have none, and then it would not start.
 ///
 /// # Errors
-/// No, and what it said.
+/// It does not, with its output.
 pub(crate) fn takes_plugin(plugin: &Path) -> Result<(), String> {
     let folder = plugin.with_file_name("none");
     let argument = super::plugin::argument(plugin, &folder, &folder);

@@ -1,9 +1,10 @@
-//! What QEMU is asked and tells while it runs: its monitor protocol, QMP, over a socket.
+//! QEMU's monitor protocol, QMP, over a socket: commands to a running QEMU, and its events.
 //!
-//! A line of JSON each way: the half-dozen commands that we need are listed here, and events are read as they come, so that one that nobody
-//! knows does no harm. What an event means is not decided here. Start with [`Monitor::on`].
+//! Each message is a line of JSON: the few commands that we need are listed here, and events are
+//! parsed generically, so that unknown ones do no harm. The meaning of events is decided elsewhere.
+//! Start with [`Monitor::on`].
 //!
-//! Types for all of QMP, from the crate `qapi`, took a tenth of the time in which a clean clone was built.
+//! Types for all of QMP, from the crate `qapi`, took a tenth of the time of a clean build.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -14,20 +15,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// QEMU answers at once, or as soon as other programs let it.
+/// QEMU answers at once, or as soon as it gets CPU time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What QEMU is asked, in the words of its reference for QMP.
+/// Commands to QEMU, with the names of its QMP reference.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ask<'a> {
-    /// Takes the conversation out of its opening.
+    /// Ends the negotiation at the beginning.
     Capabilities,
-    /// Executes the guest, which was started without.
+    /// Runs the guest, which is created stopped.
     Continue,
     Reset,
     PowerDown,
     Nmi,
-    /// A line for its monitor for people, which answers with a text.
+    /// A line for the human monitor, which answers with a text.
     Human(&'a str),
     Quit,
 }
@@ -51,10 +52,10 @@ impl Ask<'_> {
     }
 }
 
-/// Is told of an event: its name, and what QEMU says of it.
+/// A callback for events: the name, and QEMU's data.
 pub(super) type Hear = Box<dyn FnMut(&str, &Value) + Send>;
 
-/// A conversation with QEMU. It ends with QEMU.
+/// A QMP connection. It ends with QEMU.
 #[derive(Debug)]
 pub(super) struct Monitor(Mutex<Both>);
 
@@ -65,10 +66,10 @@ struct Both {
 }
 
 impl Monitor {
-    /// Begins the conversation; events are heard from now on, on a thread of their own.
+    /// Negotiates; from now on, a separate thread passes events to `hear`.
     ///
     /// # Errors
-    /// QEMU ended, or it is another program.
+    /// QEMU ended, or the peer is another program.
     pub fn on(stream: UnixStream, hear: Hear) -> io::Result<Monitor> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let reader = BufReader::new(stream.try_clone()?);
@@ -81,15 +82,15 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Asks, and waits for the answer: an object without fields, or what was asked for.
+    /// Sends a command, and returns the answer: an empty object, or the requested data.
     ///
     /// # Errors
-    /// QEMU refuses, or it has ended.
+    /// QEMU refuses, or has ended.
     pub fn ask(&self, what: Ask<'_>) -> io::Result<Value> {
         let mut both = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         both.stream.write_all(what.line().as_bytes())?;
         let Ok(mut answer) = both.answers.recv_timeout(PATIENCE) else {
-            // an answer that comes later would be taken for that to another question
+            // a late answer would be taken for that to another command
             let _ = both.stream.shutdown(Shutdown::Both);
             return Err(io::Error::other("QEMU does not answer"));
         };
@@ -123,7 +124,7 @@ fn listen(reader: impl BufRead, answers: &Sender<Value>, mut hear: Hear) {
 mod tests {
     use super::*;
 
-    /// What QEMU 7.2 says, and an event that nobody knows.
+    /// Messages of QEMU 7.2, and an unknown event.
     #[test]
     fn events_between_answers_are_heard() {
         let (ours, theirs) = UnixStream::pair().unwrap();

@@ -1,7 +1,9 @@
-//! Compiles the plugin with which QEMU's emulator counts instructions by call path, and remembers what was compiled.
+//! Compiles the plugin with which QEMU's emulator counts instructions by call path, and caches the
+//! result.
 //!
-//! What the plugin does, and how a guest tells it where sections begin and end, is in `plugin/stacks.c`, under a licence of its own; what
-//! can be said of its results is in `fwdlab_model::stacks`. It runs no emulator. Start with [`build`], then [`argument`] and [`section`].
+//! `plugin/stacks.c` describes what the plugin does, and how a guest marks the beginning and end of
+//! sections; it has its own licence. `fwdlab_model::stacks` interprets its results. Runs no
+//! emulator. Start with [`build`], then [`argument`] and [`section`].
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,7 +30,7 @@ pub enum PluginError {
     NoCompiler {
         /// What was tried.
         compiler: String,
-        /// What the system answered.
+        /// The answer of the system.
         source: io::Error,
     },
     /// The compiler refused.
@@ -39,7 +41,7 @@ pub enum PluginError {
     Refused {
         /// What was tried.
         compiler: String,
-        /// Its last words.
+        /// Its last output.
         said: String,
     },
     /// The cache cannot be used.
@@ -47,10 +49,10 @@ pub enum PluginError {
     Cache {
         /// What was tried, and on what.
         what: String,
-        /// What the system answered.
+        /// The answer of the system.
         source: io::Error,
     },
-    /// What the plugin wrote is not what it should be.
+    /// The output of the plugin is not valid.
     #[error("the profile {path} cannot be used: {why}")]
     Profile {
         /// Its file.
@@ -60,9 +62,11 @@ pub enum PluginError {
     },
 }
 
-/// The plugin as a file that QEMU can load, compiled unless the cache has it from the same source, options and compiler.
+/// Returns the plugin as a file that QEMU can load; compiles it unless the cache has it from the
+/// same source, options and compiler.
 ///
-/// Several processes may do so at once: a file gets its name when it is complete, and whoever is last replaces it by its like.
+/// Several processes may do this at once: a file gets its name when it is complete, and the last
+/// one replaces it by an equal one.
 ///
 /// # Errors
 /// There is no compiler, it refuses, or the cache cannot be written.
@@ -70,8 +74,9 @@ pub fn build(cache: &Path) -> Result<PathBuf, PluginError> {
     build_with(COMPILER, cache)
 }
 
-/// What stands behind `-plugin` so that sections go to the folder `sections`, which exists, and functions get the names of the file
-/// `symbols`: a copy of the guest's `/proc/kallsyms`, written before the guest begins a section.
+/// Returns the value of `-plugin` with which sections are written to the existing directory
+/// `sections`, and functions get their names from the file `symbols`: a copy of the guest's
+/// `/proc/kallsyms`, written before the guest begins a section.
 pub fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
     let mut text = Vec::new();
     for (before, path) in [("", plugin), (",out=", sections), (",symbols=", symbols)] {
@@ -79,7 +84,7 @@ pub fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
         for &byte in path.as_os_str().as_bytes() {
             text.push(byte);
             if byte == b',' {
-                // one comma would begin the next option
+                // a single comma would begin the next option
                 text.push(byte);
             }
         }
@@ -87,10 +92,11 @@ pub fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
-/// What was counted in a section, the first being 0; none while it has not ended.
+/// Returns the counts of a section, numbered from 0; `None` if it has not ended.
 ///
 /// # Errors
-/// The files cannot be read, or the paths do not add up to the instructions of the section, which are counted apart.
+/// The files cannot be read, or the sum of the paths differs from the section's separate count of
+/// instructions.
 pub fn section(sections: &Path, number: u32) -> Result<Option<Stacks>, PluginError> {
     let path = sections.join(format!("section-{number}.folded"));
     let read = |path: &Path| {
@@ -150,7 +156,7 @@ fn build_with(compiler: &str, cache: &Path) -> Result<PathBuf, PluginError> {
     Ok(path)
 }
 
-/// A file without its name yet; gone when it does not get it.
+/// A file without its final name; removed unless it gets that.
 struct Draft(PathBuf);
 
 impl Draft {
@@ -163,7 +169,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // renamed, or never written: then there is nothing to remove
+        // fails if it was renamed, or never written: then there is nothing to remove
         std::fs::remove_file(&self.0).ok();
     }
 }
@@ -189,13 +195,13 @@ fn run(compiler: &str, arguments: &[&str], input: &str) -> Result<Output, Plugin
     };
     let mut child = started.map_err(wrong)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // a compiler that does not read to the end says why
+        // a compiler that does not read all of its input reports why
         stdin.write_all(input.as_bytes()).ok();
     }
     child.wait_with_output().map_err(wrong)
 }
 
-/// The first errors, in one line.
+/// Returns the first errors, in one line.
 fn last_words(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let mut lines: Vec<&str> = text.lines().filter(|line| line.contains("error")).collect();
@@ -213,7 +219,7 @@ fn last_words(stderr: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The plugin, or why this machine cannot compile it.
+    /// Returns the plugin, or prints why this machine cannot compile it.
     fn built(test: &str, cache: &Path) -> Option<PathBuf> {
         match build(cache) {
             Ok(path) => Some(path),
@@ -262,10 +268,10 @@ mod tests {
         let words = error.to_string();
         assert!(words.contains("apt-get install gcc"), "{words}");
         assert!(words.contains("everything else works"), "{words}");
-        // runs, compiles nothing
+        // runs, but compiles nothing
         let error = build_with("false", cache.path()).unwrap_err();
         assert!(matches!(error, PluginError::Refused { .. }), "{error}");
-        // a file where the folder should be
+        // a file instead of the directory
         let file = cache.path().join("file");
         std::fs::write(&file, "").unwrap();
         if let Err(error) = build(&file.join("cache")) {
@@ -302,18 +308,20 @@ mod tests {
         );
     }
 
-    /// A guest of which every instruction is known, and what the emulator needs to run it with the plugin.
+    /// A guest of which every instruction is known, and what the emulator needs to run it with the
+    /// plugin.
     struct Bare {
         folder: tempfile::TempDir,
         plugin: PathBuf,
-        /// Where its kernel begins, hexadecimal.
+        /// The address at which its kernel begins, hexadecimal.
         kernel: String,
     }
 
     impl Bare {
-        /// None where this machine lacks something; then the test is skipped, and that is printed.
+        /// Returns `None` if this machine lacks something; then the test is skipped, which is
+        /// printed.
         fn new(test: &str) -> Option<Bare> {
-            // with a comma, which the emulator's options could take for theirs
+            // with a comma, which the emulator could misinterpret
             let folder = tempfile::Builder::new().prefix("a,b").tempdir().unwrap();
             let skip = |why: String| {
                 println!("SKIPPED: {test}: {why}");
@@ -367,7 +375,8 @@ mod tests {
             std::fs::read_to_string(self.at(name)).expect(name)
         }
 
-        /// Runs it, with this file of symbols; what the emulator said, or none where it does not take the plugin.
+        /// Runs it with this file of symbols; returns the emulator's output, or `None` if it does
+        /// not load the plugin.
         fn run(&self, test: &str, symbols: &str) -> Option<String> {
             let clock = "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 32";
             let nothing = "-display none -nodefaults -no-reboot -device isa-debug-exit,iobase=0xf4";
@@ -434,10 +443,11 @@ task;leaf 2
         assert_eq!(bare.read("section-0.total"), "79\n");
         let stacks = section(bare.folder.path(), 0).unwrap().expect("it ended");
         assert_eq!((stacks.total(), stacks.to_string().as_str()), (79, folded));
-        // the time-stamp counter has ours and four beside the section: it counts the same, the fault and the repetitions included
+        // the time-stamp counter includes four instructions outside the section: it counts the
+        // same, including the fault and the repetitions
         let difference = std::fs::read(bare.at("difference")).unwrap();
         assert_eq!(difference, (79u32 + 4).to_le_bytes());
-        // The second section: of code that is not the kernel's, only the number is known.
+        // the second section: for code outside the kernel, only the number is known
         assert_eq!(bare.read("section-1.folded"), "[user] 2\nstart;main 3\n");
         assert_eq!(bare.read("section-1.total"), "5\n");
     }
@@ -452,7 +462,7 @@ task;leaf 2
             return;
         };
         assert!(said.contains("cannot read symbols from"), "{said}");
-        // the fault counts: nobody knows the name of its entry
+        // the fault counts: its entry has no known name
         assert_eq!(bare.read("section-0.total"), "80\n");
         let stacks = section(bare.folder.path(), 0).unwrap().expect("it ended");
         assert_eq!(stacks.total(), 80);

@@ -1,7 +1,7 @@
-//! A process of QEMU's: its start, its monitor, its end, and what is left to read of it then.
+//! A QEMU process: its start, its monitor, its end, and what can be read afterwards.
 //!
-//! It knows no guest: what a machine is made of, and what runs in it, is decided in [`super::machine`] and [`super::computer`]. Start with
-//! [`Qemu::start`].
+//! Does not know guests: [`super::machine`] and [`super::computer`] decide about the hardware and
+//! the software of a machine. Start with [`Qemu::start`].
 
 use std::fmt;
 use std::fs::{self, File};
@@ -24,47 +24,47 @@ use crate::host::Limit;
 use crate::host::wire::connection::Epitaph;
 use crate::sys::die_with_parent;
 
-/// The program, and the package of Debian's that has it.
+/// The program, and the Debian package that contains it.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 pub(crate) const PACKAGE: &str = "qemu-system-x86";
 
-/// A machine that was asked to end is ended after this.
+/// Grace period of a machine that was asked to end.
 const END: Duration = Duration::from_secs(3);
 
-/// Between two looks at something that is waited for.
+/// Time between two checks while waiting.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// So much of a console is shown with an error.
+/// Number of lines of a console that are shown with an error.
 const LAST_LINES: usize = 12;
 
-/// A path of a socket is no longer: `sun_path` in unix(7), with the zero behind it.
+/// The longest path of a socket: `sun_path` in unix(7), without the terminating zero.
 const LONGEST_SOCKET: usize = 107;
 
-/// The longest name of a socket in a machine's folder, with its slash.
+/// The longest name of a socket in a machine's directory, with its slash.
 const LONGEST_NAME: usize = "/console".len();
 
-/// How a kernel says that it cannot go on: Linux, and the BSDs.
+/// Messages with which kernels panic: Linux, and the BSDs.
 const PANICS: [&str; 2] = ["Kernel panic - not syncing", "Fatal trap "];
 const PANIC_AT_BEGIN: &str = "panic: ";
 
-/// Files of a machine in its folder.
+/// Files of a machine in its directory.
 pub(super) const CONSOLE: &str = "console.log";
 const LOG: &str = "qemu.log";
-/// What the firmware says before anything else runs, where there is no other console for it.
+/// Output of the firmware before anything else runs, if it has no other console.
 pub(super) const FIRMWARE: &str = "bios.log";
 
-/// Who executes a guest's instructions.
+/// What executes a guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
     /// The emulator with one thread, whose clock advances by 1 ns for every instruction.
     Counting,
-    /// The emulator as fast as it is.
+    /// The emulator at full speed.
     Emulated,
     /// This machine's own processor.
     Kvm,
 }
 
-/// In words for results.
+/// A description for results.
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -93,7 +93,7 @@ impl Accelerator {
     }
 }
 
-/// A machine as QEMU is told of it: no devices but those that are named.
+/// Returns the command line of a machine without any default devices.
 pub(super) fn command(accelerator: Accelerator, cpus: u32, memory_mib: u32) -> Command {
     let mut command = Command::new(QEMU);
     command
@@ -105,12 +105,14 @@ pub(super) fn command(accelerator: Accelerator, cpus: u32, memory_mib: u32) -> C
     command
 }
 
-/// A path as the value of an option of QEMU's, where one comma would begin the next option.
+/// Escapes a path as a value in an option of QEMU, where a single comma would begin the next
+/// option.
 pub(super) fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 
-/// QEMU as a process. A thread of its own starts it and waits for it: it dies with the thread that started it. Dropping it ends it.
+/// A QEMU process. A separate thread starts it and waits for it, because the process dies with the
+/// thread that started it. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Qemu {
     name: String,
@@ -123,17 +125,18 @@ pub(super) struct Qemu {
 #[derive(Debug, Default)]
 struct State {
     pid: Option<u32>,
-    /// Did we kill it?
+    /// True if we killed it.
     is_killed: bool,
     /// How it ended.
     ended: Option<String>,
 }
 
 impl Qemu {
-    /// Starts the process, and waits until it can be asked; sockets in the folder are made by then, too.
+    /// Starts the process, and waits until its monitor answers; then its sockets in the directory
+    /// exist, too.
     ///
     /// # Errors
-    /// No QEMU; it refuses what it was told; nobody wants it any more.
+    /// There is no QEMU; it refuses its options; the start was stopped.
     pub fn start(
         name: &str,
         remains: &Remains,
@@ -187,7 +190,7 @@ impl Qemu {
         Ok(qemu)
     }
 
-    /// Asks QEMU.
+    /// Sends a command to QEMU.
     ///
     /// # Errors
     /// It refuses, or has ended.
@@ -199,10 +202,10 @@ impl Qemu {
         monitor.ask(what)
     }
 
-    /// Connects to a socket in the folder.
+    /// Connects to a socket in the directory.
     ///
     /// # Errors
-    /// QEMU ended, or nobody wants it any more.
+    /// QEMU ended, or the wait was stopped.
     pub fn connect(&self, socket: &str, limit: Limit<'_>) -> Result<UnixStream, LabError> {
         let socket = self.folder.join(socket);
         let began = Instant::now();
@@ -230,7 +233,7 @@ impl Qemu {
         }
     }
 
-    /// Ends it: asked for, and then by force.
+    /// Ends it: first on request, then by force.
     pub fn end(&mut self) {
         if let Some(monitor) = &self.monitor
             && !self.remains.has_ended()
@@ -250,7 +253,7 @@ impl Qemu {
         self.remains.has_ended()
     }
 
-    /// Ends it at once, as when its cord is pulled.
+    /// Ends it at once, like pulling its power cord.
     pub fn kill(&mut self) {
         let mut state = self.remains.state();
         if let (Some(pid), None) = (state.pid, &state.ended) {
@@ -270,7 +273,7 @@ impl Drop for Qemu {
     }
 }
 
-/// Starts the process, says so, and waits for its end.
+/// Starts the process, reports that, and waits for its end.
 fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<()>>) {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     let mut child: Child = match command.spawn() {
@@ -298,20 +301,20 @@ fn end(status: ExitStatus, is_killed: bool) -> String {
     }
 }
 
-/// What can be read of a machine while it runs and when it has ended, in its folder.
+/// What can be read about a machine while it runs and after its end, in its directory.
 #[derive(Debug, Clone)]
 pub(super) struct Remains {
     folder: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Where its console stood when it began to start the last time, in bytes.
+    /// Length of the console output at the last start, in bytes.
     began: Arc<AtomicUsize>,
 }
 
 impl Remains {
-    /// Of a machine with this folder, which is made.
+    /// Creates the directory of a machine.
     ///
     /// # Errors
-    /// It cannot be made, or its path is too long for sockets.
+    /// It cannot be created, or its path is too long for sockets.
     pub fn of(folder: &Path) -> Result<Remains, LabError> {
         check_socket(folder, LONGEST_NAME)?;
         let made = fs::create_dir_all(folder);
@@ -331,38 +334,38 @@ impl Remains {
         self.state().ended.is_some()
     }
 
-    /// How the process ended, if it has.
+    /// Returns how the process ended, if it has.
     pub fn end(&self) -> Option<String> {
         self.state().ended.clone()
     }
 
-    /// It starts anew: what its console said until now was before.
+    /// Marks a new start: earlier output of the console belongs to the previous one.
     pub fn begins(&self) {
         self.began.store(self.heard(), Ordering::Relaxed);
     }
 
-    /// Where that was, in bytes of its console.
+    /// Returns the offset of the last start in the console output, in bytes.
     pub fn began(&self) -> usize {
         self.began.load(Ordering::Relaxed)
     }
 
-    /// What its console has said so far, in bytes.
+    /// Returns the length of the console output so far, in bytes.
     pub fn heard(&self) -> usize {
         fs::metadata(self.folder.join(CONSOLE)).map_or(0, |file| file.len() as usize)
     }
 
-    /// What its console has said from this byte on.
+    /// Returns the console output from this byte on.
     pub fn console(&self, from: usize) -> String {
         let bytes = fs::read(self.folder.join(CONSOLE)).unwrap_or_default();
         text(bytes.get(from..).unwrap_or_default())
     }
 
-    /// Has its kernel said that it cannot go on?
+    /// Returns the panic message of its kernel since the last start, if any.
     pub fn panic(&self) -> Option<String> {
         panic_in(&self.console(self.began()))
     }
 
-    /// The last lines of its console since it began, and of QEMU itself.
+    /// Returns the last lines of its console since the last start, and of QEMU itself.
     pub fn last_words(&self) -> String {
         let read = |name| fs::read_to_string(self.folder.join(name)).unwrap_or_default();
         let qemu = read(LOG);
@@ -404,12 +407,12 @@ impl Epitaph for Remains {
     }
 }
 
-/// Bytes of a console as people read them.
+/// Returns bytes of a console as readable text.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\r', "")
 }
 
-/// The line with which a kernel says that it cannot go on.
+/// Returns the line with which a kernel reports a panic.
 pub(super) fn panic_in(console: &str) -> Option<String> {
     let is_panic = |line: &&str| {
         line.starts_with(PANIC_AT_BEGIN) || PANICS.iter().any(|sign| line.contains(sign))
@@ -418,10 +421,10 @@ pub(super) fn panic_in(console: &str) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-/// A socket cannot be everywhere.
+/// Checks the length of a socket's path.
 ///
 /// # Errors
-/// With so many bytes more, the path is too long for one.
+/// With `more` additional bytes, the path is too long.
 pub(super) fn check_socket(path: &Path, more: usize) -> Result<(), LabError> {
     let length = path.as_os_str().len() + more;
     match length <= LONGEST_SOCKET {
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!(panic_in("what to do in a panic: keep calm\nlogin:"), None);
     }
 
-    /// The kernel ends the largest process when there is no memory left, and so does nobody else by this signal.
+    /// The kernel kills the largest process when memory runs out; nothing else sends this signal.
     #[test]
     fn who_was_killed_by_nobody_had_no_memory() {
         let killed = ExitStatus::from_raw(9);

@@ -1,6 +1,6 @@
-//! Where files of running machines are: a folder of this process, which goes with it.
+//! The directory for files of running machines: it belongs to this process, and is removed with it.
 //!
-//! Folders of processes that died are removed by the next one. Start with [`Scratch::new`].
+//! The next process removes directories of processes that died. Start with [`Scratch::new`].
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -11,15 +11,15 @@ use crate::error::LabError;
 
 const PREFIX: &str = "fwdlab-vm-";
 
-/// A folder for machines of this process. Dropping it removes it.
+/// A directory for machines of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// It cannot be made: no room, or no permission.
+    /// It cannot be created: no room, or no permission.
     pub fn new() -> Result<Scratch, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let parent = std::env::temp_dir();
@@ -31,10 +31,11 @@ impl Scratch {
         Ok(Scratch(folder))
     }
 
-    /// A file of another folder under a name of its own here, where nobody else removes it.
+    /// Links or copies a file into this directory, where no other process removes it; returns its
+    /// new path.
     ///
     /// # Errors
-    /// It is not there, or there is no room for a copy where it cannot be linked.
+    /// It does not exist, or there is no room for a copy and it cannot be linked.
     pub fn keep(&self, file: &Path) -> Result<PathBuf, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -47,12 +48,12 @@ impl Scratch {
         Ok(kept)
     }
 
-    /// The folder itself.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The folder of a machine, which is not made.
+    /// Returns the path of a machine's directory, without creating it.
     pub fn folder(&self, machine: u32) -> PathBuf {
         self.0.join(machine.to_string())
     }
@@ -64,7 +65,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what processes of this user left that live no more.
+/// Removes what dead processes of this user left behind.
 fn sweep(parent: &Path) {
     let user = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

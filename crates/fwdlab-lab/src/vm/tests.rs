@@ -1,9 +1,10 @@
-//! A guest boots: a kernel of the distribution, with the initial file system that is made for it.
+//! Boots a guest: a kernel of the distribution, with the initial file system that is made for it.
 //!
-//! One test, for everything that only a kernel can judge; what is pure is tested where it is. Start with
-//! [`in_guests::a_guest_boots_and_configures_everything`].
+//! One test, for everything that only a kernel can judge; pure code is tested in its own file.
+//! Start with [`in_guests::a_guest_boots_and_configures_everything`].
 //!
-//! Other images by hand: `FWDLAB_TEST_IMAGE=debian:linux-image-6.12-cloud-amd64 cargo test -p fwdlab-lab --lib vm:: -- --nocapture`
+//! Other images by hand:
+//! `FWDLAB_TEST_IMAGE=debian:linux-image-6.12-cloud-amd64 cargo test -p fwdlab-lab --lib vm:: -- --nocapture`
 
 use std::io::Write;
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::image::{Image, ImageKind};
 use super::initramfs::{Recipe, build};
 use crate::host::{Command, Host, Limit, Local};
 
-/// Each ends with success in a guest that has all of a router's modules and programs.
+/// Each succeeds in a guest that has all modules and programs of a router.
 const STEPS: &[&str] = &[
     "mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev",
     "ip netns add far && ip netns exec far ip link set lo up",
@@ -35,21 +36,21 @@ const STEPS: &[&str] = &[
     "fwdlab -c true",
 ];
 
-/// Kept between test runs, and not the user's.
+/// A cache that is kept between test runs, separate from the user's.
 fn cache() -> Cache {
     let own = std::env::current_exe().unwrap();
     // target/debug/deps/fwdlab_lab-0123
     Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap()
 }
 
-/// Boots, with a shell script as init; what the console said, and how long it took until init ran and until the end.
+/// Boots with a shell script as init; returns the output of the console, and the duration.
 fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duration), String> {
     let ImageKind::Kernel(kernel) = &image.kind else {
         return Err("it is no kernel".into());
     };
     let began = Instant::now();
     let recipe = Recipe {
-        // any program will do that is the same in the next test run
+        // any program that is the same in the next test run
         program: Path::new("/bin/sh"),
         kernel,
         wanted,
@@ -64,7 +65,7 @@ fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duratio
         bytes as f64 / 1e6,
         began.elapsed()
     );
-    // the kernel unpacks any number of archives, one after the other: the last one has the script
+    // the kernel unpacks any number of concatenated archives: the last one has the script
     let folder = tempfile::tempdir().unwrap();
     let both = folder.path().join("archive");
     std::fs::copy(&archive, &both).unwrap();
@@ -123,11 +124,12 @@ fn image(name: &str) -> Result<Image, ImageError> {
     found
 }
 
-/// Starts a guest.
+/// Tests that start a guest.
 mod in_guests {
     use super::*;
 
-    /// Takes 10 s, 6 of them until the kernel starts the shell; and the first time 5 more, for what it downloads.
+    /// Takes 10 s, 6 of them until the kernel starts the shell; the first run takes 5 more to
+    /// download.
     #[test]
     fn a_guest_boots_and_configures_everything() {
         let skipped =

@@ -1,18 +1,18 @@
-//! Notices when the wall clock is set while a trial runs.
+//! Detects that the wall clock is set during a trial.
 //!
-//! It compares the wall clock with the one that nobody sets. Start with [`ClockWatch`].
+//! Compares the wall clock with the monotonic clock, which is never set. Start with [`ClockWatch`].
 
 use std::time::{Instant, SystemTime};
 
-/// Notices when somebody sets the wall clock: no duration of ours uses it, but a step means that somebody works on this
-/// host while it measures.
+/// Detects steps of the wall clock: no duration of ours uses it, but a step means that someone
+/// works on this host during the measurement.
 pub(super) struct ClockWatch {
     wall: SystemTime,
     steady: Instant,
 }
 
 impl ClockWatch {
-    /// From now on.
+    /// Starts the comparison.
     pub fn new() -> Self {
         ClockWatch {
             wall: SystemTime::now(),
@@ -20,7 +20,7 @@ impl ClockWatch {
         }
     }
 
-    /// By how much it was set since, in words; `None` when it was not.
+    /// Describes by how much the clock was set since; `None` if it was not.
     pub fn step(&self) -> Option<String> {
         let wall = match self.wall.elapsed() {
             Ok(forward) => forward.as_secs_f64(),

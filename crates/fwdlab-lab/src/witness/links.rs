@@ -1,7 +1,8 @@
-//! Notices when a link of the test bed goes down in the middle of a trial, even if it comes back at once.
+//! Detects that a link of the test bed goes down during a trial, even if it comes back at once.
 //!
-//! It listens to the kernel's link messages in every namespace of the bed; ports of other hosts have to be looked at. What that means for
-//! a trial is decided by the caller. Start with [`LinkWatch::open`].
+//! Listens to the kernel's link messages in every namespace of the bed; ports of other hosts have
+//! to be polled. The caller decides what an event means for a trial. Start with
+//! [`LinkWatch::open`].
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +13,7 @@ use crate::bed::Bed;
 use crate::error::LabError;
 use crate::host::netns::within;
 
-/// How an event ends that says that a link went down.
+/// The end of an event that reports a link going down.
 pub(crate) const WENT_DOWN: &str = "went down";
 
 /// Multicast group of link messages (RTMGRP_LINK).
@@ -26,12 +27,12 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct LinkWatch {
     sockets: Vec<(String, OwnedFd)>,
-    /// The tester's, and those of the DUTs.
+    /// Number of hosts: the tester's, and those of the DUTs.
     hosts: usize,
 }
 
 impl LinkWatch {
-    /// Begins to listen in all namespaces of a bed.
+    /// Starts to listen in all namespaces of a bed.
     pub fn open(bed: &Bed) -> Result<LinkWatch, LabError> {
         let names = bed.namespaces().iter();
         let sockets = names
@@ -43,12 +44,12 @@ impl LinkWatch {
         })
     }
 
-    /// Does it listen to every host of the bed?
+    /// Returns true if it listens to every host of the bed.
     pub fn has_heard_all(&self) -> bool {
         self.sockets.len() == self.hosts
     }
 
-    /// What happened since: `eth1 in fwdlab-x-dut0 went down`.
+    /// Returns the events since the last call: `eth1 in fwdlab-x-dut0 went down`.
     pub fn events(&mut self) -> Result<Vec<String>, LabError> {
         let mut events = Vec::new();
         for (namespace, socket) in &self.sockets {
@@ -94,10 +95,11 @@ fn subscribe(namespace: &str) -> Result<OwnedFd, LabError> {
     Ok(socket)
 }
 
-/// Names of interfaces that a datagram of netlink messages reports as down or deleted.
+/// Returns the names of interfaces that a datagram of netlink messages reports as down or deleted.
 fn gone_down(mut bytes: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
-    // struct nlmsghdr: length 4, type 2, flags 2, sequence 4, port 4; then struct ifinfomsg: 16 bytes, flags at 8
+    // struct nlmsghdr: length 4, type 2, flags 2, sequence 4, port 4; then struct ifinfomsg: 16
+    // bytes, flags at 8
     while let Some(header) = bytes.get(..32) {
         let word = |at: usize| {
             u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -159,7 +161,7 @@ mod tests {
         datagram.extend(message(RTM_DELLINK, IFF_LOWER_UP, "rx0"));
         assert_eq!(gone_down(&datagram), ["eth1", "rx0"]);
         for cut in 0..datagram.len() {
-            // a torn datagram is no reason to panic
+            // a torn datagram must not panic
             let _ = gone_down(&datagram[..cut]);
         }
     }

@@ -1,9 +1,9 @@
-//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops, the daemons and
-//! tunnels of configurations; and the probes of the machine.
+//! Detects disturbances during a trial: the links of the bed, the wall clock, the kernel's drops,
+//! the daemons and tunnels of configurations; and probes the machine.
 //!
-//! None of them decides what that means for a result. Each may be absent: nobody asks a kernel why it drops frames where that was not
-//! wanted, and there is no probe where no CPU of the DUT is this machine's. Start with [`Witnesses`]; [`probe`] is read beside windows
-//! and trials by who makes them.
+//! None of them decides what that means for a result. Each may be absent: the kernel's reasons for
+//! drops are counted only on request, and there is no probe if no CPU of the DUT is this machine's.
+//! Start with [`Witnesses`]; the code that runs windows and trials reads [`probe`] between them.
 
 mod clock;
 mod links;
@@ -22,13 +22,14 @@ use crate::dut::daemons::told;
 use crate::dut::{Ended, Spread};
 use crate::error::LabError;
 
-/// When daemons died that are told with a trial.
+/// When daemons died that are reported with a trial.
 pub(crate) const DURING: &str = "during this trial";
 
-/// Those of one trial.
+/// The witnesses of one trial.
 pub(crate) struct Witnesses {
     links: LinkWatch,
-    /// How often links had come or gone before, of a bed with hosts whose messages are not heard.
+    /// How often links had gone up or down before, for a bed with hosts whose messages are not
+    /// received.
     link_changes: Option<BTreeMap<String, u64>>,
     clock: ClockWatch,
     drops: Option<DropMonitor>,
@@ -36,24 +37,25 @@ pub(crate) struct Witnesses {
     spread: Vec<Option<Spread>>,
 }
 
-/// What they saw in a trial.
+/// What the witnesses observed in a trial.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Conditions that make it invalid.
     pub objections: Vec<String>,
-    /// A port of the bed went down or away: one of them.
+    /// True if one of them is that a port of the bed went down or vanished.
     pub is_broken: bool,
-    /// Daemons of the DUTs' configurations that live no more; they are among the objections.
+    /// Daemons of the DUTs' configurations that have ended; they are among the objections.
     pub ended: Vec<Ended>,
-    /// The kernel's reasons for dropping frames of it; `None` where it was not asked.
+    /// The kernel's reasons for dropping its frames; `None` if they were not counted.
     pub reasons: Option<Vec<Reason>>,
 }
 
 impl Witnesses {
-    /// Begins to look, before anything of the trial is prepared. To count the kernel's reasons costs the DUT time.
+    /// Starts to observe, before anything of the trial is prepared. Counting the kernel's reasons
+    /// costs the DUT time.
     ///
     /// # Errors
-    /// A witness that should be there cannot be called.
+    /// A required witness cannot be started.
     pub fn call(bed: &Bed, count_reasons: bool) -> Result<Witnesses, LabError> {
         let links = LinkWatch::open(bed)?;
         let changes = (!links.has_heard_all()).then(|| bed.link_changes());
@@ -66,7 +68,7 @@ impl Witnesses {
         })
     }
 
-    /// The trial is about to start; its frames carry this mark.
+    /// Must be called shortly before the trial starts; its frames carry this mark.
     ///
     /// # Errors
     /// The kernel's drops cannot be counted.
@@ -78,7 +80,7 @@ impl Witnesses {
         Ok(())
     }
 
-    /// What they saw until now.
+    /// Returns what they have observed so far.
     ///
     /// # Errors
     /// One of them cannot be read.
@@ -107,7 +109,8 @@ impl Witnesses {
         })
     }
 
-    /// Why something failed, where the bed is to blame: ports that went down or away; empty where they did not.
+    /// Returns why something failed, if the bed is the cause: ports that went down or vanished;
+    /// empty otherwise.
     pub fn of_failure(&mut self, bed: &Bed) -> Vec<String> {
         let mut what = self.links.events().unwrap_or_default();
         what.extend(bed.ports_amiss().unwrap_or_default());
@@ -115,7 +118,7 @@ impl Witnesses {
     }
 }
 
-/// What is to be said of links that came or went, and are there again.
+/// Describes links that went down and are up again.
 fn of_changes(
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,

@@ -1,9 +1,12 @@
-//! The probes of the machine: how fast a CPU is right now, and how far the CPUs are apart that frames cross.
+//! The probes of the machine: the current speed of a CPU, and the distance of the CPUs between
+//! which frames cross.
 //!
-//! *Speed* is the best of a few short bursts of independent additions, some tenths of a millisecond in all, on the calling thread's
-//! CPU. It sees a busy SMT sibling and a lowered clock, which steal time in `/proc/stat` does not show. *Distance* is the round trip
-//! of a cache line between two threads, each on a CPU of its own: it sees where a hypervisor has put virtual CPUs, which the speed
-//! does not show and the guest is not told. What a reading means is decided in `fwdlab_measure::gate`. Start with [`Probes`].
+//! *Speed* is the best of a few short bursts of independent additions, some tenths of a millisecond
+//! in all, on the calling thread's CPU. It shows a busy SMT sibling and a lowered clock rate, which
+//! steal time in `/proc/stat` does not. *Distance* is the round trip of a cache line between two
+//! threads on different CPUs: it shows where a hypervisor has placed virtual CPUs, which the speed
+//! does not show and the guest cannot query. `fwdlab_measure::gate` decides what a reading means.
+//! Start with [`Probes`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,16 +21,18 @@ use crate::sys::{BURST_ADDITIONS, burst};
 /// Bursts per reading: the best one is not disturbed by an interrupt.
 const BURSTS: u32 = 8;
 
-/// Round trips that are timed together: the clock costs some 30 ns, one round trip as much.
+/// Round trips that are timed together: reading the clock takes some 30 ns, as long as one round
+/// trip.
 const ROUND_TRIPS: u64 = 20;
 
-/// Groups of them per reading: the best one is not disturbed by an interrupt on either CPU.
+/// Groups of round trips per reading: the best one is not disturbed by an interrupt on either CPU.
 const GROUPS: u64 = 10;
 
-/// A thread that does not come, or does not answer, is waited for no longer: the DUT and the generator stand still meanwhile.
+/// How long to wait for a thread that does not start or answer: DUT and generator are paused
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// One reading of the speed, in additions per nanosecond.
+/// Returns one reading of the speed, in additions per nanosecond.
 pub fn reading() -> f64 {
     let best = (0..BURSTS)
         .map(|_| {
@@ -40,19 +45,20 @@ pub fn reading() -> f64 {
     BURST_ADDITIONS as f64 / best.as_nanos().max(1) as f64
 }
 
-/// Both probes. It belongs to a thread on the DUT's first CPU with real-time priority, and has a thread of its own on each other
-/// CPU that frames cross to or from. These are asleep but for the microseconds of a reading, in which the sender pauses.
+/// Both probes. They belong to a thread on the DUT's first CPU with real-time priority, and have a
+/// thread on each other CPU that frames cross to or from. These sleep except during the
+/// microseconds of a reading, in which the sender pauses.
 pub struct Probes {
     far: Vec<Far>,
 }
 
 impl Probes {
-    /// Starts the threads. Where generator and DUT share their CPU, or a thread may not be pinned or put before the sender, there is
-    /// no distance, and readings have none.
+    /// Starts the threads. If generator and DUT share their CPU, or a thread cannot be pinned or
+    /// get priority over the sender, readings have no distances.
     pub fn open(placement: &Placement) -> Probes {
         let others = others(placement);
         let far: Vec<Far> = others.iter().map_while(|&cpu| Far::open(cpu)).collect();
-        // of all pairs or of none: a state is made of all of them
+        // of all pairs or of none, because a state consists of all of them
         Probes {
             far: if far.len() == others.len() {
                 far
@@ -62,8 +68,8 @@ impl Probes {
         }
     }
 
-    /// Has `work` done on the DUT's first CPU, with the priority that the probes need; `None` where none of the DUT's CPUs is this
-    /// machine's, or the work panicked.
+    /// Runs `work` on the DUT's first CPU, with the priority that the probes need; `None` if none
+    /// of the DUT's CPUs is this machine's, or the work panicked.
     pub fn on_dut_cpu<T: Send>(
         placement: &Placement,
         work: impl FnOnce(&mut Probes) -> T + Send,
@@ -89,7 +95,7 @@ impl Probes {
         }
     }
 
-    /// The best of some readings.
+    /// Returns the best of several readings.
     pub fn best_of(&mut self, readings: usize) -> Reading {
         let all = (0..readings).map(|_| self.read());
         all.reduce(|best, next| Reading {
@@ -107,7 +113,8 @@ impl Probes {
     }
 }
 
-/// The CPUs whose distance from the DUT's first one counts: the generator's, and those that packet steering spreads flows over.
+/// Returns the CPUs whose distance from the DUT's first one matters: the generator's, and those
+/// over which packet steering spreads flows.
 pub fn others(placement: &Placement) -> Vec<usize> {
     let Some((first, steered)) = placement.dut_cpus.split_first() else {
         return Vec::new();
@@ -116,7 +123,7 @@ pub fn others(placement: &Placement) -> Vec<usize> {
     all.copied().filter(|cpu| cpu != first).collect()
 }
 
-/// The pairs whose distances are read, for people: `CPU 1 and CPU 0`.
+/// Describes the pairs whose distances are read: `CPU 1 and CPU 0`.
 pub fn pairs(placement: &Placement) -> String {
     let near = placement.dut_cpus.first().copied().unwrap_or_default();
     let far: Vec<String> = others(placement)
@@ -126,15 +133,16 @@ pub fn pairs(placement: &Placement) -> String {
     format!("CPU {near} and {}", far.join(", "))
 }
 
-/// A value that has a cache line to itself, and the one that a CPU fetches along with it.
+/// A value with a cache line of its own, and the adjacent line that a CPU fetches with it.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// What the two threads of a pair share. Numbers of round trips go on from reading to reading, so that none is taken for another.
+/// The shared data of the two threads of a pair. Numbers of round trips increase over all readings,
+/// so that they are unique.
 #[derive(Default)]
 struct Shared {
-    /// Number of the reading that is wanted, and of the last that is over.
+    /// The number of the requested reading, and of the last finished one.
     wanted: Line,
     over: Line,
     /// Round trips begun by the near thread, and answered by the far one.
@@ -151,7 +159,7 @@ struct Far {
 }
 
 impl Far {
-    /// `None` where it may not be put on that CPU, or not before the sender.
+    /// Returns `None` if it cannot be pinned to that CPU, or cannot get priority over the sender.
     fn open(cpu: usize) -> Option<Far> {
         let shared = Arc::new(Shared::default());
         let (tell, told) = std::sync::mpsc::channel();
@@ -178,7 +186,7 @@ impl Far {
         told.recv().ok().filter(|ready| *ready).map(|_| far)
     }
 
-    /// One reading, in nanoseconds; `None` when the other thread did not get its CPU in time.
+    /// Returns one reading, in nanoseconds; `None` if the other thread did not get its CPU in time.
     fn distance_ns(&mut self) -> Option<f64> {
         let shared = &*self.shared;
         let deadline = Instant::now() + PATIENCE;
@@ -200,7 +208,7 @@ impl Far {
             }
             true
         };
-        // the first turn waits until the other thread is there
+        // the first turn waits until the other thread is running
         let best = answered(first).then(|| {
             let groups = (0..GROUPS).map(|group| {
                 let from = first + 1 + group * ROUND_TRIPS;
@@ -219,7 +227,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         self.shared.quits.store(true, Ordering::Release);
-        // it may wait for a turn of a reading that was given up
+        // it may wait for a turn of a reading that was aborted
         self.shared.over.0.store(u64::MAX, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
@@ -232,7 +240,7 @@ impl Drop for Far {
 const TURNS: u64 = 1 + GROUPS * ROUND_TRIPS;
 
 impl Shared {
-    /// The far thread: sleeps until a reading is wanted, and gives back every turn of it.
+    /// The far thread: sleeps until a reading is requested, and answers every turn of it.
     fn answer(&self) {
         let mut number = 0;
         loop {
@@ -263,14 +271,16 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// 0.1 to 100 additions per nanosecond: any CPU of this century, and proof that the loop is not optimised away.
+    /// 0.1 to 100 additions per nanosecond: true for any CPU of this century, and shows that the
+    /// loop is not optimised away.
     #[test]
     fn a_reading_is_a_speed() {
         let speed = reading();
         assert!((0.1..100.0).contains(&speed), "{speed}");
     }
 
-    /// A round trip takes some nanoseconds to some microseconds, whatever the CPUs are; and every reading is a new one.
+    /// A round trip takes some nanoseconds to some microseconds on any CPUs, and every reading is a
+    /// new one.
     #[test]
     fn two_cpus_have_a_distance() {
         const TEST: &str = "two_cpus_have_a_distance";
@@ -308,7 +318,7 @@ mod tests {
         };
         assert_eq!(far.distance_ns(), None);
         assert_eq!(far.distance_ns(), None);
-        // one that comes too late answers the reading that is wanted, not the ones that were given up
+        // a late thread answers the requested reading, not the ones that were aborted
         let late = far.shared.clone();
         far.thread = Some(thread::spawn(move || late.answer()));
         assert!((0..200).any(|_| far.distance_ns().is_some()));

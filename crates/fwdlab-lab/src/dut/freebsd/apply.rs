@@ -1,7 +1,8 @@
-//! Configurations and images on a FreeBSD DUT: files where they belong, a restart where they need one, and what is in force seen.
+//! Applies configurations and images to a FreeBSD DUT: uploads files, restarts it if needed, and
+//! checks what is in force.
 //!
-//! `loader.conf` and `rc.conf` take effect by a restart: `service netif restart` would cut our own way. Sets for netbenches are applied as
-//! they are. Start with [`FreeBsd::apply_all`].
+//! `loader.conf` and `rc.conf` take effect at a restart: `service netif restart` would cut our own
+//! connection. Sets of netbenches are applied unchanged. Start with [`FreeBsd::apply_all`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,20 +25,20 @@ use crate::host::not_understood;
 use crate::host::reboot::reboot_and_wait;
 use crate::host::{Command, Files, Limit, quoted};
 
-/// What users want to run on a DUT must end within this time, where nothing else is said.
+/// Default time limit of users' commands on a DUT.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Writing an image may take so long.
+/// Time limit for writing an image.
 const UPGRADE: Duration = Duration::from_secs(30 * 60);
 
-/// The disk of a nanobsd image is read-only but for this time.
+/// The disk of a nanobsd image is read-only except during these commands.
 const WRITABLE: Around = Around {
     before: "mount -uw /\ntrap 'mount -ur /' EXIT\n",
     after: "",
 };
 
 impl FreeBsd {
-    /// Carries out all steps; returns what they printed.
+    /// Runs all steps; returns their output.
     pub(super) fn apply_all(
         &self,
         configuration: &Configuration,
@@ -131,7 +132,7 @@ impl FreeBsd {
                 ..limit
             };
             reboot_and_wait(self.host.as_ref(), limit)?;
-            // what a restart forgets
+            // a restart loses these settings
             self.prepare()?;
             said += "files are put back at the end; what the loader and rc have read of them is as before only after the next restart\n";
             self.has_settings(&all)?;
@@ -160,7 +161,8 @@ impl FreeBsd {
         Ok(said)
     }
 
-    /// What has the firewalls as they are now, when their files are back.
+    /// Returns the commands that restore the firewalls to their current state after their files are
+    /// restored.
     fn firewalls_back(&self, folder: &Folder) -> Result<Vec<String>, LabError> {
         let mut back = Vec::new();
         if folder.of(Kind::Pf).next().is_some() {
@@ -190,7 +192,7 @@ impl FreeBsd {
         }
     }
 
-    /// Are these settings as the system has set them by itself?
+    /// Checks that the system itself has applied these settings.
     fn has_settings(&self, all: &[settings::Setting]) -> Result<(), LabError> {
         for one in settings::in_force(all) {
             let found = self.setting(&one.name)?.unwrap_or_default();
@@ -207,7 +209,7 @@ impl FreeBsd {
         Ok(())
     }
 
-    /// Has the system read its files as they were written?
+    /// Checks that the system has read its files as they were written.
     fn is_loaded(&self, folder: &Folder) -> Result<(), LabError> {
         let rc = assignments_of(folder, Kind::Rc)?;
         let loader = assignments_of(folder, Kind::Loader)?;
@@ -234,7 +236,7 @@ impl FreeBsd {
         Ok(())
     }
 
-    /// Does a program of its say these values?
+    /// Checks that a program of the system prints these values.
     fn says_so(
         &self,
         wanted: &BTreeMap<String, (String, String)>,
@@ -298,7 +300,7 @@ impl FreeBsd {
         verify::look(verify, &output, self.host.as_ref())?.map_err(|why| self.otherwise(why))
     }
 
-    /// What of a configuration is in force, as the DUT says it.
+    /// Returns what of a configuration is in force, as the DUT reports it.
     pub(super) fn snapshot(
         &self,
         configuration: &Configuration,
@@ -356,11 +358,12 @@ impl FreeBsd {
         Ok(kept)
     }
 
-    /// Replaces the image of a nanobsd system, restarts it, and looks that this version runs then. The image before stays on the other part
-    /// of its disk; it is not taken back.
+    /// Replaces the image of a nanobsd system, restarts it, and checks that this version runs then.
+    /// The previous image stays on the other partition of the disk; the upgrade is not undone.
     ///
     /// # Errors
-    /// It is no nanobsd, the image is not taken, the machine does not come back, or comes back as another.
+    /// The system is not a nanobsd, does not accept the image, does not come back, or comes back
+    /// with another version.
     pub fn upgrade(&self, image: &Path, version: &str, control: &Control) -> Result<(), LabError> {
         if self.making != Making::Bsdrp {
             return self.refuse(
@@ -377,7 +380,8 @@ impl FreeBsd {
             true => "xzcat",
             false => "cat",
         };
-        // what a pipe ends with is what its last command ends with; the first must not fail unseen
+        // the exit status of a pipe is that of its last command; a failure of the first must not go
+        // unnoticed
         let there = quoted(&there).into_owned();
         let test = match unpack {
             "xzcat" => format!("xz -t {there}\n"),
@@ -401,7 +405,7 @@ impl FreeBsd {
     }
 }
 
-/// What files of a kind assign, the last of every name: its value, and the file.
+/// Returns what files of a kind assign: the last value of every name, and its file.
 fn assignments_of(
     folder: &Folder,
     kind: Kind,

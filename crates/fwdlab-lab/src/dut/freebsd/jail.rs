@@ -1,7 +1,9 @@
-//! A FreeBSD DUT that forwards in a jail with a network stack of its own (VNET), to which both ports are given.
+//! A FreeBSD DUT that forwards in a jail with its own network stack (VNET), to which both ports are
+//! moved.
 //!
-//! What is measured is in the jail then, and is asked there: counters, the state of the ports, telemetry. What is set in it goes with it, so
-//! that only the jail itself is taken back. As all of this kind of DUT it was not yet run on the real thing. Start with [`FreeBsd::jail`].
+//! Counters, port states and telemetry are then read in the jail. Whatever is set in the jail
+//! vanishes with it, so only the jail itself has to be removed. Like all of this kind of DUT, it
+//! has not yet been run on a real system. Start with [`FreeBsd::jail`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,20 +21,20 @@ use crate::host::{Address, Command, Files, Host, HostError, Limit, Output, Proce
 /// The jail's name.
 const NAME: &str = "fwdlab_dut";
 
-/// The family that makes it.
+/// The family that creates it.
 pub(super) const FAMILY: &str = "vnet-jail";
 
-/// What shows that it is in force: a name and a command.
+/// Shows that it is in force: a name and a command.
 pub(super) const SHOW: (&str, &str) = (
     "jail",
     "jls -j fwdlab_dut; jexec fwdlab_dut ifconfig; jexec fwdlab_dut netstat -rn; jexec fwdlab_dut sysctl net.inet.ip.forwarding",
 );
 
-/// A host whose commands run in the jail, which has the host's files.
+/// A host whose commands run in the jail, which shares the host's files.
 #[derive(Debug)]
 struct Jail(Arc<dyn Host>);
 
-/// The command that runs a command there.
+/// Returns the command that runs `command` in the jail.
 fn within(command: &Command) -> Command {
     let mut inside = command.clone();
     let jexec = ["jexec", NAME].map(str::to_owned);
@@ -74,10 +76,11 @@ impl Host for Jail {
     }
 }
 
-/// A jail has tables of its own, which other families do not reach.
+/// Checks that no other family is generated with a jail, because a jail has its own tables, which
+/// other families do not reach.
 ///
 /// # Errors
-/// There are others beside it.
+/// The configuration generates another family, too.
 pub(super) fn check_alone(configuration: &Configuration) -> Result<(), LabError> {
     let families = configuration.steps().iter().filter_map(|step| match step {
         Step::Generated(Generated { family, .. }) => Some(family.name),
@@ -97,7 +100,7 @@ pub(super) fn check_alone(configuration: &Configuration) -> Result<(), LabError>
 }
 
 impl FreeBsd {
-    /// Where the ports of the test are.
+    /// Returns the host on which the ports of the test are.
     pub(super) fn inside(&self) -> Arc<dyn Host> {
         match self.is_jailed.load(Ordering::Relaxed) {
             true => Arc::new(Jail(self.host.clone())),
@@ -105,7 +108,8 @@ impl FreeBsd {
         }
     }
 
-    /// What is set on the host reaches no frame in a jail.
+    /// Refuses to set something on the host while the DUT is a jail, because that affects no frame
+    /// there.
     pub(super) fn check_outside(&self, what: &str) -> Result<(), LabError> {
         match self.is_jailed.load(Ordering::Relaxed) {
             true => self.refuse(
@@ -116,7 +120,7 @@ impl FreeBsd {
         }
     }
 
-    /// Makes the jail, gives it both ports, and makes it the router that the host was.
+    /// Creates the jail, moves both ports into it, and makes it the router that the host was.
     pub(super) fn jail(&self) -> Result<Change, LabError> {
         if self.setting("kern.features.vimage")?.as_deref() != Some("1") {
             return Err(LabError::Preflight(format!(
@@ -140,7 +144,7 @@ impl FreeBsd {
         let each = |text: &dyn Fn(&str) -> String| {
             self.ports.iter().map(|port| text(port)).collect::<String>()
         };
-        // the ports come back by themselves with the end of the jail, but for one that ends slowly
+        // ports return by themselves when the jail ends, unless it ends slowly
         let back = format!(
             "set -e\njls -j {NAME} >/dev/null 2>&1 || exit 0\n{}jail -r {NAME}\n{}",
             each(&|port| format!("ifconfig {port} -vnet {NAME} 2>/dev/null || :\n")),

@@ -1,8 +1,11 @@
-//! A FreeBSD machine, or BSDRP and other nanobsd images of it, as a DUT: **not yet run on the real thing**.
+//! A FreeBSD machine as a DUT, or BSDRP and other nanobsd images of it: **not yet run on a real
+//! system**.
 //!
-//! It is built from FreeBSD's manuals and sources and from recorded output, and tested against a scripted machine. What is set is read back;
-//! before anything is changed the way back is written down. [`apply`] is for configurations and images, [`tables`] for rules, tables and
-//! routes, [`jail`] for one that forwards in a jail, [`read`] for what its programs print. What it cannot do it refuses. Start with [`FreeBsd::new`].
+//! Built from FreeBSD's manuals, sources and recorded output, and tested against a scripted
+//! machine. Settings are read back; the command that undoes a change is recorded before the change
+//! is made. [`apply`] handles configurations and images, [`tables`] rules, tables and routes,
+//! [`jail`] a DUT that forwards in a jail, [`read`] the output of programs. Refuses what it cannot
+//! do. Start with [`FreeBsd::new`].
 
 mod apply;
 mod jail;
@@ -33,20 +36,20 @@ use crate::interfaces::Counted;
 use crate::networks::{End, Networks, Side, mac};
 use crate::telemetry::{Observed, System};
 
-/// What is said of every result.
+/// Added to every result.
 pub const NOT_YET_RUN: &str = "this kind of DUT has not yet been run on the real thing: it is built from FreeBSD's documentation";
 
-/// What is set, and why. The rest keeps what the kernel has.
+/// What is set, and why. Everything else keeps the kernel's value.
 const SYSCTLS: &[(&str, &str)] = &[
     ("net.inet.ip.forwarding", "1"),
     ("net.inet6.ip6.forwarding", "1"),
-    // no frames of the DUT's own
+    // no frames from the DUT itself
     ("net.inet.ip.redirect", "0"),
     ("net.inet6.ip6.redirect", "0"),
     ("net.inet6.ip6.dad_count", "0"),
 ];
 
-/// Runs a command that removes something, which may be gone already.
+/// A shell function that runs a command to remove something that may be gone already.
 const GONE: &str = "\
 gone() {
     said=$(\"$@\" 2>&1) && return 0
@@ -58,13 +61,14 @@ gone() {
 }
 ";
 
-/// Of which making it is.
+/// The kind of system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Making {
-    /// As it is installed, on a disk that can be written.
+    /// A default installation, on a writable disk.
     #[default]
     Plain,
-    /// BSDRP, a nanobsd: its disk is read-only, what shall outlast a restart is saved (`config save`), and images are upgraded as a whole.
+    /// BSDRP, a nanobsd: its disk is read-only, changes that must survive a restart are saved
+    /// (`config save`), and images are upgraded as a whole.
     Bsdrp,
 }
 
@@ -76,19 +80,19 @@ pub struct FreeBsd {
     /// Input and output.
     ports: [String; 2],
     networks: Networks,
-    /// What users want to run there must end within this time.
+    /// Time limit of users' commands.
     patience: Duration,
     undo: Arc<Undo>,
-    /// Those of its configuration.
+    /// Daemons of its configuration.
     daemons: Daemons,
-    /// Its ports are in a jail.
+    /// True if its ports are in a jail.
     is_jailed: AtomicBool,
-    /// Routes for test frames that it was given.
+    /// Routes for test frames that were added.
     routes: Mutex<Vec<Route>>,
 }
 
 impl FreeBsd {
-    /// One on this host with these ports, input and output, between these networks.
+    /// Creates a DUT on this host with these ports (input and output) between these networks.
     pub fn new(
         host: Arc<dyn Host>,
         making: Making,
@@ -121,7 +125,7 @@ impl FreeBsd {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// As [`Undo::changing`], on its host.
+    /// Like [`Undo::changing`], on its host.
     fn changing(
         &self,
         what: &str,
@@ -131,7 +135,7 @@ impl FreeBsd {
         self.undo.changing(&self.host, what, back, work)
     }
 
-    /// It did not keep the setting.
+    /// Returns the error for a setting that the DUT did not keep.
     fn otherwise(&self, why: String) -> LabError {
         LabError::Preflight(format!(
             "{} did not keep the setting: {why}. See whether something else changes it",
@@ -148,9 +152,10 @@ impl FreeBsd {
         })
     }
 
-    /// A setting of the kernel; `None`: it has no such.
+    /// Returns a setting of the kernel; `None` if it does not exist.
     fn setting(&self, name: &str) -> Result<Option<String>, LabError> {
-        // an unknown name is said on standard error, and nothing on standard output
+        // for an unknown name, sysctl prints an error on standard error, and nothing on standard
+        // output
         let ask = Command::shell(&format!(
             "sysctl -n {} 2>/dev/null || [ $? -eq 1 ]",
             quoted(name)
@@ -165,7 +170,8 @@ impl FreeBsd {
         }
     }
 
-    /// Sets settings, and reads them back. Those that may be missing are told apart by their value then: none.
+    /// Sets settings, and reads them back. Returns the values by name; those of missing settings,
+    /// if `may_miss` permits that, begin with `not set`.
     fn set_settings(
         &self,
         what: &str,
@@ -178,7 +184,7 @@ impl FreeBsd {
             match self.setting(name)? {
                 Some(before) => {
                     if before != *value {
-                        // the last that was set is the first to go back
+                        // the last that was set is restored first
                         back = format!("sysctl {}\n{back}", quoted(&format!("{name}={before}")));
                     }
                     let _ = writeln!(script, "sysctl {}", quoted(&format!("{name}={value}")));
@@ -214,12 +220,13 @@ impl FreeBsd {
         Ok(set)
     }
 
-    /// A text for `sh`, under a name; of any length.
+    /// Returns a command that runs a text of any length with `sh`, shown under this name.
     fn script(&self, name: &str, text: &str) -> Command {
         Command::new("sh", &["-s"]).with_input(text).called(name)
     }
 
-    /// Addresses, next hops and routes of the bed: what sets them, and what takes them back.
+    /// Returns the script that sets addresses, next hops and routes of the bed, and the one that
+    /// removes them.
     fn addressing(&self, has_ipv6: bool) -> (String, String) {
         let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
         for (side, port) in self.sides() {
@@ -261,7 +268,7 @@ impl FreeBsd {
         (script, back)
     }
 
-    /// Routes for test frames that it was given so far.
+    /// Returns the routes for test frames that were added so far.
     fn routes(&self) -> Vec<Route> {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.clone()

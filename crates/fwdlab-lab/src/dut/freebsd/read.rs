@@ -1,6 +1,8 @@
-//! What FreeBSD's programs print, read: counters, interfaces, routes, files of settings for its loader.
+//! Parses the output of FreeBSD's programs: counters, interfaces, routes, and files of loader
+//! settings.
 //!
-//! By their manuals and sources, and recorded output; nothing is asked here. Start with [`counters`].
+//! Based on their manuals and sources, and on recorded output; runs nothing. Start with
+//! [`counters`].
 
 use std::fmt;
 
@@ -9,7 +11,8 @@ use serde_json::Value;
 
 use crate::interfaces::Counted;
 
-/// An object of which a key may be there twice, as netstat prints one: `dropped-packets` is of what came in, and of what went out.
+/// An object in which a key may occur twice, as netstat prints: `dropped-packets` for received and
+/// for sent frames.
 #[derive(Debug)]
 struct Pairs(Vec<(String, Value)>);
 
@@ -43,7 +46,8 @@ struct Interfaces {
     interface: Vec<Pairs>,
 }
 
-/// The counters of a port, of `netstat -I PORT -b -n -d --libxo json`: those of the link, which counts every frame.
+/// Parses the counters of a port from `netstat -I PORT -b -n -d --libxo json`: those of the link,
+/// which counts every frame.
 pub(super) fn counters(text: &str, port: &str) -> Option<Counted> {
     let read: Statistics = serde_json::from_str(text).ok()?;
     let of_link = |Pairs(pairs): &&Pairs| {
@@ -70,7 +74,7 @@ pub(super) fn counters(text: &str, port: &str) -> Option<Counted> {
                 .map(|(_, value)| value)?,
         )
     };
-    // in the order of the columns: of what came in, of what went out
+    // in the order of the columns: first received, then sent
     let sent_at = pairs.iter().position(|(name, _)| name == "sent-packets")?;
     let dropped = |pairs: &[(String, Value)]| {
         let mut values = pairs.iter().filter(|(name, _)| name == "dropped-packets");
@@ -84,7 +88,7 @@ pub(super) fn counters(text: &str, port: &str) -> Option<Counted> {
     })
 }
 
-/// What `ifconfig PORT` says that is amiss: `is down`; nothing where frames can go.
+/// Returns what is wrong according to `ifconfig PORT`: `is down`; `None` if frames can pass.
 pub(super) fn amiss(text: &str) -> Option<&'static str> {
     let flags = text.lines().next().and_then(|line| line.split_once('<'))?.1;
     let flags: Vec<&str> = flags
@@ -103,7 +107,8 @@ pub(super) fn amiss(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Offloads that a port has on, of `ifconfig PORT`: `options=...<RXCSUM,TSO4,LRO>`.
+/// Returns the offloads that are enabled on a port, from `ifconfig PORT`:
+/// `options=...<RXCSUM,TSO4,LRO>`.
 pub(super) fn options(text: &str) -> Vec<String> {
     let line = text
         .lines()
@@ -115,7 +120,7 @@ pub(super) fn options(text: &str) -> Vec<String> {
     })
 }
 
-/// How many routes `netstat -rn` lists by this gateway to networks that begin so.
+/// Counts the routes in `netstat -rn` via this gateway to networks that begin with `begin`.
 pub(super) fn routes(text: &str, begin: &str, gateway: &str) -> usize {
     let is = |line: &&str| {
         let mut words = line.split_whitespace();
@@ -124,7 +129,7 @@ pub(super) fn routes(text: &str, begin: &str, gateway: &str) -> usize {
     text.lines().filter(is).count()
 }
 
-/// `name="value"` lines of loader.conf(5) or rc.conf(5), in their order.
+/// Parses `name="value"` lines of loader.conf(5) or rc.conf(5), in their order.
 pub(super) fn assignments(text: &str) -> Vec<(String, String)> {
     let of = |line: &str| {
         let line = line.trim();
@@ -146,7 +151,7 @@ pub(super) fn assignments(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(of).collect()
 }
 
-/// Is it one of the words that rc.conf(5) takes for yes?
+/// Returns true for the words that rc.conf(5) accepts as yes.
 pub(super) fn is_yes(value: &str) -> bool {
     ["yes", "true", "on", "1"].contains(&value.to_lowercase().as_str())
 }
@@ -155,7 +160,8 @@ pub(super) fn is_yes(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// In the shape that netstat's `if.c` prints with -b and -d: the row of the link, then one for every address.
+    /// In the format that netstat's `if.c` prints with -b and -d: the row of the link, then one for
+    /// every address.
     #[test]
     fn counters_of_the_link_are_read() {
         let text = r#"{"statistics": {"interface": [{"name":"igb1","flags":"0x8843","mtu":1500,"network":"<Link#2>","address":"00:0d:b9:41:ca:3d",
@@ -171,7 +177,7 @@ mod tests {
         assert_eq!(counters(text, "igb1"), Some(expect));
         assert_eq!(counters(text, "igb2"), None);
         assert_eq!(counters("nonsense", "igb1"), None);
-        // without -d nothing is known of what was dropped on the way out
+        // without -d, drops of sent frames are unknown
         assert_eq!(
             counters(&text.replace(",\"dropped-packets\":5", ""), "igb1"),
             None

@@ -1,7 +1,7 @@
 //! Rules, tables and routes of a FreeBSD DUT: ipfw, pf, and what sweeps and modifiers need.
 //!
-//! Rules of ipfw are in sets of their own, so that they are counted and removed whole; pf has one set of rules, which is ours only where it
-//! has none. Start with [`FreeBsd::generate`].
+//! ipfw rules are in separate sets, which are counted and removed as a whole; pf has a single
+//! ruleset, which is used only if it is empty. Start with [`FreeBsd::generate`].
 
 use std::fmt::Write;
 use std::sync::PoisonError;
@@ -17,20 +17,20 @@ use crate::host::not_understood;
 use crate::host::{Command, Limit};
 use crate::networks::End;
 
-/// Sets of ipfw: 31 is its own.
+/// Sets of ipfw; 31 is reserved by ipfw.
 const SWEPT: u8 = 30;
 const GENERATED: u8 = 29;
 const FILTERS: u8 = 28;
 
-/// The table of ipfw and of pf.
+/// The name of the table of ipfw and of pf.
 const TABLE: &str = "fwdlab";
 
-/// Loads ipfw so that it passes what no rule is for: our own connection among it.
+/// Loads ipfw so that it accepts by default, which includes our own connection.
 const LOAD_IPFW: &str =
     "kldstat -q -m ipfw || { kenv net.inet.ip.fw.default_to_accept=1 >/dev/null; kldload ipfw; }\n";
 
 impl FreeBsd {
-    /// Sets what a family says, and looks that it is there.
+    /// Generates a configuration of a family, and checks that it is in force.
     pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
         let n = one.count("n");
         match one.family.name {
@@ -76,7 +76,7 @@ impl FreeBsd {
         }
     }
 
-    /// Is a module of the kernel loaded?
+    /// Returns true if a kernel module is loaded.
     fn has_module(&self, name: &str) -> Result<bool, LabError> {
         let look = format!("kldstat -q -m {name} && echo yes || echo no");
         let look = Command::shell(&look).called(format!("kldstat -q -m {name}"));
@@ -88,7 +88,7 @@ impl FreeBsd {
         }
     }
 
-    /// Rules of ipfw in a set; `more` is done before they are loaded, and these are then so many.
+    /// Loads rules of ipfw into a set and checks their number; `more` runs before they are loaded.
     fn ipfw(&self, set: u8, more: &str, rules: &str, count: u64) -> Result<Change, LabError> {
         let was_loaded = self.has_module("ipfw")?;
         let unload = match was_loaded {
@@ -154,7 +154,7 @@ impl FreeBsd {
         Ok(change)
     }
 
-    /// Rules of pf, which must have none; `more` is done when they are loaded.
+    /// Loads rules of pf, which must have none; `more` runs after they are loaded.
     fn pf(
         &self,
         rules: &str,
@@ -175,7 +175,7 @@ impl FreeBsd {
             true => "",
             false => "kldunload pf\n",
         };
-        // one that is disabled already says so, and that is no failure
+        // pfctl fails if pf is disabled already; that is fine
         let back = format!(
             "set -e\nkldstat -q -m pf || exit 0\npfctl -q -d 2>/dev/null || :\npfctl -q -F all\n{unload}"
         );
@@ -215,12 +215,13 @@ impl FreeBsd {
         })
     }
 
-    /// Rules of a sweep, which match nothing.
+    /// Sets the rules of a sweep, which match nothing.
     pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         self.ipfw(SWEPT, "", &idle(version, SWEPT, count), count)
     }
 
-    /// Filters, of which the last permits the test frames. They are for what comes in by the ports of the test, and not for us.
+    /// Sets filters, of which the last permits the test frames. They apply only to frames received
+    /// on the test ports, not to our own connection.
     pub(super) fn set_filters(
         &self,
         permitted: &[(String, String)],
@@ -257,7 +258,7 @@ impl FreeBsd {
         self.ipfw(FILTERS, "", &text, count)
     }
 
-    /// Routes of a sweep, which no frame takes.
+    /// Sets the routes of a sweep, which no frame takes.
     pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         let side = self.networks.side(End::Output);
         let next = side.next_hop(version).to_string();
@@ -284,7 +285,7 @@ impl FreeBsd {
         })
     }
 
-    /// Routes by next hops of the bed.
+    /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
         let (script, words) = self.routing(routes);
         let mut back = format!("set -e\n{GONE}");
@@ -310,7 +311,7 @@ impl FreeBsd {
         Ok(words)
     }
 
-    /// What sets these routes, and what they are in words.
+    /// Returns the script that sets these routes, and their description.
     pub(super) fn routing(&self, routes: &[Route]) -> (String, String) {
         let (mut script, mut words) = ("set -e\n".to_owned(), String::new());
         for route in routes {
@@ -328,7 +329,7 @@ impl FreeBsd {
     }
 }
 
-/// Rules that match nothing.
+/// Returns rules that match nothing.
 fn idle(version: IpVersion, set: u8, count: u64) -> String {
     let mut text = String::new();
     for n in 0..count {

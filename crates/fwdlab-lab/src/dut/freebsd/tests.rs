@@ -1,7 +1,7 @@
-//! A FreeBSD DUT over a scripted machine that answers as its manuals say: what it is asked, what is refused, and what becomes of every failure
-//! at every command.
+//! A FreeBSD DUT on a scripted machine that answers as described in the manuals: commands,
+//! refusals, and the effect of every failure at every command.
 //!
-//! Nothing here has met a FreeBSD. Start with [`Machine`].
+//! Nothing here ran on a real FreeBSD. Start with [`Machine`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::host::Files;
 use crate::host::scripted::{Fails, NAME, Scripted};
 use crate::host::undo::Left;
 
-/// A machine as its tables have it.
+/// The state of a machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Machine {
     settings: BTreeMap<String, String>,
@@ -30,15 +30,15 @@ struct Machine {
     boot: u32,
     saved: u32,
     version: String,
-    /// Where files of this machine are that were put there.
+    /// The local directory of files that were uploaded.
     put: Option<PathBuf>,
-    /// It takes nothing that it is told by sysctl.
+    /// Ignores every sysctl.
     stubborn: bool,
-    /// A daemon of its configuration, and whether that lives.
+    /// A daemon of its configuration, and whether it is running.
     daemon: Option<(&'static str, bool)>,
     /// Its interfaces that are not in a jail.
     ports: BTreeSet<String>,
-    /// The jail, which has settings and tables of its own.
+    /// The jail, with its own settings and tables.
     jail: Option<Box<Machine>>,
 }
 
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// An interface comes here from elsewhere, or goes: all that it had of addresses and routes is gone.
+    /// Moves an interface here or away: its addresses and routes are lost.
     fn port(&mut self, port: &str, is_here: bool) {
         self.lines.clear();
         match is_here {
@@ -73,7 +73,7 @@ impl Machine {
         };
     }
 
-    /// A line of a script, or a command of its own, with what it reads.
+    /// Executes one line of a script, or a single command, with its input.
     fn line(&mut self, line: &str, input: &[&str]) -> String {
         let line = line.trim().trim_start_matches("gone ");
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -250,7 +250,7 @@ impl Machine {
         String::new()
     }
 
-    /// What a script does, line by line; what stands in a here-document is read by the line before it.
+    /// Executes a script line by line; a here-document is the input of the line before it.
     fn script(&mut self, text: &str) -> String {
         let mut said = String::new();
         let lines: Vec<&str> = text.lines().collect();
@@ -379,7 +379,7 @@ impl Machine {
     }
 }
 
-/// A DUT on such a machine, the machine, its host and the record of its changes.
+/// Returns a DUT on such a machine, the machine, its host and the record of its changes.
 fn freebsd(
     making: Making,
     machine: Machine,
@@ -428,7 +428,7 @@ fn applied(dut: &FreeBsd, set: &Path) -> Result<String, LabError> {
     )
 }
 
-/// As netbenches has them.
+/// As in netbenches.
 const TREE: [(&str, &str); 3] = [
     ("etc/sysctl.conf", "hw.pci.do_power_nodriver=3\n"),
     (
@@ -443,7 +443,7 @@ const TREE: [(&str, &str); 3] = [
 
 type Asked = fn(&FreeBsd) -> Result<(), LabError>;
 
-/// Everything that can be asked of it.
+/// Every operation of a DUT.
 const ALL: [(&str, Asked); 17] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("route", |dut| {
@@ -487,7 +487,7 @@ const ALL: [(&str, Asked); 17] = [
     ("counters", |dut| dut.counters().map(drop)),
     ("ports", |dut| dut.ports_amiss().map(drop)),
     ("set", |dut| {
-        // who waits for a machine that does not come back waits no longer than it has to
+        // do not wait long for a machine that does not come back
         let says = ("set.toml", "reboot = true\nreboot-within = '1s'\n");
         let files = [&TREE[..], &[says]].concat();
         applied(dut, set(&files).path()).map(drop)
@@ -512,7 +512,7 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
         assert_eq!(Left::of(&text), Left::default(), "{what}");
         let mut after = machine.lock().unwrap().clone();
         match what {
-            // a reset sets again what the bed has set before, and a restart is what it is
+            // a reset restores what the bed has set before; a restart loses it
             "reset" => after.lines.clear(),
             "set" => {
                 assert_eq!(after.boot, 2);
@@ -552,7 +552,8 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
     assert_eq!(dut.offloads()["igb1:tso4"], "off");
 }
 
-/// The ports are in the jail, and so is what was the host's for the test; what is counted is counted there. At the end all is as before.
+/// The ports and the test settings of the host move into the jail; counters are read there. At the
+/// end, everything is as before.
 #[test]
 fn in_a_jail_the_ports_are_asked_there_and_come_back() {
     let (dut, machine, host, record) = freebsd(Making::Plain, Machine::new(), |host| host);
@@ -593,7 +594,7 @@ fn in_a_jail_the_ports_are_asked_there_and_come_back() {
         "jexec fwdlab_dut sysctl -n net.inet.ip.redirect"
     );
 
-    // what would be set on the host reaches no frame
+    // a setting on the host would affect no frame
     let control = Control::default();
     for refused in [
         dut.set(&Swept::Rules, IpVersion::Ipv4, 3, &control)
@@ -641,8 +642,8 @@ fn a_jail_is_refused_where_it_would_not_be_measured() {
     assert!(error.contains("without VIMAGE"), "{error}");
 }
 
-/// Every failure at every command: an error that says where and what, or it does no harm; and what was begun is taken back, or said to be
-/// there still.
+/// For every failure at every command: either an error with place and cause, or no harm; and every
+/// change is undone, or reported as left behind.
 #[test]
 fn whatever_fails_wherever_is_said_and_taken_back() {
     let mut tried = 0;
@@ -652,7 +653,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
         for at in 0..host.asked().len() {
             let is_restart = ["reboot", "which boot is this?"].contains(&host.asked()[at].as_str());
             for how in Fails::ALL {
-                // each of them waits for a second, and they are alike
+                // each of them waits for a second, and all behave alike
                 if is_restart && how != Fails::Lost {
                     continue;
                 }
@@ -674,7 +675,8 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                         }
                     }
                     Ok(()) => {
-                        // what sets says nothing that is used, and is seen in what is read
+                        // the output of commands that set something is not used; their effect is
+                        // read back
                         let sets = [
                             "set ",
                             "put",
@@ -713,7 +715,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
     assert!(tried > 400, "only {tried} failures");
 }
 
-/// There is no `/proc` that says when a process started: it is known by its number.
+/// Without a `/proc` with start times, a daemon is identified by its number.
 #[test]
 fn a_daemon_that_dies_on_it_has_last_words() {
     let (dut, machine, host, _record) = freebsd(Making::Plain, Machine::new(), |host| host);
@@ -744,7 +746,7 @@ fn a_daemon_that_dies_on_it_has_last_words() {
     assert_eq!(dut.undo(), ["x"; 0]);
     assert!(host.asked().contains(&format!("rm -rf -- {folder}")));
 
-    // it does not even come up, or none does
+    // a daemon that does not start, or none that does
     let error = apply().unwrap_err();
     assert!(told_of(&error).contains("ended before anything was measured"));
     machine.lock().unwrap().daemon = None;
@@ -752,7 +754,7 @@ fn a_daemon_that_dies_on_it_has_last_words() {
     assert!(told_of(&error).contains("has put no file there"));
 }
 
-/// An error with what caused it.
+/// Returns the text of an error with its cause.
 fn told_of(error: &LabError) -> String {
     let cause = std::error::Error::source(error);
     format!(
@@ -761,7 +763,7 @@ fn told_of(error: &LabError) -> String {
     )
 }
 
-/// What it says is not what was set: it is refused, and said what was wanted and found.
+/// If the value read back differs from the one set, the error shows both.
 #[test]
 fn what_is_not_taken_is_said() {
     let stubborn = Machine {
@@ -801,7 +803,7 @@ fn what_is_not_taken_is_said() {
         ),
         "{error}"
     );
-    // rules of somebody else's are not thrown away
+    // rules of others are not discarded
     let others = Machine {
         modules: ["pf".to_owned()].into(),
         pf: vec!["pass all".into()],
@@ -855,7 +857,8 @@ fn what_cannot_be_done_is_refused() {
     assert_eq!(host.asked(), ["x"; 0]);
 }
 
-/// A nanobsd: writable for as long as it is written to, saved before it is restarted, and saved again when all is back.
+/// A nanobsd is writable only while files are written, saved before it restarts, and saved again
+/// when everything is restored.
 #[test]
 fn a_nanobsd_is_saved_restarted_and_upgraded() {
     let mut machine = Machine::new();
@@ -907,7 +910,7 @@ fn a_nanobsd_is_saved_restarted_and_upgraded() {
     );
 }
 
-/// Every set of the archive: as it is, it becomes a plan.
+/// Every set of the archive is accepted unchanged.
 #[test]
 fn sets_of_netbenches_are_taken_as_they_are() {
     let test = "sets_of_netbenches_are_taken_as_they_are";

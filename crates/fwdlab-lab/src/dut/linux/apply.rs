@@ -1,9 +1,10 @@
-//! Applying configurations to a Linux DUT: files where they belong, settings and rules loaded, commands run, and all of it seen to be in
-//! force.
+//! Applies configurations to a Linux DUT: uploads files, loads settings and rules, runs commands,
+//! and checks that all of it is in force.
 //!
-//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`, and names its daemons in `$FWDLAB_DAEMONS`. What its commands do is its own, unless it says how
-//! to undo that; what fwdlab does for it (files, settings, rules) is taken back where it would stay. Families are
-//! in [`super::families`]. Start with [`Linux::apply_all`].
+//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`, and lists
+//! its daemons in `$FWDLAB_DAEMONS`. fwdlab does not undo its commands unless it says how; what
+//! fwdlab does itself (files, settings, rules) is undone if it would persist. Families are in
+//! [`super::families`]. Start with [`Linux::apply_all`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -26,14 +27,14 @@ use crate::host::not_understood;
 use crate::host::reboot::reboot_and_wait;
 use crate::host::{Command, Failure, Files, Limit, quoted};
 
-/// What users want to run on a DUT must end within this time, where nothing else is said.
+/// Default time limit of users' commands on a DUT.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Directories that a DUT which is a part of this machine has for itself.
+/// Directories of which a DUT on this machine has a private copy.
 const OWN: [&str; 3] = ["/etc/", "/run/", "/var/"];
 
 impl Linux {
-    /// Carries out all steps; returns what they printed.
+    /// Runs all steps; returns their output.
     pub(super) fn apply_all(
         &self,
         configuration: &Configuration,
@@ -67,7 +68,7 @@ impl Linux {
                 self.has_settings(&wanted).map(|()| said)
             }
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
-            // that takes long, and may be stopped
+            // this takes long, and may be stopped
             Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
             Step::Generated(one) if gateway::is_one(one) => self.gateway(one, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
@@ -97,7 +98,7 @@ impl Linux {
         }
         let wanted = folder.settings()?;
         let rules: Vec<&Upload> = folder.of(Kind::Nft).collect();
-        // the last goes back first: rules, settings, then files, and what loads them
+        // undone in reverse: rules, settings, then files and their reload commands
         self.place_files(folder)?;
         self.keep_settings(&wanted)?;
         if !rules.is_empty() {
@@ -109,7 +110,8 @@ impl Linux {
                 ..limit
             };
             reboot_and_wait(self.place.as_ref(), limit)?;
-            // by its own start, before it becomes a router again, which has settings for its ports: those of the set go before them
+            // loaded by the system at its start, and checked before the DUT becomes a router again:
+            // the router's settings for its ports must not hide those of the set
             self.has_settings(&wanted)?;
             self.prepare()?;
             if !wanted.is_empty() {
@@ -145,7 +147,7 @@ impl Linux {
         Ok(said)
     }
 
-    /// Files of a set, where they belong; see [`Files`] for where that is.
+    /// Puts the files of a set where they belong; see [`Files`] for where that is.
     fn place_files(&self, folder: &Folder) -> Result<(), LabError> {
         let is_loaded = |file: &&Upload| matches!(file.kind, Kind::Sysctl | Kind::Nft);
         match self.place.files() {
@@ -197,7 +199,7 @@ impl Linux {
         }
     }
 
-    /// fwdlab installs nothing on a DUT.
+    /// Checks that packages are installed, because fwdlab installs nothing on a DUT.
     fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
         if packages.is_empty() {
             return Ok(());
@@ -239,12 +241,12 @@ impl Linux {
         self.shell(&format!("exec nft -f {}", quoted(&there)), limit)
     }
 
-    /// Has `sh` carry out a text of the user's; returns what it printed.
+    /// Runs a text of the user's with `sh`; returns its output.
     pub(super) fn shell(&self, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
         Ok(self.place.run(&self.users_command(script), limit)?.text())
     }
 
-    /// A text of the user's, with what every shell knows.
+    /// Returns the command for a text of the user's, with the variables that every shell gets.
     pub(super) fn users_command(&self, script: &str) -> Command {
         let [input, output] = &self.ports;
         let daemons = self.daemons.variable();
@@ -255,7 +257,8 @@ impl Linux {
         Command::shell(&format!("{ports}{script}")).called(script.trim())
     }
 
-    /// Writes down what these settings are: they stay on every DUT but the namespaces that fwdlab makes, and go with those for nothing.
+    /// Records the values of these settings: they persist on every DUT except in namespaces that
+    /// fwdlab creates, where restoring them is merely unnecessary.
     fn keep_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
         let mut back = String::new();
         let names: BTreeSet<String> = wanted
@@ -264,7 +267,8 @@ impl Linux {
             .collect();
         for file in names {
             match self.text_of(&file)? {
-                // what cannot be read could not be put back; that it cannot be set is told when it is
+                // what cannot be read cannot be restored; if it cannot be set either, setting it
+                // reports that
                 None => {}
                 Some(value) => {
                     let _ = writeln!(
@@ -283,7 +287,7 @@ impl Linux {
         Ok(())
     }
 
-    /// Writes down which rules there are, where they would stay.
+    /// Records the current rules, if they would persist.
     fn keep_rules(&self) -> Result<(), LabError> {
         if self.place.files() != Files::Machine {
             return Ok(());
@@ -302,7 +306,7 @@ impl Linux {
         Ok(())
     }
 
-    /// A setting's value; `None`: it is not there, or cannot be read.
+    /// Returns the value of a setting; `None` if it does not exist or cannot be read.
     pub(super) fn text_of(&self, file: &str) -> Result<Option<String>, LabError> {
         match self.place.read(file) {
             Ok(bytes) => {
@@ -325,13 +329,13 @@ impl Linux {
         }
     }
 
-    /// Are these settings as they were set?
+    /// Checks that these settings have the values that were set.
     fn has_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
         for setting in settings::in_force(wanted) {
             let file = file_of(&setting.name);
             let found = match self.text_of(&file)? {
                 Some(found) => found,
-                // one that is only written to says nothing (net.ipv4.route.flush)
+                // a write-only setting has no value (net.ipv4.route.flush)
                 None => continue,
             };
             if !settings::says(&found, &setting.value) && !setting.optional {
@@ -351,7 +355,7 @@ impl Linux {
         Ok(())
     }
 
-    /// Are the tables there that these files make?
+    /// Checks that the tables that these files create exist.
     fn has_tables(&self, files: &[&Path]) -> Result<(), LabError> {
         let mut wanted: BTreeMap<String, &Path> = BTreeMap::new();
         for file in files {
@@ -395,7 +399,7 @@ impl Linux {
         verify::look(verify, &output, self.place.as_ref())?.map_err(|why| self.otherwise(why))
     }
 
-    /// What of a configuration is in force, as the DUT says it: a name and a text each.
+    /// Returns what of a configuration is in force, as the DUT reports it: names and texts.
     pub(super) fn snapshot(
         &self,
         configuration: &Configuration,
@@ -444,10 +448,10 @@ impl Linux {
     }
 }
 
-/// Shows all rules of nftables, without what they counted.
+/// Shows all rules of nftables, without counters.
 pub(super) const NFT: (&str, &str) = ("nft-ruleset", "nft -s list ruleset");
 
-/// Is a package there? By the word of whatever knows packages.
+/// A shell function that checks whether a package is installed, with the system's package manager.
 const HAS: &str = "\
 has() {
     if command -v dpkg-query >/dev/null; then dpkg-query -W -f='${Status}\\n' \"$1\" 2>/dev/null | grep -q '^install ok installed'
@@ -458,7 +462,7 @@ has() {
 }
 ";
 
-/// Says a system that a file is not there, or says nothing?
+/// Returns true if a system reports that a file is missing or has no value.
 fn is_no_value(said: &str) -> bool {
     let reasons = [
         "No such file",
@@ -469,7 +473,7 @@ fn is_no_value(said: &str) -> bool {
     reasons.iter().any(|reason| said.contains(reason))
 }
 
-/// Where the kernel has a setting. Names with slashes may have dots that are no slashes (sysctl.d(5)).
+/// Returns the file of a setting. In names with slashes, dots are literal (sysctl.d(5)).
 pub(super) fn file_of(name: &str) -> String {
     let name = match name.find(['/', '.']) {
         Some(at) if name[at..].starts_with('/') => name.to_owned(),
@@ -485,7 +489,7 @@ pub(super) fn file_of(name: &str) -> String {
     format!("/proc/sys/{name}")
 }
 
-/// Sets settings; a kernel that has an optional one not is fine.
+/// Returns the script that sets settings; it ignores optional ones that the kernel lacks.
 fn sysctl_script(settings: &[Setting]) -> String {
     let mut script = String::from("set -e\n");
     for setting in settings {
@@ -497,13 +501,13 @@ fn sysctl_script(settings: &[Setting]) -> String {
     script
 }
 
-/// Words with one space between them.
+/// Returns the words of a text, separated by single spaces.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Tables that a file for nft makes (true) and removes (false), in its order: `inet filter`. Of those with a variable in their name nothing
-/// is known, nor of what it includes.
+/// Returns the tables that a file for nft creates (true) and deletes (false), in its order:
+/// `inet filter`. Ignores names with a variable in them, and included files.
 fn tables(text: &str) -> Vec<(String, bool)> {
     let families = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
     let mut found: Vec<(String, bool)> = Vec::new();

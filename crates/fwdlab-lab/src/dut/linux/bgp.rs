@@ -1,7 +1,8 @@
-//! A routing daemon on a Linux DUT that learns the routes for test frames, and a full view with them, from two peers: BGP sessions of bird.
+//! A routing daemon on a Linux DUT that learns the routes for test frames, and a full view with
+//! them, from two peers: BGP sessions of bird.
 //!
-//! What is done is a text for the DUT's shell, `bgp.sh` beside this file; here are the words in front of it, and where it may run. Start with
-//! [`Linux::bgp`].
+//! The work is done by a shell script, `bgp.sh` next to this file; this file adds its variables and
+//! checks where it may run. Start with [`Linux::bgp`].
 
 use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
@@ -11,16 +12,16 @@ use crate::error::LabError;
 use crate::host::{Limit, quoted};
 use crate::networks::mac;
 
-/// The text; it ends by itself after some minutes.
+/// The script; it stops by itself after some minutes.
 const SCRIPT: &str = include_str!("bgp.sh");
 
-/// What shows that it is in force.
+/// Shows that it is in force.
 pub(super) const SHOW: &str = "cat /run/fwdlab-bgp/dut.conf; birdc -r -s /run/fwdlab-bgp/dut.ctl show protocols all; \
                                birdc -r -s /run/fwdlab-bgp/dut.ctl show route count; \
                                echo \"routes in the kernel: $(ip -4 route show proto bird | wc -l)\"";
 
 impl Linux {
-    /// Starts the daemons, and waits until all routes are in the kernel; returns how many that are.
+    /// Starts the daemons, and waits until all routes are in the kernel; returns their number.
     pub(super) fn bgp(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
         self.has_daemons_of_its_own("routing daemons")?;
         let side = &self.networks.output;

@@ -1,7 +1,8 @@
-//! How the cards and CPUs of a Linux DUT are set: rings, interrupts, queues of flows, clocks and sleep.
+//! Settings of the cards and CPUs of a Linux DUT: rings, interrupts, queues of flows, clocks and
+//! sleep.
 //!
-//! Everything is read back as the driver says it, and put back as it was. A port of veth has none of it, and says so. Start with
-//! [`Linux::card`].
+//! Every setting is read back from the driver, and restored afterwards. A veth port supports none
+//! of them and reports that. Start with [`Linux::card`].
 
 use fwdlab_model::family::Generated;
 
@@ -10,7 +11,7 @@ use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};
 
-/// What shows that one is in force: a name and a command.
+/// Returns what shows that a family is in force: a name and a command.
 pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
     Some(match family {
         "ring" => ("rings", "ethtool -g $FWDLAB_IN; ethtool -g $FWDLAB_OUT"),
@@ -41,7 +42,7 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
 }
 
 impl Linux {
-    /// Does what a family of here says; nothing: it is none.
+    /// Applies a family of this file; `None` if it is another one.
     pub(super) fn card(&self, one: &Generated) -> Option<Result<(), LabError>> {
         let each = |set: &dyn Fn(&str) -> Result<(), LabError>| {
             self.ports.iter().try_for_each(|port| set(port))
@@ -81,7 +82,8 @@ impl Linux {
         })
     }
 
-    /// Asks ethtool of a port, sets, and asks again: `read` finds the value in what it says.
+    /// Queries a port with ethtool, sets the value, and queries again: `read` finds the value in
+    /// the output.
     fn tool<T: PartialEq + std::fmt::Debug>(
         &self,
         ask: &str,
@@ -130,7 +132,7 @@ impl Linux {
             &("off".to_owned(), usecs),
             &coalesced,
             &|(adaptive, usecs)| match adaptive.as_str() {
-                // a driver without it refuses even to have it switched off
+                // a driver without adaptive moderation refuses even to disable it
                 "n/a" => format!("ethtool -C {port} rx-usecs {usecs}"),
                 _ => format!("ethtool -C {port} adaptive-rx {adaptive} rx-usecs {usecs}"),
             },
@@ -158,7 +160,7 @@ impl Linux {
         )
     }
 
-    /// Only a DUT that is a machine may have its CPUs set.
+    /// Refuses to set CPUs unless the DUT is a whole machine.
     fn of_the_machine(&self, what: &str) -> Result<(), LabError> {
         match self.place.files() {
             Files::Machine | Files::Guest => Ok(()),
@@ -168,7 +170,7 @@ impl Linux {
         }
     }
 
-    /// Files below every CPU: of the whole machine.
+    /// Sets a file of every CPU of the machine.
     fn of_all_cpus(&self, pattern: &str, value: &str, what: &str) -> Result<(), LabError> {
         self.of_the_machine(what)?;
         let list = format!("ls /sys/devices/system/cpu/cpu[0-9]*/{pattern} 2>/dev/null || :");
@@ -181,7 +183,7 @@ impl Linux {
     }
 }
 
-/// A number behind `name:`, below a heading.
+/// Returns the number after `name:`.
 fn number_of(text: &str, name: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -189,13 +191,13 @@ fn number_of(text: &str, name: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Descriptors to receive and to send.
+/// Returns the current number of descriptors to receive and to send.
 fn rings(text: &str) -> Option<(u64, u64)> {
     let (_, now) = text.split_once("Current hardware settings:")?;
     Some((number_of(now, "RX")?, number_of(now, "TX")?))
 }
 
-/// Whether the card chooses by itself, and how long interrupts wait.
+/// Returns whether coalescing is adaptive, and the interrupt delay in microseconds.
 fn coalesced(text: &str) -> Option<(String, u64)> {
     let line = text
         .lines()
@@ -204,7 +206,7 @@ fn coalesced(text: &str) -> Option<(String, u64)> {
     Some((adaptive, number_of(text, "rx-usecs")?))
 }
 
-/// Over how many queues the table of a card spreads flows.
+/// Returns the number of queues over which the indirection table of a card spreads flows.
 fn spread_over(text: &str) -> Option<u64> {
     let (_, table) = text.split_once("indirection table")?;
     let rows = table.lines().skip(1).map_while(|line| {
@@ -218,7 +220,7 @@ fn spread_over(text: &str) -> Option<u64> {
     queues.max().map(|last| last + 1)
 }
 
-/// What of a frame is hashed, in the letters that set it.
+/// Returns which fields of a frame are hashed, as the letters that set them.
 fn hashed(text: &str) -> Option<String> {
     let letters = [
         ("IP SA", 's'),
@@ -240,7 +242,7 @@ mod tests {
     use super::*;
     use crate::host::scripted::Scripted;
 
-    /// Output of ethtool 6.1 on cards of Intel's and of Amazon's.
+    /// Output of ethtool 6.1 for cards of Intel and of Amazon.
     #[test]
     fn what_ethtool_says_is_read() {
         let text = "Ring parameters for ens1:\nPre-set maximums:\nRX:\t\t4096\nTX:\t\t4096\nCurrent hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t256\n";

@@ -1,7 +1,9 @@
-//! How many connections a Linux DUT can keep, and in a hash of how many buckets: settings of the whole machine that it is a part of.
+//! The connection limit of a Linux DUT and the number of buckets of its hash: settings of the whole
+//! machine.
 //!
-//! On a machine of its own they are set as any other. In the embedded test bed they are this machine's, which has them for all namespaces:
-//! one DUT at a time sets them there, where nothing is tracked beside, and they are put back. Start with [`Linux::connections`].
+//! On a separate machine they are set like any other. In the embedded test bed they are this
+//! machine's, and apply to all namespaces: only one DUT at a time sets them, only if nothing else
+//! is tracked, and they are restored. Start with [`Linux::connections`].
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -14,14 +16,14 @@ use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Files, Host, Local};
 
-/// How many connections there may be.
+/// The maximum number of connections.
 const MAX: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
-/// Lists in which they are sought.
+/// The number of hash buckets.
 const BUCKETS: &str = "/proc/sys/net/netfilter/nf_conntrack_buckets";
-/// How many there are, in a namespace.
+/// The current number of connections in a namespace.
 const COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 
-/// What shows that they are in force, and what they take.
+/// Shows that the settings are in force, and their memory usage.
 pub(super) const SHOW: (&str, &str) = (
     "conntrack",
     "cd /proc/sys/net/netfilter && grep . nf_conntrack_max nf_conntrack_buckets; grep '^nf_conntrack ' /proc/slabinfo || :",
@@ -31,9 +33,9 @@ pub(super) const SHOW: (&str, &str) = (
 #[derive(Debug)]
 pub(super) struct Machine {
     pub host: Arc<dyn Host>,
-    /// The file that says by its lock that a DUT has set something of it.
+    /// A file that is locked while a DUT has changed a setting of the machine.
     pub lock: PathBuf,
-    /// That file, while it is this one.
+    /// That file, while this DUT holds the lock.
     pub held: Mutex<Option<File>>,
 }
 
@@ -48,7 +50,7 @@ impl Default for Machine {
 }
 
 impl Linux {
-    /// Makes room for so many connections, in a hash of so many buckets.
+    /// Sets the maximum number of connections, and the number of hash buckets.
     pub(super) fn connections(&self, one: &Generated) -> Result<(), LabError> {
         let host = match self.place.files() {
             Files::Machine | Files::Guest => &self.host,
@@ -58,8 +60,8 @@ impl Linux {
         self.set_file_of(host, MAX, one.value("max"))
     }
 
-    /// This machine, when nobody else needs the table as it is: no other DUT, and not the machine itself, unless the user has said that
-    /// configurations may change it (unconfined).
+    /// Returns this machine if nothing else uses the connection table: no other DUT, and not the
+    /// machine itself, unless the user permits configurations to change it (unconfined).
     fn machine_for_itself(&self) -> Result<&Arc<dyn Host>, LabError> {
         let Machine { host, lock, held } = &self.machine;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
     use crate::host::scripted::Scripted;
 
-    /// A machine that keeps what is written to its settings, and takes no more than `most` buckets.
+    /// A machine that keeps what is written to its settings, and accepts at most `most` buckets.
     fn machine(tracked: &'static str, most: u64) -> Scripted {
         let values = Mutex::new(("262144".to_owned(), "65536".to_owned()));
         Scripted::new(move |command, text| {
@@ -126,7 +128,7 @@ mod tests {
         })
     }
 
-    /// A DUT that is a part of this machine, as scripted, whose lock is this file.
+    /// A DUT on this scripted machine, with this lock file.
     fn part_of(host: Scripted, lock: &std::path::Path) -> (Linux, Arc<Scripted>) {
         let (mut dut, _, _) = linux(Scripted::new(|_, _| String::new()));
         let host = Arc::new(host);
@@ -153,12 +155,12 @@ mod tests {
             (now(MAX), now(BUCKETS)),
             ("12000000\n".into(), "1048576\n".into())
         );
-        // another DUT waits until this one has gone
+        // another DUT is refused until this one has gone
         let (other, untouched) = part_of(machine("0", u64::MAX), lock.path());
         let error = other.connections(&wanted).unwrap_err().to_string();
         assert!(error.contains("another DUT has set it"), "{error}");
         assert_eq!(untouched.asked(), Vec::<String>::new());
-        // it itself may go on
+        // the same DUT may continue
         dut.connections(&said("conntrack,max=4000000,buckets=1048576"))
             .unwrap();
         assert_eq!(now(MAX), "4000000\n");
@@ -179,7 +181,7 @@ mod tests {
         let error = dut.connections(&wanted).unwrap_err().to_string();
         assert!(error.contains("which tracks 23 of its own"), "{error}");
         assert_eq!(host.asked(), [format!("read {COUNT}")]);
-        // the user has said so: --set-unconfined
+        // the user has permitted it: --set-unconfined
         let place: Arc<dyn Host> =
             Arc::new(Scripted::new(|_, _| String::new()).with_files(Files::Ours));
         Linux { place, ..dut }.connections(&wanted).unwrap();

@@ -1,7 +1,8 @@
-//! Configurations of families on a Linux DUT: rules, sets, states, queues, affinities, offloads and settings, each counted or read back.
+//! Applies families of configurations to a Linux DUT: rules, sets, states, queues, affinities,
+//! offloads and settings, each counted or read back.
 //!
-//! What sweeps set, too, is in [`super::tables`]. Everything is in tables and chains of its own, so that it is found again and taken back
-//! whole. Start with [`Linux::generate`].
+//! Families that sweeps also use are in [`super::tables`]. Everything is in separate tables and
+//! chains, which can be found and removed as a whole. Start with [`Linux::generate`].
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const RULES_CHAIN: &str = "FWDLAB_RULES";
 const STATE_CHAIN: &str = "FWDLAB_STATE";
 const IPSET_CHAIN: &str = "FWDLAB_IPSET";
 
-/// Names of offloads that `ethtool -k` writes out.
+/// Short names of offloads, and the long names that `ethtool -k` prints.
 const WRITTEN_OUT: [(&str, &str); 8] = [
     ("gro", "generic-receive-offload"),
     ("gso", "generic-segmentation-offload"),
@@ -43,7 +44,7 @@ const WRITTEN_OUT: [(&str, &str); 8] = [
 ];
 const RXHASH: (&str, &str) = ("rxhash", "receive-hashing");
 
-/// What shows that one is in force: a name and a command.
+/// Returns what shows that a configuration is in force: names and commands.
 pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
     let iptables = match one.value("backend") {
         "legacy" => ("iptables-legacy", "iptables-legacy-save"),
@@ -79,7 +80,7 @@ pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
 }
 
 impl Linux {
-    /// Sets what a family says, and looks that it is there.
+    /// Generates a configuration of a family, and checks that it is in force.
     pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
         let n = one.count("n");
         let version = match one.value("ip") {
@@ -153,7 +154,7 @@ impl Linux {
             .map(drop)
     }
 
-    /// Rules of iptables in a chain of their own, to which FORWARD leads.
+    /// Loads rules of iptables into a separate chain, to which FORWARD jumps.
     fn chain(&self, one: &Generated, chain: &str, rules: &str, count: u64) -> Result<(), LabError> {
         let iptables = match one.value("backend") {
             "legacy" => "iptables-legacy",
@@ -240,7 +241,7 @@ impl Linux {
                     "have {wanted} {kind} queues at {port}: it has at most {most}"
                 )));
             }
-            // that nothing changes is an error of some versions
+            // some versions fail if nothing changes
             let back = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
             let what = format!("queues of {port}");
             self.undo
@@ -259,7 +260,7 @@ impl Linux {
         Ok(())
     }
 
-    /// Interrupts of a port, one after the other, on these CPUs.
+    /// Assigns the interrupts of a port to these CPUs in turn.
     fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         for port in &self.ports {
             let list = format!("ls /sys/class/net/{port}/device/msi_irqs 2>/dev/null || :");
@@ -285,7 +286,7 @@ impl Linux {
         Ok(())
     }
 
-    /// A port that nothing polls takes not even the value that it has.
+    /// Checks that a port can have NAPI threads: one without NAPI refuses even its current value.
     fn can_be_threaded(&self, file: &str) -> Result<(), LabError> {
         let same = Command::shell(&format!("value=$(cat {file}) && echo $value > {file}"));
         match self.host.run(&same, Limit::OURS) {
@@ -300,7 +301,7 @@ impl Linux {
         }
     }
 
-    /// Threads that poll the ports, one after the other, on these CPUs.
+    /// Assigns the NAPI threads of the ports to these CPUs in turn.
     fn napi_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         if !matches!(self.place.files(), Files::Machine | Files::Guest) {
             return Err(self.cannot(
@@ -353,7 +354,7 @@ impl Linux {
             }
         };
         let before = read()?;
-        // another may have its number by then
+        // another process may have its number by then
         let back = format!(
             "grep -q '^napi/{port}-' /proc/{thread}/comm 2>/dev/null || exit 0\ntaskset -pc {before} {thread}"
         );
@@ -406,7 +407,7 @@ impl Linux {
 
     fn sysctl(&self, name: &str, value: &str) -> Result<(), LabError> {
         let file = file_of(name);
-        // all others are of the whole machine
+        // all other settings are those of the whole machine
         if matches!(self.place.files(), Files::View | Files::Ours)
             && !file.starts_with("/proc/sys/net/")
         {
@@ -417,12 +418,12 @@ impl Linux {
         self.set_file(&file, value)
     }
 
-    /// Makes this the value of a file that is a setting.
+    /// Writes this value to a file that is a setting.
     pub(super) fn set_file(&self, file: &str, value: &str) -> Result<(), LabError> {
         self.set_file_of(&self.host, file, value)
     }
 
-    /// The same of another host.
+    /// The same on another host.
     pub(super) fn set_file_of(
         &self,
         host: &Arc<dyn Host>,
@@ -443,7 +444,7 @@ impl Linux {
         if settings::says(&before, value) {
             return Ok(());
         }
-        // what could not be set need not, and often cannot, be set back
+        // a value that could not be set need not be restored, and often cannot
         let is_as_before = format!("[ \"$(cat {})\" = {} ]", quoted(file), quoted(&before));
         let back = Command::shell(&format!("{is_as_before} || {}", write(&before)));
         self.undo
@@ -458,7 +459,7 @@ impl Linux {
     }
 }
 
-/// A rule that looks every source up in a set that has none of them.
+/// Returns a rule that looks every source up in a set that contains none of them.
 fn set_of(count: u64) -> String {
     let mut text = format!(
         "add table inet {SET}\ndelete table inet {SET}\ntable inet {SET} {{\n set known {{\n  type ipv4_addr\n  size {count}\n  elements = {{\n"
@@ -469,7 +470,7 @@ fn set_of(count: u64) -> String {
     text + "  }\n }\n chain sources {\n  type filter hook forward priority 0; policy accept;\n  ip saddr @known drop\n }\n}\n"
 }
 
-/// A firewall that passes what it knows the connection of and what is new, or that passes all.
+/// Returns a firewall that accepts established and new connections, or one that accepts everything.
 fn state_table(is_on: bool) -> String {
     let rules = match is_on {
         true => "  ct state established,related accept\n  ct state new accept\n",
@@ -507,8 +508,8 @@ fn ipset_of(count: u64) -> String {
     text
 }
 
-/// Removes a chain of iptables, and all that leads to it; it may be gone. Where it was the first of all, the table that came with it goes, too,
-/// unless somebody has put something into it.
+/// Removes a chain of iptables, and all jumps to it; it may be gone already. If it was the first
+/// chain, the table that was created with it is removed, too, unless others have added something.
 fn without_chain(iptables: &str, chain: &str, is_first: bool) -> Command {
     let mut text = format!(
         "{iptables} -w 60 -S {chain} >/dev/null 2>&1 || exit 0\n\
@@ -521,7 +522,7 @@ fn without_chain(iptables: &str, chain: &str, is_first: bool) -> Command {
     Command::shell(&text).called(format!("{iptables} -X {chain}"))
 }
 
-/// Queues of a port, of one kind: `combined`, how many, and how many at most.
+/// Queues of a port of one kind: `combined`, their number, and the maximum.
 #[derive(Debug, PartialEq, Eq)]
 struct Channels {
     kind: String,
@@ -529,14 +530,14 @@ struct Channels {
     most: u64,
 }
 
-/// What of `ethtool -l` can be set.
+/// Parses the settable queues of `ethtool -l`.
 fn channels(text: &str) -> Option<Vec<Channels>> {
     let (most, now) = text.split_once("Current hardware settings:")?;
     let value = |text: &str, name: &str| {
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(&format!("{name}:")))?;
-        // n/a: the driver has no such
+        // n/a: not supported by the driver
         Some(line.trim().parse::<u64>().unwrap_or(0))
     };
     let all = ["Combined", "RX", "TX"];
@@ -556,7 +557,7 @@ fn channels(text: &str) -> Option<Vec<Channels>> {
     chosen.into_iter().map(of).collect()
 }
 
-/// `on` or `off`, and whether the driver lets it be changed.
+/// Returns `on` or `off`, and whether the driver allows a change.
 fn offload_of(text: &str, feature: &str) -> Option<(String, bool)> {
     let mut names = WRITTEN_OUT.iter().chain([&RXHASH]);
     let name = names
@@ -603,7 +604,7 @@ mod tests {
         assert_eq!(offload_of(text, "rxhash"), None);
     }
 
-    /// A machine whose offloads are as they were told.
+    /// A machine whose offloads ignore every change.
     #[test]
     fn what_cannot_be_set_is_refused_and_nothing_is_changed() {
         let said = "generic-receive-offload: off\nlarge-receive-offload: off [fixed]\n";
@@ -640,7 +641,7 @@ mod tests {
             .iter()
             .filter(|command| command.contains("ethtool -K"))
             .collect();
-        // the one that was not taken, and its way back
+        // the setting that was not kept, and its undo command
         let input = dut.port(End::Input);
         assert_eq!(
             changes,

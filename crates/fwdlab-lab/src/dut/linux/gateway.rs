@@ -1,7 +1,9 @@
-//! A Linux DUT as a gateway: a second router behind it, and tunnels between the two, of OpenVPN, WireGuard or IPsec.
+//! A Linux DUT as a gateway: a second router behind it, and tunnels between the two, of OpenVPN,
+//! WireGuard or IPsec.
 //!
-//! What is done is a text for the DUT's shell: `gateway.sh` beside this file, with the functions of a family before it. Whether frames really go
-//! by all tunnels is counted while they do: [`Linux::carried`]. Start with [`Linux::gateway`].
+//! The work is done by a shell script, `gateway.sh` next to this file, preceded by the functions of
+//! a family. [`Linux::carried`] counts whether frames really pass through all tunnels. Start with
+//! [`Linux::gateway`].
 
 use std::sync::atomic::Ordering;
 
@@ -14,13 +16,13 @@ use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};
 use crate::interfaces::read_counters;
 
-/// The text for all of them; it ends by itself after some seconds.
+/// The script of all families; it stops by itself after some seconds.
 const GATEWAY: &str = include_str!("gateway.sh");
 
-/// How the kernel chooses one of several next hops: 1 is by addresses and ports.
+/// How the kernel chooses among several next hops: 1 hashes addresses and ports.
 const CHOICE: &str = "/proc/sys/net/ipv4/fib_multipath_hash_policy";
 
-/// Its functions for this family; nothing: it is none of here.
+/// Returns the shell functions of a family; `None` if it is not a gateway.
 fn functions(family: &str) -> Option<&'static str> {
     Some(match family {
         "openvpn" => include_str!("openvpn.sh"),
@@ -30,7 +32,7 @@ fn functions(family: &str) -> Option<&'static str> {
     })
 }
 
-/// What shows that one is in force: a name and a command. No key is shown.
+/// Returns what shows that a gateway is in force: a name and a command. No key is shown.
 pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
     macro_rules! with {
         ($family:literal) => {
@@ -50,13 +52,13 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Is it one?
+/// Returns true if a configuration is a gateway.
 pub(super) fn is_one(one: &Generated) -> bool {
     functions(one.family.name).is_some()
 }
 
 impl Linux {
-    /// Makes the second router, and the tunnels to it; returns what was said meanwhile.
+    /// Creates the second router and the tunnels to it; returns their output.
     pub(super) fn gateway(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
         let name = one.family.name;
         match (name, self.place.files()) {
@@ -101,7 +103,8 @@ impl Linux {
         Ok(said)
     }
 
-    /// Is all there that it needs, and nothing in its place? That is known before anything is changed.
+    /// Checks, before anything is changed, that all requirements are met and that nothing is in the
+    /// way.
     fn has_room_for(&self, one: &Generated, look: &Command) -> Result<(), LabError> {
         let said = self.place.run(look, Limit::OURS)?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -123,7 +126,8 @@ impl Linux {
         }
     }
 
-    /// What its tunnels have carried so far, of what came in; nothing where it has none.
+    /// Returns how many of the received frames each tunnel has carried so far; `None` without
+    /// tunnels.
     pub(super) fn carried(&self) -> Result<Option<Spread>, LabError> {
         let tunnels = self.tunnels.load(Ordering::Relaxed);
         if tunnels == 0 {
@@ -141,7 +145,8 @@ impl Linux {
         }))
     }
 
-    /// Carries out the text of a family that starts daemons, which takes as long as it needs; returns what it said.
+    /// Runs the script of a family that starts daemons, with fwdlab's own time limit instead of the
+    /// user's; returns its output.
     pub(super) fn start_daemons(
         &self,
         one: &Generated,
@@ -156,10 +161,11 @@ impl Linux {
         Ok(self.place.run(&command, limit)?.text())
     }
 
-    /// Daemons that are generated end with the place, and what they route would be the way to a machine of its own, too.
+    /// Refuses generated daemons unless the DUT is isolated in the embedded test bed: only there do
+    /// they end with it, and their routes could cut the connection to a separate machine.
     ///
     /// # Errors
-    /// It is one.
+    /// The DUT is not one of the embedded test bed with isolation.
     pub(super) fn has_daemons_of_its_own(&self, what: &str) -> Result<(), LabError> {
         match self.place.files() {
             Files::View => Ok(()),
@@ -184,10 +190,10 @@ mod tests {
     use crate::host::scripted::{Fails, NAME, Scripted};
     use crate::host::undo::Left;
 
-    /// Texts that a shell was given: the words before what all have, and the verb behind it.
+    /// Scripts that a shell was given: the variables at their beginning, and the verb at the end.
     type Texts = Arc<Mutex<Vec<(String, String)>>>;
 
-    /// A host that finds this when it looks, and whose kernel remembers how it chooses.
+    /// A host with this result of the check, whose kernel remembers its multipath policy.
     fn host(finds: &'static str) -> (Scripted, Texts) {
         let choice = Mutex::new("0".to_owned());
         let texts = Texts::default();
@@ -239,7 +245,7 @@ mod tests {
             assert_eq!(*texts.lock().unwrap(), ["look", "make"].map(given));
             assert!(asked[2].contains("printf '%s\\n' 1"), "{asked:#?}");
 
-            // what is not there has carried nothing
+            // a missing tunnel has carried nothing
             let spread = dut.spread().unwrap().unwrap();
             let carried = [("tun0", 15), ("tun1", 0)].map(|(name, n)| (name.to_owned(), n));
             assert_eq!((spread.came, spread.carried), (22, carried.into()));
@@ -272,7 +278,7 @@ mod tests {
         assert_eq!(scripted.asked(), [""; 0]);
     }
 
-    /// Every failure at every command: it says where, and all is taken back.
+    /// For every failure at every command: the error says where, and all changes are undone.
     #[test]
     fn whatever_fails_is_told_and_taken_back() {
         let commands = {
@@ -295,7 +301,7 @@ mod tests {
                         assert!(error.contains(NAME), "{case}: {error}");
                         assert_eq!(dut.spread().unwrap(), None, "{case}");
                     }
-                    // what is made or written says nothing that is read
+                    // the output of commands that create or write something is not used
                     Ok(()) => assert!(how == Fails::Garbage && [2, 4].contains(&at), "{case}"),
                 }
                 if at == 4 && ![Fails::Lost, Fails::Garbage].contains(&how) {

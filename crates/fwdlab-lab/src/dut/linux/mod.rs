@@ -1,8 +1,11 @@
-//! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
+//! A Linux machine, or a part of one, as a DUT: its kernel forwards; `ip`, `nft` and `/proc` read
+//! and change its state.
 //!
-//! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated (of a routing daemon: [`bgp`], of a gateway: [`gateway`]; for many connections: [`conntrack`]), [`tables`] rules and routes, [`reset`]. Start with
-//! [`Linux::new`].
+//! Works over any [`Host`]. Settings are read back; the command that undoes a change is recorded
+//! before the change is made, and a partial change that fails is undone at once. Every subject has
+//! a file: [`apply`] for configurations, [`families`] for generated ones (routing daemons: [`bgp`],
+//! gateways: [`gateway`], many connections: [`conntrack`]), [`tables`] for rules and routes,
+//! [`reset`]. Start with [`Linux::new`].
 
 mod apply;
 mod bgp;
@@ -45,7 +48,7 @@ use crate::telemetry::{Observed, System};
 use conntrack::Machine;
 use tables::Whose;
 
-/// What is set, and why. The rest keeps what the kernel has.
+/// What is set, and why. Everything else keeps the kernel's value.
 const SYSCTLS: &[(&str, &str)] = &[
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
@@ -66,7 +69,7 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
 ];
 
-/// Recorded, because they change what a router does, and not touched.
+/// Recorded but not changed, because they affect what a router does.
 const RECORDED_SYSCTLS: &[&str] = &[
     "net/ipv4/ip_early_demux",
     "net/ipv4/ip_forward_use_pmtu",
@@ -84,37 +87,37 @@ const RECORDED_OFFLOADS: &[&str] = &[
     "rx-udp-gro-forwarding",
 ];
 
-/// A directory that nobody can make.
+/// A directory that cannot be created.
 const NOWHERE: &str = "/proc/none";
 
-/// Where administrators' programs are, which not every user's PATH has.
+/// Directories of administrators' programs, which are not in every user's PATH.
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
 /// A DUT that runs Linux.
 #[derive(Debug)]
 pub struct Linux {
     host: Arc<dyn Host>,
-    /// Where users' commands run; on a machine of its own that is the host itself.
+    /// Where users' commands run; on a separate machine that is the host itself.
     place: Arc<dyn Host>,
     /// Input and output.
     ports: [String; 2],
     networks: Networks,
-    /// On which it forwards, where that is known.
+    /// The CPUs on which it forwards, if known.
     cpus: Vec<usize>,
-    /// Kernel thread that forwards, where one does that alone and it is known.
+    /// The kernel thread that forwards, if a single thread does and it is known.
     thread: Option<u32>,
-    /// What users want to run there must end within this time.
+    /// Time limit of users' commands.
     patience: Duration,
     undo: Arc<Undo>,
     daemons: Daemons,
-    /// So many it has to the router behind it, tun0, tun1, ...
+    /// Number of tunnels to the router behind it: tun0, tun1, ...
     tunnels: AtomicU64,
-    /// What it is a part of, in the embedded test bed.
+    /// The machine it is a part of, in the embedded test bed.
     machine: Machine,
 }
 
 impl Linux {
-    /// One on this host with these ports, input and output, between these networks.
+    /// Creates a DUT on this host with these ports (input and output) between these networks.
     pub fn new(
         host: Arc<dyn Host>,
         place: Arc<dyn Host>,
@@ -137,7 +140,7 @@ impl Linux {
         }
     }
 
-    /// The same, of which is known where it forwards.
+    /// Returns the DUT with the CPUs and the thread that forward.
     pub fn on(self, cpus: &[usize], thread: Option<u32>) -> Linux {
         Linux {
             cpus: cpus.to_vec(),
@@ -146,7 +149,7 @@ impl Linux {
         }
     }
 
-    /// The same, whose users may run what takes longer.
+    /// Returns the DUT with another time limit of users' commands.
     pub fn with_patience(self, patience: Duration) -> Linux {
         Linux { patience, ..self }
     }
@@ -159,12 +162,13 @@ impl Linux {
         }
     }
 
-    /// Both sides, with their ports.
+    /// Returns both sides with their ports.
     fn sides(&self) -> [(&Side, &str); 2] {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// All that is set: what is so for ports to come is for those of the test, too, which may have settings of their own.
+    /// Returns all settings: those of future ports are also set for the test ports, which may have
+    /// their own values.
     fn settings(&self) -> Vec<(String, &'static str)> {
         let of_host = SYSCTLS
             .iter()
@@ -179,7 +183,8 @@ impl Linux {
         of_host.chain(of_ports).collect()
     }
 
-    /// What was set, and which settings this kernel does not have.
+    /// Sets them; returns the values that were set, and the settings that this kernel does not
+    /// have.
     fn set_sysctls(&self) -> Result<(BTreeMap<String, String>, BTreeSet<String>), LabError> {
         let file = |name: &str| format!("/proc/sys/{name}");
         let mut set = BTreeMap::new();
@@ -190,12 +195,13 @@ impl Linux {
         let found = read_settings(self.host.as_ref(), &names)?;
         for ((name, value), before) in settings.iter().zip(found) {
             match before {
-                // the last that was set is the first to go back: some set others
+                // the last that was set is restored first, because some change others
                 Ok(before) if before != *value => {
                     back = format!("echo '{before}' > {}\n{back}", file(name));
                 }
                 Ok(_) => {}
-                // a kernel without IPv6 has nothing to set; and what cannot be read could not be put back
+                // a kernel without IPv6 has nothing to set; and what cannot be read cannot be
+                // restored
                 Err(error) if name.contains("ipv6") => {
                     set.insert(name.clone(), not_set(&error));
                     missing.insert(name.clone());
@@ -236,7 +242,7 @@ impl Linux {
         Ok((set, missing))
     }
 
-    /// Addresses, next hops and routes of one IP version.
+    /// Sets addresses, next hops and routes of one IP version.
     fn address(&self, version: IpVersion) -> Result<(), LabError> {
         let family = family(version);
         let (mut batch, mut back) = (String::new(), String::new());
@@ -271,7 +277,8 @@ impl Linux {
         Ok(())
     }
 
-    /// CPU time so far of what forwards, in nanoseconds, and of what that is: its thread, where one does that alone, or its CPUs.
+    /// Returns the CPU time used for forwarding so far, in nanoseconds, and what it was measured
+    /// on: the forwarding thread if there is exactly one, otherwise the CPUs.
     fn cpu_time(&self) -> Option<(u64, String)> {
         let read = |file: &str| String::from_utf8(self.host.read(file).ok()?).ok();
         if let (Some(thread), [_] | []) = (self.thread, &self.cpus[..]) {
@@ -289,7 +296,7 @@ impl Linux {
         Some((ns, format!("CPU {}", cpus.join(", "))))
     }
 
-    /// The clock of its first CPU, as the kernel tells it.
+    /// Returns the clock rate of the first CPU, as the kernel reports it.
     fn clock_hz(&self) -> Option<f64> {
         let text = String::from_utf8(self.host.read("/proc/cpuinfo").ok()?).ok()?;
         let wanted = self.cpus.first()?.to_string();
@@ -304,7 +311,7 @@ impl Linux {
         None
     }
 
-    /// Where a program is.
+    /// Returns the path of a program, if it is installed.
     fn find(&self, program: &str) -> Result<Option<String>, LabError> {
         let look = format!("PATH=$PATH:{SBIN}; command -v {program} || true");
         let found = self.host.ask("sh", &["-c", &look])?;
@@ -320,7 +327,7 @@ impl Dut for Linux {
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
         let (set, missing) = self.set_sysctls()?;
         self.address(IpVersion::Ipv4)?;
-        // a kernel that has none of the settings of IPv6 has not that protocol
+        // a kernel with no IPv6 settings has no IPv6
         let mut of_ipv6 = set.keys().filter(|name| name.starts_with("net/ipv6/"));
         if of_ipv6.any(|name| !missing.contains(name)) {
             self.address(IpVersion::Ipv6)?;
@@ -375,7 +382,8 @@ impl Dut for Linux {
     }
 
     fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
-        // the first command in a place makes it, which takes some 100 ms: not when the reset is due
+        // the first command creates the place, which takes some 100 ms: do that now, not during the
+        // reset
         self.shell(":", Limit::OURS)?;
         Ok(PlannedReset {
             reset: reset.clone(),
@@ -426,10 +434,10 @@ impl Dut for Linux {
         let cpus: Vec<String> = agent.cpus.iter().map(ToString::to_string).collect();
         let mut words: Vec<String> = match cpus.is_empty() {
             true => Vec::new(),
-            // a DUT's management is on its CPUs
+            // the management plane of a DUT runs on its CPUs
             false => vec!["taskset".into(), "-c".into(), cpus.join(",")],
         };
-        // no descriptions of objects are read, and nothing is kept between two starts
+        // read no MIB files, and keep nothing between two starts
         words.extend(["env", "MIBS="].map(str::to_owned));
         let folders = ["MIBDIRS", "SNMPCONFPATH", "SNMP_PERSISTENT_DIR"];
         words.extend(folders.map(|name| format!("{name}={NOWHERE}")));
@@ -546,8 +554,8 @@ impl Dut for Linux {
     }
 }
 
-/// How long a CPU was busy so far, by `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, in hundredths of a
-/// second.
+/// Returns how long a CPU was busy so far, from `/proc/stat` (proc_stat(5)): user, nice, system,
+/// idle, iowait, irq, softirq, in hundredths of a second.
 fn busy_ns(stat: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu} ");
     let line = stat.lines().find(|line| line.starts_with(&name))?;
@@ -561,7 +569,7 @@ fn busy_ns(stat: &str, cpu: usize) -> Option<u64> {
     Some(busy * 10_000_000)
 }
 
-/// Option of `ip` for a family.
+/// Returns the option of `ip` for an IP version.
 fn family(version: IpVersion) -> &'static str {
     match version {
         IpVersion::Ipv4 => "-4",
@@ -569,7 +577,7 @@ fn family(version: IpVersion) -> &'static str {
     }
 }
 
-/// A setting of the kernel, which is a number; or why it has no such setting.
+/// Reads settings of the kernel, which are numbers; for each, the value or why it cannot be read.
 fn read_settings(
     host: &dyn Host,
     names: &[&str],
@@ -585,7 +593,7 @@ fn read_settings(
             return Ok(read.map(|_| String::new()));
         };
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        // it is written back some day, by a shell
+        // a shell will write it back later: accept numbers only
         match text.parse::<i64>() {
             Ok(_) => Ok(Ok(text)),
             Err(_) => Err(not_understood(host, &format!("read {file}"), &text)),
@@ -594,7 +602,7 @@ fn read_settings(
     all.collect()
 }
 
-/// What is told of a setting that the kernel does not have.
+/// Describes why a setting could not be set.
 fn not_set(error: &HostError) -> String {
     match &error.failure {
         Failure::File(why) => format!("not set: {why}"),

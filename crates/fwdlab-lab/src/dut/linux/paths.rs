@@ -1,7 +1,8 @@
-//! Other ways through a Linux DUT than its routing alone: connections that bypass it, addresses that are translated, rules before its tables,
-//! a program in the driver.
+//! Alternatives to plain routing on a Linux DUT: connections that bypass it, address translation,
+//! policy rules, a program in the driver.
 //!
-//! Each is shown to be in force by what the kernel lists, and taken back whole. Start with [`Linux::path`].
+//! What the kernel lists shows that each is in force; each is removed as a whole. Start with
+//! [`Linux::path`].
 
 use std::fmt::Write;
 
@@ -18,12 +19,12 @@ use crate::host::{Command, Limit};
 const FLOWTABLE: &str = "fwdlab_flowtable";
 const NAT: &str = "fwdlab_nat";
 
-/// Rules that choose a table, to be told from all others (rtnetlink's `protocol`).
+/// Marks our policy rules (rtnetlink's `protocol`).
 const CHOICES: &str = "197";
-/// They are looked at before the kernel's own, which has 32766.
+/// Priority of our first rule; they precede the kernel's rule of priority 32766.
 const FIRST_CHOICE: u64 = 1000;
 
-/// What shows that one is in force: a name and a command.
+/// Returns what shows that a family is in force: a name and a command.
 pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
     Some(match family {
         "nft-flowtable" | "nft-nat" => super::apply::NFT,
@@ -37,7 +38,7 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
 }
 
 impl Linux {
-    /// Does what a family of here says; nothing: it is none.
+    /// Applies a family of this file; `None` if it is another one.
     pub(super) fn path(&self, one: &Generated) -> Option<Result<(), LabError>> {
         Some(match one.family.name {
             "nft-flowtable" => self.flowtable(one.is_on()),
@@ -72,7 +73,8 @@ impl Linux {
             .map(drop)
     }
 
-    /// Rules that no frame is meant by: each is looked at for every frame, before the tables are.
+    /// Adds policy rules that match no frame: each is evaluated for every frame, before the routing
+    /// tables.
     fn choices(&self, count: u64) -> Result<(), LabError> {
         let back = Command::new("ip", &["rule", "flush", "protocol", CHOICES]);
         let mut text = String::new();
@@ -98,7 +100,8 @@ impl Linux {
             .map(drop)
     }
 
-    /// A program in the driver of both ports: of the output, too, whose way back it is.
+    /// Loads an XDP program on both ports: also on the output, which receives the frames of the
+    /// reverse direction.
     fn xdp(&self, section: &str) -> Result<(), LabError> {
         for port in &self.ports {
             if let Some(other) = self.program(port)? {
@@ -127,7 +130,7 @@ impl Linux {
         Ok(())
     }
 
-    /// The name of a port's program.
+    /// Returns the name of a port's program.
     fn program(&self, port: &str) -> Result<Option<String>, LabError> {
         let said = self.host.ask("ip", &["-d", "link", "show", "dev", port])?;
         let Some((_, rest)) = said.split_once("prog/xdp ") else {
@@ -136,7 +139,7 @@ impl Linux {
         let mut words = rest.split_whitespace().skip_while(|word| *word != "name");
         match words.nth(1) {
             Some(name) => Ok(Some(name.to_owned())),
-            // of older versions of ip; that there is one is known
+            // older versions of ip print no name, but there is a program
             None => Err(not_understood(
                 self.host.as_ref(),
                 &format!("ip -d link show dev {port}"),
@@ -146,7 +149,7 @@ impl Linux {
     }
 }
 
-/// Connections are tracked; with a flowtable, those that are known bypass routing.
+/// Returns a table with connection tracking; with a flowtable, known connections bypass routing.
 fn flowtable(ports: &[String; 2], is_on: bool) -> String {
     let [input, output] = ports;
     let (table, rule) = match is_on {
@@ -164,7 +167,8 @@ fn flowtable(ports: &[String; 2], is_on: bool) -> String {
     )
 }
 
-/// Connections are tracked; with translation they leave with the DUT's address.
+/// Returns a table with connection tracking; with translation, connections leave with the DUT's
+/// address.
 fn nat(output: &str, is_on: bool) -> String {
     let rule = if is_on { "masquerade" } else { "accept" };
     format!(

@@ -1,6 +1,6 @@
-//! Resets of a Linux DUT: what is done to it while frames flow, to see for how long it forwards nothing (RFC 6201).
+//! Resets of a Linux DUT during traffic, to measure how long it forwards nothing (RFC 6201).
 //!
-//! A reset puts back itself what it interrupts. Start with [`Linux::reset_script`].
+//! A reset itself restores what it interrupts. Start with [`Linux::reset_script`].
 
 use fwdlab_model::reset::Reset;
 
@@ -10,7 +10,7 @@ use crate::host::HostError;
 use crate::networks::End;
 
 impl Linux {
-    /// What `sh` will do on the DUT as it stands now.
+    /// Returns the `sh` script for a reset of the DUT in its current state.
     pub(super) fn reset_script(&self, reset: &Reset) -> Result<String, LabError> {
         Ok(match reset {
             Reset::Forwarding => "\
@@ -34,7 +34,8 @@ echo 1 > $v4; [ ! -e $v6 ] || echo 1 > $v6
         })
     }
 
-    /// Lines for `ip -batch` of a family that set again what the kernel forgets of a port that goes down.
+    /// Returns lines for `ip -batch` of a family that restore what the kernel removes when a port
+    /// goes down.
     fn what_a_port_forgets(&self, family: &str, port: &str) -> Result<String, HostError> {
         let show = |what: &[&str]| self.host.ask("ip", &[&[family], what].concat());
         Ok([
@@ -72,7 +73,7 @@ fn neighbours(text: &str, port: &str) -> String {
     text.lines().filter_map(of).collect()
 }
 
-/// `198.19.0.0/16 via 198.19.0.2`; those that come with an address come by themselves.
+/// `198.19.0.0/16 via 198.19.0.2`; routes of an address return with it.
 fn routes(text: &str, port: &str) -> String {
     let of = |line: &str| {
         let state = ["linkdown", "dead", "pref", "medium"];

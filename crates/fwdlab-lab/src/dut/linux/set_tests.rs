@@ -1,5 +1,7 @@
-//! Configuration sets and families on a Linux DUT: on the kernel of this machine, on a real machine of its own over SSH, and on a recorded
-//! one with every failure at every command.
+//! Configuration sets and families on a Linux DUT: on this machine's kernel, on a separate machine
+//! over SSH, and on a recorded one with every failure at every command.
+//!
+//! Start with [`families_are_in_the_kernel_and_leave_nothing`].
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +19,7 @@ fn control() -> Control {
     Control::default()
 }
 
-/// A directory with these files.
+/// Creates a directory with these files.
 fn set(files: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -32,7 +34,7 @@ fn configuration(set: &tempfile::TempDir) -> Configuration {
     Configuration::parse(set.path().to_str().unwrap()).unwrap()
 }
 
-/// The kernel is the judge: by programs that have set nothing.
+/// Checks the kernel with programs other than those that have set it.
 #[test]
 fn families_are_in_the_kernel_and_leave_nothing() {
     let test = "families_are_in_the_kernel_and_leave_nothing";
@@ -65,11 +67,11 @@ fn families_are_in_the_kernel_and_leave_nothing() {
         undo,
     )
     .on(&[0, 1], None);
-    // tables of legacy iptables are there from the first look on, and no kernel lets them go
+    // the first query creates the tables of legacy iptables, and no kernel removes them
     let _ = host.ask("iptables-legacy", &["-w", "60", "-S"]);
     let before = tables();
     dut.prepare().unwrap();
-    // nothing polls a port of veth without GRO
+    // without GRO, a veth port has no NAPI
     let threads = Configuration::parse("generate:threaded-napi,state=on").unwrap();
     let error = dut.apply(&threads, &control()).unwrap_err().to_string();
     assert!(error.contains("is polled when its GRO is on"), "{error}");
@@ -169,7 +171,7 @@ fn families_are_in_the_kernel_and_leave_nothing() {
         let one = Configuration::parse(&format!("generate:{family}")).unwrap();
         match dut.apply(&one, &control()) {
             Ok(said) => assert_eq!(said, "", "{family}"),
-            // not every kernel has all of them, and not every machine the programs
+            // some kernels lack families, and some machines the programs
             Err(error) => {
                 let said = error.to_string();
                 let is_missing = [
@@ -209,14 +211,14 @@ fn families_are_in_the_kernel_and_leave_nothing() {
             unknown.join("; ")
         );
     }
-    // what no namespace may set is not set, and nothing of it is left
+    // a setting that a namespace may not change is refused, and leaves nothing behind
     let of_all = "generate:sysctl,name=net.netfilter.nf_conntrack_max,value=1000";
     let of_all = Configuration::parse(of_all).unwrap();
     let error = dut.apply(&of_all, &control()).unwrap_err().to_string();
     assert!(!error.contains("could not be taken back"), "{error}");
 }
 
-/// What a set says is looked at in the kernel, and a set that was not taken is an error that says what and where.
+/// A set is checked in the kernel; if it is not in force, the error says what and where.
 #[test]
 fn a_set_that_is_not_in_force_is_an_error() {
     let test = "a_set_that_is_not_in_force_is_an_error";
@@ -262,11 +264,12 @@ fn a_set_that_is_not_in_force_is_an_error() {
     assert_eq!(kept["sysctl.txt"], "net.ipv4.conf.ens1.rp_filter = 2\n");
     assert_eq!(kept["files/etc/fwdlab-test/x.conf"], "of the set\n");
     assert!(kept["nft-ruleset.txt"].contains("table inet fw"));
-    // this machine knows nothing of it
+    // this machine is not affected
     assert!(!Path::new("/etc/fwdlab-test").exists());
 
     for (path, text, expect) in [
-        // the second name sets all interfaces, the first among them: in force is not what the file says
+        // the second name sets all interfaces, including the first: the value in force differs from
+        // the file
         (
             "etc/sysctl.conf",
             "net.ipv4.conf.ens1.forwarding = 0\nnet.ipv4.ip_forward = 0\nnet.ipv4.ip_forward = 1\n",
@@ -322,7 +325,7 @@ fn a_set_that_is_not_in_force_is_an_error() {
         assert!(error.contains(expect), "{path}: {error}");
         assert!(!path.starts_with("usr") || !Path::new("/usr/local/bin/x").exists());
     }
-    // a table that a file makes, and something else removes
+    // a table that a file creates and something else removes
     let removed = set(&[
         ("etc/nftables.conf", "table inet fw2 { }\n"),
         ("etc/x/y", "z"),
@@ -357,7 +360,8 @@ fn a_set_that_is_not_in_force_is_an_error() {
     );
 }
 
-/// A machine with files of its own, behind a real server: its files, settings and rules are as they were, whoever takes them back.
+/// A separate machine with its own files, over a real SSH server: files, settings and rules are
+/// restored, by this process or another.
 #[test]
 fn a_machine_of_its_own_is_as_it_was() {
     let test = "a_machine_of_its_own_is_as_it_was";
@@ -367,7 +371,7 @@ fn a_machine_of_its_own_is_as_it_was() {
     let namespace = with_ports("machine");
     let inside = Netns::bare(&namespace.0);
     inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
-    // /etc is its own, and what is written there goes with its mounts
+    // /etc is private, and what is written there vanishes with the mounts
     let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /mnt; mkdir /mnt/files /mnt/work; \
                mount -t overlay -o lowerdir=/etc,upperdir=/mnt/files,workdir=/mnt/work own /etc; \
                printf 'before' > /etc/fwdlab-test; chmod 640 /etc/fwdlab-test; exec \"$@\"";
@@ -427,15 +431,15 @@ fn a_machine_of_its_own_is_as_it_was() {
     assert!(!Path::new("/etc/fwdlab-test").exists());
 }
 
-/// A real machine over SSH but for one thing: what would restart it restarts its server instead, on files that stay and in a network that
-/// has forgotten everything.
+/// A real machine over SSH, except that a restart only restarts its server: files are kept, and the
+/// network state is lost.
 #[derive(Debug)]
 struct Restarting {
     host: Ssh,
     server: Mutex<ServerOf>,
 }
 
-/// A server, and what it is started behind: with this word for the boot.
+/// A server, and the function that returns its mount commands for a given boot id.
 struct ServerOf(Server, Box<dyn Fn(&str) -> String + Send>);
 
 impl std::fmt::Debug for ServerOf {
@@ -478,7 +482,8 @@ impl Host for Restarting {
     }
 }
 
-/// It comes back, has loaded its files by itself, and is a router again; and then all is as it was.
+/// The machine comes back, has loaded its files by itself, and is a router again; then everything
+/// is restored.
 #[test]
 fn a_machine_that_restarts_has_its_set_in_force() {
     let test = "a_machine_that_restarts_has_its_set_in_force";
@@ -541,9 +546,9 @@ fn a_machine_that_restarts_has_its_set_in_force() {
     assert_eq!(state(), before);
 }
 
-/// A recorded machine with files of its own: what it is told it keeps.
+/// A recorded machine with its own files, which keeps what is set.
 fn machine() -> Scripted {
-    // the rules, the setting, boots
+    // the rules, the setting, number of boots
     let state: Mutex<(String, String, u32)> =
         Mutex::new(("table ip kept {\n}\n".into(), "7".into(), 1));
     let answers = move |command: &str, input: &str| {
@@ -590,8 +595,8 @@ fn whole_set(more: &str) -> tempfile::TempDir {
     ])
 }
 
-/// Everything with every failure at every command: an error that says where and what, and all that was begun is taken back or said to be
-/// there still.
+/// For every operation and every failure at every command: an error with place and cause, and every
+/// change is undone, or reported as left behind.
 #[test]
 fn whatever_fails_in_a_set_is_said_and_taken_back() {
     let whole = whole_set("reload = [{ files = '/etc/x', command = 'systemctl reload x' }]");
@@ -656,7 +661,7 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
                 }
                 Ok(_) => {
                     let is_setting = how == Fails::File && failed.starts_with("read /proc/sys/");
-                    // what is the user's says what it likes
+                    // output of users' commands is not checked
                     let users = [
                         "read /etc/x",
                         "systemctl",
@@ -684,7 +689,7 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
                 let text = fs::read_to_string(record.path()).unwrap();
                 assert_eq!(Left::of(&text), Left::default(), "{case}");
             }
-            // nothing is changed before it stands in the record how to take it back
+            // nothing is changed before the record says how to undo it
             let changes = ["upload the files", "set -e", "exec nft", "systemctl stop"];
             if !text.contains("\"undo\"") {
                 let of = |command: &&String| changes.iter().any(|begin| command.starts_with(begin));
@@ -694,12 +699,12 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
     }
 }
 
-/// What is in force after a restart is what the system has loaded by itself.
+/// After a restart, what is in force is what the system has loaded by itself.
 #[test]
 fn a_set_with_a_restart_waits_for_it() {
     let whole = whole_set("reboot = true");
     let one = configuration(&whole);
-    // it loads its files by itself: nothing of them is loaded by us
+    // the system loads its files by itself; fwdlab loads none of them
     let (dut, host, _) = linux(machine());
     let error = dut.apply(&one, &control()).unwrap_err().to_string();
     assert!(error.contains("rp_filter should be 2, and is 7"), "{error}");
@@ -707,7 +712,7 @@ fn a_set_with_a_restart_waits_for_it() {
     let at = |words: &str| asked.iter().position(|command| command.starts_with(words));
     let (upload, reboot) = (at("upload the files"), at("reboot"));
     assert!(upload < reboot && upload.is_some(), "{asked:#?}");
-    // and what it has not is told before anything else is set
+    // what it has not loaded is reported before anything else is set
     assert_eq!(at("write /proc/sys/net/ipv4/ip_forward"), None);
     assert_eq!(at("exec nft -f"), None);
     assert!(one.needs().contains(&"the DUT is restarted".to_owned()));

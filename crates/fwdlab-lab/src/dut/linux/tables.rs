@@ -1,7 +1,8 @@
-//! Rules and routes of a Linux DUT: those of sweeps, of modifiers (RFC 2544 §11), and those that test frames need.
+//! Rules and routes of a Linux DUT: those of sweeps, of modifiers (RFC 2544 §11), and those that
+//! test frames need.
 //!
-//! All are in tables or of protocols of their own, so that they are found again and taken back whole. None of them touches a test frame but
-//! the filters, whose last rule permits them. Start with [`Linux::set_rules`].
+//! All have their own tables or protocols, and can be found and removed as a whole. None affects a
+//! test frame except the filters, whose last rule permits them. Start with [`Linux::set_rules`].
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -17,17 +18,17 @@ use crate::host::{Command, Limit};
 use crate::networks::End;
 use crate::placement::Placement;
 
-/// For whom rules or routes are there: both can be at once.
+/// The owner of rules or routes; both kinds can exist at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// A sweep's.
+    /// A sweep.
     Swept,
-    /// A configuration's that was generated.
+    /// A generated configuration.
     Generated,
 }
 
 impl Whose {
-    /// Their table.
+    /// Returns the name of its table.
     fn table(self) -> &'static str {
         match self {
             Whose::Swept => "fwdlab",
@@ -35,7 +36,7 @@ impl Whose {
         }
     }
 
-    /// Their routes, to be told from all others (rtnetlink's `protocol`).
+    /// Returns the mark of its routes (rtnetlink's `protocol`).
     fn protocol(self) -> &'static str {
         match self {
             Whose::Swept => "198",
@@ -47,7 +48,7 @@ impl Whose {
 /// The table of a modifier's filters.
 const FILTERS: &str = "fwdlab_filters";
 
-/// Routes that are updated.
+/// The mark of routes that are updated.
 const UPDATED_ROUTES: &str = "199";
 
 /// Networks whose routes change (TEST-NET-2 and -3 in /28s, RFC 5737): no test frame goes there.
@@ -56,7 +57,8 @@ const UPDATED_V6: &str = "2001:db8";
 const PER_BLOCK: u32 = 16;
 
 impl Linux {
-    /// Spreads the flows that it receives over the first of its CPUs: packet steering, which one CPU does without.
+    /// Spreads received flows over the first `count` of its CPUs with packet steering, which is off
+    /// for one CPU.
     pub(super) fn steer(&self, count: usize) -> Result<Change, LabError> {
         let cpus = self.cpus.get(..count).unwrap_or(&self.cpus);
         let mask = match cpus {
@@ -82,7 +84,7 @@ impl Linux {
         self.undo.changing(&self.host, "packet steering", back, || {
             let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
             let said = self.host.run(&script, Limit::OURS)?.text();
-            // leading zeros and groups are the kernel's own
+            // the kernel may add leading zeros and commas
             let digits = |text: &str| {
                 let digits = text.trim().replace(',', "");
                 digits.trim_start_matches('0').to_owned()
@@ -94,7 +96,7 @@ impl Linux {
         })
     }
 
-    /// Rules that match nothing, in front of what passes.
+    /// Sets rules that match nothing, before the rest of the forwarding.
     pub(super) fn set_rules(
         &self,
         whose: Whose,
@@ -109,7 +111,7 @@ impl Linux {
         })
     }
 
-    /// A table of ours by this text, which is looked at when it is there.
+    /// Loads a table of ours from this text, and checks it with `look`.
     pub(super) fn load_table(
         &self,
         table: &str,
@@ -123,7 +125,7 @@ impl Linux {
         })
     }
 
-    /// Routes that no frame takes.
+    /// Sets routes that no frame takes.
     pub(super) fn set_routes(
         &self,
         whose: Whose,
@@ -147,7 +149,7 @@ impl Linux {
             })
     }
 
-    /// Does the kernel have as many as were asked for?
+    /// Checks that the kernel has as many as were requested.
     pub(super) fn same(&self, asked: u64, there: usize, what: &str) -> Result<(), LabError> {
         match asked == there as u64 {
             true => Ok(()),
@@ -155,7 +157,7 @@ impl Linux {
         }
     }
 
-    /// It did not keep the setting.
+    /// Returns the error for a setting that the DUT did not keep.
     pub(super) fn otherwise(&self, why: String) -> LabError {
         LabError::Preflight(format!(
             "{} did not keep the setting: {why}. See whether something else changes it",
@@ -163,7 +165,7 @@ impl Linux {
         ))
     }
 
-    /// Networks that no frame goes to, by the way that test frames take.
+    /// Returns routes to networks without traffic, via the next hop of the test frames.
     fn idle_routes(&self, protocol: &str, version: IpVersion, count: u64) -> String {
         let (out, port) = (self.networks.side(End::Output), self.port(End::Output));
         let mut text = String::new();
@@ -185,7 +187,7 @@ impl Linux {
         text
     }
 
-    /// Routes by next hops of the bed.
+    /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
         let (mut batch, mut back) = (String::new(), String::new());
         for route in routes {
@@ -215,7 +217,7 @@ impl Linux {
         format!("via {via} dev {}", self.port(out))
     }
 
-    /// Filters, of which the last permits the test frames.
+    /// Sets filters, of which the last permits the test frames.
     pub(super) fn set_filters(
         &self,
         permitted: &[(String, String)],
@@ -234,7 +236,7 @@ impl Linux {
             })
     }
 
-    /// The first routes of those that change.
+    /// Sets the initial state of the routes that change.
     pub(super) fn set_updated(
         &self,
         version: IpVersion,
@@ -269,7 +271,7 @@ impl Linux {
         Ok(())
     }
 
-    /// The routes of a state as a batch of `ip`.
+    /// Returns the routes of a state as a batch for `ip`.
     fn state(&self, version: IpVersion, state: Updates) -> String {
         let mut batch = String::new();
         for (network, n) in updated(version) {
@@ -288,13 +290,13 @@ impl Linux {
     }
 }
 
-/// Removes a table, which may be gone already: nothing is said of one that is made first.
+/// Returns the command that removes a table; adding it first avoids an error if it is gone already.
 fn without(table: &str) -> Command {
     let text = format!("add table inet {table}\ndelete table inet {table}\n");
     Command::new("nft", &["-f", "-"]).with_input(text)
 }
 
-/// Removes all routes of a protocol of ours.
+/// Returns the command that removes all routes with one of our marks.
 fn without_routes(version: IpVersion, protocol: &str) -> Command {
     Command::new(
         "ip",
@@ -302,8 +304,8 @@ fn without_routes(version: IpVersion, protocol: &str) -> Command {
     )
 }
 
-/// A chain that every frame passes, with rules for sources that no frame has. Without rules the chain is there as well, so that
-/// only rules differ.
+/// Returns a chain that every frame passes, with rules for sources that no frame has. Without rules
+/// the chain exists, too, so that only the rules differ.
 fn idle_rules(table: &str, version: IpVersion, count: u64) -> String {
     let mut text = format!(
         "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n chain rules {{\n  type filter hook forward priority \
@@ -318,8 +320,8 @@ fn idle_rules(table: &str, version: IpVersion, count: u64) -> String {
     text + " }\n}\n"
 }
 
-/// Rules that match nothing, then one that permits the test frames, then all else is denied. Every rule counts, so that what was
-/// examined shows.
+/// Returns rules that match nothing, followed by one that permits the test frames and one that
+/// denies everything else. Every rule has a counter, which shows that it was evaluated.
 fn filters(permitted: &[(String, String)], rules: u32) -> String {
     let mut text = format!(
         "table inet {FILTERS} {{\n  chain forward {{\n    type filter hook forward priority 0; policy drop;\n"
@@ -328,7 +330,7 @@ fn filters(permitted: &[(String, String)], rules: u32) -> String {
         .first()
         .is_none_or(|(from, _)| !from.contains(':'));
     for n in 1..rules {
-        // RFC 2544 C.2.6.4 puts other hosts before the one that is permitted
+        // RFC 2544 C.2.6.4 puts other hosts before the permitted one
         let _ = match is_ipv4 {
             true => writeln!(
                 text,
@@ -349,7 +351,7 @@ fn filters(permitted: &[(String, String)], rules: u32) -> String {
     text
 }
 
-/// The networks whose routes change, numbered.
+/// Returns the networks whose routes change, numbered.
 fn updated(version: IpVersion) -> Vec<(String, u32)> {
     let networks: Vec<String> = match version {
         IpVersion::Ipv4 => (UPDATED.iter())
@@ -396,7 +398,7 @@ mod tests {
         let pairs = vec![("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
         let one = filters(&pairs, 1);
         assert_eq!(one.matches("counter accept").count(), 1);
-        // the denial of all else, once as a rule that counts
+        // the denial of everything else, once as a rule with a counter
         assert_eq!(one.matches("counter drop").count(), 1);
         let many = filters(&pairs, 25);
         assert_eq!(many.matches("counter drop").count(), 25);

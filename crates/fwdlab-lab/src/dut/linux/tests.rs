@@ -1,4 +1,7 @@
-//! A Linux DUT over a recorded host: what it is asked, in which order, and what becomes of every failure at every command.
+//! A Linux DUT over a recorded host: which commands it runs in which order, and the effect of every
+//! failure at every command.
+//!
+//! Start with [`linux`] and [`ALL`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +16,7 @@ use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
 use crate::host::{Address, Files, Netns};
 
-/// A DUT on a recorded host, and the record of its changes.
+/// Returns a DUT on a recorded host, and the record of its changes.
 pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTempFile) {
     let record = tempfile::NamedTempFile::new().unwrap();
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
@@ -28,7 +31,7 @@ pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTem
     (dut.on(&[2, 3, 5], Some(77)), host, record)
 }
 
-/// Answers as a router does, with tables that remember what was set.
+/// Answers like a router whose tables keep what was set.
 fn router() -> Scripted {
     let tables: Mutex<[String; 3]> = Mutex::default();
     Scripted::new(move |command, input| {
@@ -51,7 +54,7 @@ fn router() -> Scripted {
                     .strip_prefix("echo ")
                     .and_then(|rest| rest.split_once(' '))
                 {
-                    // as the kernel writes it
+                    // in the kernel's format
                     *mask = format!("{:0>8}\n", value.trim_matches('\'').trim_start_matches('0'));
                 }
                 return mask.clone();
@@ -79,7 +82,7 @@ fn router() -> Scripted {
     })
 }
 
-/// What is asked of a DUT in the tests below: its name, and how.
+/// An operation on a DUT in the tests below.
 type Asked = fn(&Linux) -> Result<(), LabError>;
 
 fn set(dut: &Linux, swept: &Swept, value: u64) -> Result<(), LabError> {
@@ -95,7 +98,7 @@ fn command() -> Swept {
     }
 }
 
-/// Everything that can be asked of a DUT.
+/// Every operation on a DUT.
 const ALL: [(&str, Asked); 12] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("apply", |dut| {
@@ -137,7 +140,7 @@ const ALL: [(&str, Asked); 12] = [
     ("counters", |dut| dut.counters().map(drop)),
 ];
 
-/// Commands that take something back.
+/// Returns true if a command undoes something.
 fn takes_back(command: &str) -> bool {
     ["flush", "delete table", "no peers", "put settings back", "echo '"]
         .iter()
@@ -192,12 +195,12 @@ fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
     assert!(back[0].contains("proto 199") && back[9].contains("put settings back"));
     let text = fs::read_to_string(record.path()).unwrap();
     assert_eq!(Left::of(&text), Left::default());
-    // once is enough
+    // undone only once
     assert_eq!(dut.undo(), Vec::<String>::new());
     assert_eq!(host.asked().len(), before + 10);
 }
 
-/// The way back is written down before the first command that changes something.
+/// The undo command is recorded before the first command that changes something.
 #[test]
 fn the_way_back_is_written_down_first() {
     let record = tempfile::NamedTempFile::new().unwrap();
@@ -216,7 +219,7 @@ fn the_way_back_is_written_down_first() {
     }));
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
     let dut = Linux::new(host.clone(), host, ["a", "b"], Networks::EMBEDDED, undo);
-    // none of them is there afterwards: it is refused, and taken back
+    // none of them exists afterwards: this is an error, and the change is undone
     let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
     assert!(
         error.contains("router1 did not keep the setting: the kernel lists 0 nftables rules"),
@@ -227,8 +230,8 @@ fn the_way_back_is_written_down_first() {
     assert_eq!(Left::of(&text), Left::default());
 }
 
-/// Everything, with every failure, at every command: an error that says where, what, why and what next, or the failure does no harm;
-/// and all that was begun is taken back, or said to be there still.
+/// For every operation and every failure at every command: either an error with place, cause and
+/// next step, or no harm; and every change is undone, or reported as left behind.
 #[test]
 fn whatever_fails_wherever_is_said_and_taken_back() {
     let mut tried = 0;
@@ -252,8 +255,8 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                     let named = how == Fails::Garbage || said.contains(failed);
                     assert!(named, "{case}: {failed} is not in: {said}");
                 } else {
-                    // garbage where nothing of it is used, or where a configuration says what it likes; and a setting that a kernel
-                    // without IPv6 does not have, or that is only recorded
+                    // garbage where the output is not used or is that of a user's configuration; or
+                    // a setting that a kernel without IPv6 lacks, or that is only recorded
                     let is_optional = |name: &&str| asked[at].contains(*name);
                     let optional = ["/ipv6/"].iter().chain(RECORDED_SYSCTLS).any(is_optional);
                     let allows = how == Fails::Garbage || how == Fails::File && optional;
@@ -268,7 +271,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                 let left = Left::of(&text);
                 let changed = text.contains("\"undo\"");
                 if how == Fails::Lost {
-                    // nobody can take anything back: it is written down, and said
+                    // nothing can be undone: that is recorded and reported
                     let amiss = dut.undo();
                     assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
                     let names = |said: &String| {
@@ -276,14 +279,14 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                     };
                     assert!(amiss.iter().all(names), "{case}: {amiss:?}");
                     assert_ne!(left == Left::default(), changed, "{case}");
-                    // the next start finds it there, and does it
+                    // the next start finds the record, and undoes the changes
                     let next = Arc::new(Scripted::new(|_, _| String::new()));
                     let reached = next.clone();
                     let amiss = left.take_back(record.path(), |_| false, move |_| reached.clone());
                     assert_eq!(amiss, Vec::<String>::new(), "{case}");
                     assert_eq!(next.asked().is_empty(), !changed, "{case}");
                 } else if changed {
-                    // at once, where it is one change that failed
+                    // at once, if a single change failed
                     let is_one = ["route", "rules", "routes", "cores", "command", "filter"];
                     if is_one.contains(&what) {
                         assert_eq!(left, Left::default(), "{case}: {asked:#?}");
@@ -299,7 +302,8 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
     assert!(tried > 300, "only {tried} failures");
 }
 
-/// A value that is put back some day is one of its kind: whatever a host says in its place is not written anywhere.
+/// A value that will be restored has the expected format: anything else that a host answers is not
+/// written back.
 #[test]
 fn what_is_put_back_was_understood() {
     for (what, ask) in ALL
@@ -335,7 +339,7 @@ fn what_is_put_back_was_understood() {
     }
 }
 
-/// What fails, and cannot be taken back either, says both.
+/// If a change fails and cannot be undone either, the error says both.
 #[test]
 fn an_error_says_what_is_left() {
     let (dut, _, _) = linux(router().failing(0, Fails::Lost));
@@ -358,7 +362,7 @@ fn a_command_that_is_stopped_is_no_failure() {
     assert!(matches!(stopped, Err(LabError::Interrupted)));
 }
 
-/// A namespace with two ports.
+/// Returns a namespace with two ports.
 pub(super) fn with_ports(of: &str) -> Namespace {
     let namespace = Namespace::new(&format!("undo-{of}"));
     let ports = "link add ens1 type veth peer name ens2\nlink set ens1 up\nlink set ens2 up\n";
@@ -367,7 +371,7 @@ pub(super) fn with_ports(of: &str) -> Namespace {
     namespace
 }
 
-/// All that a router in it is made of.
+/// Returns the complete state of a router in it.
 pub(super) fn router_state(namespace: &Namespace) -> Vec<String> {
     let host = Netns::bare(&namespace.0);
     let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
@@ -379,7 +383,7 @@ pub(super) fn router_state(namespace: &Namespace) -> Vec<String> {
         "ip -o -4 addr show",
         "ip -o -6 addr show scope global",
         "ip -4 route show",
-        // those of the kernel come and go with the link-local addresses
+        // the kernel's own routes come and go with the link-local addresses
         "ip -6 route show proto boot",
         "ip -6 route show proto 198",
         "ip neigh show nud permanent",
@@ -390,7 +394,8 @@ pub(super) fn router_state(namespace: &Namespace) -> Vec<String> {
     settings.chain(said).collect()
 }
 
-/// The kernel is as it was before, whether this process takes it back or, after it died, another; and twice does no harm.
+/// The kernel's state is restored, by this process or, after it died, by another; doing it twice
+/// does no harm.
 #[test]
 fn a_real_router_is_as_it_was() {
     let test = "a_real_router_is_as_it_was";
@@ -402,8 +407,8 @@ fn a_real_router_is_as_it_was() {
     is_as_it_was(&namespace, host);
 }
 
-/// The same from elsewhere: another process finds it by its address, and takes back what a dead one has left. That is a hundred sessions
-/// and more, every one with a login shell.
+/// The same over SSH: another process finds the host by its address, and undoes what a dead one
+/// left behind. This takes more than a hundred sessions, each with a login shell.
 #[test]
 fn a_router_that_answers_to_ssh_is_as_it_was() {
     let test = "a_router_that_answers_to_ssh_is_as_it_was";
@@ -444,7 +449,7 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     };
     set_all();
     assert_eq!(dut.undo(), ["x"; 0]);
-    // what a configuration does is its own
+    // fwdlab does not undo commands of a configuration
     Netns::bare(&namespace.0)
         .ask("nft", &["flush", "ruleset"])
         .unwrap();

@@ -1,6 +1,8 @@
-//! A directory that is applied to a DUT: which files of it go where, what each of them is, and whose system they are for.
+//! A directory that is applied to a DUT: which files go where, their kinds, and the system they are
+//! for.
 //!
-//! netbenches' `configs/NAME/{boot,etc}` are such directories as they are. Nothing is uploaded here. Start with [`Folder::read`].
+//! The directories `configs/NAME/{boot,etc}` of netbenches are accepted unchanged. Nothing is
+//! uploaded here. Start with [`Folder::read`].
 
 use std::fs;
 use std::io;
@@ -13,17 +15,17 @@ use fwdlab_model::system::System;
 use super::settings::{self, Setting};
 use crate::error::LabError;
 
-/// Directories of a system, in which a set can have files.
+/// Directories of a system in which a set can have files.
 const ROOTS: [&str; 15] = [
     "etc", "boot", "usr", "var", "opt", "root", "home", "srv", "lib", "lib64", "run", "cfg",
     "conf", "data", "sbin",
 ];
 
-/// More files, or larger ones, are a mistake.
+/// More or larger files are probably a mistake.
 const MOST_FILES: usize = 10_000;
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Names of settings that only one system has.
+/// Prefixes of settings that exist on one system only.
 const LINUX: [&str; 8] = [
     "net.ipv4.",
     "net.ipv6.",
@@ -54,45 +56,45 @@ const FREEBSD: [&str; 14] = [
 /// A directory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Folder {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it has for the DUT, in the order of their paths.
+    /// Its files for the DUT, sorted by path.
     pub files: Vec<Upload>,
     /// Its `set.toml`.
     pub says: SetFile,
-    /// What is executed at the end.
+    /// The program that runs at the end.
     pub apply: Option<PathBuf>,
 }
 
 /// A file for the DUT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Upload {
-    /// Where it is here.
+    /// Its local path.
     pub ours: PathBuf,
-    /// Where it goes: `/etc/sysctl.conf`.
+    /// Its path on the DUT: `/etc/sysctl.conf`.
     pub theirs: String,
-    /// Its mode, where none was there.
+    /// Its mode, if the DUT has no such file yet.
     pub mode: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `name = value`, for sysctl.
     Sysctl,
     /// Rules for `nft -f`.
     Nft,
-    /// What FreeBSD starts, and how.
+    /// FreeBSD's rc.conf.
     Rc,
-    /// What FreeBSD's kernel is told when it is loaded.
+    /// FreeBSD's loader.conf.
     Loader,
     /// Rules for `pfctl -f`.
     Pf,
     /// Rules for ipfw.
     Ipfw,
-    /// Something else.
+    /// Anything else.
     Other,
 }
 
@@ -115,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// Of which system it is, where only one has such files.
+    /// Returns the system that has such files, if only one does.
     fn system(self) -> Option<System> {
         match self {
             Kind::Nft => Some(System::Linux),
@@ -124,7 +126,7 @@ impl Kind {
         }
     }
 
-    /// What has it take effect, in words.
+    /// Describes how the file takes effect.
     fn load(self) -> Option<&'static str> {
         match self {
             Kind::Sysctl => Some("every setting is set, and read back"),
@@ -138,10 +140,10 @@ impl Kind {
 }
 
 impl Folder {
-    /// Reads what is there, as far as that can be known without a DUT.
+    /// Reads a directory, and checks what can be checked without a DUT.
     ///
     /// # Errors
-    /// What is wrong, where it stands in a file with its place.
+    /// What is wrong, with file and line if there is one.
     pub fn read(path: &Path) -> Result<Folder, LabError> {
         let bad = |reason: String| LabError::Configuration {
             name: path.display().to_string(),
@@ -185,7 +187,7 @@ impl Folder {
                 files.len()
             )));
         }
-        // sysctl.conf after its drop-ins, as systems have it
+        // sysctl.conf after its drop-ins, like systems do
         files.sort_by_key(|file| (file.theirs == "/etc/sysctl.conf", file.theirs.clone()));
         let is_empty = files.is_empty() && apply.is_none();
         if is_empty && says.is_none() {
@@ -220,18 +222,18 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Files of a kind.
+    /// Returns the files of a kind.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Upload> {
         self.files.iter().filter(move |file| file.kind == kind)
     }
 
-    /// What its files for sysctl say, one after the other.
+    /// Returns the settings of its files for sysctl, in order.
     pub fn settings(&self) -> Result<Vec<Setting>, LabError> {
         let files = self.of(Kind::Sysctl).map(|file| settings::read(&file.ours));
         Ok(files.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Must the DUT be restarted?
+    /// Returns true if the DUT must be restarted.
     pub fn reboots(&self) -> bool {
         let by_itself = |file: &Upload| {
             let mut reloads = self.says.reload.iter();
@@ -242,7 +244,7 @@ impl Folder {
         self.says.reboot || files.any(|file| needs(file) && !by_itself(file))
     }
 
-    /// What of it is of one system, in words: `etc/rc.conf`, `hw.pci.x in etc/sysctl.conf`.
+    /// Returns what is specific to one system: `etc/rc.conf`, `hw.pci.x in etc/sysctl.conf`.
     pub fn is_of(&self, system: System) -> Vec<String> {
         let names = match system {
             System::Linux => &LINUX[..],
@@ -268,7 +270,7 @@ impl Folder {
         of
     }
 
-    /// What would be done, in lines.
+    /// Returns what would be done, in lines.
     pub fn needs(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for file in &self.files {
@@ -301,7 +303,7 @@ impl Folder {
     }
 }
 
-/// All files below, as the DUT will have them.
+/// Collects all files of a directory, with their paths on the DUT.
 fn walk(folder: &Path, theirs: &str, files: &mut Vec<Upload>) -> io::Result<()> {
     let mut entries: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,7 +1,9 @@
-//! Configurations of a DUT: a command, a file, a directory of files, or a family by its name, as people type them.
+//! Configurations of a DUT, as users type them: a command, a file, a directory of files, or the
+//! name of a family.
 //!
-//! Here they are read; how a DUT applies them is in its own file, for Linux `linux/apply.rs`. Directories are in [`folder`], files of
-//! settings in [`settings`]. Start with [`Configuration::parse`].
+//! This file parses them; each kind of DUT applies them in its own file, for Linux
+//! `linux/apply.rs`. Directories are in [`folder`], files of settings in [`settings`]. Start with
+//! [`Configuration::parse`].
 
 pub(crate) mod folder;
 pub(crate) mod settings;
@@ -37,24 +39,27 @@ pub(crate) enum Step {
     Nft(PathBuf),
     /// `name = value` lines, as in sysctl.d.
     Sysctl(PathBuf),
-    /// A directory of files, and what it says of them.
+    /// A directory of files, with its `set.toml`.
     Folder(Box<Folder>),
-    /// One of a family.
+    /// A generated configuration of a family.
     Generated(Generated),
     /// Lines for the command line of VPP.
     Vpp(PathBuf),
 }
 
 impl Configuration {
-    /// Reads what was typed: the path of a file or directory if there is one of that name, else a shell command.
+    /// Parses what was typed: the path of a file or directory if one of that name exists, else a
+    /// shell command.
     ///
-    /// - `generate:FAMILY,KEY=VALUE` is one of a family;
-    /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value` lines is sysctls, `*.vpp` is lines
-    ///   of VPP's command line, anything else that can be executed is run, and the rest is given to `sh`;
+    /// - `generate:FAMILY,KEY=VALUE` is a configuration of a family;
+    /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value`
+    ///   lines has sysctls, `*.vpp` has lines of VPP's command line, any other executable is run,
+    ///   and everything else is passed to `sh`;
     /// - a directory is a configuration set, see [`Folder`].
     ///
     /// # Errors
-    /// An empty text, a path that does not exist, a directory that is no configuration set, or a family with lists of values.
+    /// An empty text, a path that does not exist, a directory that is not a configuration set, or a
+    /// family with lists of values.
     pub fn parse(typed: &str) -> Result<Configuration, LabError> {
         let mut all = Configuration::several(typed)?;
         match (all.pop(), all.len()) {
@@ -69,10 +74,11 @@ impl Configuration {
         }
     }
 
-    /// The same, where lists of values may stand for as many configurations.
+    /// Like [`Configuration::parse`], but lists of values are allowed, and return one configuration
+    /// each.
     ///
     /// # Errors
-    /// As [`Configuration::parse`].
+    /// As for [`Configuration::parse`].
     pub fn several(typed: &str) -> Result<Vec<Configuration>, LabError> {
         let bad = |reason: String| LabError::Configuration {
             name: typed.to_owned(),
@@ -113,10 +119,12 @@ impl Configuration {
         }])
     }
 
-    /// Several things under one name, one after the other. Files and directories that are there in `folder` are taken from there.
+    /// Parses several parts into one named configuration, in order. Files and directories that
+    /// exist in `folder` are taken from there.
     ///
     /// # Errors
-    /// As [`Configuration::parse`], of the first that is wrong; two of one family, which would be in each other's place.
+    /// As for [`Configuration::parse`], for the first wrong part; two parts of one family, which
+    /// would replace each other.
     pub fn named(name: &str, parts: &[String], folder: &Path) -> Result<Configuration, LabError> {
         let mut whole = Configuration {
             name: name.to_owned(),
@@ -137,7 +145,7 @@ impl Configuration {
         }
         let generated: Vec<&Generated> = whole.generated().collect();
         for (n, one) in generated.iter().enumerate() {
-            // settings and offloads are many; all else is there once
+            // several settings and offloads are allowed; everything else only once
             let same = |other: &&&Generated| {
                 let keys = ["name", "feature"];
                 other.family == one.family
@@ -156,15 +164,15 @@ impl Configuration {
         Ok(whole)
     }
 
-    /// Files and directories it came from, to be kept with the run.
+    /// Returns the files and directories it came from, to be kept with the run.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }
 
-    /// Refuses what is of another system than the DUT's.
+    /// Refuses a configuration with parts for another system than the DUT's.
     ///
     /// # Errors
-    /// Names what is of the other.
+    /// Lists the parts for the other system.
     pub fn check_for(&self, system: System) -> Result<(), LabError> {
         let other = match system {
             System::Linux => System::FreeBsd,
@@ -191,10 +199,10 @@ impl Configuration {
         })
     }
 
-    /// Refuses what only a machine of its own can do, for one that is not.
+    /// Refuses a configuration that needs a restart, for a DUT that is not a separate machine.
     ///
     /// # Errors
-    /// It has to be restarted.
+    /// It needs a restart.
     pub fn check_without_restart(&self) -> Result<(), LabError> {
         let needs = |step: &&Step| matches!(step, Step::Folder(folder) if folder.reboots());
         match self.steps.iter().find(needs) {
@@ -208,7 +216,8 @@ impl Configuration {
         }
     }
 
-    /// What would be done to the DUT, in lines; nothing for what its name says already.
+    /// Returns what would be done to the DUT, in lines; nothing for steps that the name describes
+    /// already.
     pub fn needs(&self) -> Vec<String> {
         let of = |step: &Step| match step {
             Step::Folder(folder) => folder.needs(),
@@ -217,9 +226,10 @@ impl Configuration {
         self.steps.iter().flat_map(of).collect()
     }
 
-    /// The words of its scripts and commands, which name programs and modules among other things. Comments do not count.
+    /// Returns the words of its scripts and commands, among them names of programs and modules.
+    /// Ignores comments.
     pub(crate) fn words(&self) -> BTreeSet<String> {
-        // what is no text names nothing that could be found in it
+        // a file that is not text has no words
         let script = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut found = BTreeSet::new();
         for step in &self.steps {
@@ -247,7 +257,7 @@ impl Configuration {
                     "ipset" => "ipset iptables-nft iptables-legacy".into(),
                     "queues" | "offload" => "ethtool".into(),
                     "napi-affinity" => "taskset".into(),
-                    // it has daemons, which are watched
+                    // these have daemons, which are watched
                     "bgp" => crate::dut::daemons::VARIABLE.into(),
                     "openvpn" if one.count("tunnels") > 0 => crate::dut::daemons::VARIABLE.into(),
                     "wireguard" if one.count("tunnels") > 0 => "wg".into(),
@@ -264,7 +274,7 @@ impl Configuration {
         found
     }
 
-    /// Does it load rules that filter frames? By what it contains, whatever its name.
+    /// Returns true if it loads rules that filter frames, judged by its content, not by its name.
     pub fn is_firewall(&self) -> bool {
         const PROGRAMS: [&str; 13] = [
             "nft",
@@ -295,15 +305,15 @@ impl Configuration {
             || self.steps.iter().any(is_acl)
     }
 
-    /// What is done one after the other.
+    /// Returns the steps in order.
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Does one step after the other; returns what they printed.
+    /// Runs all steps in order; returns their output.
     ///
     /// # Errors
-    /// [`LabError::NotApplied`], with why the first failed that did; or [`LabError::Interrupted`].
+    /// [`LabError::NotApplied`] with the cause of the first failure; or [`LabError::Interrupted`].
     pub(super) fn each(
         &self,
         mut carry_out: impl FnMut(&Step) -> Result<String, LabError>,
@@ -389,7 +399,7 @@ mod tests {
         let names = |program: &str| parse(&at("plain")).unwrap().words().contains(program);
         assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
         assert!(parse(&at("a.nft")).unwrap().words().contains("nft"));
-        // what it loads makes it a firewall, and not its name
+        // it is a firewall because of what it loads, not because of its name
         assert!(parse(&at("a.nft")).unwrap().is_firewall());
         for (typed, is_firewall) in [
             ("nft add table ip t", true),
@@ -457,7 +467,7 @@ mod tests {
         .unwrap();
         assert_eq!(both.steps.len(), 2);
 
-        // whose it is
+        // the system it is for
         let error = Configuration::parse("generate:pf-rules,n=1").unwrap();
         let error = error.check_for(System::Linux).unwrap_err().to_string();
         assert!(

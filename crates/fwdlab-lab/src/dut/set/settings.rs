@@ -1,6 +1,6 @@
-//! Files of settings as they are written for sysctl: `name = value`, line by line.
+//! Files of settings for sysctl: `name = value`, line by line.
 //!
-//! What a value means is the kernel's. Start with [`read`].
+//! Values are not interpreted. Start with [`read`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use crate::error::LabError;
 /// A line of such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// Where it stands.
+    /// The file.
     pub file: PathBuf,
-    /// Its line there, from 1 on.
+    /// Its line number, from 1.
     pub line: usize,
     /// Its name, with dots or slashes.
     pub name: String,
-    /// What it shall be.
+    /// The intended value.
     pub value: String,
-    /// A kernel that has no such setting is fine (sysctl.d(5): a leading `-`).
+    /// Ignore a kernel that does not have this setting (sysctl.d(5): a leading `-`).
     pub optional: bool,
 }
 
-/// Reads one.
+/// Reads a file of settings.
 ///
 /// # Errors
-/// It cannot be read, or a line is none.
+/// The file cannot be read, or a line is not a setting.
 pub(crate) fn read(path: &Path) -> Result<Vec<Setting>, LabError> {
     let what = || format!("read {}", path.display());
     let text = fs::read_to_string(path).map_err(|e| LabError::system(what(), e))?;
@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Setting>, LabError> {
         if name.is_empty() || name.contains("..") || name.contains(char::is_whitespace) {
             return Err(wrong());
         }
-        // what stands behind is a comment where a space is before it
+        // a `#` after a space begins a comment
         let value = value.split(" #").next().unwrap_or(value).trim();
         settings.push(Setting {
             file: path.to_owned(),
@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Setting>, LabError> {
     Ok(settings)
 }
 
-/// The last of every name, which is the one that counts.
+/// Returns the last setting of every name, which takes effect.
 pub(crate) fn in_force(settings: &[Setting]) -> Vec<&Setting> {
     let last = |(n, one): &(usize, &Setting)| {
         let later = &settings[n + 1..];
@@ -72,7 +72,8 @@ pub(crate) fn in_force(settings: &[Setting]) -> Vec<&Setting> {
     all.filter(last).map(|(_, one)| one).collect()
 }
 
-/// Do a system's words for a value say what was wanted? Spaces are its own, and so is how it writes a number.
+/// Returns true if a value that a system prints equals the intended one, apart from spaces and the
+/// notation of numbers.
 pub(crate) fn says(found: &str, wanted: &str) -> bool {
     let number = |word: &str| {
         let (digits, radix) = match word.trim_start_matches('+').strip_prefix("0x") {

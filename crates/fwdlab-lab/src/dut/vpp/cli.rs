@@ -1,7 +1,8 @@
-//! The command line of VPP: `vppctl` on its host, and what that does not say of errors.
+//! The command line of VPP: runs `vppctl` on its host, and detects errors that it does not report.
 //!
-//! `vppctl` ends with success whatever VPP answers; only where nobody answers it does not. Of the lines of a file VPP itself says which one
-//! it refused, and why is in what it answers to that line alone. Start with [`Cli::exec`].
+//! `vppctl` succeeds whatever VPP answers; it fails only if VPP does not answer. For a file of
+//! lines, VPP reports only which line it refused; the reason is in its answer to that line alone.
+//! Start with [`Cli::exec`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,20 +10,21 @@ use std::time::{Duration, Instant};
 use crate::error::LabError;
 use crate::host::{Command, Failure, Host, HostError, Limit};
 
-/// A VPP that forwards all it can answers late, but it answers.
+/// A VPP that forwards at its limit answers late, but it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How VPP begins to tell which line of a file it refused.
+/// How VPP's report of the refused line of a file begins.
 const REFUSED: &str = "exec: CLI line error: ";
 
-/// How it begins to answer a line that it does not know.
+/// How its answer to an unknown line begins.
 const UNKNOWN: &str = "unknown input ";
 
-/// Has VPP carry out lines that come on standard input: `sh -c EXEC vppctl socket`.
+/// Makes VPP execute lines from standard input: `sh -c EXEC vppctl socket`.
 const EXEC: &str =
     "f=$(mktemp) && cat > \"$f\" && \"$0\" -s \"$1\" exec \"$f\"; r=$?; rm -f \"$f\"; exit $r";
 
-/// The same line by line, whatever VPP answers. Nothing is to be taken back of a VPP that has ended.
+/// The same line by line, whatever VPP answers. Does nothing if VPP has ended, because then there
+/// is nothing to undo.
 const EACH: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\n\
                     while read -r line; do \"$0\" -s \"$1\" \"$line\"; done";
 
@@ -30,9 +32,9 @@ const EACH: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\n\
 #[derive(Debug, Clone)]
 pub(crate) struct Cli {
     host: Arc<dyn Host>,
-    /// `vppctl`, or where that is.
+    /// `vppctl`, or its path.
     program: String,
-    /// Where VPP listens.
+    /// The socket where VPP listens.
     socket: String,
 }
 
@@ -45,7 +47,7 @@ impl Cli {
         }
     }
 
-    /// The same with another `vppctl`.
+    /// Returns the command line with another `vppctl`.
     pub fn with_program(self, program: &str) -> Cli {
         Cli {
             program: program.to_owned(),
@@ -53,15 +55,15 @@ impl Cli {
         }
     }
 
-    /// Its host.
+    /// Returns its host.
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.host
     }
 
-    /// What VPP answers to one line that only shows or clears.
+    /// Returns VPP's answer to one line that only shows or clears.
     ///
     /// # Errors
-    /// It does not answer, or does not know this line.
+    /// VPP does not answer, or does not know this line.
     pub fn ask(&self, line: &str) -> Result<String, LabError> {
         let text = self.answer(line)?;
         match text.trim_start().starts_with(UNKNOWN) {
@@ -70,10 +72,11 @@ impl Cli {
         }
     }
 
-    /// Has VPP carry out lines, up to the first that it refuses. A line that begins with `#` is none.
+    /// Makes VPP execute lines, up to the first that it refuses. Lines that begin with `#` are
+    /// comments.
     ///
     /// # Errors
-    /// It does not answer, or refuses one: which, and why.
+    /// VPP does not answer, or refuses a line: which, and why.
     pub fn exec(&self, lines: &str, limit: Limit<'_>) -> Result<(), LabError> {
         let command = self
             .shell(EXEC, &format!("{}\n", lines.trim_end()))
@@ -85,19 +88,19 @@ impl Cli {
         };
         let line = line.lines().next().unwrap_or_default().trim();
         if line.is_empty() {
-            // it had read the line to its end before it failed
+            // VPP had read the line to its end before it failed
             return Err(self.refused(&shown(lines), ""));
         }
-        // refused, it changed nothing, and is refused again
+        // a refused line changed nothing, and will be refused again
         let why = self.answer(line)?;
         Err(self.refused(line, &why))
     }
 
-    /// Has VPP carry out lines of a user's one by one, up to the first that it refuses; returns what it was asked for. What stands behind a
-    /// leading `-` may be refused.
+    /// Makes VPP execute a user's lines one by one, up to the first that it refuses; returns the
+    /// answers to queries. Lines with a leading `-` may be refused.
     ///
     /// # Errors
-    /// As [`Cli::exec`], or it was stopped, or all took longer than the limit.
+    /// As for [`Cli::exec`], or it was stopped, or all lines together exceeded the limit.
     pub fn each_of(&self, lines: &str, limit: Limit<'_>) -> Result<String, LabError> {
         let began = Instant::now();
         let mut said = String::new();
@@ -132,19 +135,19 @@ impl Cli {
         Ok(said)
     }
 
-    /// A command that has VPP carry out lines, whatever it answers to them: to take back what is there.
+    /// Returns a command that makes VPP execute lines, whatever it answers: used to undo changes.
     pub fn each(&self, lines: &str) -> Command {
-        // `read` does not take a last line that has no end
+        // `read` ignores a last line without a newline
         self.shell(EACH, &format!("{}\n", lines.trim_end()))
     }
 
-    /// A text for `sh` that knows `vppctl` as `$0`, and where VPP listens as `$1`.
+    /// Returns a command for `sh` in which `$0` is `vppctl`, and `$1` the socket of VPP.
     pub fn shell(&self, text: &str, input: &str) -> Command {
         let words = ["-c", text, &self.program, &self.socket];
         Command::new("sh", &words).with_input(input)
     }
 
-    /// What VPP answers to one line.
+    /// Returns VPP's answer to one line.
     pub fn answer(&self, line: &str) -> Result<String, LabError> {
         let words = ["-s", &self.socket, line];
         let command = Command::new(&self.program, &words).called(format!("vppctl {line}"));
@@ -158,7 +161,7 @@ impl Cli {
         }
     }
 
-    /// Nobody answers.
+    /// Returns the error for a VPP that does not answer.
     fn silent(&self, error: HostError) -> LabError {
         match &error.failure {
             Failure::Exit { said, .. } => LabError::Vpp {
@@ -188,8 +191,9 @@ impl Cli {
     }
 }
 
-/// Is it a refusal? `vppctl` has no other way to tell, and what VPP calls no error is often one: it answers `Invalid prefix len: 33` and
-/// has done nothing. Who sets something and succeeds is answered nothing, a name, a number of what was made, or a rate.
+/// Returns true if an answer is a refusal. `vppctl` does not distinguish them, and messages that
+/// VPP does not call errors often are: it answers `Invalid prefix len: 33` and has done nothing. A
+/// successful setting answers nothing, a name, the number of a new object, or a rate.
 fn is_refusal(line: &str, answer: &str) -> bool {
     let answer = answer.trim();
     if answer.starts_with(UNKNOWN) {
@@ -204,13 +208,13 @@ fn is_refusal(line: &str, answer: &str) -> bool {
     !is_asking(line) && !answer.lines().map(str::trim).all(is_good)
 }
 
-/// Does a line want an answer?
+/// Returns true if a line is a query.
 fn is_asking(line: &str) -> bool {
     let verb = line.split_whitespace().next().unwrap_or_default();
     ["show", "clear", "ping", "test", "trace"].contains(&verb)
 }
 
-/// The lines as people want to see them in an error: one, or how many.
+/// Shortens lines for an error: a single line, or the first and the number of others.
 fn shown(lines: &str) -> String {
     let mut all = lines.lines().filter(|line| !line.trim().is_empty());
     match (all.next(), all.count()) {
@@ -220,7 +224,7 @@ fn shown(lines: &str) -> String {
     }
 }
 
-/// Without what colours it, and with the ends of lines of this world.
+/// Removes colours and carriage returns.
 fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace('\r', "");
     let mut parts = text.split('\u{1b}');
@@ -248,7 +252,7 @@ mod tests {
         assert_eq!(text, "ID  Name\n 0\n");
     }
 
-    /// `vppctl` ended with success in all of them.
+    /// `vppctl` succeeded in all of them.
     #[test]
     fn what_vpp_refuses_is_an_error_with_the_line_and_its_reason() {
         let (cli, host) = asked_of(|command| match command.starts_with("vppctl exec") {
@@ -271,7 +275,7 @@ mod tests {
         cli.exec("show version", Limit::OURS).unwrap();
     }
 
-    /// As VPP 26.10 answered.
+    /// Answers of VPP 26.10.
     #[test]
     fn what_vpp_answers_to_a_users_line_tells_whether_it_was_taken() {
         for (line, answer, is_refused) in [

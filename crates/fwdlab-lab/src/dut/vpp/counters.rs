@@ -1,7 +1,8 @@
-//! What VPP counted: `show interface` and `show errors` as values.
+//! Counters of VPP: parses `show interface` and `show errors`.
 //!
-//! Counts since VPP started; what was counted in a trial is the difference of two readings. Which of the counters of nodes are frames
-//! that were dropped is decided here, for VPP calls nearly all of them errors. Start with [`interfaces`] and [`errors`].
+//! They count since VPP started; the counts of a trial are the difference of two readings. This
+//! file decides which node counters are dropped frames, because VPP calls nearly all of them
+//! errors. Start with [`interfaces`] and [`errors`].
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ use fwdlab_model::loss::Reason;
 
 use crate::interfaces::Counted;
 
-/// Counters of nodes that VPP lists among its errors and that are no frames it dropped: a block of the ring that was read, a frame that a
-/// rule permitted.
+/// Node counters that VPP lists among its errors although they are not dropped frames: a ring block
+/// that was read, a frame that a rule permitted.
 const NO_DROPS: &[(&str, &str)] = &[
     ("af-packet-input", "timed out block"),
     ("af-packet-input", "total received block"),
@@ -21,24 +22,25 @@ const NO_DROPS: &[(&str, &str)] = &[
     ("ip6-discover-neighbor", "neighbor solicitations sent"),
 ];
 
-/// Names that begin a column of `show interface`.
+/// Names of the counters in `show interface`.
 const COUNTERS: [&str; 4] = ["rx packets", "tx packets", "drops", "tx-error"];
 
 /// An interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Is it up?
+    /// True if the interface is up.
     pub is_up: bool,
-    /// What it counted; of what came in and was dropped VPP says the same as of what should have gone out.
+    /// Its counters; VPP does not distinguish drops of received frames from those of frames to be
+    /// sent.
     pub counted: Counted,
 }
 
-/// Interfaces by name.
+/// Parses interfaces, by name.
 pub fn interfaces(text: &str) -> BTreeMap<String, Interface> {
     let mut all: BTreeMap<String, Interface> = BTreeMap::new();
     let mut name = String::new();
     for line in text.lines().map(str::trim_end) {
-        // the heads of the columns are the only other line that does not begin with a space or a name
+        // the column heads are the only other line that begins neither with a space nor with a name
         if line.trim_start().starts_with("Name ") {
             continue;
         }
@@ -72,7 +74,7 @@ pub fn interfaces(text: &str) -> BTreeMap<String, Interface> {
     all
 }
 
-/// Counters of nodes: node and reason, frames.
+/// Parses node counters: frames by node and reason.
 pub fn errors(text: &str) -> BTreeMap<(String, String), u64> {
     let rows = text.lines().filter_map(|line| {
         // `600           ethernet-input                    l3 mac mismatch             error`
@@ -91,7 +93,7 @@ pub fn errors(text: &str) -> BTreeMap<(String, String), u64> {
     all
 }
 
-/// What was dropped between two readings, the most first; no more than were dropped in all.
+/// Returns what was dropped between two readings, largest first.
 pub fn dropped(
     before: &BTreeMap<(String, String), u64>,
     after: &BTreeMap<(String, String), u64>,
@@ -118,7 +120,7 @@ pub fn dropped(
 mod tests {
     use super::*;
 
-    /// As VPP 26.10 said it after 600 frames to another MAC address and 3,000 through an ACL.
+    /// Output of VPP 26.10 after 600 frames to another MAC address and 3,000 through an ACL.
     const INTERFACE: &str = include_str!("recorded/interface.txt");
     const ERRORS: &str = include_str!("recorded/errors.txt");
 
@@ -144,7 +146,7 @@ mod tests {
         let reasons = dropped(&BTreeMap::new(), &after);
         let told: Vec<(&str, u64)> = reasons.iter().map(|r| (&*r.reason, r.frames)).collect();
         assert_eq!(told, [("ethernet-input: l3 mac mismatch", 600)]);
-        // nothing new since
+        // nothing new since then
         assert!(dropped(&after, &after).is_empty());
         let denied = "       300        acl-plugin-in-ip4-fa                 ACL deny packets             error";
         let reasons = dropped(&after, &errors(&format!("{denied}\n{denied}")));

@@ -1,7 +1,9 @@
-//! A VPP that fwdlab starts itself, in a namespace of a bed: its files, its process, and what it said last.
+//! A VPP that fwdlab starts itself in a namespace of a bed: its files, its process, and its last
+//! output.
 //!
-//! What it leaves on this machine is one folder, written down before it is made; its shared memory is in mounts of its own. It ends when
-//! the [`Instance`] goes, or whoever made it dies. A VPP that others run is not known here. Start with [`Instance::start`].
+//! All it leaves on this machine is one directory, which is recorded before it is created; its
+//! shared memory is in private mounts. It ends when the [`Instance`] is dropped, or the process
+//! that started it dies. A VPP that others run is not handled here. Start with [`Instance::start`].
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,55 +19,58 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Heard, Host, Local, Netns, Process};
 
-/// Where its program is, for those who do not say it elsewhere.
+/// The environment variable with the path of the program, if it is not given elsewhere.
 const PROGRAM: &str = "FWDLAB_VPP";
 
-/// It answers within a second; on a busy host later.
+/// Time limit for the start: VPP answers within a second, on a busy host later.
 const STARTS: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether it answers.
+/// Time between two checks whether it answers.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// So many lines that it said are remembered.
+/// Number of its last lines of output that are kept.
 const WORDS: usize = 10;
 
-/// Longest path of a socket, with the zero at its end (sun_path of sockaddr_un).
+/// Longest path of a socket, including the terminating zero (sun_path of sockaddr_un).
 const LONGEST_SOCKET: usize = 108;
 
 /// Its memory: the heap, and buffers, which take 19 huge pages of 2 MiB.
 const HEAP: &str = "1G";
 const BUFFERS: u32 = 16384;
 
-/// Huge pages of 2 MiB that these take, and a few for what it makes later.
+/// Huge pages of 2 MiB for both, and a few for later allocations.
 const HUGE_PAGES: u64 = 512 + 19 + 5;
 
-/// Where the kernel says how many huge pages of 2 MiB there are, and how many are free.
+/// The directory in which the kernel reports how many huge pages of 2 MiB exist and how many are
+/// free.
 const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Gives back what was added: `sh -c GIVE_BACK FILE-WITH-THE-NUMBER nr_hugepages`. Done again, it finds no number.
+/// Releases the pages that were added: `sh -c GIVE_BACK FILE-WITH-THE-NUMBER nr_hugepages`. Does
+/// nothing the second time, because the file is gone.
 const GIVE_BACK: &str = "[ -e \"$0\" ] || exit 0; n=$(($(cat \"$1\") - $(cat \"$0\"))) && rm \"$0\" && echo $n > \"$1\"";
 
-/// What its shell does first: shared memory in mounts of its own goes with it.
+/// The first command of its shell: shared memory in private mounts vanishes with the process.
 const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
 
-/// What forwards competes with the kernel's thread that hands it frames, and has the same niceness.
+/// The niceness of the forwarding threads: that of the kernel's thread that passes frames to them
+/// and competes with them for CPU time.
 const NICENESS: i32 = -20;
 
-/// Plugins that are loaded, as far as they are there.
+/// Plugins that are loaded, if they exist.
 const PLUGINS: [&str; 3] = ["af_packet", "acl", "ping"];
 
 /// CPUs of its threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cpus {
-    /// Of the main thread, which forwards where there are no workers.
+    /// The CPU of the main thread, which forwards if there are no workers.
     pub main: Option<usize>,
-    /// Of the workers, one each.
+    /// The CPUs of the workers, one each.
     pub workers: Vec<usize>,
 }
 
 impl Cpus {
-    /// Chooses them among those of the DUT: a worker has one for itself, and the main thread one that is left, or else one of the
-    /// generator's: it sleeps while workers forward.
+    /// Chooses CPUs among those of the DUT: each worker has its own, and the main thread gets one
+    /// that is left, otherwise one of the generator's, because it sleeps while workers forward.
     ///
     /// # Errors
     /// More workers than the DUT has CPUs.
@@ -93,7 +98,7 @@ impl Cpus {
         })
     }
 
-    /// In its own words.
+    /// Returns the section of VPP's configuration.
     fn section(&self) -> String {
         let mut section = String::new();
         if let Some(main) = self.main {
@@ -106,7 +111,7 @@ impl Cpus {
         section
     }
 
-    /// For people.
+    /// Describes them for people.
     pub fn words(&self) -> String {
         let main = self
             .main
@@ -125,7 +130,7 @@ impl Cpus {
     }
 }
 
-/// A VPP of ours.
+/// A VPP started by fwdlab.
 pub(crate) struct Instance {
     process: Mutex<Going>,
     pub cli: Cli,
@@ -147,10 +152,10 @@ struct Going {
 }
 
 impl Instance {
-    /// Starts one in the namespace of a lab, and waits until it answers.
+    /// Starts a VPP in the namespace of a lab, and waits until it answers.
     ///
     /// # Errors
-    /// There is no VPP, or it does not come up: what it said.
+    /// There is no VPP, or it does not start; the error has its output.
     pub fn start(
         namespace: &str,
         lab: &str,
@@ -170,7 +175,7 @@ impl Instance {
         let file = folder.join("startup.conf");
         let written = fs::write(&file, startup(&program, &folder, cpus, pages));
         written.map_err(|e| LabError::system(format!("write {}", file.display()), e))?;
-        // what it starts is the lab's, and ends with it
+        // processes that it starts belong to the lab, and end with it
         let place = Netns::place(namespace, lab, true);
         let (vpp, file) = (text(&program), text(&file));
         let words = ["-c", START, "sh", &vpp, "-c", &file];
@@ -191,13 +196,13 @@ impl Instance {
             instance.sees_huge_pages(namespace)?;
         }
         for thread in forwarding(&instance.cli.ask("show threads")?) {
-            // without the privilege it is as others are
+            // without the privilege, it keeps the default niceness
             let _ = crate::sys::set_nice(thread, NICENESS);
         }
         Ok(instance)
     }
 
-    /// Is its memory in huge pages? It takes others where it does not get them.
+    /// Checks that its memory is in huge pages: VPP falls back to normal pages without an error.
     fn sees_huge_pages(&self, namespace: &str) -> Result<(), LabError> {
         let heap = self.cli.ask("show memory main-heap")?;
         let physical = self.cli.ask("show physmem")?;
@@ -214,7 +219,7 @@ impl Instance {
         }
     }
 
-    /// Until it answers.
+    /// Waits until it answers.
     fn wait(&self, namespace: &str, socket: &Path) -> Result<(), LabError> {
         let began = Instant::now();
         let not_up = |why: String| LabError::Vpp {
@@ -242,7 +247,8 @@ impl Instance {
         }
     }
 
-    /// How it ended, and what it said last; `None` while it runs. Waits so long for something to hear.
+    /// Returns how it ended, and its last output; `None` while it runs. Waits up to `patience` for
+    /// output.
     pub fn last_words(&self, patience: Duration) -> Option<String> {
         let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         going.listen(patience);
@@ -255,7 +261,7 @@ impl Instance {
         })
     }
 
-    /// What it said last, as far as it has been heard.
+    /// Returns its last output, as far as it was received.
     pub fn said(&self) -> String {
         let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         going.listen(Duration::ZERO);
@@ -283,7 +289,8 @@ impl Going {
     }
 }
 
-/// The threads that forward: the workers, or the main thread where there are none. ` 1 vpp_wk_0 32319 1 other (0) 5629456 ...`
+/// Returns the threads that forward: the workers, or the main thread if there are none.
+/// ` 1 vpp_wk_0 32319 1 other (0) 5629456 ...`
 fn forwarding(text: &str) -> Vec<u32> {
     let rows = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -296,7 +303,7 @@ fn forwarding(text: &str) -> Vec<u32> {
     own.map(|(_, thread)| *thread).collect()
 }
 
-/// The first line with this in it.
+/// Returns the first line that contains `word`.
 fn first_with<'a>(text: &'a str, word: &str) -> &'a str {
     let mut lines = text.lines().map(str::trim);
     lines
@@ -304,11 +311,12 @@ fn first_with<'a>(text: &'a str, word: &str) -> &'a str {
         .unwrap_or("it says nothing of pages")
 }
 
-/// Sees that as many huge pages are free as it needs, for it dies of a page that it does not get. How many were added
-/// stands in its folder first: that many are given back, once, whatever others reserved meanwhile.
+/// Ensures that enough huge pages are free, because VPP dies if it does not get a page. First
+/// writes the number of added pages to a file in its directory: exactly these are released, once,
+/// whatever others reserved meanwhile.
 ///
 /// # Errors
-/// The kernel does not have them.
+/// The kernel does not have enough memory for them.
 fn reserve(kept: &Path, folder: &Path, undo: &Undo) -> Result<(), LabError> {
     let all = kept.join("nr_hugepages");
     let number = |file: &Path| -> Result<u64, LabError> {
@@ -346,10 +354,10 @@ fn reserve(kept: &Path, folder: &Path, undo: &Undo) -> Result<(), LabError> {
     }
 }
 
-/// The program of VPP: as said, or of the environment, or in PATH.
+/// Finds the program of VPP: the given one, that of the environment, or the one in PATH.
 ///
 /// # Errors
-/// It is not there: where it was sought, and how to say where it is.
+/// There is none: where it was searched, and how to specify its path.
 pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
     let (named, whence) = match (said, std::env::var_os(PROGRAM)) {
         (Some(said), _) => (Some(PathBuf::from(said)), "program in [dut]"),
@@ -368,7 +376,7 @@ pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
         });
     };
     match named.is_file() {
-        // it is started with another folder as its own
+        // its working directory will be another one
         true => fs::canonicalize(&named)
             .map_err(|e| LabError::system(format!("find {}", named.display()), e)),
         false => Err(LabError::Preflight(format!(
@@ -378,7 +386,7 @@ pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
     }
 }
 
-/// Its control program: the one beside it, or that of PATH.
+/// Returns its control program: the one next to it, or that in PATH.
 fn control_of(program: &Path) -> String {
     let beside = program.with_file_name("vppctl");
     match beside.is_file() {
@@ -387,7 +395,7 @@ fn control_of(program: &Path) -> String {
     }
 }
 
-/// A folder for its files; how it is removed is written down first.
+/// Creates a directory for its files; its removal is recorded first.
 fn folder(namespace: &str, undo: &Undo) -> Result<PathBuf, LabError> {
     let folder = std::env::temp_dir().join(format!("{namespace}-vpp"));
     let length = folder.join("stats.sock").as_os_str().len();
@@ -401,14 +409,14 @@ fn folder(namespace: &str, undo: &Undo) -> Result<PathBuf, LabError> {
     let here: Arc<dyn Host> = Arc::new(Local);
     let remove = Command::new("rm", &["-rf", &folder.to_string_lossy()]);
     undo.before(&here, "the folder of VPP", remove)?;
-    // of a lab of the same letters whose record was lost
+    // of an earlier lab with the same letters whose record was lost
     let _ = fs::remove_dir_all(&folder);
     let made = fs::DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|e| LabError::system(format!("make {}", folder.display()), e))?;
     Ok(folder)
 }
 
-/// Its configuration.
+/// Returns its configuration file.
 fn startup(program: &Path, folder: &Path, cpus: &Cpus, pages: &str) -> String {
     let run = folder.display();
     let plugins = program
@@ -483,7 +491,7 @@ mod tests {
                 .unwrap()
         };
         assert_eq!((there(), written().len()), (600, 0));
-        // somebody has 20 of 30; a kernel that makes none more is told
+        // others use 20 of 30; an error if the kernel does not add more
         says(30, 10);
         let error = reserve(kept.path(), folder.path(), &undo)
             .unwrap_err()
@@ -494,7 +502,7 @@ mod tests {
         );
         assert_eq!(there(), 30 + HUGE_PAGES - 10);
         assert!(written().contains("nr_hugepages"), "{}", written());
-        // another lab has reserved 7 meanwhile, and keeps them; twice gives back no more than once
+        // another lab has reserved 7 meanwhile, and keeps them; a second release does nothing
         says(30 + HUGE_PAGES - 10 + 7, 10);
         for _ in 0..2 {
             let back = std::process::Command::new("sh")
@@ -506,7 +514,7 @@ mod tests {
         }
     }
 
-    /// As VPP 26.10 said it, but for the colours.
+    /// Output of VPP 26.10, without the colours.
     #[test]
     fn the_threads_that_forward_are_the_workers_or_the_main_one() {
         let head = "ID   Name   LWP  CPU  Sched   Loops  Epolls Sleeps FdWakeups WakeReq Wakeups\n";

@@ -1,8 +1,9 @@
-//! A VPP as a DUT: its own program forwards, and `vppctl` says and sets what there is.
+//! VPP as a DUT: its own program forwards; `vppctl` reads and changes its state.
 //!
-//! It works over any host, whether VPP runs there already or fwdlab has started it ([`instance`]). What is set is read back; before
-//! anything is changed the way back is written down. Every subject is a file: [`cli`] what `vppctl` answers, [`runtime`] and [`counters`]
-//! what VPP counts, [`tables`] rules and routes. Start with [`Vpp::new`].
+//! Works over any host, whether VPP is running there already or fwdlab has started it
+//! ([`instance`]). Settings are read back; the command that undoes a change is recorded before the
+//! change is made. Every subject has a file: [`cli`] for answers of `vppctl`, [`runtime`] and
+//! [`counters`] for VPP's counters, [`tables`] for rules and routes. Start with [`Vpp::new`].
 
 pub(crate) mod cli;
 mod counters;
@@ -36,35 +37,36 @@ use crate::host::{Command, Host, Limit, Process};
 use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
 use crate::networks::{End, Networks, Side};
 
-/// What users want to run there must end within this time.
+/// Default time limit of users' lines.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Who does not answer any more is about to end, or not.
+/// How long to wait for the end of a VPP that does not answer any more: it may be about to end.
 const DYING: Duration = Duration::from_millis(300);
 
-/// What it takes instead of what is made for an operating system.
+/// What to apply instead of configurations for an operating system.
 const LINES: &str = "give lines of its command line, or a file *.vpp of them";
 
 /// A DUT that runs VPP.
 #[derive(Debug)]
 pub struct Vpp {
     cli: Cli,
-    /// Input and output, as VPP calls them.
+    /// Input and output, by VPP's names.
     ports: [String; 2],
-    /// The kernel's ports below them, where VPP has its frames from the kernel.
+    /// The kernel's ports below them, if VPP gets its frames from the kernel.
     kernel_ports: Option<[String; 2]>,
-    /// Its ports get the MAC addresses of the networks, which they do not have.
+    /// True if its ports must be given the MAC addresses of the networks.
     sets_macs: bool,
     networks: Networks,
     undo: Arc<Undo>,
-    /// It ends with us.
+    /// Our own VPP, which ends with us.
     instance: Option<Instance>,
-    /// The clock in which it counts, once it was asked: that does not change.
+    /// The clock rate in which it counts; queried once, because it does not change.
     clock_hz: OnceLock<Option<f64>>,
 }
 
 impl Vpp {
-    /// One that runs on this host and listens at this socket, with these interfaces, input and output, between these networks.
+    /// Creates a DUT for the VPP on this host with this socket, these interfaces (input and output)
+    /// and these networks.
     pub fn new(
         host: Arc<dyn Host>,
         socket: &str,
@@ -84,7 +86,7 @@ impl Vpp {
         }
     }
 
-    /// The same with `vppctl` in another place than in PATH.
+    /// Returns the DUT with another path of `vppctl`.
     pub fn with_program(self, vppctl: &str) -> Vpp {
         Vpp {
             cli: self.cli.with_program(vppctl),
@@ -92,10 +94,10 @@ impl Vpp {
         }
     }
 
-    /// One of ours on ports of the kernel, input and output.
+    /// Creates a DUT of our own VPP on ports of the kernel, input and output.
     ///
     /// # Errors
-    /// It does not take them.
+    /// VPP does not accept the ports.
     pub(crate) fn on_kernel_ports(
         instance: Instance,
         kernel_ports: [&str; 2],
@@ -141,12 +143,12 @@ impl Vpp {
         }
     }
 
-    /// Both sides, with their ports.
+    /// Returns both sides with their ports.
     fn sides(&self) -> [(&Side, &str); 2] {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// As [`Undo::changing`], on its host.
+    /// Like [`Undo::changing`], on its host.
     fn changing(
         &self,
         what: &str,
@@ -156,7 +158,7 @@ impl Vpp {
         self.undo.changing(self.host(), what, back, work)
     }
 
-    /// Refuses what fwdlab cannot do there.
+    /// Returns the error for what fwdlab cannot do with VPP.
     fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
         Err(LabError::NotAsked {
             dut: self.host().name().to_owned(),
@@ -166,7 +168,7 @@ impl Vpp {
         })
     }
 
-    /// One of its interfaces.
+    /// Returns one of its interfaces.
     fn interface(&self, port: &str) -> Result<Interface, LabError> {
         let all = counters::interfaces(&self.cli.ask("show interface")?);
         all.get(port).copied().ok_or_else(|| LabError::Vpp {
@@ -175,7 +177,7 @@ impl Vpp {
         })
     }
 
-    /// What its error is, where it has one, with what it said if it has ended.
+    /// Replaces an error by VPP's last output if it has ended.
     fn with_last_words(&self, error: LabError) -> LabError {
         let instance = self.instance.as_ref();
         match instance.and_then(|instance| instance.last_words(DYING)) {
@@ -187,7 +189,7 @@ impl Vpp {
         }
     }
 
-    /// What one step of a configuration has it do, in its own lines.
+    /// Returns the lines that one step of a configuration makes VPP execute.
     fn lines(&self, step: &Step) -> Result<String, LabError> {
         match step {
             Step::Shell(text) => Ok(text.clone()),
@@ -201,7 +203,7 @@ impl Vpp {
         }
     }
 
-    /// What is counted of frames that it dropped, or that never reached it.
+    /// Reads the counters of frames that VPP dropped, or that never reached it.
     fn readings(&self) -> Result<Readings, LabError> {
         Ok(Readings {
             at: Instant::now(),
@@ -223,7 +225,7 @@ impl Vpp {
         }))
     }
 
-    /// What forwarding took since these readings.
+    /// Returns the cost of forwarding since these readings.
     fn work_since(&self, before: &Readings) -> Result<Work, LabError> {
         let runtime = self.cli.ask("show runtime")?;
         let threads = runtime::parse(&runtime).map_err(|line| LabError::Vpp {
@@ -250,7 +252,8 @@ impl Vpp {
         Ok(*self.clock_hz.get_or_init(|| told))
     }
 
-    /// Frames that the kernel's ports received and VPP did not: its ring of them was full.
+    /// Returns the frames that the kernel's ports received and VPP did not: the ring between them
+    /// was full.
     fn not_fetched(&self, before: &Readings, after: &Readings) -> Option<Reason> {
         let (kernel_before, kernel_after) = (before.kernel?, after.kernel?);
         let mut frames = 0;
@@ -273,7 +276,7 @@ impl Vpp {
     }
 }
 
-/// What is read before a trial and after it.
+/// Counters before or after a trial.
 struct Readings {
     at: Instant,
     interfaces: BTreeMap<String, Interface>,
@@ -281,7 +284,7 @@ struct Readings {
     kernel: Option<PortPair<Counted>>,
 }
 
-/// `Base frequency:           2.5955 GHz`: that of the counter in which VPP counts clocks.
+/// `Base frequency:           2.5955 GHz`: the rate of the counter in which VPP counts clocks.
 fn base_frequency(text: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -399,7 +402,8 @@ impl Dut for Vpp {
         self.refuse("start an SNMP agent", "leave this modifier out")
     }
 
-    /// That of its machine; one of ours is in a part of this one, and takes lines of its own command line.
+    /// The host of its machine; our own VPP is a part of this machine, and takes only lines of its
+    /// command line.
     fn place(&self) -> Option<Arc<dyn Host>> {
         (self.instance.is_none()).then(|| self.cli.host().clone())
     }
@@ -431,7 +435,6 @@ impl Dut for Vpp {
         Ok(amiss)
     }
 
-    /// It has threads of its own, and shares their CPU with the kernel's that brings it frames: waiting for that is no disturbance.
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         match &self.kernel_ports {
             Some(ports) => link_changes(self.host().as_ref(), ports),
@@ -439,6 +442,8 @@ impl Dut for Vpp {
         }
     }
 
+    /// Returns `None`: its threads share their CPU with the kernel's thread that passes frames to
+    /// them, and waiting for that is not a disturbance.
     fn waited(&self) -> Option<Duration> {
         None
     }

@@ -1,67 +1,67 @@
-//! What VPP says of its own work: `show runtime` as values.
+//! VPP's report of its own work: parses `show runtime`.
 //!
-//! Every node of every thread with its calls, frames and clocks, and the rates that stand above them. Nothing is asked here, and nothing
-//! is made of the figures. Start with [`parse`].
+//! Returns every node of every thread with its calls, frames and clocks, and the rates above them.
+//! Runs no commands, and derives no figures. Start with [`parse`].
 
 use fwdlab_model::efficiency::Node;
 
 /// One thread of VPP.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thread {
-    /// Its name; `vpp_main` where there is only one, which has no heading.
+    /// Its name; `vpp_main` if it is the only thread, which has no heading.
     pub name: String,
-    /// Seconds since the counts were cleared.
+    /// Seconds since the counters were cleared.
     pub time_s: f64,
-    /// Frames per call of nodes behind the input, of the last seconds.
+    /// Frames per call of nodes behind the input, over the last seconds.
     pub internal_vector_rate: f64,
     /// Rounds of its loop per second.
     pub loops_per_s: f64,
-    /// Frames per second in, out, dropped and punted.
+    /// Frames per second received, sent, dropped and punted.
     pub rates: Rates,
-    /// Its nodes that did anything, in the order of VPP, which is that of their names.
+    /// Its nodes that did anything, in VPP's order, sorted by name.
     pub nodes: Vec<Counts>,
 }
 
-/// What a thread says of its frames, per second.
+/// Rates of a thread in frames per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
-    /// That came in.
+    /// Received.
     pub input: f64,
-    /// That went out.
+    /// Sent.
     pub output: f64,
-    /// That were dropped.
+    /// Dropped.
     pub drop: f64,
-    /// That were given to somebody else.
+    /// Passed to another program.
     pub punt: f64,
 }
 
 /// A row: a node or a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counts {
-    /// Its name, of which VPP shows 30 characters.
+    /// Its name, of which VPP prints 30 characters.
     pub node: String,
     /// `active`, `polling`, `interrupt wa`, `event wait` and others.
     pub state: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// Frames that went through it.
+    /// Frames that passed through it.
     pub vectors: u64,
-    /// How often it was suspended.
+    /// Number of suspensions.
     pub suspends: u64,
-    /// Clocks per frame; per call where there was none, and of a process per suspension.
+    /// Clocks per frame; per call if there was no frame, and per suspension for a process.
     pub clocks: f64,
     /// Frames per call.
     pub vectors_per_call: f64,
 }
 
 impl Counts {
-    /// Do frames enter VPP there?
+    /// Returns true if frames enter VPP at this node.
     fn is_input(&self) -> bool {
         self.state == "polling" || self.state.starts_with("interrupt")
     }
 }
 
-/// Reads it. `Err` is the line that is not understood.
+/// Parses the output. `Err` has the line that is not understood.
 pub fn parse(text: &str) -> Result<Vec<Thread>, String> {
     let mut threads: Vec<Thread> = Vec::new();
     let mut name = None;
@@ -98,7 +98,7 @@ pub fn parse(text: &str) -> Result<Vec<Thread>, String> {
                 punt: *punt,
             };
         } else if line.trim_start().starts_with("Name ") {
-            // the heads of the columns
+            // the column heads
         } else {
             let thread = threads.last_mut().ok_or_else(wrong)?;
             thread.nodes.push(row(line).ok_or_else(wrong)?);
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<Vec<Thread>, String> {
     }
 }
 
-/// The numbers of a line of words and commas: `.7,` is one.
+/// Returns the numbers in a line of words and commas: `.7,` is one.
 fn numbers(line: &str) -> Vec<f64> {
     let words = line.split_whitespace();
     words
@@ -118,10 +118,11 @@ fn numbers(line: &str) -> Vec<f64> {
         .collect()
 }
 
-/// `af-packet-input               interrupt wa     12     3000     0     2.56e2     250.00`: the name takes 30 characters and the state at
-/// least 16, which it may fill, and then there is nothing between them.
+/// Parses `af-packet-input               interrupt wa     12     3000     0     2.56e2     250.00`:
+/// the name takes 30 characters and the state at least 16; there is no space between them if the
+/// name fills its column.
 fn row(line: &str) -> Option<Counts> {
-    // the widths of numbers vary, but each is a word: from the end
+    // the widths of numbers vary, but each is a word: parse from the end
     let mut words: Vec<&str> = Vec::new();
     let mut rest = line;
     while words.len() < 5 {
@@ -147,10 +148,10 @@ fn row(line: &str) -> Option<Counts> {
     })
 }
 
-/// So many characters of a name are shown.
+/// Number of characters of a name that are printed.
 const NAME: usize = 30;
 
-/// The nodes through which frames went.
+/// Returns the nodes through which frames passed.
 pub fn nodes(threads: &[Thread]) -> Vec<Node> {
     let mut nodes = Vec::new();
     for thread in threads {
@@ -171,7 +172,8 @@ pub fn nodes(threads: &[Thread]) -> Vec<Node> {
 mod tests {
     use super::*;
 
-    /// As VPP 26.10 said it with one thread that forwards beside the main one, after 3,000 frames through an ACL.
+    /// Output of VPP 26.10 with a forwarding thread in addition to the main thread, after 3,000
+    /// frames through an ACL.
     const WORKER: &str = include_str!("recorded/runtime-worker.txt");
 
     /// The same with the main thread alone, which dropped 24 frames in 110 s.

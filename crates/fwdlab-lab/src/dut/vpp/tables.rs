@@ -1,7 +1,8 @@
-//! Rules and routes of VPP: those of the bed, those that test frames need, and those of sweeps and modifiers.
+//! Rules and routes of VPP: those of the bed, those that test frames need, and those of sweeps and
+//! modifiers.
 //!
-//! Rules are an ACL of the acl plugin at the input, with a tag of ours by which it is found again. VPP's own tables are read before a
-//! change counts as made. Start with [`Vpp::address`] and [`Vpp::set_acl`].
+//! Rules are an ACL of the acl plugin at the input, found by its tag. A change counts as made only
+//! after VPP's own tables were read. Start with [`Vpp::address`] and [`Vpp::set_acl`].
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +21,8 @@ const SWEPT: &str = "fwdlab";
 /// The tag of a modifier's filters.
 const FILTERS: &str = "fwdlab_filters";
 
-/// Removes the ACL of a tag from an interface, and then it: `sh -c WITHOUT vppctl socket`, with the tag and the interface on its input.
+/// Removes the ACL with a tag from an interface, and then deletes it:
+/// `sh -c WITHOUT vppctl socket`, with the tag and the interface on standard input.
 const WITHOUT: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\n\
     read -r tag interface\n\
     \"$0\" -s \"$1\" show acl-plugin acl | sed -n \"s/^acl-index \\([0-9]*\\) .*tag {$tag}.*/\\1/p\" | while read -r index; do\n\
@@ -29,7 +31,7 @@ const WITHOUT: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\
     done";
 
 impl Vpp {
-    /// Puts its ports up with the addresses, next hops and routes of the bed.
+    /// Sets its ports up, with the addresses, next hops and routes of the bed.
     pub(super) fn address(&self) -> Result<(), LabError> {
         let (mut lines, mut back) = (String::new(), String::new());
         for (side, port) in self.sides() {
@@ -59,7 +61,7 @@ impl Vpp {
                      set interface ip address del {port} {own}"
                 );
             }
-            // no frames of the DUT's own
+            // no frames from the DUT itself
             let _ = writeln!(lines, "ip6 nd {port} ra-suppress");
         }
         let back = self.cli.each(&back);
@@ -75,7 +77,7 @@ impl Vpp {
         Ok(())
     }
 
-    /// Routes by next hops of the bed.
+    /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
         let (mut lines, mut back) = (String::new(), String::new());
         for route in routes {
@@ -93,7 +95,7 @@ impl Vpp {
         Ok(lines)
     }
 
-    /// Routes that no frame takes, to networks one after the other.
+    /// Sets routes to consecutive networks that no frame takes.
     pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         let (network, length): (IpAddr, u8) = match version {
             IpVersion::Ipv4 => (unused_v4(0).into(), 24),
@@ -117,7 +119,7 @@ impl Vpp {
         })
     }
 
-    /// How many routes of this length it has.
+    /// Returns the number of its routes with this prefix length.
     fn routes_of(&self, version: IpVersion, length: u8) -> Result<u64, LabError> {
         let table = match version {
             IpVersion::Ipv4 => "ip",
@@ -136,7 +138,7 @@ impl Vpp {
         Ok(of_length.map(|(_, count)| count).sum())
     }
 
-    /// Rules that match nothing, in front of what passes.
+    /// Sets rules that match nothing, before the one that permits everything.
     pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         let mut rules: Vec<String> = (0..count)
             .map(|n| match version {
@@ -151,7 +153,8 @@ impl Vpp {
         self.set_acl(SWEPT, &rules)
     }
 
-    /// Filters, of which the last permits the test frames; what no rule of an ACL matches is dropped.
+    /// Sets filters, of which the last permits the test frames; an ACL drops frames that match no
+    /// rule.
     pub(super) fn set_filters(
         &self,
         permitted: &[(String, String)],
@@ -166,7 +169,7 @@ impl Vpp {
         self.set_acl(FILTERS, &rules)
     }
 
-    /// Makes these the rules of an ACL at the input.
+    /// Sets an ACL with these rules at the input.
     fn set_acl(&self, tag: &str, rules: &[String]) -> Result<Change, LabError> {
         let input = self.port(End::Input);
         let back = self.cli.shell(WITHOUT, &format!("{tag} {input}\n"));
@@ -174,7 +177,7 @@ impl Vpp {
         self.changing(&format!("an ACL of {} rules", rules.len()), back, || {
             let line = format!("set acl-plugin acl {} tag {tag}", rules.join(", "));
             self.cli.exec(&line, Limit::OURS)?;
-            // a rule that VPP does not understand makes none, and it says nothing
+            // for a rule that VPP does not understand it creates no ACL, and reports no error
             let Some((index, there)) = self.acl(tag)? else {
                 return Err(
                     self.otherwise(format!("it lists no ACL {tag} after `{}`", first(&line)))
@@ -201,7 +204,7 @@ impl Vpp {
         })
     }
 
-    /// The number of the ACL of a tag, and how many rules it has.
+    /// Returns the index of the ACL with a tag, and its number of rules.
     fn acl(&self, tag: &str) -> Result<Option<(u64, u64)>, LabError> {
         let text = self.cli.ask("show acl-plugin acl")?;
         let wanted = format!("tag {{{tag}}}");
@@ -228,7 +231,7 @@ impl Vpp {
         format!("via {via} {}", self.port(out))
     }
 
-    /// It did not keep the setting.
+    /// Returns the error for a setting that VPP did not keep.
     fn otherwise(&self, why: String) -> LabError {
         LabError::Vpp {
             dut: self.host().name().to_owned(),
@@ -239,7 +242,7 @@ impl Vpp {
     }
 }
 
-/// Is this number in a line after these words?
+/// Returns true if this number follows these words in a line.
 fn has_number(line: &str, after: &str, number: u64) -> bool {
     let Some((_, rest)) = line.split_once(after) else {
         return false;
@@ -248,7 +251,7 @@ fn has_number(line: &str, after: &str, number: u64) -> bool {
     words.any(|word| word.parse() == Ok(number))
 }
 
-/// As much of a long line as people read.
+/// Shortens a long line for people.
 fn first(line: &str) -> String {
     let cut: String = line.chars().take(100).collect();
     match cut.len() < line.len() {
@@ -257,12 +260,12 @@ fn first(line: &str) -> String {
     }
 }
 
-/// Rules that match nothing, then those that permit the test frames.
+/// Returns rules that match nothing, followed by those that permit the test frames.
 fn filters(permitted: &[(String, String)], rules: u32) -> Vec<String> {
     let is_ipv4 = permitted
         .first()
         .is_none_or(|(from, _)| !from.contains(':'));
-    // RFC 2544 C.2.6.4 puts other hosts before the one that is permitted
+    // RFC 2544 C.2.6.4 puts other hosts before the permitted one
     let before = (1..rules).map(|n| match is_ipv4 {
         true => format!("deny src 192.0.2.{n}/32 dst 192.0.2.{}/32", 100 + n),
         false => format!("deny src 2001:db8::{n:x}/128 dst 2001:db8:1::{n:x}/128"),
@@ -273,12 +276,12 @@ fn filters(permitted: &[(String, String)], rules: u32) -> Vec<String> {
     before.chain(last).collect()
 }
 
-/// Addresses from 20.0.0.0 on: far from the benchmark's.
+/// Returns addresses from 20.0.0.0 on, outside the benchmark's networks.
 fn unused_v4(n: u64) -> Ipv4Addr {
     Ipv4Addr::from((20 << 24) + n as u32)
 }
 
-/// Addresses of 2001:db8::/32, which is for documentation.
+/// Returns addresses of 2001:db8::/32, which is reserved for documentation.
 fn unused_v6(n: u128) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
 }
@@ -298,7 +301,7 @@ mod tests {
         );
         assert_eq!(rules.iter().filter(|r| r.starts_with("deny ")).count(), 24);
         let v6 = filters(&[("2001:2::/49".into(), "2001:2:0:8000::/49".into())], 2);
-        // VPP refuses a rule of which only the source is IPv6
+        // VPP refuses a rule in which only the source is IPv6
         assert_eq!(v6[0], "deny src 2001:db8::1/128 dst 2001:db8:1::1/128");
     }
 

@@ -1,4 +1,7 @@
-//! VPP as a DUT over a recorded host: what it is asked, what it refuses, and what becomes of what VPP says otherwise.
+//! VPP as a DUT over a recorded host: its commands, its refusals, and the handling of unexpected
+//! answers.
+//!
+//! Start with [`vpp`].
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -7,7 +10,7 @@ use super::*;
 use crate::host::scripted::Scripted;
 use crate::host::undo::Left;
 
-/// A VPP on a recorded host, and the record of its changes.
+/// Returns a VPP on a recorded host, and the record of its changes.
 fn vpp(host: Scripted) -> (Vpp, Arc<Scripted>, tempfile::NamedTempFile) {
     let record = tempfile::NamedTempFile::new().unwrap();
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
@@ -29,7 +32,7 @@ eth0                              1      up          9000/0/0/0     rx packets  
                                                                     drops                          3\n\
 eth1                              2      up          9000/0/0/0     tx packets                    37\n";
 
-/// Answers as VPP does, and has as many routes of 24 bits as were added, or one less.
+/// Answers like VPP, and has as many /24 routes as were added, minus `loses`.
 fn answers(loses: u64) -> Scripted {
     let routes: Mutex<u64> = Mutex::default();
     Scripted::new(move |command, _| {
@@ -71,7 +74,7 @@ fn it_is_made_a_router_and_the_way_back_stands_in_the_record() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // a VPP of somebody else's keeps the MAC addresses that it has
+    // a VPP of others keeps its MAC addresses
     assert!(
         !host
             .asked()
@@ -138,7 +141,7 @@ fn what_it_cannot_do_is_refused_with_what_to_do() {
     assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
 }
 
-/// Frames that came in at the kernel's port and not in VPP are not lost without a name.
+/// Counters before the trial do not count; output that is not understood is an error.
 #[test]
 fn an_account_is_the_difference_of_two_readings() {
     let (dut, _, _record) = vpp(Scripted::new(|command, _| {
@@ -154,7 +157,7 @@ fn an_account_is_the_difference_of_two_readings() {
     let work = dut.account().unwrap().unwrap()().unwrap();
     assert_eq!(work.clock_hz, Some(2.5955e9));
     assert_eq!(work.packets_in(), Some(3000));
-    // the errors of before are not of this trial
+    // errors before the trial do not count
     assert!(work.drops.is_empty());
     let (dut, _, _record) = vpp(Scripted::new(|command, _| match command {
         "vppctl show interface" => INTERFACES.into(),

@@ -1,6 +1,8 @@
-//! An agent on a host over SSH: our program is brought there, once for every version of it, and answers over a session.
+//! An agent on a host over SSH: copies our program there, once for every version, and runs it in a
+//! session.
 //!
-//! It ends with the session, and the session's wrapper then ends whatever it has started. Start with [`Ssh::start_agent`].
+//! It ends with the session; the session's wrapper then ends everything it has started. Start with
+//! [`Ssh::start_agent`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -22,18 +24,19 @@ use crate::host::wire::connection::{Connection, Epitaph};
 use crate::host::{Command, Failure, Host, HostError, Limit, Remote};
 use crate::sys::{die_with_parent, kill_group};
 
-/// What is tried, in errors.
+/// The operation, for errors.
 const WHAT: &str = "start an agent there";
 
-/// When a session has ended, its last words arrive within this time.
+/// The last output of a session that has ended arrives within this time.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What a program is called that another version does not replace.
+/// Name of a program that is not replaced by another version.
 const NAME: &str = "fwdlab";
 
-/// Folders for our program: our user's, and `$4`, which goes with the connection. Some systems execute nothing in one of them. Prints the
-/// path of the program `$1` of `$2` bytes and checksum `$3`. With `$5` it reads the program where it is not there already, and says what
-/// came of starting it where that cannot be done.
+/// Looks for our program in two directories, because some systems mount one of them noexec: the
+/// user's cache, and `$4`, which is removed with the connection. Prints the path of the program
+/// `$1` of `$2` bytes and checksum `$3`. With `$5`, reads the program from standard input if it is
+/// not there yet, and prints the error of starting it if that fails.
 const BRING: &str = "\
 is_ours() { [ -f \"$1\" ] && [ $(($(wc -c <\"$1\"))) -eq $size ] || return 1
     ! command -v sha256sum >/dev/null || [ \"$(sha256sum <\"$1\" | cut -d' ' -f1)\" = $sum ] || return 1
@@ -53,16 +56,16 @@ done
 [ -z \"$kept\" ] || rm -f \"$kept\"
 [ -z \"$brought\" ] || { echo \"$why\" >&2; exit 1; }";
 
-/// Where it was tried.
+/// Advice in errors.
 const ADVICE: &str = "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Look whether they can be written, have \
                       room, and are mounted without noexec";
 
 impl Ssh {
-    /// Starts this program there as an agent; it is brought there, where it is not there already. It ends when what is returned is
-    /// dropped, or the connection is lost, and so does all that it started.
+    /// Starts this program there as an agent, and copies it first if needed. The agent ends, with
+    /// everything it started, when the returned value is dropped, or the connection is lost.
     ///
     /// # Errors
-    /// The host cannot be reached, or does not run our program: why.
+    /// The host cannot be reached, or does not run our program, and why.
     pub fn start_agent(&self, program: &Path, limit: Limit<'_>) -> Result<Remote, HostError> {
         let error = |failure| HostError::new(&self.name, WHAT, failure);
         self.is_like_this_machine(limit)?;
@@ -82,7 +85,7 @@ impl Ssh {
         Ok(Remote::new(&self.name, Arc::new(connection)).that_stays(self.address()))
     }
 
-    /// Can our program run there?
+    /// Checks that our program can run there.
     fn is_like_this_machine(&self, limit: Limit<'_>) -> Result<(), HostError> {
         let theirs = self.run(&Command::new("uname", &["-s", "-m"]), limit)?;
         let theirs = String::from_utf8_lossy(&theirs.stdout);
@@ -98,7 +101,7 @@ impl Ssh {
         Err(HostError::new(&self.name, WHAT, why))
     }
 
-    /// Brings the program there, and says where it is.
+    /// Copies the program there if needed, and returns its path.
     fn bring(&self, program: &Path, limit: Limit<'_>) -> Result<String, HostError> {
         let what = format!("bring {} there", program.display());
         let failed = |why: String| HostError::new(&self.name, &what, Failure::File(why));
@@ -132,7 +135,7 @@ impl Ssh {
     }
 }
 
-/// Begins a session that goes on; returns our end of its stream, and what is known of its own.
+/// Starts a session; returns our end of its stream, and the state of its end.
 fn begin(
     link: &Arc<Link>,
     words: &[String],
@@ -149,7 +152,7 @@ fn begin(
     let (stop, stopped) = channel();
     let (started, is_started) = channel();
     let gathered = said.clone();
-    // a process of ours lives as long as the thread that starts it
+    // our processes die with the thread that started them
     let keeper = std::thread::spawn(move || {
         let child = start(&client, theirs, again);
         match child {
@@ -158,7 +161,7 @@ fn begin(
                 let stderr = child.stderr.take();
                 let gatherer = std::thread::spawn(move || gather(stderr, &gathered));
                 let _ = started.send(Ok(()));
-                // nobody sends anything: whoever has it drops it
+                // nothing is sent: the sender is dropped
                 let _ = stopped.recv();
                 kill_group(child.id());
                 let _ = child.wait();
@@ -204,7 +207,7 @@ fn gather(pipe: Option<impl Read>, into: &Mutex<String>) {
     }
 }
 
-/// A session that goes on; it ends when this is dropped.
+/// A running session; it ends when this is dropped.
 #[derive(Debug)]
 struct Session {
     link: Arc<Link>,
@@ -215,7 +218,7 @@ struct Session {
 }
 
 impl Session {
-    /// Reads until the command begins: a login shell may have said something before.
+    /// Reads until the command begins, because a login shell may print something first.
     fn await_begin(&self, stream: &mut UnixStream, limit: Limit<'_>) -> Result<(), Failure> {
         let began = Instant::now();
         let look = Duration::from_millis(50);
@@ -274,7 +277,7 @@ impl Epitaph for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // one that has ended has cleaned up behind itself
+        // one that has ended has already cleaned up
         if self.job.status(self.said().as_bytes()).is_none()
             && self.link.end(Duration::ZERO).is_none()
         {

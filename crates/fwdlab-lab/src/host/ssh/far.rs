@@ -1,29 +1,33 @@
-//! What is said to the shell of a far host: texts of one line for a POSIX `sh`, whatever shell its user has.
+//! Shell texts for a remote host: one line each, for a POSIX `sh`, whatever the login shell of the
+//! user.
 //!
-//! A line arrives on standard input, so that no other shell reads it; what comes behind it is for the command. Tools are those of
-//! POSIX. Start with [`BEGIN`] and [`Job`].
+//! A line arrives on standard input, so that no other shell interprets it; the bytes after it are
+//! input of the command. Uses only POSIX tools. Start with [`BEGIN`] and [`Job`].
 
 use super::quoted;
 
-/// What the user's login shell is given: words that all of them read in the same way.
+/// The command for the user's login shell: words that all shells parse alike.
 pub(super) const BEGIN: &str = "exec /bin/sh -c 'IFS= read -r l && eval \"$l\"'";
 
-/// Kills process `$p` with its process group, its session and all that descend from it, but not `$$`: first all of them are found. With
-/// OpenSSH a session is one of the system's, and `$p` leads it; with Dropbear it is not, and nothing but descendants are found.
+/// Kills process `$p` with its process group, its session and all its descendants, but not `$$`:
+/// first finds all of them. With OpenSSH, a session is a session of the system with `$p` as leader;
+/// with Dropbear it is not, and only descendants are found.
 const KILL: &str = "\
 k() { for x in 1 2 3 4 5; do v=$({ if [ -r /proc/self/stat ]; then cat /proc/[0-9]*/stat 2>/dev/null | sed \"s/^\\([0-9]*\\) (.*) . /\\1 /\"; \
 else ps -A -o pid= -o ppid= -o pgid= -o sid=; fi; } | awk -v p=$p -v me=$$ '{ a[$1] = $2; if ($1 == p || $3 == p || $4 == p) m[$1] = 1 } \
 END { do { n = 0; for (i in a) if (!(i in m) && (a[i] in m)) { m[i] = 1; n = 1 } } while (n); for (i in m) if (i != me) print i }'); \
 [ -n \"$v\" ] || break; kill -9 $v 2>/dev/null; done; }; ";
 
-/// What a guard says when it has ended a command.
+/// What a guard prints when it has ended a command.
 pub(super) const KILLED: &str = "killed-";
 
-/// Holds a folder for us there and prints its name. When it reads a command's number it ends that command, or keeps it from beginning,
-/// and says so: this takes no session, of which a server may give only a few.
+/// Returns the script of the guard. It creates a directory for us there and prints its name. When
+/// it reads the number of a command, it ends that command, or keeps it from starting, and confirms
+/// that; this needs no session, of which a server may allow only a few.
 ///
-/// When its input ends, by us or with the connection, or has nothing new for so many seconds, it ends what still runs and removes the
-/// folder. An sshd may take hours to notice that nobody is there any more.
+/// When its input ends, through us or with the connection, or brings nothing new for this many
+/// seconds, the guard ends everything that still runs and removes the directory. An sshd may take
+/// hours to notice a lost connection.
 pub(super) fn guard(name: &str, patience_s: u32) -> String {
     format!(
         "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
@@ -39,30 +43,33 @@ pub(super) fn guard(name: &str, patience_s: u32) -> String {
     )
 }
 
-/// One command there.
+/// A command on the remote host.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    /// The guard's folder.
+    /// The guard's directory.
     pub folder: String,
-    /// A number of its own.
+    /// Its unique number.
     pub number: u64,
-    /// What it writes to standard output before it begins, and to standard error before its status.
+    /// The mark that it writes to standard output before it begins, and to standard error before
+    /// its status.
     pub mark: String,
 }
 
-/// How the input of a command is brought there.
+/// How a command gets its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
-    /// There is none.
+    /// No input.
     Nothing,
-    /// So many bytes come behind the line. A command does not begin with half of them.
+    /// This number of bytes after the line. The command does not begin before all of them have
+    /// arrived.
     Bytes(usize),
-    /// It goes on as long as the command does, which ends all that it started.
+    /// A stream that lasts as long as the command; the wrapper then ends everything the command
+    /// started.
     Stream,
 }
 
 impl Job {
-    /// The line that runs a program.
+    /// Returns the line that runs a program.
     pub fn run(&self, words: &[String], input: Input) -> String {
         let Job {
             folder,
@@ -93,13 +100,15 @@ impl Job {
         )
     }
 
-    /// Behind which byte of its standard output it began; a login shell may have said something before.
+    /// Returns the offset in its standard output at which it began, because a login shell may print
+    /// something first.
     pub fn begun(&self, stdout: &[u8]) -> Option<usize> {
         let mark = format!("{}\n", self.mark);
         Some(find(stdout, mark.as_bytes())? + mark.len())
     }
 
-    /// What is known of its end by what it wrote to standard error: the status, and the place of the mark before it.
+    /// Returns its status and the position of the mark before it, if its standard error contains
+    /// them.
     pub fn status(&self, stderr: &[u8]) -> Option<(Status, std::ops::Range<usize>)> {
         let mark = format!("{} ", self.mark);
         let at = find(stderr, mark.as_bytes())?;
@@ -118,18 +127,18 @@ impl Job {
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
-    /// With this code.
+    /// With this exit code.
     Code(u32),
     /// There is no such program.
     Missing,
     /// Its input did not arrive.
     Input,
-    /// It did not begin, for nobody wanted it any more.
+    /// It was stopped before it began.
     Stopped,
 }
 
 impl Status {
-    /// In the words of this system.
+    /// Returns a description.
     pub fn words(self) -> String {
         match self {
             Status::Code(code) => format!("exit status: {code}"),
@@ -144,7 +153,7 @@ fn find(all: &[u8], part: &[u8]) -> Option<usize> {
     all.windows(part.len()).position(|window| window == part)
 }
 
-/// A word on one line; a line's end is in `$n`.
+/// Quotes a word for one line; `$n` contains a newline.
 fn word(of: &str) -> String {
     quoted(of).replace('\n', "'\"$n\"'")
 }
@@ -176,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Every shell that is here, by itself or as one of many programs in one.
+    /// Returns every installed shell, as a program of its own or as an applet.
     fn shells() -> Vec<Vec<&'static str>> {
         let known = [
             vec!["dash"],
@@ -247,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A connection that is still there, and over which nothing comes.
+    /// A connection that is alive, but over which nothing arrives.
     #[test]
     fn a_guard_of_whom_nothing_is_heard_cleans_up() {
         for shell in shells() {
@@ -264,7 +273,7 @@ mod tests {
             let folder = said.next().unwrap().unwrap();
             let began = Instant::now();
             let is_there = || Path::new(&folder).exists();
-            // as long as something comes it stays
+            // it stays as long as input arrives
             while began.elapsed() < Duration::from_millis(2500) {
                 writeln!(input).unwrap();
                 std::thread::sleep(Duration::from_millis(100));

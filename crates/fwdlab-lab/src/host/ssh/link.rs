@@ -1,7 +1,9 @@
-//! A connection to a host, which all commands share: one `ssh` process that holds it, and the guard there that cleans up behind us.
+//! A connection to a host that all commands share: one `ssh` process that holds it, and a guard on
+//! the host that cleans up after us.
 //!
-//! A thread keeps both, so that they live as long as the connection and not as long as whoever needed it first; they end with it, and
-//! with this process however it ends. Start with [`Link::open`].
+//! A thread owns both, so that they live as long as the connection, not as long as the thread that
+//! needed it first; they end with it, and with this process however it ends. Start with
+//! [`Link::open`].
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -20,31 +22,32 @@ use super::words::{last_words, not_connected};
 use super::{Failure, Limit, Target};
 use crate::sys::{die_with_parent, kill_group};
 
-/// A host that says nothing for three times as long is taken for lost. Test traffic may keep its CPUs busy for a while.
+/// A host that is silent for three times as long is considered lost. Test traffic may keep its CPUs
+/// busy for a while.
 const ALIVE_S: u32 = 7;
 
-/// So long a host may take to answer a connection.
+/// Time limit for a connection.
 const CONNECT_S: u32 = 15;
 
-/// A guard there that hears nothing for so long takes us for lost.
+/// A guard that receives nothing for this long considers us lost.
 const GUARD_S: u32 = 60;
 
-/// How often it hears of us.
+/// How often the guard receives something.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// How often it is looked whether a connection is there.
+/// How often to check whether a connection is up.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// So long ending a command there may take.
+/// Time limit for ending a command there.
 const KILLING: Duration = Duration::from_secs(10);
 
-/// So long the guard may take to clean up.
+/// Time limit for the guard to clean up.
 const CLEANING: Duration = Duration::from_secs(3);
 
-/// The longest path of a socket (`man 7 unix`), less what ssh writes behind it meanwhile.
+/// The longest path of a socket (`man 7 unix`), minus the suffix that ssh appends temporarily.
 const MOST_PATH: usize = 107 - 17;
 
-/// What a connection is never used for, whatever the user's configuration says.
+/// Features that are disabled on a connection, whatever the user's configuration says.
 const PLAIN: &[&str] = &[
     "BatchMode=yes",
     "ClearAllForwardings=yes",
@@ -62,34 +65,34 @@ const PLAIN: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Link {
     words: Vec<String>,
-    /// The guard's folder there.
+    /// The guard's directory there.
     folder: String,
     mark: String,
     next: AtomicU64,
     state: Arc<State>,
-    /// The thread that keeps it ends when this is dropped.
+    /// The owning thread ends when this is dropped.
     events: Option<Sender<Event>>,
     keeper: Option<JoinHandle<()>>,
 }
 
-/// What is known of its end.
+/// What is known about its end.
 #[derive(Debug, Default)]
 struct State {
     ended: Mutex<Option<String>>,
 }
 
-/// What happens to a connection.
+/// An event of a connection.
 #[derive(Debug)]
 enum Event {
     /// The process that holds it has closed its standard error: it ends.
     Ended,
-    /// The guard said this.
+    /// The guard printed this line.
     Guard(String),
     /// The guard has ended.
     Unguarded,
-    /// This command is to be ended there; who waits for that has the other end.
+    /// End this command there; the sender is dropped when that is done.
     Kill(u64, Sender<()>),
-    /// Nobody wants it any more.
+    /// The connection is no longer needed.
     Stop,
 }
 
@@ -160,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Why it has ended, if it has; it is given a moment to notice.
+    /// Returns why it has ended, if it has; waits up to `patience` for that.
     pub fn end(&self, patience: Duration) -> Option<String> {
         let began = Instant::now();
         loop {
@@ -173,7 +176,7 @@ impl Link {
         }
     }
 
-    /// The command of this machine that begins a session there, and what that is called in it.
+    /// Returns the local command that begins a session there, and its job.
     pub fn session(&self) -> (Vec<String>, Job) {
         let job = Job {
             folder: self.folder.clone(),
@@ -183,17 +186,17 @@ impl Link {
         (session(&self.words), job)
     }
 
-    /// Ends a command there, with all that it started.
+    /// Ends a command there, with everything that it started.
     pub fn kill(&self, job: &Job) {
         let (done, is_done) = channel();
         if let Some(events) = &self.events {
             let _ = events.send(Event::Kill(job.number, done));
         }
-        // where the connection is lost the guard does it anyway
+        // if the connection is lost, the guard ends it anyway
         let _ = is_done.recv_timeout(KILLING);
     }
 
-    /// A new path in the guard's folder, which goes with the connection.
+    /// Returns a new path in the guard's directory, which is removed with the connection.
     pub fn path(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         format!("{}/put/{number}", self.folder)
@@ -211,7 +214,7 @@ impl Drop for Link {
     }
 }
 
-/// What holds a connection, on the thread that keeps it.
+/// The state of a connection, on the thread that owns it.
 struct Keeper {
     target: Target,
     place: Place,
@@ -222,7 +225,7 @@ struct Keeper {
     happened: Receiver<Event>,
 }
 
-/// A connection that is up; both end with this.
+/// A connection that is up; both processes end with this.
 struct Up {
     master: Child,
     guard: Option<Child>,
@@ -233,7 +236,7 @@ struct Up {
 impl Drop for Up {
     fn drop(&mut self) {
         if let Some(guard) = &mut self.guard {
-            // the end of its input is what it waits for
+            // the guard waits for the end of its input
             drop(guard.stdin.take());
             let began = Instant::now();
             while began.elapsed() < CLEANING && matches!(guard.try_wait(), Ok(None)) {
@@ -282,7 +285,7 @@ impl Keeper {
         let mut guard = start(&session(&self.words), Stdio::piped(), Stdio::piped())?;
         if let Some(input) = &mut guard.stdin {
             let line = format!("{}\n", far::guard(&self.name, GUARD_S));
-            // where it has ended it says why
+            // if it has ended, it reports why
             let _ = input.write_all(line.as_bytes());
         }
         let complaint = Arc::new(Mutex::new(String::new()));
@@ -292,7 +295,7 @@ impl Keeper {
         up.guard = Some(guard);
         let answer = loop {
             match self.happened.recv() {
-                // what a login shell says first
+                // output of a login shell
                 Ok(Event::Guard(line)) if !line.ends_with(&self.name) => {}
                 answer => break answer,
             }
@@ -330,7 +333,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Timeout) => up.tell("\n"),
                 Ok(Event::Ended) => break last_words(&up.said()),
                 Ok(Event::Unguarded) => {
-                    // which is how most connections end, and then the reason comes a moment later
+                    // this is how most connections end; the reason follows a moment later
                     match self.happened.recv_timeout(Duration::from_millis(300)) {
                         Ok(Event::Ended) => break last_words(&up.said()),
                         _ => break "its guard there has ended".to_owned(),
@@ -351,11 +354,11 @@ impl Keeper {
 }
 
 impl Up {
-    /// Tells the guard something; anything tells it that we are there.
+    /// Sends the guard a line; any line shows that we are alive.
     fn tell(&mut self, line: &str) {
         let guard = self.guard.as_mut().and_then(|guard| guard.stdin.as_mut());
         if let Some(input) = guard {
-            // one that is not there any more has closed its output, too
+            // a guard that is gone has closed its output, too
             let _ = input.write_all(line.as_bytes());
         }
     }
@@ -366,7 +369,7 @@ impl Up {
     }
 }
 
-/// A process of ours that lives as long as this thread.
+/// Starts a process that lives as long as this thread.
 fn start(words: &[String], input: Stdio, output: Stdio) -> Result<Child, Failure> {
     let mut process = std::process::Command::new(&words[0]);
     process
@@ -378,7 +381,7 @@ fn start(words: &[String], input: Stdio, output: Stdio) -> Result<Child, Failure
     process.spawn().map_err(|e| no_client(&e))
 }
 
-/// There is no `ssh` here, or it does not start.
+/// Returns the failure of a missing `ssh`, or of one that does not start.
 pub(super) fn no_client(error: &std::io::Error) -> Failure {
     Failure::Unreachable(match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -421,18 +424,18 @@ fn option(of: &str) -> [String; 2] {
     ["-o".to_owned(), of.to_owned()]
 }
 
-/// What every `ssh` of ours is told.
+/// Returns the words with which each `ssh` begins.
 fn base_words(target: &Target, socket: &Path) -> Vec<String> {
     let mut words = vec!["ssh".to_owned()];
     words.extend(target.options());
     words.extend(PLAIN.iter().flat_map(|of| option(of)));
-    // in a path of this option a percent sign begins something else
+    // a percent sign is special in this option
     let path = socket.to_string_lossy().replace('%', "%%");
     words.extend(option(&format!("ControlPath={path}")));
     words
 }
 
-/// A client over the connection: without one it must not make one of its own.
+/// Returns a client of the connection: without the connection, it must not open its own.
 fn client(target: &Target, socket: &Path) -> Vec<String> {
     let mut words = base_words(target, socket);
     words.extend(
@@ -450,7 +453,7 @@ fn session(client: &[String]) -> Vec<String> {
     words
 }
 
-/// Our folder for the socket of a connection.
+/// Our directory for the socket of a connection.
 #[derive(Debug)]
 struct Place {
     folder: PathBuf,
@@ -482,7 +485,7 @@ impl Drop for Place {
     }
 }
 
-/// Where sockets are: the path of one must be short.
+/// Returns the parent directory of sockets, whose paths must be short.
 fn base() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let known = [runtime, Some(std::env::temp_dir())];
@@ -492,7 +495,7 @@ fn base() -> PathBuf {
     found.unwrap_or_else(|| "/tmp".into())
 }
 
-/// Removes folders of processes that are gone.
+/// Removes directories of processes that are gone.
 fn remove_old(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,8 +1,10 @@
-//! A machine that answers to SSH, by way of the user's own client: their configuration, keys, agent, jump hosts and known hosts.
+//! A machine that is reached over SSH with the user's own client: their configuration, keys, agent,
+//! jump hosts and known hosts.
 //!
-//! All commands share one connection ([`link`]); every one has a session on it, and a wrapper there by which it can be ended with all that
-//! it started ([`far`]). A connection that was lost is made anew for the next command. Only keys are used: nobody is there to be asked
-//! for a password. Start with [`Ssh::new`].
+//! All commands share one connection ([`link`]); each has a session on it, and a remote wrapper by
+//! which it can be ended with everything that it started ([`far`]). A lost connection is reopened
+//! for the next command. Only keys are used, because a password cannot be entered. Start with
+//! [`Ssh::new`].
 
 mod agent;
 mod far;
@@ -29,13 +31,13 @@ use super::{
 };
 use crate::sys::kill_group;
 
-/// When a session ended without a word, the end of its connection is noticed within this time.
+/// If a session ended without a status, the end of its connection is noticed within this time.
 const NOTICE: Duration = Duration::from_millis(500);
 
-/// A status is the last that is said, or nearly: so many bytes are looked at while a command runs.
+/// The status is the last output, or nearly: number of bytes to search while a command runs.
 const TAIL: usize = 4096;
 
-/// A machine that answers to SSH.
+/// A machine that is reached over SSH.
 #[derive(Debug)]
 pub struct Ssh {
     name: String,
@@ -45,7 +47,7 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// The machine there; it is connected to when it is needed.
+    /// Creates a host for this machine; connects when needed.
     pub fn new(target: Target) -> Ssh {
         Ssh {
             name: target.in_known_hosts(),
@@ -55,7 +57,8 @@ impl Ssh {
         }
     }
 
-    /// The same of a machine that goes with us: what is changed on it need not be taken back when it is gone.
+    /// The same for a machine that ends with this process: changes on it need not be undone when it
+    /// is gone.
     pub fn that_goes_with_us(target: Target) -> Ssh {
         Ssh {
             goes_with_us: true,
@@ -63,12 +66,12 @@ impl Ssh {
         }
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The connection, made anew where there is none.
+    /// Returns the connection; opens a new one if there is none.
     fn link(&self, limit: Limit<'_>) -> Result<Arc<Link>, Failure> {
         let mut kept = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(link) = &*kept
@@ -76,7 +79,7 @@ impl Ssh {
         {
             return Ok(link.clone());
         }
-        // what it holds there goes before anything new begins
+        // it cleans up there before a new one begins
         *kept = None;
         let link = Arc::new(Link::open(&self.target, limit)?);
         *kept = Some(link.clone());
@@ -111,7 +114,7 @@ impl Ssh {
         }
     }
 
-    /// Something of ours there, by a text for its shell.
+    /// Runs a script of ours in the shell there.
     fn shell(
         &self,
         what: &str,
@@ -141,7 +144,7 @@ impl Ssh {
         Ok(output.map_err(failed)?.stdout)
     }
 
-    /// Takes the answers of several files apart.
+    /// Splits the answers of several files.
     fn each(
         &self,
         verb: &str,
@@ -185,7 +188,7 @@ impl Ssh {
     }
 
     fn put_folder(&self, ours: &Path, what: &str) -> Result<String, HostError> {
-        // links lead to what they lead to, and whose a file is here means nothing there
+        // follow links, and ignore local owners, which mean nothing there
         let tar = Command::new("tar", &["-chf", "-", "--format=ustar", "-C"]);
         let mut tar = tar.called(what);
         let whole = ours.to_string_lossy();
@@ -256,7 +259,7 @@ impl Host for Ssh {
 
     /// A file gets its new content only when all of it has arrived.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
-        // what a command reads is whole before it begins
+        // a command starts after its input has arrived completely
         let what = format!("write {path}");
         self.shell(&what, "exec cat >\"$1\"", &[path], Some(content))
             .map(drop)
@@ -282,7 +285,7 @@ impl Host for Ssh {
         Ok(all.map(|one| one.map(drop)).collect())
     }
 
-    /// What is put there goes with the connection.
+    /// The copies are removed with the connection.
     fn put(&self, ours: &Path) -> Result<String, HostError> {
         let what = format!("put {} there", ours.display());
         match ours.is_dir() {
@@ -292,15 +295,15 @@ impl Host for Ssh {
     }
 }
 
-/// A text for a shell that runs one, and says its status, the bytes of what that said, and what it said. Everything is text: a shell keeps
-/// no zeros.
+/// Returns a script that runs another one, and prints its status, the length of its output in
+/// bytes, and its output. The output must be text, because a shell cannot store zero bytes.
 fn answer(text: &str) -> String {
     format!(
         "LC_ALL=C; o=$({{ {text}; s=$?; }} 2>&1; printf '/%s' $s); s=${{o##*/}}; o=${{o%/*}}; printf '%s %s\\n%s' \"$s\" \"${{#o}}\" \"$o\""
     )
 }
 
-/// The next of these answers: status, and what was said.
+/// Parses the next of these answers: status and output.
 fn next_answer<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     let end = rest.iter().position(|&byte| byte == b'\n')?;
     let head = std::str::from_utf8(&rest[..end]).ok()?;
@@ -310,14 +313,14 @@ fn next_answer<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     Some((status, content))
 }
 
-/// The name of a file or folder for its copy.
+/// Returns the file name of a file or directory, for its copy.
 fn last_name(of: &Path) -> String {
     let whole = std::fs::canonicalize(of).unwrap_or_else(|_| of.to_owned());
     let name = of.file_name().or(whole.file_name()).unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// The line that runs words.
+/// Returns the line that runs words.
 fn line(job: &Job, words: &[String], input: Input) -> Result<String, Failure> {
     if words.iter().any(|word| word.contains('\0')) {
         return Err(Failure::Refused("a word has a zero byte in it".into()));
@@ -325,7 +328,7 @@ fn line(job: &Job, words: &[String], input: Input) -> Result<String, Failure> {
     Ok(format!("{}\n", job.run(words, input)))
 }
 
-/// A command on the way to its end.
+/// A command that is running.
 struct Session<'a> {
     link: &'a Link,
     job: Job,
@@ -371,7 +374,7 @@ impl<'a> Session<'a> {
                 self.job.status(&stderr[from..]).is_some()
             };
             if self.output.look(tail) {
-                // its output may still be open in a daemon that it left behind
+                // a daemon that it left behind may keep its output open
                 let told = Instant::now();
                 while told.elapsed() < AFTER_ITS_END && matches!(self.child.try_wait(), Ok(None)) {
                     self.output.wait(LOOK);
@@ -395,7 +398,7 @@ impl<'a> Session<'a> {
         kill_group(self.child.id());
         let _ = self.child.wait();
         let mut output = self.output.collect();
-        // what a login shell said before is nobody's
+        // discard earlier output of a login shell
         let begun = self.job.begun(&output.stdout);
         output.stdout.drain(..begun.unwrap_or_default());
         let told = self.job.status(&output.stderr);
@@ -413,7 +416,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A command that has ended so.
+/// Returns the failure of a command that ended with this status.
 fn failed(status: Status, program: &str, said: String) -> Failure {
     match status {
         Status::Missing => Failure::Missing {
@@ -431,7 +434,7 @@ fn failed(status: Status, program: &str, said: String) -> Failure {
     }
 }
 
-/// A command whose session has ended, and which has not said how.
+/// Returns the failure of a command whose session has ended without a status.
 fn without_a_word(link: &Link, said: &str) -> Failure {
     if let Some(why) = link.end(NOTICE) {
         return Failure::Lost(why);
@@ -448,10 +451,10 @@ fn without_a_word(link: &Link, said: &str) -> Failure {
     }
 }
 
-/// A command that goes on there.
+/// A command that keeps running there.
 #[derive(Debug)]
 struct Following {
-    /// Gone when it was ended.
+    /// `None` after it was ended.
     going: Option<Going>,
     what: String,
     host: String,
@@ -463,7 +466,7 @@ struct Following {
 }
 
 impl Following {
-    /// A line of it, or less, when the mark of its end is in it.
+    /// Returns a line of output, without the mark of its end if that is in it.
     fn heard(&mut self, line: String) -> Option<String> {
         let whole = format!("{line}\n");
         if !self.has_begun && self.job.begun(whole.as_bytes()).is_some() {
@@ -477,7 +480,7 @@ impl Following {
         (place.start > 0).then(|| whole[..place.start].to_owned())
     }
 
-    /// Its end, in words; how it failed, where it did not even begin or nobody knows.
+    /// Describes its end; an error if it did not begin, or its status is unknown.
     fn ended(&self) -> Result<Heard, HostError> {
         let failure = match self.status {
             Some(status @ Status::Code(_)) => return Ok(Heard::End(status.words())),
@@ -495,7 +498,7 @@ impl Process for Following {
             let Some(going) = &mut self.going else {
                 return self.ended();
             };
-            // standard output may say more when standard error has said that it is over
+            // standard output may arrive after standard error has reported the end
             let left = match self.status {
                 Some(_) => AFTER_ITS_END,
                 None => until.saturating_duration_since(Instant::now()),

@@ -1,32 +1,33 @@
-//! Where a machine is that answers to SSH: `ssh://[user@]host[:port]`.
+//! The address of a machine that is reached over SSH: `ssh://[user@]host[:port]`.
 //!
-//! What is not said is up to the user's own configuration of `ssh`, where a host may have any name. Start with [`Target`].
+//! Missing parts come from the user's own configuration of `ssh`, which may define any host names.
+//! Start with [`Target`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What an address begins with.
+/// The prefix of an address.
 const SCHEME: &str = "ssh://";
 
-/// A machine, as `ssh` is told of it.
+/// A machine, in terms of `ssh`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its name, address, or name in the configuration of `ssh`.
+    /// Its host name, address, or name in the configuration of `ssh`.
     pub host: String,
-    /// Who we are there.
+    /// The user name there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where its server listens.
+    /// The port of its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// A configuration file for `ssh` instead of the user's own and the system's.
+    /// A configuration file for `ssh`, instead of those of the user and the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
 
-/// An address that says nothing to us.
+/// An address that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no address for SSH: {why}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
@@ -86,7 +87,7 @@ impl FromStr for Target {
             if word.is_empty() {
                 return Err(bad(&format!("the {what} is missing")));
             }
-            // such a word would be an option of ssh
+            // ssh would parse such a word as an option
             let is_odd = |c: char| c.is_whitespace() || c.is_control();
             if word.starts_with('-') || word.contains(is_odd) {
                 return Err(bad(&format!(
@@ -129,7 +130,7 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// What `ssh` is told of it, without the host.
+    /// Returns the options of `ssh`, without the host.
     pub(super) fn options(&self) -> Vec<String> {
         let port = self.port.map(|port| port.to_string());
         let pairs = [("-F", &self.config), ("-l", &self.user), ("-p", &port)];
@@ -139,7 +140,7 @@ impl Target {
         said.flatten().collect()
     }
 
-    /// What a person types to see whether it answers.
+    /// Returns the command with which a person checks that it answers.
     pub(super) fn by_hand(&self) -> String {
         let words = self.options();
         let words = words.iter().map(|word| super::quoted(word));
@@ -148,7 +149,7 @@ impl Target {
         format!("ssh {}{space}{} true", words.join(" "), self.host)
     }
 
-    /// How the files of known keys call it.
+    /// Returns its name in files of known hosts.
     pub(super) fn in_known_hosts(&self) -> String {
         match self.port {
             Some(port) if port != 22 => format!("[{}]:{port}", self.host),

@@ -1,6 +1,7 @@
-//! Hosts over SSH, by a real server that runs in this test and listens on a port of this machine's own.
+//! Hosts over SSH, with a real server that this test starts on its own port of this machine.
 //!
-//! Its keys, its configuration and that of the client are in a folder of the test; nobody's `~/.ssh` is read. Start with [`Server`].
+//! Its keys, its configuration and that of the client are in a directory of the test; no `~/.ssh`
+//! is read. Start with [`Server`].
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::host::{Remote, reboot};
 
-/// A server of SSH; it ends, with all that goes on over it, when this is dropped.
+/// An SSH server; it ends, with all its connections, when this is dropped.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     port: u16,
@@ -19,7 +20,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One that lets us in; `None` says why there is none.
+    /// Starts a server that accepts our key; prints why and returns `None` if that is impossible.
     pub fn start(test: &str) -> Option<Server> {
         Server::start_within(test, None)
     }
@@ -29,7 +30,8 @@ impl Server {
         Server::start_behind(test, namespace, &[])
     }
 
-    /// The same in a network namespace and among mounts of its own, which this text for `sh` makes before it goes on with `exec "$@"`.
+    /// The same in a network namespace and with its own mounts, which this script for `sh` creates
+    /// before it continues with `exec "$@"`.
     pub fn start_with_files(test: &str, namespace: &str, mounts: &str) -> Option<Server> {
         let before = ["unshare", "--mount", "sh", "-c", mounts, "sh"];
         Server::start_behind(test, Some(namespace), &before)
@@ -48,7 +50,7 @@ impl Server {
             println!("SKIPPED: {test}: needs root");
             return None;
         }
-        // where the system's own server makes it, too
+        // the system's own server creates it, too
         std::fs::create_dir_all("/run/sshd").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
@@ -58,7 +60,7 @@ impl Server {
             Local.ask("ssh-keygen", &make).unwrap();
         }
         std::fs::copy(path("user.pub"), path("authorized")).unwrap();
-        // nobody has the port until the server takes it; in a namespace of the test any will do
+        // the port is free until the server takes it; in a namespace of the test any port will do
         let port = {
             let free = TcpListener::bind("127.0.0.1:0").unwrap();
             free.local_addr().unwrap().port()
@@ -90,7 +92,7 @@ impl Server {
         Server::begin_behind(folder, &before)
     }
 
-    /// By way of a command that becomes it.
+    /// Starts it with a command that executes it.
     fn begin_behind(folder: &Path, before: &[&str]) -> Child {
         let log = std::fs::File::options()
             .create(true)
@@ -106,7 +108,7 @@ impl Server {
         command.spawn().unwrap()
     }
 
-    /// What the client reads: which key it has, and which key it knows of the server.
+    /// Writes the client's configuration: its key, and the server's key that it knows.
     fn write_client(&self, key: &str, known: Option<&str>) {
         let path = |name: &str| self.folder.path().join(name);
         let known = known.map_or(String::new(), |file| {
@@ -114,7 +116,7 @@ impl Server {
             format!("[127.0.0.1]:{} {key}", self.port)
         });
         std::fs::write(path("known"), known).unwrap();
-        // a namespace of the test has a loopback of its own
+        // a namespace of the test has its own loopback
         let enter = self
             .namespace
             .as_ref()
@@ -129,7 +131,7 @@ impl Server {
         std::fs::write(path("client"), config).unwrap();
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn target(&self) -> Target {
         let target: Target = format!("ssh://root@127.0.0.1:{}", self.port)
             .parse()
@@ -157,7 +159,8 @@ impl Server {
         });
     }
 
-    /// Ends it and all that goes on over it, and starts it among other mounts, as after a restart of its machine.
+    /// Kills it with all its connections, and starts it with other mounts, like after a restart of
+    /// its machine.
     pub fn restart_with_files(&mut self, mounts: &str) {
         self.kill();
         let before = ["unshare", "--mount", "sh", "-c", mounts, "sh"];
@@ -165,7 +168,7 @@ impl Server {
         self.child = Server::begin(self.folder.path(), namespace.as_deref(), &before);
     }
 
-    /// Starts it anew, on a machine that has been started anew.
+    /// Restarts it, on a machine with another boot id.
     fn boot(&mut self, identity: &str) {
         self.kill();
         let file = self.folder.path().join("identity");
@@ -182,12 +185,12 @@ impl Server {
         self.child = Server::begin_behind(self.folder.path(), &before);
     }
 
-    /// Ends it, and all that serves a connection, at once.
+    /// Kills it and all processes that serve a connection at once.
     fn kill(&mut self) {
         let ours = self.child.id().to_string();
         let serving = Local.ask("pgrep", &["-P", &ours]).unwrap_or_default();
         for id in serving.split_whitespace() {
-            // those that serve a connection have a child each, or are in a session of their own
+            // those that serve a connection have a child each, or their own session
             let _ = Local.ask("kill", &["-9", id]);
         }
         kill_group(self.child.id());
@@ -216,7 +219,7 @@ fn limit(ms: u64, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
     }
 }
 
-/// Is there a process that was given this word?
+/// Returns true if a process has this argument.
 fn runs(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -228,7 +231,7 @@ fn runs(word: &str) -> bool {
         })
 }
 
-/// A number of seconds that no other test sleeps.
+/// Returns a number of seconds that no other test sleeps.
 fn own_seconds() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -272,7 +275,7 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     };
     let host = server.host();
     host.ask("true", &[]).unwrap();
-    // a child in the background, and one in a process group of its own
+    // a child in the background, and one in its own process group
     let seconds = own_seconds();
     let slow = Command::shell(&format!(
         "echo so far >&2; sleep {seconds} & timeout 5000 sleep {seconds}"
@@ -292,7 +295,7 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     let error = host.run(&slow, limit(60_000, &is_stopped)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
     until("nothing is left there", || !runs(&seconds));
-    // one that nobody wants is not begun, or ended at once
+    // a command that was stopped is not started, or ended at once
     let error = host.run(&slow, limit(60_000, &|| true)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
     std::thread::sleep(Duration::from_millis(300));
@@ -308,7 +311,8 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
-/// A server that gives few sessions has one for every command, or says so; what runs is ended without one.
+/// A server with few sessions still has one for every command, or the error says so; ending a
+/// command needs none.
 #[test]
 fn a_host_that_takes_few_commands_at_the_same_time_is_named() {
     let test = "a_host_that_takes_few_commands_at_the_same_time_is_named";
@@ -370,7 +374,7 @@ fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     let error = host.ask("true", &[]).unwrap_err().to_string();
     assert!(error.contains("nothing listens there"), "{error}");
     assert!(error.contains("See that its SSH server runs"), "{error}");
-    // and when it answers again, it takes commands again
+    // and when it answers again, it accepts commands again
     server.child = Server::begin(server.folder.path(), None, &[]);
     until("it is back", || {
         server.log().matches("Server listening").count() == 2
@@ -399,7 +403,7 @@ fn what_keeps_us_out_is_said_in_words() {
     assert!(text.contains("another than before"), "{text}");
     assert!(text.contains("ssh-keygen -R '[127.0.0.1]:"), "{text}");
 
-    // one that is there, and says nothing
+    // a server that is silent
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = Target {
         port: Some(silent.local_addr().unwrap().port()),
@@ -437,11 +441,11 @@ fn a_machine_that_restarts_is_waited_for() {
         waiting.join().unwrap()
     });
     assert_eq!(back.unwrap(), "boot-2");
-    // it is a host as before
+    // it works like before
     assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
-/// A login shell that is none.
+/// The login shell refuses logins.
 #[test]
 fn a_host_whose_shell_does_nothing_is_named() {
     let Some(server) = Server::start("a_host_whose_shell_does_nothing_is_named") else {
@@ -492,7 +496,7 @@ fn folders_are_put_with_all_that_is_in_them() {
     assert!(error.contains("No such file"), "{error}");
 }
 
-/// Lines of a command that says much, in their order.
+/// All lines of a command with much output, in order.
 #[test]
 fn what_goes_on_is_heard_to_its_last_line() {
     let Some(server) = Server::start("what_goes_on_is_heard_to_its_last_line") else {
@@ -526,7 +530,8 @@ fn what_goes_on_is_heard_to_its_last_line() {
     assert!(matches!(failure, Failure::Missing { .. }), "{failure:?}");
 }
 
-/// Our program beside this test, without what a debugger wants of it. `cargo test` builds it with the workspace.
+/// Returns a copy of our program without debug information. `cargo test` builds it with the
+/// workspace.
 pub(crate) fn program(test: &str, folder: &Path) -> Option<PathBuf> {
     let own = std::env::current_exe().unwrap();
     let built = own.ancestors().nth(2).unwrap().join("fwdlab");
@@ -541,7 +546,7 @@ pub(crate) fn program(test: &str, folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The program is brought there once; what it started ends with it, and with the connection.
+/// The program is copied once; what it started ends with it, and with the connection.
 #[test]
 fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
     let test = "an_agent_is_brought_there_and_all_that_it_started_ends_with_it";
@@ -569,7 +574,7 @@ fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
     let put = remote.put(&program).unwrap();
     assert!(put.contains("/put/"), "{put}");
 
-    // dropped, killed, lost: in the background, in a group of its own, and while somebody waits for it
+    // dropped, killed, lost: in the background, in its own group, and while a command is running
     let seconds = own_seconds();
     let slow = Command::shell(&format!(
         "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"
@@ -612,7 +617,7 @@ fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
     until("nothing is left there", || !runs(&seconds));
 }
 
-/// A shell that greets everybody, and a folder in which nothing can be executed.
+/// A login shell that prints a greeting, and a directory without execute permission.
 #[test]
 fn an_agent_starts_on_a_host_that_is_odd() {
     let test = "an_agent_starts_on_a_host_that_is_odd";

@@ -1,13 +1,14 @@
-//! What `ssh` says when there is no way to a host, in our words and with what to do about it.
+//! Translates messages of `ssh` about connections that fail, and adds what to do.
 //!
-//! Only its messages tell one failure from another: it ends with 255 for all of them. Start with [`not_connected`].
+//! Only its messages distinguish failures: it exits with 255 for all of them. Start with
+//! [`not_connected`].
 
 use super::{Failure, Target};
 
-/// So many of its last lines are passed on.
+/// Number of its last lines that are passed on.
 const LINES: usize = 3;
 
-/// There is no connection: why.
+/// Returns why there is no connection.
 pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
     let hand = target.by_hand();
     let last = last_words(said);
@@ -46,7 +47,7 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
     unreachable(format!("{last}{stop}{why}. By hand: {hand}"))
 }
 
-/// The last lines of what was said.
+/// Returns the last lines of a message.
 pub(super) fn last_words(said: &str) -> String {
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();
@@ -57,7 +58,7 @@ pub(super) fn last_words(said: &str) -> String {
 mod tests {
     use super::*;
 
-    /// As OpenSSH 9.2 says it. Those of keys are made by a real server, in the tests of hosts.
+    /// Messages of OpenSSH 9.2. Those about keys come from a real server, in the tests of hosts.
     #[test]
     fn every_failure_says_what_to_do() {
         let target: Target = "ssh://root@router1:2222".parse().unwrap();

@@ -1,7 +1,8 @@
 //! The asking side of an agent's stream.
 //!
-//! One question at a time; an answer that does not come in time, or that nobody waits for any more, ends the connection, for what comes
-//! later would be taken for the answer to something else. Start with [`Connection::new`].
+//! Asks one question at a time. If an answer is late or no longer needed, the connection is closed,
+//! because a late answer would be taken for that to the next question. Start with
+//! [`Connection::new`].
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,29 +13,29 @@ use std::time::{Duration, Instant};
 use super::super::{Failure, Limit};
 use super::{Answer, BEAT, BEAT_EVERY, Hello, Question, receive, send};
 
-/// How often somebody is asked whether the answer is still wanted.
+/// How often to check whether the answer is still needed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A stream to an agent.
 #[derive(Debug)]
 pub struct Connection {
     stream: Mutex<Option<UnixStream>>,
-    /// Who writes has this: a beat is no part of a message.
+    /// Held while writing, so that no beat interrupts a message.
     writes: Arc<Mutex<()>>,
-    /// The thread that beats ends when this is dropped.
+    /// The thread that sends beats ends when this is dropped.
     _beats: Option<Sender<()>>,
-    /// What is known of the end of the other side, in words.
+    /// Describes why the other side ended.
     epitaph: Box<dyn Epitaph>,
 }
 
-/// Says why the other side has gone, as far as that is known.
+/// Describes why the other side has ended, as far as known.
 pub trait Epitaph: Send + Sync + std::fmt::Debug {
-    /// In words.
+    /// Returns the description.
     fn words(&self) -> String;
 }
 
 impl Connection {
-    /// A stream that an agent listens to, or will.
+    /// Creates a connection over a stream on which an agent listens, or will listen.
     pub fn new(stream: UnixStream, epitaph: Box<dyn Epitaph>) -> Connection {
         Connection {
             stream: Mutex::new(Some(stream)),
@@ -44,7 +45,8 @@ impl Connection {
         }
     }
 
-    /// The same that lets the agent hear, all the time, that somebody is here. Not for a machine whose instructions are counted.
+    /// Makes the connection send beats, which tell the agent that this side is alive. Not for a
+    /// machine whose instructions are counted.
     ///
     /// # Errors
     /// The system refuses.
@@ -61,11 +63,11 @@ impl Connection {
         self._beats = Some(beats);
         std::thread::Builder::new().spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = dropped.recv_timeout(BEAT_EVERY) {
-                // who writes a message is heard by that
+                // a message replaces the beat
                 let Ok(_alone) = writes.try_lock() else {
                     continue;
                 };
-                // so few bytes are written as a whole, or not at all when the agent does not read
+                // so few bytes are written completely, or not at all if the agent does not read
                 match stream.write(&BEAT) {
                     Err(e) if !is_timeout(&e) => return,
                     _ => {}
@@ -75,7 +77,7 @@ impl Connection {
         Ok(self)
     }
 
-    /// One to a machine that has ended.
+    /// Creates a connection to a machine that has ended.
     pub(crate) fn ended() -> Connection {
         Connection {
             stream: Mutex::new(None),
@@ -85,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Asks who is there.
+    /// Asks for the identity of the agent.
     pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, Failure> {
         match self.ask(&Question::Hello, &[], limit)? {
             (Answer::Hello(hello), _) => Ok(hello),
@@ -147,12 +149,12 @@ impl Epitaph for Ended {
     }
 }
 
-/// That was the answer to another question.
+/// Returns the failure for an answer that belongs to another question.
 pub(crate) fn out_of_step(answer: &Answer) -> Failure {
     Failure::Lost(format!("its answers are out of step ({answer:?})"))
 }
 
-/// A stream that is read and written only as long as somebody wants it.
+/// A stream that is read and written only within a limit.
 struct Patient<'a> {
     stream: &'a mut UnixStream,
     limit: Limit<'a>,
@@ -228,7 +230,7 @@ mod tests {
         (Remote::new("guest", connection), agent)
     }
 
-    /// An agent in this process: a host as any other.
+    /// An agent in this process behaves like any other host.
     #[test]
     fn commands_and_files_of_an_agent_are_those_of_its_machine() {
         let (remote, agent) = remote();

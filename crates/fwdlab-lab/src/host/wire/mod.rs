@@ -1,8 +1,8 @@
 //! The protocol between a host and its agent, over one stream of bytes.
 //!
-//! The stream may be a port of a virtual machine, a pipe or a serial line; who carries it does not matter here. One question is answered
-//! after the other. [`connection`] is the asking side; as a host it is [`super::Remote`]. The answering side is [`crate::agent`]. Start
-//! with [`Question`].
+//! The stream may be a port of a virtual machine, a pipe or a serial line. Questions are answered
+//! in order. [`connection`] is the asking side, [`super::Remote`] makes it a host. The answering
+//! side is [`crate::agent`]. Start with [`Question`].
 
 pub mod connection;
 pub(crate) mod part;
@@ -18,30 +18,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{Command, Failure};
 
-/// A message is no longer: more is a stream that is out of step.
+/// Maximum length of a message: anything longer means that the stream is out of step.
 const MOST_BYTES: u32 = 1 << 30;
 
-/// What is asked of an agent. A file's content travels behind it.
+/// A question to an agent. The content of a file follows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// Who are you?
+    /// Identify yourself.
     Hello,
     /// Run a command to its end.
     Run { place: Place, command: Command },
     /// Start a command and do not wait for its end.
     Start { place: Place, command: Command },
-    /// The next line of its output.
+    /// Return the next line of its output.
     Next { process: u32, patience_ms: u64 },
     /// End it.
     End { process: u32 },
-    /// A file, please.
+    /// Return the content of a file.
     Read { place: Place, path: String },
-    /// What follows is the content of this file.
+    /// Write the bytes that follow to this file.
     Write { place: Place, path: String },
-    /// What follows is a file of this name, for commands; say where it is.
+    /// Store the bytes that follow as a file of this name, for commands; return its path.
     Put { name: String, executable: bool },
-    /// Open sender and receivers for bursts; answers to later questions about bursts are from them.
+    /// Open sender and receivers for bursts, which answer later questions about bursts.
     OpenBursts {
         paths: Vec<Path>,
         addresses: AddressWords,
@@ -54,9 +54,9 @@ pub(crate) enum Question {
     Rest { time_ms: u64 },
     /// Close them.
     CloseBursts,
-    /// Something of a rig.
+    /// A question to a rig.
     Rig(rig::Question),
-    /// Something of a part of a tester; frames travel behind it.
+    /// A question to a part of a tester; frames follow it.
     Part(part::Question),
     /// Reserve this port for a test bed, or answer why it cannot be used.
     Claim {
@@ -65,7 +65,7 @@ pub(crate) enum Question {
     },
     /// Release all reserved ports.
     Release,
-    /// Listen for frames that nobody sent for a test.
+    /// Listen for frames that are not part of a test.
     Hear {
         ports: Vec<(Place, String)>,
         time_ms: u64,
@@ -74,19 +74,19 @@ pub(crate) enum Question {
     PowerOff,
 }
 
-/// Where on the machine: its first network namespace, or that of a name.
+/// A network namespace of the machine: the initial one, or the named one.
 pub type Place = Option<String>;
 
-/// A way through a DUT: namespace and interface of sender and receiver.
+/// A path through a DUT: namespace and interface of sender and receiver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Path {
     /// Where frames are sent.
     pub tx: (Place, String),
-    /// Where they are to arrive.
+    /// Where they should arrive.
     pub rx: (Place, String),
 }
 
-/// [`Addresses`], for the journey.
+/// [`Addresses`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AddressWords {
     source_mac: [u8; 6],
@@ -117,29 +117,30 @@ impl From<AddressWords> for Addresses {
     }
 }
 
-/// A network of a test bed: its address, and how long its prefix is.
+/// A network of a test bed: its address and prefix length.
 pub(crate) type Network = (std::net::Ipv4Addr, u8);
 
-/// Frames of one kind that came in at a port by themselves.
+/// Frames of one kind that arrived at a port without a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Noise {
     /// The port.
     pub port: String,
-    /// What they are: `STP`, `LLDP`.
+    /// Their kind: `STP`, `LLDP`.
     pub what: String,
-    /// How many.
+    /// Their number.
     pub frames: u64,
 }
 
-/// What an agent answers. Bytes of files and of output travel behind it.
+/// The answer of an agent. Bytes of files and of output follow it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// Done.
     Done,
-    /// Who it is.
+    /// Its identity.
     Hello(Hello),
-    /// A command succeeded; the first `stdout` bytes are its standard output, the rest its standard error.
+    /// A command succeeded; the first `stdout` bytes are its standard output, the rest its standard
+    /// error.
     Output { stdout: usize },
     /// A command is running.
     Started { process: u32 },
@@ -149,23 +150,23 @@ pub(crate) enum Answer {
     Silence,
     /// It has ended.
     Ended(String),
-    /// Where a file is.
+    /// The path of a file.
     Path(String),
-    /// What sends bursts, in words.
+    /// A description of what sends bursts.
     Sends(String),
-    /// What became of a burst.
+    /// The result of a burst.
     Burst(Burst),
-    /// What a rig answers.
+    /// The answer of a rig.
     Rig(rig::Answer),
-    /// What a part of a tester answers.
+    /// The answer of a part of a tester.
     Part(part::Answer),
-    /// Frames that nobody sent for a test.
+    /// Frames that are not part of a test.
     Heard(Vec<Noise>),
     /// It could not be done.
     Failed(Failure),
 }
 
-/// Who an agent is.
+/// The identity of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// Version of the program.
@@ -174,9 +175,9 @@ pub(crate) struct Hello {
     pub kernel: String,
     /// Ticks of its processor's counter per instruction.
     pub per_instruction: f64,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// Which CLOCK_MONOTONIC is its own: agents that say the same have the same clock.
+    /// The identity of its CLOCK_MONOTONIC: agents with equal values share a clock.
     #[serde(default)]
     pub clock: String,
 }
@@ -190,10 +191,12 @@ pub(crate) const BEAT: [u8; 8] = [0; 8];
 /// How often the asking side sends a beat while it waits.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(200);
 
-/// An agent that sends frames and receives neither question nor beat for this time stops them and ends.
+/// An agent that sends frames and receives neither question nor beat for this time stops them and
+/// ends.
 pub(crate) const DEAF_FOR: Duration = Duration::from_millis(900);
 
-/// Which CLOCK_MONOTONIC a process of this machine reads: that of its boot, with the offset of its time namespace.
+/// Returns the identity of the CLOCK_MONOTONIC that a process of this machine reads: the boot id
+/// and the offset of its time namespace.
 pub(crate) fn clock() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let offset = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
@@ -201,7 +204,7 @@ pub(crate) fn clock() -> String {
     format!("{} {}", boot.trim(), offset.join(" "))
 }
 
-/// Writes a message and the bytes behind it.
+/// Writes a message and the bytes after it.
 pub(crate) fn send(
     stream: &mut dyn Write,
     message: &impl Serialize,
@@ -217,7 +220,7 @@ pub(crate) fn send(
     stream.flush()
 }
 
-/// Reads a message and the bytes behind it.
+/// Reads a message and the bytes after it.
 pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
     stream: &mut dyn Read,
 ) -> io::Result<(T, Vec<u8>)> {

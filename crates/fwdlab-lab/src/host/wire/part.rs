@@ -1,6 +1,8 @@
-//! Questions to an agent that has a part of a tester: its sender or its receivers, while the other part is on another machine.
+//! Questions to an agent that has one part of a tester: the sender or the receivers, while the
+//! other part is on another machine.
 //!
-//! The parts do not know each other: questions carry the trial and the expected frames. Start with [`Question`].
+//! The parts do not know each other: questions carry the trial and the expected frames. Start with
+//! [`Question`].
 
 use fwdlab_engine::{
     Expected, Frames, Histogram, ReceiveCounts, SendCounts, TestFrames, Traffic, TrafficFrames,
@@ -10,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use super::rig::{AnalysisWords, ScheduleWords};
 use super::{Failure, Place};
 
-/// Frames of a trial take no more than this on their way: lists of a million values are far below.
+/// Maximum size of a trial's frames in serialised form: lists of a million values are far smaller.
 pub(crate) const MOST_BYTES: usize = 1 << 28;
 
-/// What is asked.
+/// A question to a part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// Open a sender of this engine on a port. One that was open is closed before.
+    /// Open a sender of this engine on a port, and close any previous one.
     OpenSender {
         port: (Place, String),
         mode: String,
         cpus: Vec<usize>,
     },
-    /// Open receivers of this kind on ports; those that were open are closed before.
+    /// Open receivers of this kind on ports, and close any previous ones.
     OpenReceivers {
         ports: Vec<(Place, String)>,
         counting: String,
@@ -36,7 +38,7 @@ pub(crate) enum Question {
     Sent,
     Stop,
     Lateness,
-    /// Let this receiver expect such frames.
+    /// Make this receiver expect such frames.
     Expect {
         receiver: usize,
         expected: Expected,
@@ -47,18 +49,18 @@ pub(crate) enum Question {
     Analysis {
         receiver: usize,
     },
-    /// Are you there?
+    /// Check that the agent answers.
     Here,
     CloseSender,
     CloseReceivers,
 }
 
-/// What is answered.
+/// The answer of a part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Done,
-    /// It is open: what it is, in words.
+    /// It is open, with its description.
     Opened(String),
     IsDone(bool),
     Paused(std::time::Duration),
@@ -69,7 +71,7 @@ pub(crate) enum Answer {
     Lateness(Option<Histogram>),
 }
 
-/// The frames of a trial, for the journey.
+/// The frames of a trial in serialised form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum FramesWords {
@@ -77,10 +79,10 @@ enum FramesWords {
     Traffic { traffic: Traffic, nonce: u16 },
 }
 
-/// Frames as bytes.
+/// Serialises frames.
 ///
 /// # Errors
-/// They take more than anybody would send: why, in words.
+/// A message if they are implausibly large.
 pub(crate) fn packed(frames: &Frames) -> Result<Vec<u8>, String> {
     let words = match frames {
         Frames::Test(frames) => FramesWords::Test(frames.clone()),
@@ -92,7 +94,7 @@ pub(crate) fn packed(frames: &Frames) -> Result<Vec<u8>, String> {
     within_limit(serde_json::to_vec(&words).map_err(|e| e.to_string())?)
 }
 
-/// These, if they are no more than anybody would send.
+/// Returns these bytes if they are within the limit.
 pub(crate) fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     match bytes.len() {
         ..=MOST_BYTES => Ok(bytes),
@@ -105,7 +107,7 @@ pub(crate) fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The frames that are in such bytes.
+/// Parses serialised frames.
 pub(crate) fn unpacked(bytes: &[u8]) -> Result<Frames, Failure> {
     let words = serde_json::from_slice(bytes);
     let words = words.map_err(|e| Failure::Refused(format!("frames that are none: {e}")))?;
@@ -130,7 +132,7 @@ mod tests {
         [[stream]]\nlayers = ['vlan', 'ipv4', 'tcp']\norder = 'drawn'\ncache = 64\n\
         vary = [{ field = 'ipv4.destination', values = ['198.19.0.1', '198.19.0.9'] }]\n";
 
-    /// What is armed there is what was compiled here, to the byte.
+    /// The frames that are armed there equal the ones compiled here, to the byte.
     #[test]
     fn traffic_arrives_as_it_left() {
         let profile = Profile::parse("p", SEVERAL).unwrap();

@@ -1,4 +1,5 @@
-//! Questions to an agent that has a rig: the calls of [`crate::tester::Rig`] one by one, and the engine's values in serialised form.
+//! Questions to an agent that has a rig: the calls of [`crate::tester::Rig`] one by one, and the
+//! engine's values in serialised form.
 //!
 //! Start with [`Question`].
 
@@ -19,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use super::part::within_limit;
 use super::{AddressWords, Path};
 
-/// What is asked of a rig, as in [`crate::tester::Rig`].
+/// A question to a rig, as in [`crate::tester::Rig`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// Open one; later questions are for it.
+    /// Open a rig; later questions are for it.
     Open {
         paths: Vec<Path>,
         addresses: AddressWords,
@@ -38,7 +39,7 @@ pub(crate) enum Question {
         stream: Stream,
         analysis: Option<AnalysisPlan>,
     },
-    /// Prepare traffic: that which follows, or, where nothing does, the same as before.
+    /// Prepare the traffic that follows, or the same as before if nothing follows.
     ArmTraffic {
         analysis: Option<AnalysisPlan>,
     },
@@ -61,12 +62,12 @@ pub(crate) enum Question {
     Close,
 }
 
-/// What a rig answers.
+/// The answer of a rig.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Done,
-    /// It is open: names of sender and receiver, why these, and why not others.
+    /// It is open: names of sender and receiver, why they were chosen, and why others were not.
     Opened {
         sender: String,
         receiver: String,
@@ -87,12 +88,12 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    /// Do frames flow from it on, without an end of their own that is near?
+    /// Returns true if frames flow after this question without a near end.
     pub(crate) fn begins(&self) -> bool {
         matches!(self, Question::Start(_))
     }
 
-    /// Do none flow from it on?
+    /// Returns true if no frames flow after this question.
     pub(crate) fn ends(&self) -> bool {
         matches!(
             self,
@@ -101,15 +102,15 @@ impl Question {
     }
 }
 
-/// The traffic that travels behind [`Question::ArmTraffic`].
+/// Serialises the traffic that follows [`Question::ArmTraffic`].
 ///
 /// # Errors
-/// It is too much: why, in words.
+/// A message if it is too large.
 pub(crate) fn packed(traffic: &Traffic) -> Result<Vec<u8>, String> {
     within_limit(serde_json::to_vec(traffic).map_err(|e| e.to_string())?)
 }
 
-/// [`Choice`], for the journey.
+/// [`Choice`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ChoiceWords {
     mode: Option<String>,
@@ -131,7 +132,7 @@ impl From<&Choice> for ChoiceWords {
     }
 }
 
-/// The engine of this name.
+/// Returns the engine of this name.
 pub(crate) fn mode(name: &str) -> Result<Mode, String> {
     let memory = Some(Mode::Memory).filter(|mode| mode.name() == name);
     (Mode::named(name).or(memory)).ok_or_else(|| format!("there is no engine {name}"))
@@ -152,7 +153,7 @@ impl TryFrom<ChoiceWords> for Choice {
     }
 }
 
-/// [`Schedule`], for the journey.
+/// [`Schedule`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ScheduleWords {
     load: LoadWords,
@@ -162,7 +163,7 @@ pub(crate) struct ScheduleWords {
     path: usize,
 }
 
-/// [`LoadPlan`], for the journey.
+/// [`LoadPlan`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LoadWords {
@@ -203,7 +204,7 @@ impl From<ScheduleWords> for Schedule {
     }
 }
 
-/// [`Analysis`], for the journey.
+/// [`Analysis`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AnalysisWords {
     streams: Vec<StreamAnalysis>,
@@ -212,7 +213,7 @@ pub(crate) struct AnalysisWords {
     clock_step_ns: Option<i64>,
 }
 
-/// [`Origin`], for the journey.
+/// [`Origin`] in serialised form.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct OriginWords {
     kind: Kind,
@@ -264,7 +265,7 @@ impl From<OriginWords> for Origin {
     }
 }
 
-/// A name that lasts as long as this process. The engine has a handful of them, and each is kept once.
+/// Returns a name with static lifetime. The engine has only a few, and each is stored once.
 pub(crate) fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! The user's cache: what was downloaded or made, each under its checksum, whole or not at all.
+//! The user's cache: downloads and build results, each under its checksum, complete or not at all.
 //!
-//! Nothing in it is precious, and it knows nothing of kernels or archives: an entry is a folder that somebody fills. Start with
-//! [`Cache::of_user`] and [`Cache::make`].
+//! Everything in it can be recreated, and it does not know about kernels or archives: an entry is a
+//! directory that the caller fills. Start with [`Cache::of_user`] and [`Cache::make`].
 //!
 //! ```text
-//! CACHE/lock               held by whoever makes or removes something
-//! CACHE/tmp/               what is being made; rubbish once nobody holds the lock
+//! CACHE/lock               locked while something is made or removed
+//! CACHE/tmp/               what is being made; can be deleted if the lock is free
 //! CACHE/names/NAME         the checksum of the entry that has this name
 //! CACHE/KIND/CHECKSUM/     an entry: its files, and entry.json with their sizes and checksums
 //! ```
@@ -21,25 +21,26 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ImageError;
 
-/// Tells the user what takes time.
+/// Reports slow steps to the user.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// So many initial file systems are kept, those used last: every new build of this program makes another one.
+/// Number of most recently used initial file systems that are kept, because every new build of this
+/// program makes another one.
 const INITRAMFS_KEPT: usize = 8;
 
-/// A disk with less is full: what a program could not write has been in its way.
+/// A disk with less free space is full, which explains why a program could not write.
 const FULL: u64 = 1 << 20;
 
-/// What an entry knows of itself; written last, into the entry's folder.
+/// The record of an entry; written last, into the entry's directory.
 const RECORD: &str = "entry.json";
 
-/// A folder with what was downloaded or made.
+/// A directory with downloads and build results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     folder: PathBuf,
 }
 
-/// What sort of thing an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A kernel with its modules.
@@ -62,11 +63,11 @@ impl Kind {
     }
 }
 
-/// An entry whose files are all there.
+/// An entry whose files are complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) folder: PathBuf,
-    /// What whoever made it wanted to be remembered.
+    /// Facts that were stored by the code that made it.
     pub(crate) facts: Facts,
     files: BTreeMap<String, FileRecord>,
 }
@@ -86,18 +87,18 @@ struct FileRecord {
     crc32: u32,
 }
 
-/// An entry as people see it.
+/// An entry as shown to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it is, in words.
+    /// Its description.
     pub title: String,
     /// Its checksum.
     pub checksum: String,
-    /// The names by which it was asked for.
+    /// The names by which it was requested.
     pub names: Vec<String>,
-    /// What it takes on the disk.
+    /// Its size on the disk.
     pub bytes: u64,
     /// When it was made or last used.
     pub last_use: SystemTime,
@@ -108,18 +109,18 @@ pub struct Kept {
 pub enum Removal<'a> {
     /// All of them, and the package lists.
     All,
-    /// Those not used for so long.
+    /// Those that were not used for this long.
     UnusedFor(Duration),
-    /// The one of this name or checksum.
+    /// The one with this name or checksum.
     Named(&'a str),
 }
 
 impl Cache {
-    /// The cache of whoever runs this: `FWDLAB_CACHE`, or `fwdlab` in `XDG_CACHE_HOME` or in `~/.cache`; who has no home has one
-    /// in the folder for temporary files.
+    /// Opens the cache of the current user: `FWDLAB_CACHE`, or `fwdlab` in `XDG_CACHE_HOME` or in
+    /// `~/.cache`; without a home directory, one in the directory for temporary files.
     ///
     /// # Errors
-    /// The folder cannot be made, or the one for temporary files belongs to somebody else.
+    /// The directory cannot be created, or the one for temporary files belongs to another user.
     pub fn of_user() -> Result<Cache, ImageError> {
         let user = rustix::process::geteuid().as_raw();
         match own_place() {
@@ -128,15 +129,15 @@ impl Cache {
         }
     }
 
-    /// Where that is or will be; nothing is made.
+    /// Returns the path of that directory without creating it.
     pub(crate) fn place_of_user() -> PathBuf {
         own_place().unwrap_or_else(|| shared_place(rustix::process::geteuid().as_raw()))
     }
 
-    /// The cache in this folder, which is made if it is not there.
+    /// Opens the cache in this directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The directory cannot be created.
     pub fn at(folder: &Path) -> Result<Cache, ImageError> {
         let failed =
             |e| ImageError::system(format!("make the cache folder {}", folder.display()), e);
@@ -150,7 +151,8 @@ impl Cache {
         Ok(Cache { folder })
     }
 
-    /// In a folder where everybody may write, somebody else may have been first.
+    /// Opens a cache where every user may write, and checks that no other user has created the
+    /// directory.
     fn private(folder: &Path, user: u32) -> Result<Cache, ImageError> {
         let cache = match fs::DirBuilder::new().mode(0o700).create(folder) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -171,15 +173,15 @@ impl Cache {
         }
     }
 
-    /// Where it is.
+    /// Returns its directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The entry under this checksum, if it is there and whole; a damaged one is removed.
+    /// Returns the entry with this checksum if it exists and is complete; removes a damaged one.
     ///
-    /// The size of every file is compared, and the checksum of those that are in no folder of the entry; see [`Entry::is_intact`]
-    /// for the others.
+    /// Compares the size of every file, and the checksum of those that are not in a subdirectory of
+    /// the entry; see [`Entry::is_intact`] for the others.
     pub(crate) fn find(&self, kind: Kind, checksum: &str, tell: Tell<'_>) -> Option<Entry> {
         let folder = self.folder.join(kind.folder()).join(checksum);
         if !folder.exists() {
@@ -198,9 +200,11 @@ impl Cache {
         }
     }
 
-    /// The entry under this checksum; made now, if it is not there, by a function that fills a folder.
+    /// Returns the entry with this checksum; if it does not exist, `fill` makes it in an empty
+    /// directory.
     ///
-    /// One process makes something at a time; the others wait, and find it. What fails leaves nothing behind.
+    /// Only one process at a time makes something; the others wait, and find it. A failure leaves
+    /// nothing behind.
     pub(crate) fn make(
         &self,
         kind: Kind,
@@ -216,7 +220,7 @@ impl Cache {
             if let Some(entry) = self.find(kind, checksum, tell) {
                 return Ok(entry);
             }
-            // a process that was killed may have left a child that still writes into its folder
+            // a process that was killed may have left a child that still writes into its directory
             let new = self.folder.join(format!("tmp/new-{}", std::process::id()));
             let mut made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
             if let Err(error) = made {
@@ -234,7 +238,7 @@ impl Cache {
         })
     }
 
-    /// Programs have many words for a disk that is full.
+    /// Replaces an error by a clear one if the disk is full, which programs report in many ways.
     fn told_if_full(&self, error: ImageError, title: &str) -> ImageError {
         let is_told = matches!(error, ImageError::System { .. });
         let text = error.to_string();
@@ -280,7 +284,8 @@ impl Cache {
         })
     }
 
-    /// Does something while no other process makes or removes anything; the folder for temporary things is empty then.
+    /// Runs `act` while no other process makes or removes anything; the directory for temporary
+    /// files is empty then.
     pub(crate) fn locked<T>(
         &self,
         tell: Tell<'_>,
@@ -303,24 +308,24 @@ impl Cache {
         act(tell)
     }
 
-    /// The checksum that was kept for a name.
+    /// Returns the checksum that is stored for a name.
     pub(crate) fn checksum_of(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.folder.join("names").join(name)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Keeps the checksum for a name, which may not contain a slash.
+    /// Stores the checksum for a name, which may not contain a slash.
     pub(crate) fn keep_name(&self, name: &str, checksum: &str) -> Result<(), ImageError> {
         let folder = self.folder.join("names");
         make_folder(&folder)?;
-        // under a name of this process first: a reader sees the old text or the new one
+        // first under a name of this process: a reader sees the old text or the new one
         let new = folder.join(format!(".{}-{name}", std::process::id()));
         write(&new, checksum.as_bytes())?;
         fs::rename(&new, folder.join(name))
             .map_err(|e| ImageError::system(format!("keep the name {name}"), e))
     }
 
-    /// All that is in it, what was used last first.
+    /// Returns all entries, last used first.
     pub fn list(&self) -> Vec<Kept> {
         let names: Vec<(String, String)> = entries(&self.folder.join("names"))
             .filter_map(|path| {
@@ -355,7 +360,8 @@ impl Cache {
         all
     }
 
-    /// Removes entries, and says which. A guest that is running from one goes on: the emulator has read it at the start.
+    /// Removes entries, and returns them. A guest that was started from one keeps running, because
+    /// the emulator has read it at the start.
     ///
     /// # Errors
     /// The cache cannot be locked or changed.
@@ -379,7 +385,7 @@ impl Cache {
                 self.discard(&self.folder.join(kept.kind.folder()).join(&kept.checksum));
             }
             if which == Removal::All {
-                // with what nobody can list: damaged entries, names without one
+                // also what cannot be listed: damaged entries, names without an entry
                 let kinds = Kind::ALL.map(Kind::folder).into_iter();
                 for folder in kinds.chain(["names", "lists"]) {
                     let folder = self.folder.join(folder);
@@ -392,7 +398,7 @@ impl Cache {
         })
     }
 
-    /// Says that an entry was damaged, and removes it.
+    /// Removes a damaged entry, and returns the error.
     pub(crate) fn damaged(&self, entry: &Entry) -> ImageError {
         let what =
             read(&entry.folder).map_or_else(|| "an entry".into(), |(record, _)| record.title);
@@ -403,7 +409,7 @@ impl Cache {
         }
     }
 
-    /// Out of the way at once, then gone: nobody finds half of it.
+    /// Moves an entry away before it is deleted, so that no process finds half of it.
     fn discard(&self, folder: &Path) {
         let rubbish = self.folder.join(format!("tmp/old-{}", std::process::id()));
         _ = make_folder(&self.folder.join("tmp"));
@@ -429,7 +435,8 @@ impl Entry {
         })
     }
 
-    /// Is this what was put into one of its files? True for paths that are not in it.
+    /// Returns true if `content` is what was put into one of its files, or if the path is not in
+    /// the entry.
     pub(crate) fn is_intact(&self, path: &Path, content: &[u8]) -> bool {
         let name = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
         match name.and_then(|name| self.files.get(name)) {
@@ -455,7 +462,8 @@ fn place(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name| given(name).filter(|path| path.is_absolute());
     given("FWDLAB_CACHE")
         .or_else(|| absolute("XDG_CACHE_HOME").map(|base| base.join("fwdlab")))
-        // nobody has a home that is not there; and with sudo it may be that of another user, who could not remove what is root's
+        // a home may not exist; and with sudo it may be that of another user, who could not remove
+        // files of root
         .or_else(|| {
             let home = absolute("HOME").filter(|home| is_own(home))?;
             Some(home.join(".cache/fwdlab"))
@@ -479,13 +487,13 @@ fn read(folder: &Path) -> Option<(Record, Entry)> {
 }
 
 fn touch(folder: &Path) {
-    // who may not write there shares another user's cache, and uses it all the same
+    // a user who may not write there shares the cache of another user, and can still use it
     if let Ok(file) = File::options().append(true).open(folder.join(RECORD)) {
         _ = file.set_modified(SystemTime::now());
     }
 }
 
-/// Sizes and checksums of all files below a folder; links are left out.
+/// Returns sizes and checksums of all files below a directory; ignores links.
 fn survey(folder: &Path) -> Result<BTreeMap<String, FileRecord>, ImageError> {
     let mut files = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -510,7 +518,7 @@ fn survey(folder: &Path) -> Result<BTreeMap<String, FileRecord>, ImageError> {
     Ok(files)
 }
 
-/// What is in a folder; nothing, if it is not there.
+/// Returns the entries of a directory; none if it does not exist.
 pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let found = fs::read_dir(folder).into_iter().flatten();
     found.filter_map(|entry| Some(entry.ok()?.path()))
@@ -623,7 +631,7 @@ mod tests {
             assert!(told[0].contains("is damaged"), "{told:?}");
             assert_eq!(fs::read(make().path("top")).unwrap(), b"text");
         }
-        // the same size, in a folder: noticed by whoever reads it
+        // the same size, in a subdirectory: noticed when it is read
         let deep = entry.path("deep/file");
         assert!(entry.is_intact(&deep, b"text") && !entry.is_intact(&deep, b"tExt"));
         assert!(entry.is_intact(Path::new("/elsewhere"), b"anything"));

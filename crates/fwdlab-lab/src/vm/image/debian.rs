@@ -1,6 +1,8 @@
-//! `debian:PACKAGE`: kernels of the distribution that this machine runs, by the names of their packages.
+//! `debian:PACKAGE`: kernels of the distribution that runs on this machine, by the names of their
+//! packages.
 //!
-//! It fetches and unpacks, and installs nothing; how packages are fetched is in [`super::packages`]. Start with [`find`].
+//! Downloads and unpacks packages, but installs nothing; [`super::packages`] does the download.
+//! Start with [`find`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +13,14 @@ use super::kernel::{Header, Kernel, Origin, header};
 use super::packages::{self, Apt, Package, program_command, with_lists};
 use crate::host::{Host, Limit, Local};
 
-/// So many names are told to who asked for one that does not exist.
+/// Number of similar names that are listed if a name does not exist.
 const NEAREST: usize = 5;
 
-/// The kernel of a package: `linux-image-6.1.0-56-cloud-amd64`, a package that depends on one, either with `=VERSION`.
+/// Returns the kernel of a package: `linux-image-6.1.0-56-cloud-amd64`, or a package that depends
+/// on one, either with `=VERSION`.
 ///
-/// What was asked for before is found without a network, unless `anew`: then a package that depends on a newer kernel by now brings that.
+/// A name that was requested before needs no network, unless `anew` is set: then a package that now
+/// depends on a newer kernel returns that one.
 pub(super) fn find(
     package: &str,
     anew: bool,
@@ -62,7 +66,8 @@ pub(super) fn find(
     kernel(entry)
 }
 
-/// The kernels of one flavour from this one to that one, by their versions.
+/// Returns the kernels of one flavour between these two versions, inclusive, in order from the
+/// first to the second.
 pub(super) fn between(
     first: &str,
     last: &str,
@@ -94,7 +99,8 @@ pub(super) fn between(
     Ok(in_between(&low, &high, &flavour, &known))
 }
 
-/// `6.1.0-56` and `cloud-amd64` of `linux-image-6.1.0-56-cloud-amd64`; nothing of packages that only depend on such a one.
+/// Returns `6.1.0-56` and `cloud-amd64` for `linux-image-6.1.0-56-cloud-amd64`; `None` for packages
+/// that only depend on such a one.
 fn parts_of_name(package: &str) -> Option<(&str, &str)> {
     let rest = package.strip_prefix("linux-image-")?;
     let at = rest
@@ -132,8 +138,8 @@ fn in_between(first: &str, last: &str, flavour: &str, known: &[String]) -> Vec<S
         .collect()
 }
 
-/// As dpkg compares versions without an epoch (deb-version(7)): by turns what is no number, in which a tilde is less than the end and
-/// letters are less than others, and numbers.
+/// Compares versions without an epoch like dpkg (deb-version(7)): alternates between non-digits,
+/// where a tilde sorts before the end and letters before other characters, and numbers.
 fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
     let weight = |byte: Option<&u8>| match byte {
         Some(b'~') => -1,
@@ -183,10 +189,11 @@ fn in_cache(cache: &Cache) -> String {
     }
 }
 
-/// The package with the kernel, and those with its modules if they are apart, as Ubuntu has them.
+/// Returns the package with the kernel, and those with its modules if they are separate, as on
+/// Ubuntu.
 fn resolve(apt: &Apt, name: &str) -> Result<Option<Vec<Package>>, ImageError> {
     let mut name = name.to_owned();
-    // a package of packages may depend on another one of that kind
+    // a metapackage may depend on another metapackage
     for _ in 0..5 {
         let Some(package) = apt.look_up(&name)? else {
             return Ok(None);
@@ -202,7 +209,7 @@ fn resolve(apt: &Apt, name: &str) -> Result<Option<Vec<Package>>, ImageError> {
             })
         };
         let Some(next) = of("linux-image-").next() else {
-            // others are not fetched to be looked at: symbols alone have a gigabyte
+            // do not download other packages to inspect them: debug symbols alone have a gigabyte
             if !package.name.starts_with("linux-image-") || package.name.ends_with("-dbg") {
                 return Ok(None);
             }
@@ -233,7 +240,8 @@ fn make(
             "downloading {title} ({:.0} MB)",
             bytes as f64 / 1e6
         ));
-        // the parts that are not kept are outside the entry, and go with the folder for temporary things
+        // the rest of the packages is outside the entry, and is removed with the temporary
+        // directory
         let (files, tree) = (new.with_extension("packages"), new.with_extension("tree"));
         let fetched = apt.download(packages, &files)?;
         tell(&format!("unpacking {title}"));
@@ -259,7 +267,8 @@ fn make(
     })
 }
 
-/// Moves the kernel, how it was configured, and its modules to where they are kept; says the kernel's release.
+/// Moves the kernel, its configuration, and its modules to their final paths; returns the kernel's
+/// release.
 fn keep(package: &str, tree: &Path, new: &Path) -> Result<String, ImageError> {
     let moved = |from: &Path, to: &Path| {
         fs::rename(from, to).map_err(|e| {
@@ -319,7 +328,7 @@ fn kernel(entry: Entry) -> Result<Kernel, ImageError> {
     })
 }
 
-/// The program that says which module needs which: this machine's, or else that of a package.
+/// depmod, which lists the dependencies of modules: this machine's, or else that of a package.
 pub(super) struct Depmod {
     program: PathBuf,
     libraries: Vec<PathBuf>,
@@ -335,7 +344,7 @@ impl Depmod {
         }
         let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, tell)?.path("root");
         let libraries = crate::vm::initramfs::elf::library_folders(Some(&root));
-        // the link in the package leads to the root of the system it would be installed in
+        // the link in the package is absolute, and would lead to this machine's root
         let kmod = ["usr/bin/kmod", "bin/kmod"].map(|path| root.join(path));
         let Some(kmod) = kmod.into_iter().find(|path| path.exists()) else {
             return Err(ImageError::NoProgram {
@@ -353,7 +362,7 @@ impl Depmod {
         let link = base.with_extension("depmod");
         _ = fs::remove_file(&link);
         make_folder(&link)?;
-        // kmod acts by the name it is called by
+        // kmod acts according to the name by which it is called
         let named = link.join("depmod");
         std::os::unix::fs::symlink(&self.program, &named)
             .map_err(|e| ImageError::system(format!("make the link {}", named.display()), e))?;
@@ -379,7 +388,7 @@ impl Depmod {
             &command.called(format!("depmod -b {} {release}", base.display())),
             Limit::OURS,
         )?;
-        // depmod says nothing when the disk is full
+        // depmod reports no error when the disk is full
         let made = base
             .join("lib/modules")
             .join(release)
@@ -395,7 +404,7 @@ impl Depmod {
     }
 }
 
-/// What there is instead of a package that these lists do not have.
+/// Describes the alternatives to a package that these lists do not contain.
 fn unknown(apt: &Apt, package: &str) -> String {
     let (name, version) = package.split_once('=').unwrap_or((package, ""));
     let versions = match version {
@@ -420,7 +429,7 @@ fn instead(package: &str, versions: &[String], known: &[String]) -> String {
     format!("{found}. This lists them all: apt-cache search --names-only '^linux-image-[0-9]'")
 }
 
-/// The names that differ least from this one.
+/// Returns the most similar names.
 fn nearest(name: &str, known: &[String]) -> Vec<String> {
     let name = name.split('=').next().unwrap_or(name);
     let bootable = known.iter().filter(|known| !known.ends_with("-dbg"));
@@ -434,7 +443,7 @@ fn nearest(name: &str, known: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Levenshtein's: how many letters to insert, remove or replace.
+/// Returns the Levenshtein distance: the number of letters to insert, remove or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,7 +1,8 @@
 //! Disks: files with a whole system, in a format that the emulator reads.
 //!
-//! A disk is only ever used through an overlay that is thrown away (`-snapshot`, or a qcow2 file with it as its backing file):
-//! the image itself is opened for reading and never changes. Start with [`Disk::at`].
+//! A disk is only ever used through a temporary overlay (`-snapshot`, or a qcow2 file with the disk
+//! as its backing file): the image itself is opened read-only and never changes. Start with
+//! [`Disk::at`].
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -17,15 +18,16 @@ use crate::host::{Failure, Host, Limit, Local};
 /// A file with a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// The file; whole, so that an overlay anywhere can refer to it.
+    /// Its absolute path, so that an overlay anywhere can refer to it.
     pub path: PathBuf,
-    /// `qcow2`, `raw`, `vmdk`, as the emulator calls it.
+    /// `qcow2`, `raw`, `vmdk`, by the emulator's name.
     pub format: String,
-    /// What the guest sees; none where nothing here can tell.
+    /// The size that the guest sees; `None` if it cannot be determined here.
     pub virtual_bytes: Option<u64>,
-    /// With this key root may log in through SSH; none: with those of the user.
+    /// A key with which root may log in over SSH; `None`: the user's keys.
     pub key: Option<PathBuf>,
-    /// What the file takes, and when it last changed, in seconds since 1970: an identity that costs nothing.
+    /// The size of the file and its last change, in seconds since 1970: an identity without reading
+    /// the file.
     pub identity: (u64, i64),
 }
 
@@ -85,7 +87,7 @@ impl Disk {
         })
     }
 
-    /// Makes a file that takes what a machine writes, so that this disk never changes.
+    /// Creates an overlay that receives the machine's writes, so that this disk never changes.
     ///
     /// # Errors
     /// There is no qemu-img, the disk is in use or damaged by now, or there is no room.
@@ -125,10 +127,11 @@ impl Disk {
     }
 }
 
-/// What the emulator's own program says; `None` if it is not here.
+/// Returns what qemu-img reports; `None` if it is not installed.
 fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
     let text = path.to_string_lossy();
-    // the format is told: a raw disk whose guest wrote another format's header to it must not be read as that
+    // the format is explicit: a raw disk in which the guest wrote the header of another format must
+    // not be read as that
     let info = [
         "info",
         "-f",
@@ -141,7 +144,7 @@ fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
         return Ok(None);
     };
     let chain: Vec<Info> = parsed(path, &said)?;
-    // only this notices that the end is missing
+    // only this check notices a truncated file
     if format == "qcow2" {
         qemu_img(path, &["check", "-q", "-f", format, &text])?;
     }
@@ -166,7 +169,7 @@ fn qemu_img(path: &Path, words: &[&str]) -> Result<Option<Vec<u8>>, ImageError> 
     match Local.run(&command.called("qemu-img"), Limit::OURS) {
         Ok(output) => Ok(Some(output.stdout)),
         Err(e) => match e.failure {
-            // `check` found room that nothing uses, which harms nobody
+            // `check` found leaked clusters, which are harmless
             Failure::Exit { status, .. } if words[0] == "check" && status.ends_with(" 3") => {
                 Ok(Some(Vec::new()))
             }
@@ -176,7 +179,7 @@ fn qemu_img(path: &Path, words: &[&str]) -> Result<Option<Vec<u8>>, ImageError> 
     }
 }
 
-/// What it wrote, and what to do about it.
+/// Returns the message of qemu-img, and what to do about it.
 fn reason(said: &str) -> String {
     let said = said.trim().trim_start_matches("qemu-img: ");
     let advice = match () {
@@ -192,7 +195,8 @@ fn reason(said: &str) -> String {
     )
 }
 
-/// By the first bytes; what has a boot sector or a file system at its beginning is a raw disk.
+/// Determines the format from the first bytes; a file that begins with a boot sector or a file
+/// system is a raw disk.
 fn format(file: &File) -> std::io::Result<Option<&'static str>> {
     let mut start = Vec::new();
     file.take(1 << 12).read_to_end(&mut start)?;
@@ -217,10 +221,10 @@ fn format(file: &File) -> std::io::Result<Option<&'static str>> {
     Ok(found.map(|(_, _, format)| format))
 }
 
-/// Why a raw disk must be cut, if its table of partitions says so.
+/// Returns why a raw disk must be truncated, if its partition table shows that.
 fn cut(file: &File, length: u64) -> std::io::Result<Option<String>> {
     let mut start = [0; 1024];
-    // shorter than that it has neither table
+    // a shorter file has no partition table
     if file.read_exact_at(&mut start, 0).is_err() {
         return Ok(None);
     }
@@ -233,7 +237,7 @@ fn cut(file: &File, length: u64) -> std::io::Result<Option<String>> {
     }))
 }
 
-/// In bytes, by the two first blocks; 0 without a table.
+/// Returns the end of the last partition in bytes, from the first two blocks; 0 without a table.
 fn end_of_partitions(start: &[u8; 1024]) -> u64 {
     const BLOCK: u64 = 512;
     let number = |at: usize, bytes: usize| {
@@ -247,19 +251,19 @@ fn end_of_partitions(start: &[u8; 1024]) -> u64 {
         return number(512 + 32, 8).saturating_add(1).saturating_mul(BLOCK);
     }
     let entries = [446, 462, 478, 494];
-    // in a boot sector of a file system there is something else
+    // the boot sector of a file system has other data there
     if entries.iter().any(|&at| start[at] & 0x7f != 0) {
         return 0;
     }
     let ends = entries.map(|at| match start[at + 4] {
-        // nothing, and what stands for a GPT
+        // empty, or the protective entry of a GPT
         0 | 0xee => 0,
         _ => (number(at + 8, 4) + number(at + 12, 4)) * BLOCK,
     });
     ends.into_iter().max().unwrap_or(0)
 }
 
-/// By its header, where qemu-img is missing.
+/// Reads the virtual size from the header, if qemu-img is missing.
 fn qcow2_size(file: &File, length: u64) -> Result<u64, String> {
     let number = |at: u64| {
         let mut bytes = [0; 8];
@@ -352,7 +356,7 @@ mod tests {
         gpt[512..520].copy_from_slice(b"EFI PART");
         gpt[544..552].copy_from_slice(&8191_u64.to_le_bytes());
         assert_eq!(end_of_partitions(&gpt), 4 << 20);
-        // a file system without partitions has a program there
+        // a file system without partitions has code there
         let mut program = mbr;
         program[462] = 0x31;
         assert_eq!(end_of_partitions(&program), 0);
@@ -375,7 +379,7 @@ mod tests {
         }
     }
 
-    /// What qemu-img 7.2 said of a disk that a running emulator had open.
+    /// Output of qemu-img 7.2 for a disk that a running emulator had open.
     #[test]
     fn a_disk_in_use_is_told_as_that() {
         let said = "qemu-img: Could not open 'd': Failed to get shared \"write\" lock\nIs another process using the image [d]?\n";

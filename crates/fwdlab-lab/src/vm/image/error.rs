@@ -1,6 +1,6 @@
-//! What can go wrong with images: what was tried, on what, what the system answered, and what to try next.
+//! Errors of images: what was tried, on what, the answer of the system, and what to try next.
 //!
-//! It knows no words of the commands that show it. Start with [`ImageError`].
+//! Does not mention the commands that show them. Start with [`ImageError`].
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +16,7 @@ pub enum ImageError {
     System {
         /// What was tried and on what.
         what: String,
-        /// What the system answered.
+        /// The answer of the system.
         source: io::Error,
     },
     /// A program of this machine failed.
@@ -25,43 +25,43 @@ pub enum ImageError {
     /// No image has this name.
     #[error("there is no image `{name}`: {why}")]
     Unknown {
-        /// As asked.
+        /// The requested name.
         name: String,
-        /// What was looked for, and which names there are.
+        /// What was searched, and which names exist.
         why: String,
     },
-    /// A file is there, and is no image that can be used.
+    /// A file exists, but is not a usable image.
     #[error("{path} cannot be used as an image: {why}")]
     NotUsable {
         /// The file.
         path: String,
-        /// What it is instead, and what would be right.
+        /// What it is instead, and what is expected.
         why: String,
     },
-    /// A package could not be fetched.
+    /// A package could not be downloaded.
     #[error("cannot get {what}: {why}")]
     NotFetched {
-        /// Which package.
+        /// The package.
         what: String,
-        /// What was tried, and what came of it.
+        /// What was tried, and the result.
         why: String,
     },
-    /// Something in the cache is not what was put there; it has been removed.
+    /// Something in the cache was damaged; it has been removed.
     #[error(
         "{what} in the cache {folder} was damaged and is removed; it is made anew when you try again"
     )]
     Damaged {
-        /// What it was.
+        /// Its description.
         what: String,
         /// The cache.
         folder: String,
     },
-    /// A program that the guest needs is nowhere.
+    /// A program that the guest needs was not found.
     #[error("the guest needs the program `{program}`: {why}")]
     NoProgram {
         /// Its name.
         program: String,
-        /// Where it was looked for, and what to do.
+        /// Where it was searched, and what to do.
         why: String,
     },
 }

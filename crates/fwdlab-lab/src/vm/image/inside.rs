@@ -1,7 +1,8 @@
-//! The kernel that a whole disk runs, taken out of it: its system is booted once, and asked over SSH.
+//! Extracts the kernel of a whole disk: boots its system once, and copies the kernel over SSH.
 //!
-//! Instructions are counted in a guest of ours, with the same kernel and the same modules: what else the disk has would only disturb.
-//! What was taken is kept in the cache, as long as the file does not change. Start with [`kernel_of`].
+//! Instructions are counted in a guest of ours with the same kernel and the same modules, because
+//! the rest of the disk would only disturb. The copy stays in the cache as long as the file does
+//! not change. Start with [`kernel_of`].
 
 use std::fs;
 use std::path::Path;
@@ -22,13 +23,14 @@ use crate::vm::login::{Inside, log_in};
 use crate::vm::scratch::Scratch;
 
 const MEMORY_MIB: u32 = 1024;
-/// Where small systems keep the kernel that they run, without its release in the name.
+/// Paths of the running kernel on small systems, without the release in the name.
 const KERNELS_WITHOUT_RELEASE: &[&str] = &["/boot/vmlinuz", "/boot/bzImage", "/vmlinuz"];
 
-/// The kernel that the system of a disk runs.
+/// Returns the kernel that the system of a disk runs.
 ///
 /// # Errors
-/// It does not come up, is not reached by SSH as root, or is no Linux; nobody wants it any more.
+/// The system does not boot, is not reachable over SSH as root, or is not Linux; or the operation
+/// was stopped.
 pub fn kernel_of(
     disk: &Disk,
     cache: &Cache,
@@ -43,7 +45,7 @@ pub fn kernel_of(
     if let Some(entry) = cache.find(Kind::Image, &checksum, tell) {
         return Ok(kernel(entry));
     }
-    // it may come from the cache, too, in which only one thing is made at a time
+    // find it first: it may come from the cache, too, in which only one thing is made at a time
     let depmod = Depmod::find(cache, tell)?;
     let entry = cache.make(Kind::Image, &checksum, &title, tell, |new, tell| {
         taken(disk, &depmod, new, tell, is_stopped)
@@ -51,7 +53,7 @@ pub fn kernel_of(
     Ok(kernel(entry))
 }
 
-/// What the console of the disk said when its kernel was taken, and under which name that stands in the cache.
+/// The name of the console log in the entry of the cache, from the boot that copied the kernel.
 pub const CONSOLE: &str = "console.log";
 
 fn kernel(entry: Entry) -> Kernel {
@@ -68,7 +70,7 @@ fn kernel(entry: Entry) -> Kernel {
     }
 }
 
-/// Fills a folder of the cache.
+/// Fills an entry of the cache.
 fn taken(
     disk: &Disk,
     depmod: &Depmod,
@@ -112,7 +114,7 @@ fn taken(
             "it runs {kernel}, and instructions are counted in Linux guests. fwdlab image boot starts it"
         )));
     };
-    // it becomes a folder of ours
+    // it becomes the name of a directory of ours
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-+_.~".contains(c);
     if release.starts_with('.') || !release.chars().all(is_plain) {
         return Err(not(format!(
@@ -138,7 +140,7 @@ fn taken(
     .into())
 }
 
-/// The file of this release, and where it was.
+/// Returns the kernel file of this release, and its path.
 fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
     let with_release = [
         format!("/boot/vmlinuz-{release}"),
@@ -152,7 +154,7 @@ fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
                     return Ok((path, file));
                 }
             }
-            // not there, or not readable
+            // missing or not readable
             Err(HostError {
                 failure: Failure::File(_),
                 ..
@@ -166,7 +168,7 @@ fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
     ))
 }
 
-/// Its modules, where it has some.
+/// Copies its modules, if it has any.
 fn modules(ssh: &Ssh, release: &str, new: &Path) -> Result<(), ImageError> {
     let text = format!("cd /lib/modules/{release} 2>/dev/null || exit 0; tar -cf - .");
     let said = ssh.run(&Command::shell(&text), Limit::OURS)?;
@@ -183,7 +185,7 @@ fn modules(ssh: &Ssh, release: &str, new: &Path) -> Result<(), ImageError> {
     let words = ["--no-same-owner", "-xf", &from, "-C", &to];
     unpack.words.extend(words.map(str::to_owned));
     Local.run(&unpack.called("tar, the modules of the disk"), Limit::OURS)?;
-    // sources that are not here
+    // links to sources, which do not exist here
     for link in ["build", "source"] {
         let _ = fs::remove_file(folder.join(link));
     }

@@ -1,7 +1,7 @@
-//! Kernels in files: what the header of a `bzImage` says, and where the modules of a kernel are.
+//! Kernels in files: parses the header of a `bzImage`, and finds the modules of a kernel.
 //!
-//! It starts nothing and unpacks nothing. Start with [`Kernel::at`]; the header is described in the kernel's own
-//! Documentation/arch/x86/boot.rst.
+//! Starts and unpacks nothing. Start with [`Kernel::at`]; the header is described in the kernel's
+//! own Documentation/arch/x86/boot.rst.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,18 @@ pub struct Kernel {
     pub bzimage: PathBuf,
     /// `6.1.0-56-cloud-amd64`.
     pub release: String,
-    /// The folder of its modules, the one that has `modules.dep`; none if everything is built in.
+    /// The directory of its modules, which contains `modules.dep`; `None` if everything is built
+    /// in.
     pub modules: Option<PathBuf>,
     /// SHA-256 of the file.
     pub sha256: String,
-    /// The package it came in.
+    /// The package that contained it.
     pub package: Option<Origin>,
-    /// Its place in the cache.
+    /// Its entry in the cache.
     pub(crate) entry: Option<Entry>,
 }
 
-/// Where a kernel of a distribution came from.
+/// The origin of a distribution's kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the package.
@@ -38,26 +39,26 @@ pub struct Origin {
     pub sha256: String,
 }
 
-/// What the first bytes of a file say.
+/// The result of parsing the first bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// A kernel for x86-64, and its release.
     Kernel { release: String },
-    /// A kernel that cannot be used: why.
+    /// A kernel that cannot be used, and why.
     Not(String),
-    /// No kernel.
+    /// Not a kernel.
     Other,
 }
 
 impl Kernel {
-    /// The kernel in a file, with its modules in the folder that is given, or else in `lib/modules/RELEASE` beside the file or one
-    /// folder above, as `boot/vmlinuz-RELEASE` has them.
+    /// Returns the kernel in a file, with its modules in the given directory, or else in
+    /// `lib/modules/RELEASE` next to the file or one level above, as for `boot/vmlinuz-RELEASE`.
     pub(super) fn at(
         file: &Path,
         release: String,
         modules: Option<&Path>,
     ) -> Result<Kernel, ImageError> {
-        // the emulator may be started in another folder
+        // the emulator may be started in another directory
         let absolute = |path: &Path| {
             std::path::absolute(path)
                 .map_err(|e| ImageError::system(format!("find {}", path.display()), e))
@@ -97,7 +98,8 @@ impl Kernel {
     }
 }
 
-/// Given may be the folder itself or one that has `lib/modules/RELEASE`.
+/// Returns the directory of modules; `given` may be that directory or one that contains
+/// `lib/modules/RELEASE`.
 fn modules_in(given: &Path, release: &str) -> Result<PathBuf, ImageError> {
     let below = [given.join("lib/modules").join(release), given.join(release)];
     if let Some(found) = below.into_iter().find(|folder| folder.is_dir()) {
@@ -116,13 +118,14 @@ fn modules_in(given: &Path, release: &str) -> Result<PathBuf, ImageError> {
     }
 }
 
-/// The kernel in a source tree where one was built: the file, and the folder where its modules were installed, if they were.
+/// Returns the kernel that was built in a source tree.
 pub(super) fn in_build_tree(folder: &Path) -> Option<PathBuf> {
     let file = folder.join("arch/x86/boot/bzImage");
     file.is_file().then_some(file)
 }
 
-/// Modules that were built there and not installed could not be loaded.
+/// Returns the directory where the modules of a source tree were installed. Modules that were built
+/// but not installed could not be loaded.
 pub(super) fn modules_of_build_tree(
     folder: &Path,
     release: &str,
@@ -146,7 +149,7 @@ pub(super) fn modules_of_build_tree(
     }
 }
 
-/// Judges a file by its bytes.
+/// Parses the header of a file.
 pub(super) fn header(file: &[u8]) -> Header {
     let not = |why: &str| Header::Not(why.to_owned());
     let at = |offset: usize, magic: &[u8]| {
@@ -195,7 +198,7 @@ fn bzimage(file: &[u8]) -> Header {
     let Some((protocol, flags, whole, release)) = parse() else {
         return Header::Not("it ends within its header: was it copied to its end?".into());
     };
-    // protocol 2.12 says by a bit whether there is a way in for 64 bits
+    // from protocol 2.12 on, a bit shows whether there is a 64-bit entry point
     if protocol >= 0x20c && flags & 1 == 0 {
         return Header::Not("it is a kernel for 32 bits; the programs of the guest have 64".into());
     }
@@ -215,7 +218,7 @@ fn bzimage(file: &[u8]) -> Header {
 pub(crate) mod tests {
     use super::*;
 
-    /// A header with nothing behind it.
+    /// Returns a header without a kernel.
     pub(crate) fn made(release: &str) -> Vec<u8> {
         let mut file = vec![0; 4096];
         file[0x1f1] = 4;

@@ -1,15 +1,15 @@
 //! Images: what a guest is started from, found by name.
 //!
-//! A kernel of the distribution, a kernel in a file, or a whole disk; nothing in here starts one. Start with [`Image::find`];
-//! what is downloaded is kept in [`cache`].
+//! An image is a kernel of the distribution, a kernel in a file, or a whole disk; nothing in here
+//! starts one. Start with [`Image::find`]; downloads are kept in [`cache`].
 //!
 //! | name | what it is |
 //! |---|---|
 //! | `debian:PACKAGE` or `debian:PACKAGE=VERSION` | a kernel of the archive that this machine's package manager uses |
 //! | a folder | a kernel's source tree with a kernel built in it |
 //! | a file that is a `bzImage`, or `FILE,modules=FOLDER` | that kernel |
-//! | any other file, or `FILE,key=FILE` | a disk, and a key for SSH with which root may log in there |
-//! | any of these with `,mitigations` behind it | the same, with what its kernel does against faults of processors |
+//! | any other file, or `FILE,key=FILE` | a disk, and an SSH key with which root may log in there |
+//! | any of these followed by `,mitigations` | the same, with the kernel's mitigations of processor faults |
 
 pub mod cache;
 mod debian;
@@ -28,51 +28,52 @@ use disk::Disk;
 use error::ImageError;
 use kernel::{Header, Kernel};
 
-/// What stands behind the name of an image whose kernel works round the faults of its processor.
+/// The suffix of an image whose kernel mitigates the faults of its processor.
 const MITIGATIONS: &str = ",mitigations";
 
 /// What a guest is started from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// As asked for.
+    /// The requested name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ImageKind,
-    /// Where a kernel's instructions are counted: with what it does against faults of processors.
+    /// True if instructions are counted with the kernel's mitigations of processor faults.
     pub mitigations: bool,
 }
 
-/// The two sorts of image.
+/// The two kinds of images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageKind {
-    /// A kernel; the guest's file system is made by us.
+    /// A kernel; we create the guest's file system.
     Kernel(Kernel),
     /// A whole system.
     Disk(Disk),
 }
 
 impl Image {
-    /// The image of this name; downloaded if it must be and never was.
+    /// Returns the image with this name; downloads it if needed.
     ///
     /// # Errors
-    /// There is no such thing, it is no image for an x86-64, or it cannot be fetched.
+    /// It does not exist, it is not an image for x86-64, or it cannot be downloaded.
     pub fn find(name: &str, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
         Image::find_as(name, false, cache, tell)
     }
 
-    /// The same, but asks the archive even if the name is in the cache: a package may depend on a newer kernel by now.
+    /// The same, but queries the archive even if the name is in the cache, because a package may
+    /// depend on a newer kernel by now.
     ///
     /// # Errors
-    /// As [`Image::find`], and also without a network.
+    /// As for [`Image::find`], and also without a network.
     pub fn pull(name: &str, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
         Image::find_as(name, true, cache, tell)
     }
 
-    /// The images of the archive of the same flavour whose versions lie between these two, with them, in the order from the first to
-    /// the second.
+    /// Returns the archive's images of one flavour between these two versions, inclusive, in order
+    /// from the first to the second.
     ///
     /// # Errors
-    /// They are no packages with a kernel of one flavour, or the archive cannot be asked.
+    /// They are not packages with a kernel of one flavour, or the archive cannot be queried.
     pub fn between(
         first: &str,
         last: &str,
@@ -98,7 +99,7 @@ impl Image {
         })
     }
 
-    /// What must be known to get the same again, as pairs of words for results.
+    /// Returns what identifies the image, as pairs of words for results.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         match &self.kind {
             ImageKind::Kernel(kernel) => {
@@ -186,7 +187,7 @@ fn release(file: &Path) -> Result<String, ImageError> {
     }
 }
 
-/// Of the first 64 MB: no kernel is longer, and disks are.
+/// Parses the header in the first 64 MB: kernels are smaller, and disks larger.
 fn header(path: &Path) -> Result<Header, ImageError> {
     let failed = |e| ImageError::system(format!("read {}", path.display()), e);
     let mut start = Vec::new();

@@ -1,7 +1,8 @@
-//! Packages of the system's own package manager, fetched and unpacked by an ordinary user; nothing is installed.
+//! Packages of the system's own package manager, downloaded and unpacked by an ordinary user;
+//! nothing is installed.
 //!
-//! It does not know what is in a package. Start with [`Apt`]: which package lists are asked, the system's or our own; then
-//! [`with_lists`], which says when to fetch new ones.
+//! Does not know the contents of packages. Start with [`Apt`], which uses the package lists of the
+//! system or our own; then [`with_lists`], which decides when to download new ones.
 
 use std::fs;
 use std::io::Read;
@@ -15,10 +16,12 @@ use super::error::ImageError;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local};
 use crate::programs::search_path;
 
-/// Package lists of our own that are younger say what there is: a name that is not in them does not exist.
+/// Package lists of our own that are younger than this are current: a name that is not in them does
+/// not exist.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// A network that hangs is given up: apt waits two minutes for every server otherwise.
+/// Options that give up early on a network that hangs: by default, apt waits two minutes for every
+/// server.
 const IMPATIENT: [&str; 4] = [
     "-oAcquire::Retries=1",
     "-oAcquire::http::Timeout=20",
@@ -26,7 +29,7 @@ const IMPATIENT: [&str; 4] = [
     "-oAPT::Color=0",
 ];
 
-/// A slow network may take so long for a kernel; one that stands still is given up by apt.
+/// Time limit for downloading a kernel over a slow network; apt itself gives up on one that hangs.
 const DOWNLOAD: Limit<'static> = Limit {
     time: Duration::from_secs(3600),
     ..Limit::OURS
@@ -35,39 +38,39 @@ const DOWNLOAD: Limit<'static> = Limit {
 const NO_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
                         #clear APT::Update::Post-Invoke-Success;\n";
 
-/// Asks about packages and fetches them, by one set of package lists.
+/// Queries and downloads packages, with one set of package lists.
 #[derive(Debug, Clone)]
 pub(crate) struct Apt {
     options: Vec<String>,
 }
 
-/// A package that can be fetched.
+/// A package that can be downloaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
-    /// Packages it depends on, each with the version if there is only one that will do.
+    /// Packages it depends on, each with the version if only one is possible.
     pub(crate) depends: Vec<(String, Option<String>)>,
 }
 
 impl Apt {
-    /// By the package lists of this machine.
+    /// Uses the package lists of this machine.
     fn system() -> Apt {
         Apt {
             options: Vec::new(),
         }
     }
 
-    /// By the package lists in this folder.
+    /// Uses the package lists in this directory.
     fn private(folder: &Path) -> Apt {
         let folder = folder.display();
         Apt {
             options: vec![
                 format!("-oDir::State={folder}"),
                 "-oDir::State::lists=lists/".into(),
-                // what is installed is said by the system all the same
+                // the list of installed packages is still that of the system
                 "-oDir::State::status=/var/lib/dpkg/status".into(),
                 format!("-oDir::Cache={folder}/cache"),
                 "-oDir::Cache::pkgcache=".into(),
@@ -85,7 +88,7 @@ impl Apt {
         let mut command = program_command(program, folder);
         command.words.extend(IMPATIENT.map(str::to_owned));
         if rustix::process::geteuid().is_root() {
-            // the user _apt, who fetches for root, may not enter the cache folder
+            // the user _apt, which downloads for root, may not enter the cache directory
             command.words.push("-oAPT::Sandbox::User=root".into());
         }
         command.words.extend(self.options.iter().cloned());
@@ -94,9 +97,9 @@ impl Apt {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// What a name, or `NAME=VERSION`, stands for; `None` if these lists do not have it.
+    /// Returns the package with a name, or `NAME=VERSION`; `None` if these lists do not contain it.
     pub(crate) fn look_up(&self, name: &str) -> Result<Option<Package>, ImageError> {
-        // apt takes a name that ends so for "not this one", and others for patterns
+        // apt interprets some suffixes as "not this one", and other characters as patterns
         let is_name = name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "+-.=:~_".contains(c));
@@ -114,7 +117,8 @@ impl Apt {
         }
     }
 
-    /// Fetches packages into a folder; their signatures are checked by apt, their checksums by us once more.
+    /// Downloads packages into a directory; apt checks their signatures, and we check their
+    /// checksums again.
     pub(crate) fn download(
         &self,
         packages: &[Package],
@@ -150,13 +154,14 @@ impl Apt {
         Ok(files)
     }
 
-    /// What would have to be installed for these packages to work, they themselves with it.
+    /// Returns everything that would have to be installed for these packages to work, including the
+    /// packages themselves.
     pub(crate) fn closure(
         &self,
         names: &[&str],
         cache: &Cache,
     ) -> Result<Option<Vec<Package>>, ImageError> {
-        // where packages lie that apt has fetched already, it would not name them
+        // apt does not list packages that it has already downloaded: use an empty archive directory
         let empty = cache.folder().join("lists/none");
         make_folder(&empty.join("partial"))?;
         let archives = format!("-oDir::Cache::archives={}", empty.display());
@@ -185,7 +190,7 @@ impl Apt {
                 None => return Ok(None),
             }
         }
-        // an installed one is not named
+        // installed packages are not listed
         for &name in names {
             if !all.iter().any(|package| package.name == name) {
                 all.extend(self.look_up(name)?);
@@ -194,7 +199,7 @@ impl Apt {
         Ok(Some(all))
     }
 
-    /// The versions of a package.
+    /// Returns the versions of a package.
     pub(crate) fn versions(&self, name: &str) -> Vec<String> {
         let text = self.run("apt-cache", &["madison", name], Path::new("/"));
         let text = text.unwrap_or_default();
@@ -202,7 +207,7 @@ impl Apt {
         lines.map(|version| version.trim().to_owned()).collect()
     }
 
-    /// All names that begin so.
+    /// Returns all names with this prefix.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         let text = self
             .run("apt-cache", &["pkgnames", prefix], Path::new("/"))
@@ -211,15 +216,15 @@ impl Apt {
     }
 }
 
-/// What came of asking one set of package lists after the other.
+/// The result of querying sets of package lists in order.
 pub(crate) struct Asked<T> {
     pub(crate) found: Option<T>,
-    /// Why the lists that were asked may be old, or not all there are.
+    /// Why the lists may be old or incomplete.
     pub(crate) not_updated: Option<String>,
 }
 
-/// Asks the system's package lists, then our own, then new ones: until there is something, and it can be fetched. Lists that are old
-/// name files that are gone.
+/// Queries the system's package lists, then our own, then new ones, until something is found and
+/// can be downloaded. Old lists refer to files that no longer exist.
 pub(crate) fn with_lists<T>(
     cache: &Cache,
     tell: Tell<'_>,
@@ -263,7 +268,7 @@ pub(crate) fn with_lists<T>(
         not_updated = update(&apt, &folder, &stamp, cache, tell)
             .err()
             .map(|e| e.to_string());
-        // of several archives one may be out of reach, and another have what is wanted
+        // one of several archives may be unreachable, and another may have the package
         if let Some(answer) = ask(&apt, tell)? {
             return Ok(found(answer));
         }
@@ -288,18 +293,18 @@ fn update(
     cache.locked(tell, |_| {
         make_folder(&folder.join("lists/partial"))?;
         make_folder(&folder.join("cache/archives/partial"))?;
-        // what a system does after an update of its own lists is not to be done after ours
+        // hooks that the system runs after updating its own lists must not run for ours
         let hooks = folder.join("no-hooks.conf");
         write(&hooks, NO_HOOKS.as_bytes())?;
         let hooks = format!("-c={}", hooks.display());
-        // without the error mode, it ends with success when there is no network
+        // without this error mode, it succeeds even without a network
         let words = [&hooks, "-q", "-oAPT::Update::Error-Mode=any", "update"];
         apt.run("apt-get", &words, Path::new("/"))?;
         write(stamp, b"")
     })
 }
 
-/// Unpacks a package below a folder.
+/// Unpacks a package below a directory.
 pub(crate) fn unpack(package: &Path, folder: &Path) -> Result<(), ImageError> {
     let mut command = program_command("dpkg-deb", Path::new("/"));
     command.words.push("-x".into());
@@ -310,7 +315,8 @@ pub(crate) fn unpack(package: &Path, folder: &Path) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// In a folder, with the programs of administrators, speaking plain English.
+/// Returns a command that runs in a directory, finds administrators' programs, and prints
+/// untranslated messages.
 pub(crate) fn program_command(program: &str, folder: &Path) -> Command {
     let folder = folder.to_string_lossy();
     let path = format!("PATH={}", search_path().to_string_lossy());
@@ -325,7 +331,7 @@ pub(crate) fn program_command(program: &str, folder: &Path) -> Command {
     Command::new("env", &words).called(program)
 }
 
-/// The first paragraph of what `apt-cache show` says.
+/// Parses the first paragraph of `apt-cache show`.
 fn described(text: &str) -> Option<Package> {
     let paragraph = text.split("\n\n").next()?;
     let field = |name: &str| {
@@ -343,7 +349,7 @@ fn described(text: &str) -> Option<Package> {
     })
 }
 
-/// `a (= 1), b (>= 2) | c`: of alternatives the first.
+/// Parses `a (= 1), b (>= 2) | c`; of alternatives only the first.
 fn dependencies(text: &str) -> Vec<(String, Option<String>)> {
     let firsts = text.split(',').filter_map(|any| any.split('|').next());
     let parsed = firsts.filter_map(|one| {
@@ -358,12 +364,12 @@ fn dependencies(text: &str) -> Vec<(String, Option<String>)> {
     parsed.collect()
 }
 
-/// Of `'URI' FILE BYTES HASH` the file.
+/// Returns FILE from `'URI' FILE BYTES HASH`.
 fn file_name(line: &str) -> Option<&str> {
     line.strip_prefix('\'')?.split(' ').nth(1)
 }
 
-/// `nftables_1.0.6-2+deb12u2_amd64.deb`, in which a colon of the version is written `%3a`.
+/// Parses `nftables_1.0.6-2+deb12u2_amd64.deb`, in which `%3a` is a colon of the version.
 fn parts_of_file_name(file: &str) -> Option<(String, String)> {
     let mut parts = file.split('_');
     Some((parts.next()?.to_owned(), parts.next()?.replace("%3a", ":")))

@@ -1,19 +1,20 @@
-//! What is read of programs and libraries without running them: which others they need, and where their debug sections begin.
+//! Reads programs and libraries without running them: which libraries they need, and where their
+//! debug sections begin.
 //!
-//! Only 64-bit little-endian ELF files, which is what the emulated machine runs; a damaged file is no program, never a panic. Start
-//! with [`needs`] and [`cut`]; names are those of elf(5).
+//! Only 64-bit little-endian ELF files, which the emulated machine runs; a damaged file is treated
+//! as no program, and never panics. Start with [`needs`] and [`cut`]; names are those of elf(5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the dynamic loader has to find before a program runs.
+/// What the dynamic loader must find before a program runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The dynamic loader.
     pub(crate) interpreter: Option<String>,
     /// Names of libraries.
     pub(crate) libraries: Vec<String>,
-    /// Folders where they are looked for first; `$ORIGIN` is the program's own.
+    /// Directories that are searched first; `$ORIGIN` is the program's own.
     pub(crate) folders: Vec<String>,
 }
 
@@ -25,7 +26,7 @@ const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// The fields of a program header that matter.
+/// The relevant fields of a program header.
 struct Segment {
     kind: u64,
     offset: u64,
@@ -33,7 +34,7 @@ struct Segment {
     length: u64,
 }
 
-/// A number of so many bytes.
+/// Reads a number of this many bytes.
 fn number(file: &[u8], at: u64, bytes: usize) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let field = file.get(at..at.checked_add(bytes)?)?;
@@ -66,20 +67,21 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
     (0..count).map(segment).collect()
 }
 
-/// The program without what only debuggers read: everything behind the last segment that is loaded. `None` for what is no such program.
+/// Returns the program without what only debuggers read: everything after the last loaded segment.
+/// `None` if it is not such a program.
 pub(super) fn cut(file: &[u8]) -> Option<Vec<u8>> {
     let segments = segments(file)?;
     let loaded = segments.iter().filter(|segment| segment.kind == PT_LOAD);
     let ends = loaded.map(|segment| segment.offset.checked_add(segment.length));
     let end = usize::try_from(ends.collect::<Option<Vec<_>>>()?.into_iter().max()?).ok()?;
     let mut short = file.get(..end.max(64))?.to_vec();
-    // e_shoff, e_shnum and e_shstrndx: it has no sections any more
+    // e_shoff, e_shnum and e_shstrndx: there are no sections any more
     short[40..48].fill(0);
     short[60..64].fill(0);
     Some(short)
 }
 
-/// What a program or library needs; `None` for what is neither.
+/// Returns what a program or library needs; `None` if it is neither.
 pub(crate) fn needs(file: &[u8]) -> Option<Needs> {
     let segments = segments(file)?;
     let mut needs = Needs::default();
@@ -122,7 +124,8 @@ fn text(file: &[u8], at: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&rest[..end]).into_owned())
 }
 
-/// Where the dynamic loader looks for libraries, of this machine or of packages unpacked below a folder.
+/// Returns where the dynamic loader searches libraries, on this machine or in packages unpacked
+/// below a directory.
 pub(crate) fn library_folders(root: Option<&Path>) -> Vec<PathBuf> {
     let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
     let usual = [format!("/usr/lib/{triplet}"), format!("/lib/{triplet}")];
@@ -143,7 +146,7 @@ pub(crate) fn library_folders(root: Option<&Path>) -> Vec<PathBuf> {
     }
 }
 
-/// Folders that an administrator added, in ld.so.conf(5).
+/// Returns directories that an administrator added in ld.so.conf(5).
 fn configured() -> Vec<String> {
     let files = super::super::image::cache::entries(Path::new("/etc/ld.so.conf.d"));
     let texts = files
@@ -180,8 +183,8 @@ mod tests {
         let path = folder.path().join("short");
         fs::write(&path, &short).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        // this very test program, of which nothing is asked but its list of tests; a shell waits while another test's child
-        // holds the file open
+        // this test program, which only lists its tests; the shell retries while another test's
+        // child holds the file open
         let line = format!(
             "for i in 1 2 3 4 5 6 7 8 9; do {0} --list && exit; sleep 0.1; done",
             path.display()
@@ -191,11 +194,11 @@ mod tests {
             said.text()
                 .contains("a_program_without_its_debug_sections_runs: test")
         );
-        // cutting what was cut changes nothing
+        // cutting it again changes nothing
         assert_eq!(cut(&short).as_deref(), Some(&short[..]));
     }
 
-    /// The loader itself says which libraries it finds.
+    /// Compares with the libraries that the loader has loaded.
     #[test]
     fn a_program_needs_what_the_loader_loads() {
         let own = needs(&fs::read("/proc/self/exe").unwrap()).unwrap();

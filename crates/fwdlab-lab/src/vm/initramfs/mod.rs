@@ -1,7 +1,8 @@
-//! The file system that a guest begins with: this program as its init, programs of this machine, modules of its kernel.
+//! The initial file system of a guest: this program as its init, programs of this machine, modules
+//! of its kernel.
 //!
-//! It is made by an ordinary user, without mounting or installing anything, and starts no guest. Start with [`build`]; what is in it
-//! is decided in [`programs`] and [`modules`].
+//! Created by an ordinary user, without mounting or installing anything; starts no guest. Start
+//! with [`build`]; [`programs`] and [`modules`] decide what it contains.
 
 pub(crate) mod elf;
 mod modules;
@@ -19,16 +20,17 @@ use super::image::cache::{Cache, Entry, Facts, Kind, Tell};
 use super::image::error::ImageError;
 use super::image::kernel::Kernel;
 
-/// What goes into it.
+/// What it contains.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe<'a> {
     /// The program that becomes `/usr/bin/fwdlab`, without its debug sections.
     pub program: &'a Path,
-    /// Whose modules.
+    /// The kernel whose modules are included.
     pub kernel: &'a Kernel,
-    /// Programs that must be there, such as `nft` or `wg`: from packages, if this machine has them not.
+    /// Required programs, such as `nft` or `wg`: from packages, if this machine lacks them.
     pub wanted: &'a [&'a str],
-    /// Words of what is applied there: a module that is called so comes with the usual ones.
+    /// Words of the configuration: modules with these names are included in addition to the usual
+    /// ones.
     pub words: &'a BTreeSet<String>,
 }
 
@@ -55,7 +57,7 @@ const FOLDERS: [&str; 12] = [
     "var/tmp",
 ];
 
-/// The kernel opens the console before anybody can mount a file system with devices.
+/// Device nodes: the kernel opens the console before a file system with devices can be mounted.
 const DEVICES: [(&str, u32, u32); 6] = [
     ("dev/console", 5, 1),
     ("dev/null", 1, 3),
@@ -80,10 +82,11 @@ const TEXTS: [(&str, &str); 6] = [
     ("etc/resolv.conf", ""),
 ];
 
-/// The archive for the kernel to unpack; made now, or found in the cache if nothing that goes in has changed.
+/// Returns the archive for the kernel to unpack; builds it, or finds it in the cache if nothing in
+/// it has changed.
 ///
 /// # Errors
-/// A program that must be there is nowhere, a file cannot be read, or there is no room.
+/// A required program was not found, a file cannot be read, or there is no room.
 pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
     let (mut tree, missing) = gather(recipe, None)?;
     let mut packages = None;
@@ -113,7 +116,7 @@ pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathB
     Ok(entry.path(name))
 }
 
-/// All but the modules, and the programs that must be there and are not.
+/// Collects everything except the modules; also returns the required programs that are missing.
 fn gather(
     recipe: &Recipe<'_>,
     packages: Option<PathBuf>,
@@ -187,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Takes as long as to read and write 40 MB.
+    /// Takes as long as reading and writing 40 MB.
     #[test]
     fn what_was_built_is_built_once_and_never_of_damaged_modules() {
         let folder = tempfile::tempdir().unwrap();
@@ -219,7 +222,7 @@ mod tests {
             "{why}"
         );
 
-        // of the same size, so that only its checksum tells
+        // the same size, so that only the checksum differs
         let module = kernel.modules.as_ref().unwrap().join("kernel/net/x.ko");
         fs::write(module, "A MODULE").unwrap();
         let why = build(&nothing, &cache, &mut |_| {}).unwrap_err();

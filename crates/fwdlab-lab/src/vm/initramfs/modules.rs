@@ -1,6 +1,7 @@
-//! Which modules of a kernel a router may need: all of networking and what it stands on, a sixth of what a distribution ships.
+//! The modules of a kernel that a router may need: all of networking and its dependencies, a sixth
+//! of what a distribution ships.
 //!
-//! It reads lists of names and no module. Start with [`choose`].
+//! Reads lists of names, but no modules. Start with [`choose`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use super::Recipe;
 use super::tree::{Node, Source, Tree};
 use crate::vm::image::error::ImageError;
 
-/// Folders and modules, below `kernel/`.
+/// Directories and modules, below `kernel/`.
 const WANTED: &[&str] = &[
     "net/",
     "crypto/",
@@ -45,14 +46,15 @@ const WANTED: &[&str] = &[
     "drivers/net/virtio_net",
     "drivers/net/vmxnet3/",
     "drivers/net/vrf",
-    "drivers/net/vxlan", // a file at first, a folder since 5.18
+    "drivers/net/vxlan", // a file at first, a directory since 5.18
     "drivers/net/wireguard/",
     "fs/9p/",
     "fs/fuse/virtiofs",
     "fs/overlayfs/",
 ];
 
-/// Radios, storage, clusters, museums, and transports that end in a host: nothing a router does.
+/// Wireless, storage, clusters, obsolete protocols, and transports that end in a host: nothing that
+/// a router does.
 const NOT_WANTED: &[&str] = &[
     "net/6lowpan/",
     "net/appletalk/",
@@ -78,7 +80,8 @@ const NOT_WANTED: &[&str] = &[
     "net/wireless/",
 ];
 
-/// What modprobe reads; made by depmod for all modules, so that those left out are known by name, and missed as files.
+/// What modprobe reads; depmod makes it for all modules, so that modules that were left out are
+/// known by name, and reported as missing files.
 const INDEXES: &[&str] = &[
     "modules.alias.bin",
     "modules.builtin",
@@ -94,8 +97,9 @@ const INDEXES: &[&str] = &[
     "modules.weakdep",
 ];
 
-/// Puts the modules of a kernel into a guest, compressed or not, as the distribution ships them: to unpack a dozen of them takes a guest
-/// with 6.12 a fifth of a second of its time, and not to would take 20 MB more.
+/// Puts the modules of a kernel into a guest, compressed or not, as the distribution ships them:
+/// unpacking a dozen of them takes a guest with 6.12 a fifth of a second, and uncompressed ones
+/// would take 20 MB more.
 pub(super) fn put(folder: &Path, recipe: &Recipe<'_>, tree: &mut Tree) -> Result<(), ImageError> {
     let release = &recipe.kernel.release;
     let read = |name: &str| {
@@ -119,7 +123,8 @@ pub(super) fn put(folder: &Path, recipe: &Recipe<'_>, tree: &mut Tree) -> Result
     Ok(())
 }
 
-/// The files of the modules that are wanted or named, and of those they need, from `modules.dep` and `modules.softdep`.
+/// Returns the files of modules that are wanted or named, and of those they need, from
+/// `modules.dep` and `modules.softdep`.
 fn choose(dependencies: &str, soft: &str, words: &BTreeSet<String>) -> BTreeSet<String> {
     let named: BTreeSet<String> = words.iter().map(|word| word.replace('-', "_")).collect();
     let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
@@ -159,7 +164,7 @@ fn soft_needs<'a>(line: &str, files: &BTreeMap<String, &'a str>) -> Option<(Stri
     ))
 }
 
-/// `kernel/net/8021q/8021q.ko.xz` has the module `8021q`.
+/// Returns the module of a file: `8021q` for `kernel/net/8021q/8021q.ko.xz`.
 fn name(file: &str) -> String {
     let last = file.rsplit('/').next().unwrap_or(file);
     last.split(".ko").next().unwrap_or(last).replace('-', "_")
@@ -167,7 +172,7 @@ fn name(file: &str) -> String {
 
 fn is_wanted(file: &str) -> bool {
     let Some(path) = file.strip_prefix("kernel/") else {
-        // of other makers: whoever put them there wants them
+        // third-party modules were installed on purpose
         return true;
     };
     let is_in = |list: &[&str]| {
@@ -205,7 +210,7 @@ mod tests {
             names,
             ["helper", "soft_one", "veth", "vxlan", "mrp", "8021q", "own"]
         );
-        // what a configuration names, wherever it is
+        // modules that a configuration names, in any directory
         let words = ["modprobe", "soft-one", "vethother"].map(str::to_owned);
         let chosen = choose(dependencies, "", &words.into());
         let is_there = |wanted: &str| chosen.iter().any(|file| name(file) == wanted);

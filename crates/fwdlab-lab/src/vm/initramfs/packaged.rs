@@ -1,4 +1,5 @@
-//! Programs that this machine lacks, from packages that are unpacked in the cache instead of installed.
+//! Programs that this machine lacks, from packages that are unpacked in the cache instead of
+//! installed.
 //!
 //! Start with [`package_of`] and [`root_of`].
 
@@ -8,10 +9,11 @@ use crate::vm::image::cache::{Cache, Entry, Facts, Kind, Tell};
 use crate::vm::image::error::ImageError;
 use crate::vm::image::packages::{self, hex, with_lists};
 
-/// More than any program of a router needs; a package that wants a desktop is refused.
+/// The maximum number of packages and their size in bytes: more than any program of a router needs;
+/// refuses a package that depends on a desktop.
 const LARGEST: (usize, u64) = (40, 150_000_000);
 
-/// The Debian package that has a program.
+/// Returns the Debian package that contains a program.
 pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     Some(match program {
         "ip" | "tc" | "bridge" | "ss" | "nstat" => "iproute2",
@@ -38,7 +40,8 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     })
 }
 
-/// These packages and what they need beyond this machine's, unpacked below the entry's folder `root`.
+/// Returns an entry with these packages, and those they need in addition to this machine's,
+/// unpacked in its directory `root`.
 pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<Entry, ImageError> {
     let name = format!("programs:{}", names.join(","));
     if let Some(checksum) = cache.checksum_of(&name)

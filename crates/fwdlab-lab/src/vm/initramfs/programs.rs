@@ -1,8 +1,10 @@
-//! Programs of this machine, or of packages, with every library they need, put into a guest at the same paths.
+//! Puts programs of this machine, or of packages, into a guest at the same paths, with every
+//! library they need.
 //!
-//! No program is run for that, but busybox, which is asked what it can do. Start with [`Programs::put`].
+//! Runs no program except busybox, which lists its applets. Start with [`Programs::put`].
 //!
-//! In the guest, `/bin`, `/sbin` and `/lib` are links into `/usr`, wherever things are on this machine.
+//! In the guest, `/bin`, `/sbin` and `/lib` are links into `/usr`, wherever things are on this
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,12 +16,13 @@ use crate::host::{Command, Host, Limit, Local};
 use crate::vm::image::cache::entries;
 use crate::vm::image::error::ImageError;
 
-/// What every guest has, or else it is fetched.
+/// Programs of every guest; they are downloaded if this machine lacks them.
 pub(super) const NEEDED: &[&str] = &[
     "sh", "ip", "tc", "modprobe", "sysctl", "mount", "cat", "nsenter", "unshare",
 ];
 
-/// What a guest has if this machine does: what the commands and scripts of configurations are made of.
+/// Programs that a guest has if this machine does: those that commands and scripts of
+/// configurations use.
 pub(super) const USUAL: &[&str] = &[
     // networks
     "bridge",
@@ -109,7 +112,7 @@ pub(super) const USUAL: &[&str] = &[
     "yes",
 ];
 
-/// Where programs are; those of users are none of the guest's business.
+/// Directories of programs; those of users are not included.
 const FOLDERS: [&str; 6] = [
     "/usr/sbin",
     "/usr/bin",
@@ -119,7 +122,7 @@ const FOLDERS: [&str; 6] = [
     "/usr/local/bin",
 ];
 
-/// Under which name a package has a program whose usual name is a link made at its installation.
+/// The names in a package of programs whose usual names are links created at installation.
 const ALTERNATIVES: [(&str, &str); 9] = [
     ("iptables", "iptables-nft"),
     ("iptables-save", "iptables-nft-save"),
@@ -132,7 +135,8 @@ const ALTERNATIVES: [(&str, &str); 9] = [
     ("awk", "mawk"),
 ];
 
-/// What programs read, or load when they run: plug-ins of iptables, distributions of netem, names of numbers.
+/// Files that programs read or load at run time: plug-ins of iptables, distributions of netem,
+/// names of numbers.
 const COMPANIONS: [&str; 9] = [
     "/usr/lib/x86_64-linux-gnu/xtables",
     "/usr/lib64/xtables",
@@ -148,9 +152,9 @@ const COMPANIONS: [&str; 9] = [
 /// Puts programs into a guest.
 pub(super) struct Programs<'a> {
     tree: &'a mut Tree,
-    /// Where packages are unpacked, and last this machine's own `/`.
+    /// Root directories of unpacked packages, and last this machine's own `/`.
     roots: Vec<PathBuf>,
-    /// Of each of them, the folders with libraries.
+    /// The directories with libraries in each of them.
     folders: BTreeMap<PathBuf, Vec<PathBuf>>,
     seen: BTreeSet<PathBuf>,
 }
@@ -170,7 +174,7 @@ impl Programs<'_> {
         }
     }
 
-    /// Puts a program there, with what it needs; false if it is nowhere.
+    /// Adds a program with what it needs; returns false if it was not found.
     pub(super) fn put(&mut self, name: &str) -> Result<bool, ImageError> {
         for root in self.roots.clone() {
             for folder in FOLDERS {
@@ -194,7 +198,7 @@ impl Programs<'_> {
         Ok(is_there)
     }
 
-    /// Puts there what programs read or load when they run.
+    /// Adds what programs read or load at run time.
     pub(super) fn put_companions(&mut self) -> Result<(), ImageError> {
         for root in self.roots.clone() {
             for path in COMPANIONS {
@@ -208,12 +212,12 @@ impl Programs<'_> {
                 }
             }
         }
-        // says where libraries are that lie in folders of an administrator's choice
+        // lists libraries in directories that an administrator has configured
         self.put_path(Path::new("/"), Path::new("/etc/ld.so.cache"))?;
         Ok(())
     }
 
-    /// Lets busybox, if it is there, do what no program of its own does.
+    /// Adds applets of busybox, if it is included, for commands without a program of their own.
     pub(super) fn put_applets(&mut self) {
         let candidates = self.roots.iter().flat_map(|root| {
             ["/usr/bin/busybox", "/bin/busybox"].map(|path| below(root, Path::new(path)))
@@ -243,7 +247,7 @@ impl Programs<'_> {
         }
     }
 
-    /// Puts a program from anywhere at a path of the guest's, without its debug sections.
+    /// Adds any program at a path of the guest, without its debug sections.
     pub(super) fn put_cut(&mut self, program: &Path, there: &str) -> Result<(), ImageError> {
         let mut source = Source::at(program)?;
         source.is_cut = true;
@@ -251,7 +255,8 @@ impl Programs<'_> {
         self.put_needs(Path::new("/"), program)
     }
 
-    /// Puts what is at a path below a root, link by link to the file, with what that needs; false if there is nothing.
+    /// Adds what is at a path below a root, following links to the file, with what that needs;
+    /// returns false if there is nothing.
     fn put_path(&mut self, root: &Path, path: &Path) -> Result<bool, ImageError> {
         let Some(mut path) = settled(root, path) else {
             return Ok(false);
@@ -261,7 +266,7 @@ impl Programs<'_> {
             let here = below(root, &path);
             let guest = in_guest(&path);
             let Ok(target) = fs::read_link(&here) else {
-                // what only root may read is not there for an ordinary user
+                // a file that only root may read does not exist for an ordinary user
                 if !here.is_file() || !may_read(&here) {
                     return Ok(false);
                 }
@@ -284,7 +289,8 @@ impl Programs<'_> {
         Ok(false)
     }
 
-    /// Libraries that are nowhere are left out: the program would not run here either, and says so itself.
+    /// Adds the libraries of a program. Missing ones are skipped: the program would not run here
+    /// either, and reports that itself.
     fn put_needs(&mut self, root: &Path, file: &Path) -> Result<(), ImageError> {
         let content = fs::read(file)
             .map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
@@ -296,7 +302,7 @@ impl Programs<'_> {
             PathBuf::from(folder.replace("${ORIGIN}", &own).replace("$ORIGIN", &own))
         };
         let first: Vec<PathBuf> = needs.folders.iter().map(expanded).collect();
-        // what is in a package was built with it, and comes before what this machine has
+        // libraries in a package were built with it, and precede those of this machine
         let mut roots = vec![Path::new("/")];
         if root != Path::new("/") {
             roots.insert(0, root);
@@ -335,13 +341,13 @@ fn owner<'a>(roots: &[&'a Path], path: &Path) -> &'a Path {
     of.copied().unwrap_or(Path::new("/"))
 }
 
-/// An absolute path of a system whose root is there.
+/// Returns an absolute path below another root.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The same path without links in its folders, if something is there; packages have `/bin` where the system has `/usr/bin`, or the
-/// other way round.
+/// Resolves links in the directories of a path, if it exists; packages may have `/bin` where the
+/// system has `/usr/bin`, or vice versa.
 fn settled(root: &Path, path: &Path) -> Option<PathBuf> {
     let path = plain(path);
     let rest = path.strip_prefix("/").ok()?;
@@ -360,7 +366,7 @@ fn settled(root: &Path, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Without `..`, each of which takes back a name: in a package there is no system around it to ask.
+/// Resolves `..` textually: in a package there is no file system to ask.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");
     for component in path.components() {
@@ -373,7 +379,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// Where a path of this machine is in the guest, without the first slash.
+/// Returns the path in the guest of a path of this machine, without the first slash.
 fn in_guest(path: &Path) -> String {
     let text = path
         .strip_prefix("/")
@@ -437,7 +443,7 @@ mod tests {
         for part in ["usr/bin/fwdlab", "usr/bin/sh", "libc.so.6", "ld-linux"] {
             assert!(names.contains(part), "no {part} in {names}");
         }
-        // all in one place: the guest has links at the others
+        // all in one directory: the guest has links at the other paths
         assert!(
             !names.contains("\"lib/") && !names.contains("\"bin/"),
             "{names}"

@@ -1,7 +1,7 @@
 //! A file system as values, its identity, and the archive that a kernel unpacks at boot.
 //!
-//! It does not know what the files are for. Start with [`Tree`]; the format is the one of the kernel's own
-//! Documentation/driver-api/early-userspace/buffer-format.rst, written by the crate `cpio`.
+//! Does not know the purpose of the files. Start with [`Tree`]; the format is that of the kernel's
+//! own Documentation/driver-api/early-userspace/buffer-format.rst, written by the crate `cpio`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,10 +16,10 @@ use crate::vm::image::cache::{Cache, Entry};
 use crate::vm::image::error::ImageError;
 use crate::vm::image::packages::hex;
 
-/// Of the archives that this file writes: another number makes all of them anew.
+/// Version of the archives that this file writes: increase it to rebuild all of them.
 const VERSION: u32 = 1;
 
-/// Paths without a slash before them, with what is there.
+/// Nodes by their paths, which have no leading slash.
 #[derive(Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, Node>);
 
@@ -33,11 +33,11 @@ pub(super) enum Node {
     File(Source),
 }
 
-/// A file of this machine's.
+/// A file of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    /// Without its debug sections.
+    /// True if its debug sections are cut.
     pub(super) is_cut: bool,
     mode: u32,
     bytes: u64,
@@ -51,7 +51,7 @@ impl Source {
         Ok(Source {
             path: path.to_owned(),
             is_cut: false,
-            // who runs this in the guest is root, and may be the only one
+            // the guest runs as root, which may be its only user
             mode: if file.mode() & 0o111 == 0 {
                 0o644
             } else {
@@ -64,8 +64,9 @@ impl Source {
 }
 
 impl Tree {
-    /// Puts something there, with the folders above it. Of two files from different places the one made later stays: libraries of
-    /// packages and of this machine are of the same distribution, and later ones serve programs that want earlier ones.
+    /// Adds a node, with its parent directories. If two files have the same path, the newer one is
+    /// kept: libraries of packages and of this machine are from the same distribution, and newer
+    /// ones work with programs that want older ones.
     pub(super) fn put(&mut self, path: &str, node: Node) {
         if let Some((folder, _)) = path.rsplit_once('/') {
             self.0.entry(folder.to_owned()).or_insert(Node::Folder);
@@ -89,7 +90,7 @@ impl Tree {
         self.0.contains_key(path)
     }
 
-    /// The same for the same content, as far as sizes and times of files tell.
+    /// Returns an identity of the content, judged by the sizes and times of files.
     pub(super) fn identity(&self) -> String {
         let mut sum = Sha256::new();
         sum.update(format!("{VERSION}\n"));
@@ -99,7 +100,8 @@ impl Tree {
         hex(&sum.finalize())
     }
 
-    /// Writes the archive; of files that are in one of these entries of the cache, only what was put there.
+    /// Writes the archive; files in one of these cache entries are verified against their
+    /// checksums.
     pub(super) fn write(
         &self,
         file: &Path,
