@@ -1,5 +1,5 @@
-//! Checks whether this host is fit to measure, for `fwdlab doctor`; each returns a finding and the
-//! command that helps.
+//! Checks whether this host is fit to measure, for `fwdlab doctor`: each check returns a finding
+//! and the command that helps.
 //!
 //! Checks only look, and at most build a namespace of their own that disappears with them; they
 //! change nothing and print nothing. `facts` records the facts of a run without judging them. Start

@@ -78,7 +78,7 @@ pub fn go_on<'a>(
     carried_out(plan, &agenda, run, (before, measured), control)
 }
 
-/// Prepares the agenda and the head of the run, and measures.
+/// Returns the agenda of a plan and the head of its run.
 pub(super) fn prepared(
     plan: &Plan,
     runs: &Path,
@@ -300,7 +300,7 @@ impl Running<'_> {
             .flat_map(|case| &case.outcomes)
             .cloned()
             .collect();
-        // of tests that belong together
+        // only tests of a suite belong together and can contradict each other
         let against = match self.plan.suite() {
             Some(_) => trust::contradictions(&found),
             None => Vec::new(),

@@ -51,8 +51,7 @@ struct Raw {
     late: Duration,
 }
 
-/// Sends one request of a kind, and returns the fate of it with a reason unless it was answered
-/// correctly.
+/// Sends one request of a kind. Fails with its fate and a reason unless it was answered correctly.
 type Ask = Box<dyn FnMut(Duration) -> Result<(), (Fate, String)> + Send>;
 
 /// The ends of requests over a port.

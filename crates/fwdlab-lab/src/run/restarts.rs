@@ -94,7 +94,7 @@ fn restart(
     )))
 }
 
-/// Describes in words how often which machine is restarted.
+/// Describes how often the DUT is restarted, and how long its return may take.
 pub(super) fn words(
     reboot: Option<Reboot>,
     order: Order,

@@ -58,8 +58,7 @@ const PORTS: [&str; 2] = ["eth0", "eth1"];
 pub(crate) struct Scene {
     pub site: Site,
     pub world: Arc<World>,
-    /// How calls fail, and how many calls that may fail were made so far: of all hosts, or of the
-    /// rig.
+    /// How calls fail, and the calls so far that may fail: of all hosts, or of the rig.
     pub faults: Arc<Faults>,
     pub registry: Registry,
     /// Folder of the records; removed when this is dropped.

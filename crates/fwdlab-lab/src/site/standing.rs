@@ -106,7 +106,8 @@ impl Standing {
     }
 }
 
-/// Returns the CPUs that a test bed gives the sender, if the sender runs on this machine.
+/// Returns the CPUs that a test bed gives the sender. They are checked only if the sender runs on
+/// this machine.
 ///
 /// # Errors
 /// Fails if a CPU does not exist, or if we may not use it.
@@ -134,7 +135,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     })
 }
 
-/// Returns the command line interface of a VPP on the DUT's host, if it is one.
+/// Returns the command line interface of a VPP on the DUT's host; used only if the DUT is VPP.
 pub(crate) fn cli(bed: &TestBed, host: &Arc<dyn Host>) -> Cli {
     let dut = &bed.dut;
     let program = dut.vppctl.as_deref().unwrap_or("vppctl");
@@ -154,7 +155,7 @@ fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
     Way::to(place).map_err(|why| bed.error(at, why))
 }
 
-/// Connects to the host at a place.
+/// Returns the host at a place.
 ///
 /// # Errors
 /// Fails on an invalid address.
@@ -555,7 +556,7 @@ impl Standing {
         }))
     }
 
-    /// Reserves a port of the tester against other fwdlabs, unless someone needs it.
+    /// Reserves a port of the tester against other fwdlabs; refuses one that is in use.
     fn claim(&self, station: &Station, seat: usize, port: &str) -> Result<Claim, LabError> {
         let networks = given(&self.bed);
         let Some(agent) = &station.agent else {

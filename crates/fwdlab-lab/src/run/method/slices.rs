@@ -145,7 +145,7 @@ impl Budget {
         self.total.saturating_sub(self.began.elapsed())
     }
 
-    /// Returns the remaining time, and at least that of the minimum number of rebuilds.
+    /// Returns the remaining time, and at least that of this number of the shortest rebuilds.
     fn left_for(&self, rebuilds: u32) -> Duration {
         let least = self.overhead + self.overhead / 2 + MIN_SLICES;
         self.left().max(least * rebuilds)

@@ -184,7 +184,7 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
         .iter()
         .filter(|text| text.contains("restart of the DUT, try"));
     assert_eq!(tries.count(), 2, "{warnings:?}");
-    // the lost group restarts it no more, and the other one does
+    // the lost group does not restart it again, and the other one does
     assert_eq!(scene.world.restarts(), 1);
 
     // the DUT came back at the second attempt
