@@ -1,7 +1,7 @@
-//! How a run is steered from outside: by a signal, and by what other processes ask for in its directory.
+//! Controls a run from outside: by a signal, and by requests of other processes in its directory.
 //!
-//! Whoever waits asks [`Control::is_stopped`], and that is where requests are read, a few times a second: there is no thread for it.
-//! What was heeded is told by the run as an event. Start with [`Control`].
+//! Waiting code calls [`Control::is_stopped`], which also reads requests, a few times per second:
+//! there is no thread for them. The run reports heeded requests as events. Start with [`Control`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 use fwdlab_model::event::Request;
 use fwdlab_store::Requests;
 
-/// Requests are looked for so often.
+/// Interval at which requests are read.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Stops, pauses or skips in a run from outside. Stopped, the current trial ends, everything is undone, what was measured is kept.
+/// Stops, pauses or skips in a run from outside. When it is stopped, the current trial ends,
+/// everything is undone, and results so far are kept.
 ///
-/// A run has one; each of its turns has a child of it ([`Control::begin_turn`]), which is stopped with the run, or alone when the turn is
-/// skipped.
+/// A run has one; each of its turns has a child of it ([`Control::begin_turn`]), which is stopped
+/// with the run, or alone when the turn is skipped.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     stop: Arc<AtomicBool>,
-    /// Of a turn's: this turn is to be skipped.
+    /// Of a turn's control: this turn is to be skipped.
     skip: Arc<AtomicBool>,
     steering: Arc<Mutex<Steering>>,
 }
@@ -32,7 +33,7 @@ struct Steering {
     is_paused: bool,
     /// The turns that are being measured and may be skipped, in the order in which they began.
     turns: Vec<Arc<AtomicBool>>,
-    /// What was heeded and not told yet; `false`: it could not be.
+    /// Requests that were handled and not reported yet; `false`: it could not be heeded.
     heeded: Vec<(Request, bool)>,
 }
 
@@ -42,13 +43,14 @@ impl Control {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Must what it controls end? A run because it was asked to stop, a turn for that reason or because it is skipped.
+    /// Returns true if the run or turn must end: a run because it was asked to stop, a turn for
+    /// that reason or because it is skipped.
     pub fn is_stopped(&self) -> bool {
         self.steering().look(&self.stop);
         self.skip.load(Ordering::Acquire) || self.stop.load(Ordering::Acquire)
     }
 
-    /// The flag itself, for a signal handler.
+    /// Returns the flag itself, for a signal handler.
     pub fn flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -58,20 +60,21 @@ impl Control {
         self.steering().requests = Some(requests);
     }
 
-    /// Is the next trial to wait?
+    /// Returns true if the next trial must wait.
     pub(crate) fn is_paused(&self) -> bool {
         let is_paused = self.steering().look(&self.stop).is_paused;
         is_paused && !self.is_stopped()
     }
 
-    /// Controls a turn that begins now. A request to skip is for the turn that began first.
+    /// Creates the control of a turn that begins now. A request to skip applies to the turn that
+    /// began first.
     pub(crate) fn begin_turn(&self) -> Control {
         let turn = self.part();
         self.steering().turns.push(turn.skip.clone());
         turn
     }
 
-    /// Controls a part of the run that cannot be skipped alone.
+    /// Creates the control of a part of the run that cannot be skipped alone.
     pub(crate) fn part(&self) -> Control {
         Control {
             skip: Arc::default(),
@@ -87,14 +90,14 @@ impl Control {
     /// Ends a turn, and returns whether it was to be skipped.
     pub(crate) fn end_turn(&self) -> bool {
         let mut steering = self.steering();
-        // who asked a moment ago meant this one
+        // a request of a moment ago is for this turn
         steering.looked = None;
         steering.look(&self.stop);
         steering.turns.retain(|turn| !Arc::ptr_eq(turn, &self.skip));
         self.skip.load(Ordering::Acquire)
     }
 
-    /// What was heeded since the last time, and whether it could be.
+    /// Returns the requests handled since the last call, and whether they could be heeded.
     pub(crate) fn heeded(&self) -> Vec<(Request, bool)> {
         std::mem::take(&mut self.steering().heeded)
     }
@@ -106,7 +109,7 @@ impl Control {
 }
 
 impl Steering {
-    /// Heeds what was requested, where it is time to look.
+    /// Heeds new requests if the interval has passed.
     fn look(&mut self, stop: &AtomicBool) -> &Steering {
         let is_time = self.looked.is_none_or(|looked| looked.elapsed() >= LOOK);
         let Some(requests) = self.requests.as_mut().filter(|_| is_time) else {
@@ -135,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// A control that heeds a folder, without the pauses between looks.
+    /// Creates a control that heeds a folder without intervals.
     fn heeding(dir: &std::path::Path) -> Control {
         let control = Control::default();
         control.heed(Requests::of(dir));
@@ -168,7 +171,7 @@ mod tests {
         say(Resume);
         look(&control);
         assert!(!control.is_paused() && !control.is_stopped());
-        // of two turns the one that began first
+        // of two turns, the one that began first is skipped
         let [first, second] = [control.begin_turn(), control.begin_turn()];
         assert!(!first.is_stopped());
         say(Skip);

@@ -1,4 +1,6 @@
-//! What can go wrong in the lab: what was tried, on what, what the system answered, and what to try next.
+//! Errors of the lab: what was tried, on what, what the system answered, and what to try next.
+//!
+//! Failures of hosts are in [`crate::failure`]. Start with [`LabError`].
 
 use std::io;
 
@@ -7,7 +9,7 @@ use fwdlab_model::test_case::{self, NoResult};
 
 use crate::failure::{Failure, HostError};
 
-/// Why the lab could not do what was asked.
+/// Why the lab could not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A system call or file operation failed.
@@ -15,7 +17,7 @@ pub enum LabError {
     System {
         /// What was tried and on what.
         what: String,
-        /// What the system answered.
+        /// The error of the system.
         source: io::Error,
     },
     /// A host failed, or a command on it.
@@ -29,7 +31,7 @@ pub enum LabError {
         /// What is wrong with it and what would be right.
         reason: String,
     },
-    /// A command of the user's failed that runs before, during or after what is measured.
+    /// A user command failed that runs before, during or after what is measured.
     #[error("{0}")]
     Hook(String),
     /// A configuration could not be applied to the DUT.
@@ -40,7 +42,7 @@ pub enum LabError {
         /// What failed.
         source: Box<LabError>,
     },
-    /// Daemons of a configuration died: which, when, and what they said last.
+    /// Daemons of a configuration died: which, when, and their last output.
     #[error("{0}")]
     Daemons(String),
     /// The DUT forwards nothing, or next to nothing.
@@ -52,7 +54,7 @@ pub enum LabError {
         sent: u64,
         /// Test frames received.
         received: u64,
-        /// Where they went, as far as counters tell.
+        /// Where they were lost, as far as counters show.
         why: String,
     },
     /// The management of the DUT does not answer even without traffic.
@@ -61,9 +63,9 @@ pub enum LabError {
          readable: start it on the DUT with --set, or install one that fwdlab starts there: apt-get install snmpd"
     )]
     NoAgent {
-        /// Where it is asked.
+        /// The address of the queries.
         at: std::net::Ipv4Addr,
-        /// What was tried, and what came of it.
+        /// What was tried, and the result.
         why: String,
     },
     /// The DUT could not be reset.
@@ -87,7 +89,8 @@ pub enum LabError {
         /// Test frames sent.
         sent: u64,
     },
-    /// A port of the test bed went down or away in a trial, and that with what failed by it is no result.
+    /// A port of the test bed went down or disappeared in a trial; the resulting failure is not a
+    /// result.
     #[error("{what}; then: {source}")]
     Disturbed {
         /// Which ports, and what happened to them.
@@ -106,66 +109,66 @@ pub enum LabError {
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
     Preflight(String),
-    /// The DUT cannot do this, however often it is asked.
+    /// The DUT cannot do this, and a retry would not help.
     #[error("{0}")]
     Impossible(String),
     /// A value of a sweep's parameter could not be set on the DUT.
     #[error("{value} {parameter} could not be set on the DUT: {source}")]
     NotSet {
-        /// What is swept.
+        /// The swept parameter.
         parameter: String,
         /// The value.
         value: u64,
         /// What failed.
         source: Box<LabError>,
     },
-    /// A change failed, and what was done of it could not be taken back either.
+    /// A change failed, and could not be undone either.
     #[error("{source}. What may have been done of it ({what}) could not be taken back: {left}")]
     HalfDone {
         /// What failed.
         source: Box<LabError>,
         /// What was changed.
         what: String,
-        /// Why it is still there.
+        /// Why it could not be undone.
         left: Box<LabError>,
     },
     /// A virtual machine did not come up.
     #[error("{image} does not come up: {why}")]
     NotUp {
-        /// What was to boot.
+        /// Its image.
         image: String,
-        /// What is known of the reason, with the last lines of its console.
+        /// The reason as far as known, with the last lines of its console.
         why: String,
     },
-    /// A whole virtual machine does not do what was wanted of it.
+    /// A whole virtual machine failed to do something.
     #[error("{name}: {why}")]
     Machine {
         /// Its name.
         name: String,
-        /// What was wanted, and what came of it, with the last lines of its console.
+        /// What was requested, and the result, with the last lines of its console.
         why: String,
     },
-    /// A DUT of this kind cannot be asked for something.
+    /// A DUT of this kind does not support a request.
     #[error("cannot {what} on {dut}{of_kind}; {instead}")]
     NotAsked {
         /// The DUT.
         dut: String,
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What it is, as the words after its name: `, which is VPP`.
+        /// Its kind, as the words after its name: `, which is VPP`.
         of_kind: &'static str,
         /// What to do instead.
         instead: String,
     },
-    /// VPP does not answer, or refuses what it was told.
+    /// VPP does not answer, or refuses a command.
     #[error("VPP on {dut}: {why}")]
     Vpp {
         /// Its host.
         dut: String,
-        /// What was tried, and what it said.
+        /// What was tried, and its answer.
         why: String,
     },
-    /// A file of the user's is wrong.
+    /// A user's file is wrong.
     #[error(transparent)]
     File(#[from] fwdlab_model::file::FileError),
     /// Stopped by the user.
@@ -174,7 +177,7 @@ pub enum LabError {
     /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
-    /// The run could not be kept.
+    /// The run could not be stored.
     #[error(transparent)]
     Store(#[from] fwdlab_store::StoreError),
 }
@@ -186,7 +189,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// What a part of a tester on another host said is in the words of that host.
+/// An error of a part of the tester on another host becomes that host's error.
 impl From<EngineError> for LabError {
     fn from(error: EngineError) -> LabError {
         match error {
@@ -209,12 +212,12 @@ impl From<HostError> for LabError {
 }
 
 impl LabError {
-    /// Is it that a host has not the program that is needed there?
+    /// Returns true if a host lacks a required program.
     pub fn is_missing_program(&self) -> bool {
         matches!(self, LabError::Host(error) if matches!(error.failure, Failure::Missing { .. }))
     }
 
-    /// Is it that the DUT cannot do what was asked, the next time as little as now?
+    /// Returns true if the DUT cannot do this, now or later.
     pub(crate) fn is_impossible(&self) -> bool {
         match self {
             LabError::Impossible(_) => true,
@@ -223,7 +226,7 @@ impl LabError {
         }
     }
 
-    /// Is it that a host was lost on the way or could not be reached? The next time it may be there again.
+    /// Returns true if a host was lost or could not be reached, so that a retry may succeed.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             LabError::Host(error) => {
@@ -241,7 +244,7 @@ impl LabError {
         }
     }
 
-    /// The kind of failure that an iteration without a result has because of this error.
+    /// Returns the kind of failure of an iteration without a result because of this error.
     fn kind(&self) -> NoResult {
         match self {
             LabError::NotUp { .. } => NoResult::DidNotBoot,
@@ -268,7 +271,7 @@ impl LabError {
     }
 }
 
-/// What an iteration without a result records of this error.
+/// The record of this error in an iteration without a result.
 impl From<&LabError> for test_case::Failure {
     fn from(error: &LabError) -> test_case::Failure {
         test_case::Failure {
@@ -282,7 +285,8 @@ impl From<&LabError> for test_case::Failure {
 mod tests {
     use super::*;
 
-    /// Tables and `run --resume` decide by the kind of a failure, also when another error contains it.
+    /// Tables and `run --resume` depend on the kind of a failure, also when another error contains
+    /// it.
     #[test]
     fn an_iteration_without_a_result_says_of_what_kind_its_failure_is() {
         let not_up = LabError::NotUp {

@@ -1,6 +1,6 @@
-//! Facts of a host, read once at the start of a run and kept with it.
+//! Facts of a host, read once at the start of a run and stored with it.
 //!
-//! It judges nothing (`preflight` does). A fact that cannot be read stays absent. Start with [`of`].
+//! It judges nothing (`preflight` does). A fact that cannot be read is left out. Start with [`of`].
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use fwdlab_model::facts::Facts;
 use crate::host::Host;
 use crate::placement::Placement;
 
-/// Reads the facts of a host. What concerns the test bed is filled in when it stands.
+/// Reads the facts of a host. Those about the test bed are added when it exists.
 pub fn of(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
     let text = |path: &str| text(host, path);
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
@@ -61,7 +61,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
-/// `0-1` or `0,4` in the first CPU's list of siblings are two threads.
+/// Returns the number of threads in the first CPU's list of siblings: two in `0-1` or `0,4`.
 fn threads_per_core(siblings: &str) -> Option<u32> {
     let mut threads = 0;
     for part in siblings.split(',') {

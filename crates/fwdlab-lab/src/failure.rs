@@ -1,4 +1,5 @@
-//! How a host fails. The message has what was tried, on which host, what the host answered, and what to do next.
+//! Failures of hosts. The message contains what was tried, on which host, what the host answered,
+//! and what to do next.
 //!
 //! Start with [`HostError`].
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a host could not do.
+/// A failure of a host.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.words())]
 pub struct HostError {
@@ -15,39 +16,40 @@ pub struct HostError {
     pub host: String,
     /// What was tried: a command, or `read FILE`.
     pub what: String,
-    /// What came of it.
+    /// How it failed.
     pub failure: Failure,
 }
 
-/// How a host fails.
+/// Kinds of failure of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// It does not let us: what it said.
+    /// It refuses access; contains its answer.
     Refused(String),
-    /// There is no way to it, and nothing was done: why, and what to do about that.
+    /// It cannot be reached, and nothing was done: why, and what to do about it.
     Unreachable(String),
-    /// It has no such program.
+    /// It lacks a program.
     Missing {
         /// The program.
         program: String,
     },
     /// The command ended without success.
     Exit {
-        /// How, in words.
+        /// Exit status or signal, in words.
         status: String,
-        /// What it wrote to standard error.
+        /// Its standard error.
         said: String,
     },
     /// The command did not end in time.
     TimedOut {
-        /// The time it had.
+        /// The time limit.
         after: Duration,
-        /// What it had written to standard error.
+        /// Its standard error until then.
         said: String,
     },
-    /// The host was lost on the way: what is known of the reason.
+    /// The connection to the host was lost: the reason, as far as known.
     Lost(String),
-    /// The host was restarted and did not come back. The text says for how long, and what its last output was.
+    /// The host was restarted and did not come back. The text contains how long, and its last
+    /// output.
     NotBack(String),
     /// A file could not be read or written: why.
     File(String),
@@ -56,7 +58,7 @@ pub enum Failure {
 }
 
 impl HostError {
-    /// Of a host that tried this.
+    /// Creates the failure of a host that tried this.
     pub fn new(host: &str, what: impl fmt::Display, failure: Failure) -> HostError {
         HostError {
             host: host.to_owned(),
@@ -118,7 +120,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// The Debian package of a program of ours.
+/// Returns the Debian package of a program that we use.
 fn package(program: &str) -> Option<&'static str> {
     match program {
         "ip" => Some("iproute2"),

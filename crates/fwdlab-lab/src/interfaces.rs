@@ -1,6 +1,7 @@
-//! Interfaces of a Linux host: what they counted, whether they are up, how often their links came and went.
+//! Interfaces of a Linux host: their counters, whether they are up, and how often their links
+//! changed.
 //!
-//! The kernel's words, read over any [`Host`]. Start with [`read_counters`].
+//! Reads texts of the kernel over any [`Host`]. Start with [`read_counters`].
 
 use std::collections::BTreeMap;
 
@@ -10,23 +11,23 @@ use crate::host::{Host, not_understood};
 /// Counts of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Packets that came in.
+    /// Packets received.
     pub rx_packets: u64,
-    /// Packets that came in and were dropped.
+    /// Packets received and dropped.
     pub rx_dropped: u64,
-    /// Packets that went out.
+    /// Packets sent.
     pub tx_packets: u64,
-    /// Packets that should have gone out and were dropped.
+    /// Packets that should have been sent and were dropped.
     pub tx_dropped: u64,
 }
 
-/// What all interfaces of a host counted.
+/// Reads the counters of all interfaces of a host.
 pub(crate) fn read_counters(host: &dyn Host) -> Result<BTreeMap<String, Counted>, LabError> {
     let text = host.read("/proc/thread-self/net/dev")?;
     Ok(parse_net_dev(&String::from_utf8_lossy(&text)))
 }
 
-/// The counters of one of them.
+/// Returns the counters of one of them.
 pub(crate) fn counters_of(
     table: &BTreeMap<String, Counted>,
     port: &str,
@@ -38,7 +39,8 @@ pub(crate) fn counters_of(
     })
 }
 
-/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
+/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast,
+/// transmit the same way.
 pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
     text.lines()
         .filter_map(|line| {
@@ -58,7 +60,7 @@ pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
         .collect()
 }
 
-/// Ports of a host that are not up, or not there.
+/// Returns the ports of a host that are down or missing.
 pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<String>, LabError> {
     let text = host.ask("ip", &["-o", "link", "show"])?;
     let mut amiss = Vec::new();
@@ -79,7 +81,7 @@ pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<Strin
     Ok(amiss)
 }
 
-/// How often the links of these ports came or went so far, by `eth1 in HOST`.
+/// Returns how often the links of these ports have changed so far, by `eth1 in HOST`.
 pub(crate) fn link_changes(
     host: &dyn Host,
     ports: &[String],

@@ -1,8 +1,9 @@
-//! The lab: hosts, devices under test, test beds, placement, probes, and running procedures on them.
+//! The lab: hosts, devices under test, test beds, placement, probes, and running procedures on
+//! them.
 //!
-//! It prints nothing and speaks no HTTP: it changes hosts, undoes what it changed, and tells what happens as one stream
-//! of events. Start with [`bed`], [`dut`] and [`host`] (what stands there), then [`run`] (what is measured on it); between them
-//! is [`site`], which builds the one for the other.
+//! It prints nothing and speaks no HTTP: it changes hosts, undoes its changes, and reports
+//! everything as one stream of events. Start with [`bed`], [`dut`] and [`host`] (what exists), then
+//! [`run`] (what is measured on it); [`site`] connects them, and builds beds for runs.
 
 pub mod agent;
 pub mod bed;

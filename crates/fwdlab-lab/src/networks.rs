@@ -1,21 +1,22 @@
-//! The addresses of a test bed: what the tester's ports, the DUT's ports and the networks behind them are called.
+//! The addresses of a test bed: of the tester's ports, the DUT's ports and the networks behind
+//! them.
 //!
-//! Values, and one set of them for the embedded bed. Nothing here is set anywhere: that is the DUT's ([`crate::dut`]) and the bed's own
-//! ([`crate::bed::veth`]). Start with [`Networks`].
+//! Values, and one set of them for the embedded bed. Nothing here configures them: that is done by
+//! the DUT ([`crate::dut`]) and the bed ([`crate::bed::veth`]). Start with [`Networks`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fwdlab_engine::Addresses;
 use fwdlab_model::trial::IpVersion;
 
-/// All addresses of a bed. They are the same on every path, so that one template of a frame serves them all.
+/// All addresses of a bed. They are the same on every path, so that one frame template serves all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Networks {
-    /// Where test frames go into the DUT.
+    /// The side on which test frames enter the DUT.
     pub input: Side,
-    /// Where they leave it.
+    /// The side on which they leave it.
     pub output: Side,
-    /// The port that is not of the test.
+    /// The port outside the test.
     pub management: Management,
 }
 
@@ -26,24 +27,24 @@ pub struct Side {
     pub tester_mac: [u8; 6],
     /// MAC address of the DUT's port.
     pub dut_mac: [u8; 6],
-    /// IPv4 there.
+    /// IPv4 addresses.
     pub ipv4: Subnet<Ipv4Addr>,
-    /// IPv6 there.
+    /// IPv6 addresses.
     pub ipv6: Subnet<Ipv6Addr>,
 }
 
-/// The network of a port of the DUT, and that behind its next hop.
+/// The network of a port of the DUT, and the one behind its next hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subnet<A> {
     /// The DUT's address.
     pub dut: A,
-    /// How long the prefix of its network is.
+    /// Prefix length of its network.
     pub length: u8,
     /// The next hop: the tester, as a phantom router (RFC 2544 appendix C).
     pub next_hop: A,
-    /// The network behind it, in which test frames have their addresses: prefix and its length.
+    /// The network behind it, which contains the addresses of test frames: prefix and its length.
     pub behind: (A, u8),
-    /// The first of these addresses; there are as many after it as test frames have flows.
+    /// The first of these addresses; one per flow of test frames follows.
     pub first: A,
 }
 
@@ -54,24 +55,25 @@ pub struct Management {
     pub tester_mac: [u8; 6],
     /// Its MAC address at the DUT.
     pub dut_mac: [u8; 6],
-    /// The tester's address, in a network of 30 bits.
+    /// The tester's address, in a /30 network.
     pub tester: Ipv4Addr,
     /// The DUT's.
     pub dut: Ipv4Addr,
 }
 
-/// A side of the DUT by its name.
+/// Identifies a side of the DUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Where test frames go into it.
+    /// Where test frames enter it.
     Input,
     /// Where they leave it.
     Output,
 }
 
 impl Networks {
-    /// Those of every embedded bed: local unicast MAC addresses (RFC 4814 §4.2), the networks for benchmarks (RFC 2544, RFC 5180),
-    /// and a link-local network (RFC 3927) for management, so that it is in no network of any test.
+    /// The addresses of every embedded bed: local unicast MAC addresses (RFC 4814 §4.2), the
+    /// networks for benchmarks (RFC 2544, RFC 5180), and a link-local network (RFC 3927) for
+    /// management, so that it overlaps with no network of any test.
     pub const EMBEDDED: Networks = Networks {
         input: Side {
             tester_mac: [0x02, 0, 1, 0x5a, 0x17, 0x01],
@@ -117,7 +119,7 @@ impl Networks {
         },
     };
 
-    /// One side.
+    /// Returns one side.
     pub fn side(&self, end: End) -> &Side {
         match end {
             End::Input => &self.input,
@@ -125,12 +127,12 @@ impl Networks {
         }
     }
 
-    /// Addresses of frames on their way through the DUT.
+    /// Returns the addresses of frames in the forward direction.
     pub fn forward(&self) -> Addresses {
         self.addresses(&self.input)
     }
 
-    /// And on their way back: the ports are others, and the flows are those of the way there.
+    /// Returns the addresses of frames in the reverse direction: other ports, the same flows.
     pub fn reverse(&self) -> Addresses {
         self.addresses(&self.output)
     }
@@ -145,7 +147,7 @@ impl Networks {
         }
     }
 
-    /// Does the bed route this address already?
+    /// Returns true if the bed already routes this address.
     pub fn contain(&self, address: IpAddr) -> bool {
         [&self.input, &self.output]
             .iter()
@@ -154,7 +156,7 @@ impl Networks {
 }
 
 impl Side {
-    /// The next hop there.
+    /// Returns the next hop on this side.
     pub fn next_hop(&self, version: IpVersion) -> IpAddr {
         match version {
             IpVersion::Ipv4 => self.ipv4.next_hop.into(),
@@ -162,7 +164,7 @@ impl Side {
         }
     }
 
-    /// The network behind the next hop as text: `198.18.0.0/16`.
+    /// Returns the network behind the next hop as text: `198.18.0.0/16`.
     pub fn prefix(&self, version: IpVersion) -> String {
         let (network, length) = self.behind(version == IpVersion::Ipv6);
         format!("{network}/{length}")
@@ -185,7 +187,7 @@ fn is_in(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
     }
 }
 
-/// A MAC address as text.
+/// Formats a MAC address.
 pub(crate) fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|b| format!("{b:02x}")).join(":")
 }
@@ -210,13 +212,13 @@ mod tests {
         }
         assert_eq!(bed.output.prefix(IpVersion::Ipv6), "2001:2:0:8000::/49");
         assert_eq!(bed.input.prefix(IpVersion::Ipv4), "198.18.0.0/16");
-        // they are of other ports, and of the same flows
+        // other ports, the same flows
         let (there, back) = (bed.forward(), bed.reverse());
         assert_ne!(there.source_mac, back.source_mac);
         assert_eq!((there.ipv4, there.ipv6), (back.ipv4, back.ipv6));
     }
 
-    /// Test frames have addresses that the bed routes, each on its side.
+    /// The bed routes the addresses of test frames, each on its side.
     #[test]
     fn flows_begin_in_the_networks_behind_the_next_hops() {
         let Networks { input, output, .. } = Networks::EMBEDDED;

@@ -1,7 +1,7 @@
-//! Who runs where: the generator alone on its CPUs, the DUT on its own.
+//! Placement on CPUs: the generator alone on its CPUs, the DUT on its own.
 //!
-//! A DUT that shares a CPU with the generator cannot be overloaded: the sender has to stop for it. Nothing is pinned
-//! here; this is only the decision. Start with [`Placement::choose`].
+//! A DUT that shares a CPU with the generator cannot be overloaded: the sender has to stop for it.
+//! This only decides; it pins nothing. Start with [`Placement::choose`].
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,19 @@ use crate::error::LabError;
 pub struct Placement {
     /// CPUs of the sender.
     pub generator_cpus: Vec<usize>,
-    /// CPUs of the DUT; the first one has the NAPI thread, packet steering spreads flows over all of them.
+    /// CPUs of the DUT; the NAPI thread runs on the first one, and packet steering spreads flows
+    /// over all of them.
     pub dut_cpus: Vec<usize>,
-    /// For people: subject, what was arranged or not and why.
+    /// For people: subject, what was arranged or not, and why.
     pub notes: BTreeMap<String, String>,
 }
 
 impl Placement {
-    /// Chooses CPUs: the DUT gets the last one (or those asked for), the generator the first that is left.
+    /// Chooses CPUs: the DUT gets the last one (or the requested ones), the generator the first of
+    /// the others.
     ///
     /// # Errors
-    /// A CPU asked for is not there, or not ours to use.
+    /// Fails if a requested CPU does not exist, or if we may not use it.
     pub fn choose(dut_cpus: &[usize]) -> Result<Placement, LabError> {
         let ours = sched_getaffinity(None)
             .map_err(|e| LabError::system("find out which CPUs are available", e))?;
@@ -79,14 +81,14 @@ impl Placement {
         })
     }
 
-    /// Do generator and DUT have CPUs of their own?
+    /// Returns true if generator and DUT share no CPU.
     pub fn is_separate(&self) -> bool {
         self.generator_cpus
             .iter()
             .all(|cpu| !self.dut_cpus.contains(cpu))
     }
 
-    /// The DUT's CPUs as the hexadecimal mask that sysfs wants, in groups of 32 bits.
+    /// Returns the DUT's CPUs as a hexadecimal mask for sysfs, in groups of 32 bits.
     pub(crate) fn rps_mask(&self) -> String {
         let groups = self.dut_cpus.iter().max().map_or(1, |max| max / 32 + 1);
         let mut mask = vec![0u32; groups];

@@ -1,25 +1,26 @@
-//! Programs of this machine: where they are, also where no user's `PATH` looks.
+//! Finds programs of this machine, also outside an ordinary user's `PATH`.
 //!
-//! Start with [`find`].
+//! It runs none of them. Start with [`find`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where Debian keeps administrators' programs.
+/// Debian's folders of administrators' programs.
 const ALSO: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Where a program of this machine is.
+/// Returns the path of a program of this machine.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path())
         .map(|folder| folder.join(program))
         .find(|candidate| is_program(candidate))
 }
 
-/// PATH, and where administrators' programs are: an ordinary user's PATH often lacks that.
+/// Returns PATH with the folders of administrators' programs, which an ordinary user's PATH often
+/// lacks.
 pub(crate) fn search_path() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(ALSO.map(PathBuf::from));
-    // fails only if a folder's name holds a colon, and these come from such a list
+    // fails only if a folder's name contains a colon, and these come from such a list
     std::env::join_paths(folders).unwrap_or(path)
 }
 

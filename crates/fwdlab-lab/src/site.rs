@@ -1,8 +1,10 @@
-//! Sites: where test beds are built, and with what they are measured. The one door between procedures and what stands.
+//! Sites: where test beds are built, and with what they are measured. The only interface between
+//! procedures and test beds.
 //!
-//! Procedures ask a [`Site`] for beds, and for a rig on each, and cannot tell of what kind these are: namespaces of this machine and the
-//! engine in this process, hosts far away and agents on them, or in tests nothing but values. What is measured there is decided in
-//! [`crate::run`]. Start with [`Site`]; another kind of site is another [`Builder`].
+//! Procedures request beds from a [`Site`], and a rig on each, and cannot tell their kind:
+//! namespaces of this machine and the engine in this process, remote hosts and agents on them, or
+//! in tests only values. [`crate::run`] decides what is measured there. Start with [`Site`];
+//! another kind of site is another [`Builder`].
 
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -29,29 +31,30 @@ use crate::ports::noise::hear;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
-/// Where beds are built. The default is this machine: namespaces joined by veth pairs, and the engine in this process.
+/// Builds beds. The default is this machine: namespaces joined by veth pairs, and the engine in
+/// this process.
 #[derive(Debug, Clone)]
 pub struct Site(Arc<dyn Builder>);
 
-/// A bed as it is wanted.
+/// Requirements for a bed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// So many DUTs side by side.
+    /// Number of DUTs side by side.
     pub duts: usize,
-    /// Frames go back through the DUT, too: that is then one.
+    /// Frames also go back through the DUT, of which there is then only one.
     pub both_ways: bool,
-    /// The first DUT is managed beside its test.
+    /// The first DUT is managed during its test.
     pub is_managed: bool,
-    /// What is applied to a DUT runs as processes of the host, on the host's files.
+    /// Configurations of a DUT run as processes of the host, on the host's files.
     pub is_unconfined: bool,
-    /// Of which kind the DUTs are, and what is to be known of them.
+    /// Kind and properties of the DUTs.
     pub dut: &'a campaign::Dut,
-    /// Who runs where.
+    /// CPUs of each role.
     pub placement: &'a Placement,
 }
 
 impl Wanted<'_> {
-    /// With one DUT, and nothing special.
+    /// Requires one DUT without special features.
     pub fn of_one<'a>(dut: &'a campaign::Dut, placement: &'a Placement) -> Wanted<'a> {
         Wanted {
             duts: 1,
@@ -64,24 +67,25 @@ impl Wanted<'_> {
     }
 }
 
-/// Builds beds, and opens what measures on them.
+/// Builds beds, and opens rigs on them.
 pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// Builds a bed whose DUTs are plain routers between its networks.
     ///
     /// # Errors
-    /// It cannot be built as it is wanted; nothing of it stays behind.
+    /// Fails if the bed cannot be built as required; nothing of it is left behind.
     fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError>;
 
-    /// Opens a rig on a bed of this site that is still plain, and says in words why it is this one.
+    /// Opens a rig on a bed of this site that has no configuration yet. Also returns the reason for
+    /// this choice, in words.
     ///
     /// # Errors
-    /// None works there, or not that one which was asked for.
+    /// Fails if no engine works there, or not the requested one.
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError>;
 
-    /// Who talks at the tester's ports of a bed in so much time by itself.
+    /// Listens at the tester's ports of a bed for this time, and returns the unsolicited frames.
     ///
     /// # Errors
-    /// A port cannot be listened to.
+    /// Fails if a port cannot be listened to.
     fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
         let ports = bed
             .paths()
@@ -90,78 +94,80 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
         hear(&ports.collect::<Vec<_>>(), time)
     }
 
-    /// From now on, what takes long ends when this is stopped.
+    /// From now on, stopping this control ends long operations.
     fn heed(&self, _: &Control) {}
 
-    /// Is it this machine that sends and forwards? Who else uses it is watched then.
+    /// Returns true if this machine sends and forwards, in which case its other users are watched.
     fn is_here(&self) -> bool;
 
-    /// How long is waited before what a lost host has cut off is tried again, each time; nothing where no host can be lost.
+    /// Returns how long to wait before each retry after a lost host; empty if no host can be lost.
     fn patience(&self) -> &[Duration] {
         &[]
     }
 
-    /// What its DUTs are.
+    /// Returns the kind of its DUTs.
     fn kind(&self) -> test_bed::System {
         test_bed::System::Linux
     }
 
-    /// The file that says what it is, where there is one.
+    /// Returns the content of the file that defines it, if there is one.
     fn file(&self) -> Option<&str> {
         None
     }
 
-    /// What is changed on which host, in words, where that is not this machine's embedded bed.
+    /// Returns what is changed on which host, in words, unless it is this machine's embedded bed.
     fn changes(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// Can its DUT be restarted? Says why not.
+    /// Returns an error with the reason if its DUT cannot be restarted.
     fn can_reboot(&self) -> Result<(), String> {
         Err("its DUT is no machine of its own".into())
     }
 
-    /// Restarts the DUT while no bed stands, and waits until it is ready again. Returns which boot of it answers.
+    /// Restarts the DUT while no bed exists, and waits until it is ready again. Returns an id of
+    /// the new boot.
     ///
     /// # Errors
-    /// It cannot be restarted, or did not come back.
+    /// Fails if the DUT cannot be restarted, or did not come back.
     fn reboot(&self, _limit: Limit<'_>) -> Result<String, LabError> {
         self.can_reboot()
             .map_err(LabError::Preflight)
             .map(|()| String::new())
     }
 
-    /// What is kept with a run of the machine that forwards, as far as it is known before a bed stands.
+    /// Returns the facts about the forwarding machine that are stored with a run, as far as they
+    /// are known before a bed exists.
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts;
 }
 
 impl Site {
-    /// As [`Builder::hear`].
+    /// See [`Builder::hear`].
     pub(crate) fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
         self.0.hear(bed, time)
     }
 
-    /// As [`Builder::heed`].
+    /// See [`Builder::heed`].
     pub(crate) fn heed(&self, control: &Control) {
         self.0.heed(control);
     }
 
-    /// As [`Builder::is_here`].
+    /// See [`Builder::is_here`].
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 
-    /// As [`Builder::patience`].
+    /// See [`Builder::patience`].
     pub(crate) fn patience(&self) -> &[Duration] {
         self.0.patience()
     }
 
-    /// As [`Builder::kind`].
+    /// See [`Builder::kind`].
     pub(crate) fn kind(&self) -> test_bed::System {
         self.0.kind()
     }
 
-    /// Whose configurations its DUTs take; nothing where that is none of these.
+    /// Returns the system whose configurations its DUTs accept; `None` if it is none of these.
     pub(crate) fn system(&self) -> Option<System> {
         match self.kind() {
             test_bed::System::Linux => Some(System::Linux),
@@ -170,35 +176,36 @@ impl Site {
         }
     }
 
-    /// As [`Builder::file`].
+    /// See [`Builder::file`].
     pub(crate) fn file(&self) -> Option<&str> {
         self.0.file()
     }
 
-    /// As [`Builder::changes`].
+    /// See [`Builder::changes`].
     pub(crate) fn changes(&self) -> Option<Vec<String>> {
         self.0.changes()
     }
 
-    /// As [`Builder::can_reboot`].
+    /// See [`Builder::can_reboot`].
     pub(crate) fn can_reboot(&self) -> Result<(), String> {
         self.0.can_reboot()
     }
 
-    /// As [`Builder::reboot`].
+    /// See [`Builder::reboot`].
     pub(crate) fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
         self.0.reboot(limit)
     }
 
-    /// As [`Builder::facts`].
+    /// See [`Builder::facts`].
     pub(crate) fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
         self.0.facts(placement, privileged)
     }
 
-    /// A bed with one DUT through which frames go both ways, for somebody who drives its ports by hand.
+    /// Builds a bed with one DUT that forwards in both directions, for ports that are driven by
+    /// hand.
     ///
     /// # Errors
-    /// It cannot be built; nothing of it stays behind.
+    /// Fails if the bed cannot be built; nothing of it is left behind.
     pub fn both_ways(&self, placement: &Placement) -> Result<Bed, LabError> {
         self.build(&Wanted {
             both_ways: true,
@@ -206,12 +213,12 @@ impl Site {
         })
     }
 
-    /// As [`Builder::build`].
+    /// See [`Builder::build`].
     pub(crate) fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
         self.0.build(wanted)
     }
 
-    /// As [`Builder::open`].
+    /// See [`Builder::open`].
     pub(crate) fn open(
         &self,
         bed: &Bed,

@@ -1,9 +1,11 @@
-//! Questions of SNMPv2c and their answers (RFC 1901, RFC 3416): for how long an agent has been up, and what the ports of a switch counted.
+//! Queries of SNMPv2c and their answers (RFC 1901, RFC 3416): the uptime of an agent, and the
+//! counters of a switch's ports.
 //!
-//! Only what [`crate::run`] asks of a DUT's management, and a test bed of its switch: the bytes of a question, and what an answer says, whatever
-//! bytes it has. No traffic here. Start with [`get_up_time`] and [`parse`], or with [`get`] and [`values`].
+//! Only what [`crate::run`] queries from a DUT's management, and a test bed from its switch:
+//! encodes queries, and parses answers, whatever bytes they contain. No traffic here. Start with
+//! [`get_up_time`] and [`parse`], or with [`get`] and [`values`].
 
-/// The object identifier of sysUpTime.0, 1.3.6.1.2.1.1.3.0, as it is encoded (RFC 3418).
+/// The encoded object identifier of sysUpTime.0, 1.3.6.1.2.1.1.3.0 (RFC 3418).
 const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
 
 /// Tags of BER, SMIv2 and the PDUs (RFC 2578, RFC 3416 §3).
@@ -17,25 +19,25 @@ const GET_REQUEST: u8 = 0xa0;
 const GET_NEXT_REQUEST: u8 = 0xa1;
 const RESPONSE: u8 = 0xa2;
 
-/// The number of the version in messages of SNMPv2c.
+/// The version number in messages of SNMPv2c.
 const VERSION_2C: i32 = 1;
 
-/// An answer as far as it can be read.
+/// An answer, as far as it can be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
-    /// That of the question.
+    /// The id of the query.
     pub request_id: i32,
-    /// How long the agent has been up, in hundredths of a second; or why this does not say so.
+    /// The agent's uptime, in hundredths of a second; or why this contains none.
     pub up_time: Result<u32, Unfit>,
 }
 
-/// Why a message is not the answer that was asked for.
+/// Why a message is not the expected answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     /// Not a message, or not one of this version and community.
     #[error("it is not an SNMPv2c message: {0}")]
     Malformed(&'static str),
-    /// The agent says that it failed.
+    /// The agent reports an error.
     #[error("its error-status is {0}")]
     Status(i32),
     /// Another object, or more than one.
@@ -46,7 +48,7 @@ pub(crate) enum Unfit {
     OtherType(u8),
 }
 
-/// The question for sysUpTime.0. Communities are shorter than 64 octets.
+/// Encodes the query for sysUpTime.0. Communities are shorter than 64 octets.
 pub(crate) fn get_up_time(community: &str, request_id: i32) -> Vec<u8> {
     let binding = [field(OBJECT_IDENTIFIER, &SYS_UP_TIME), field(NULL, &[])].concat();
     let pdu = [
@@ -65,7 +67,7 @@ pub(crate) fn get_up_time(community: &str, request_id: i32) -> Vec<u8> {
     field(SEQUENCE, &message)
 }
 
-/// The question for some objects, or for what comes next behind each of them.
+/// Encodes the query for some objects, or for the next object after each of them.
 pub(crate) fn get(
     community: &str,
     request_id: i32,
@@ -104,7 +106,7 @@ pub(crate) fn get(
     field(SEQUENCE, &message)
 }
 
-/// An identifier as it is encoded: the first two numbers in one octet, others in groups of seven bits.
+/// Encodes an identifier: the first two numbers in one octet, the others in groups of seven bits.
 fn identifier(object: &[u32]) -> Vec<u8> {
     let (first, rest) = object.split_at(2.min(object.len()));
     let first = first.iter().fold(0, |n, part| n * 40 + part);
@@ -119,24 +121,25 @@ fn identifier(object: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// A value of an answer.
+/// A value in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// A counter, or any other number without a sign.
+    /// A counter, or any other unsigned number.
     Number(u64),
     /// A text.
     Text(String),
-    /// Any other type, exceptions included: noSuchObject, noSuchInstance, endOfMibView.
+    /// Any other type, including exceptions: noSuchObject, noSuchInstance, endOfMibView.
     Other(u8),
 }
 
 /// An object and its value.
 pub(crate) type Binding = (Vec<u32>, Value);
 
-/// The objects of an answer to the question of this number, and their values; `None`: to another one.
+/// Returns the objects and values in an answer to the query with this id; `None` if it answers
+/// another one.
 ///
 /// # Errors
-/// It is no answer, or says that the agent failed.
+/// Fails if it is not an answer, or reports that the agent failed.
 pub(crate) fn values(
     message: &[u8],
     community: &str,
@@ -185,7 +188,7 @@ fn numbers(contents: &[u8]) -> Vec<u32> {
     all
 }
 
-/// A field in BER.
+/// Encodes a field in BER.
 fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
     let length = match contents.len() {
         short @ 0..=0x7f => vec![short as u8],
@@ -196,7 +199,7 @@ fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
     [&[tag], &length[..], contents].concat()
 }
 
-/// The shortest two's complement, as BER has it.
+/// Encodes the shortest two's complement, as BER requires.
 fn integer(value: i32) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     let spare = |k: &usize| {
@@ -207,10 +210,10 @@ fn integer(value: i32) -> Vec<u8> {
     field(INTEGER, &bytes[from..])
 }
 
-/// Reads an answer.
+/// Parses an answer.
 ///
 /// # Errors
-/// It has no request id that could be read: it is an answer to nothing.
+/// Fails without a readable request id: it answers nothing.
 pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> {
     let mut pdu = response(message, community)?;
     Ok(Response {
@@ -219,7 +222,7 @@ pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> 
     })
 }
 
-/// What an answer contains.
+/// Returns the contents of an answer.
 fn response<'a>(message: &'a [u8], community: &str) -> Result<&'a [u8], Unfit> {
     let mut rest = message;
     let mut message = take(&mut rest, SEQUENCE)?;
@@ -235,7 +238,7 @@ fn response<'a>(message: &'a [u8], community: &str) -> Result<&'a [u8], Unfit> {
     take(&mut message, RESPONSE)
 }
 
-/// The value in what follows the request id.
+/// Parses the value after the request id.
 fn up_time(mut pdu: &[u8]) -> Result<u32, Unfit> {
     match (take_integer(&mut pdu)?, take_integer(&mut pdu)?) {
         (0, _) => {}
@@ -252,7 +255,7 @@ fn up_time(mut pdu: &[u8]) -> Result<u32, Unfit> {
     }
 }
 
-/// The contents of the next field, which is of this type.
+/// Takes the next field, which must be of this type. Returns its contents.
 fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], Unfit> {
     match take_any(bytes)? {
         (found, contents) if found == tag => Ok(contents),
@@ -260,13 +263,13 @@ fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], Unfit> {
     }
 }
 
-/// Type and contents of the next field.
+/// Takes the next field. Returns its type and contents.
 fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Unfit> {
     const SHORT: Unfit = Unfit::Malformed("it ends too early");
     let (&[tag, first], mut rest) = bytes.split_first_chunk().ok_or(SHORT)?;
     let length = match first {
         0..=0x7f => usize::from(first),
-        // the long form: so many octets of length; datagrams have less than 64 KiB
+        // the long form: this number of octets contains the length; datagrams have less than 64 KiB
         0x81 | 0x82 => {
             let (octets, after) = rest
                 .split_at_checked(usize::from(first & 0x7f))
@@ -293,7 +296,7 @@ fn take_integer(bytes: &mut &[u8]) -> Result<i32, Unfit> {
     Ok(value)
 }
 
-/// A number without a sign: one zero may be before its 32 bits.
+/// Parses an unsigned number: one zero may precede its 32 bits.
 fn unsigned(contents: &[u8]) -> Result<u32, Unfit> {
     let digits = match contents {
         [0, rest @ ..] if !rest.is_empty() => rest,
@@ -311,7 +314,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The answer of an agent that has such values.
+    /// Returns the answer of an agent with these values.
     pub(crate) fn answered(
         question: &[u8],
         value: &dyn Fn(&[u32], bool) -> Option<Binding>,
@@ -359,7 +362,7 @@ pub(crate) mod tests {
             [2, 40, 300, u32::MAX]
         );
         let asked = get("public", 7, &[high_in.clone(), vec![1, 3, 6, 1]], true);
-        // an answer is the question with values, and another tag
+        // an answer is the query with values, and another tag
         let binding = |object: &[u32], value: Vec<u8>| {
             field(
                 SEQUENCE,
@@ -406,13 +409,13 @@ pub(crate) mod tests {
             "a question is no answer"
         );
         assert!(values(&answer(0, all), "other", 7).is_err());
-        // what it says in its place, whatever is missing
+        // no panic, wherever it is truncated
         for end in 0..asked.len() {
             let _ = values(&asked[..end], "public", 7);
         }
     }
 
-    /// What Debian's snmpget 5.9.3 asked and snmpd 5.9.3 answered, as tshark captured it.
+    /// The query of Debian's snmpget 5.9.3 and the answer of snmpd 5.9.3, as captured by tshark.
     const QUESTION: &str =
         "302902010104067075626c6963a01c02047bf3e56b020100020100300e300c06082b060102010103000500";
     const ANSWER: &str = "302b02010104067075626c6963a21e02047bf3e56b0201000201003010300e06082b06010201010300430200f6";
@@ -430,7 +433,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// The answer with other contents in place of some.
+    /// Returns the answer with some of its contents replaced.
     fn changed(from: &str, to: &str) -> Vec<u8> {
         assert_eq!(ANSWER.matches(from).count(), 1, "{from}");
         bytes(&ANSWER.replace(from, to))
@@ -453,7 +456,7 @@ pub(crate) mod tests {
         );
         assert_eq!(of(NO_SUCH_OBJECT).unwrap().up_time, Err(Unfit::OtherObject));
         assert_eq!(of(VERSION_1), Err(Unfit::Malformed("another version")));
-        // a question is no answer
+        // a query is not an answer
         assert!(of(QUESTION).is_err());
         assert!(parse(&bytes(ANSWER), "private").is_err());
     }
@@ -508,7 +511,8 @@ pub(crate) mod tests {
             prop_assert!(parse(&bytes, "public").is_err());
         }
 
-        /// One octet of a good answer is another one: it is refused, or another id, or another time.
+        /// One octet of a correct answer is changed: the result is an error, another id, or another
+        /// time.
         #[test]
         fn damage_is_survived(at in 0usize..45, to in any::<u8>(), cut in 0usize..46) {
             let mut message = bytes(ANSWER);

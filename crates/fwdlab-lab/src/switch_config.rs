@@ -1,13 +1,14 @@
-//! The lines that make a switch a cable: for the ports of a test bed, in the words of its maker.
+//! Configuration lines that make a switch behave like a cable, for the ports of a test bed and the
+//! vendor of the switch.
 //!
-//! They come from the makers' documentation and have **not been tried on a real switch**; what they are for stands beside them. Nobody logs into
-//! a switch here, and nothing is changed. Start with [`lines`].
+//! They come from the vendors' documentation and have **not been tried on a real switch**; each has
+//! a comment with its purpose. Nothing here logs into a switch or changes it. Start with [`lines`].
 
 use std::fmt::Write;
 
 use fwdlab_model::test_bed::{Mac, Switch, TestBed};
 
-/// Whose switch it is.
+/// The vendor of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
     /// IOS and IOS XE, of Catalyst switches.
@@ -16,20 +17,22 @@ pub enum Vendor {
     Juniper,
 }
 
-/// Which addresses are behind the ports, where that is known: by the keys of the bed's `[switch] ports`.
+/// The known addresses behind the ports, by the keys of the bed's `[switch] ports`.
 pub type Addresses = Vec<(&'static str, Mac)>;
 
-/// The packets that ports must take, without Ethernet header and FCS: any of the tester's.
+/// The packet size that ports must accept, without Ethernet header and FCS: that of the tester's
+/// largest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mtu(pub u32);
 
-/// What a switch needs beyond an IP packet for a frame: Ethernet header and a VLAN tag.
+/// Bytes of a frame in addition to its IP packet: Ethernet header and a VLAN tag.
 const HEADER: u32 = 14 + 4;
 
-/// Longest time of ageing that both makers take.
+/// Longest ageing time that both vendors accept.
 const AGEING_S: u32 = 1_000_000;
 
-/// The lines for a switch of this maker. `mtu`: the largest packet that ports of the bed take.
+/// Returns the lines for a switch of this vendor. `mtu`: the largest packet that ports of the bed
+/// accept.
 pub fn lines(
     vendor: Vendor,
     bed: &TestBed,
@@ -56,7 +59,7 @@ pub fn lines(
     text
 }
 
-/// Of a port: its key, what it is called, the VLAN of its link and the name of that.
+/// Returns for each port its key, its name, the VLAN of its link and the name of that VLAN.
 fn ports<'a>(bed: &TestBed, switch: &'a Switch) -> Vec<(&'static str, &'a str, u16, String)> {
     let named = switch.ports.named().into_iter();
     named
@@ -70,7 +73,7 @@ fn ports<'a>(bed: &TestBed, switch: &'a Switch) -> Vec<(&'static str, &'a str, u
         .collect()
 }
 
-/// Letters, digits and hyphens: what all makers take.
+/// Letters, digits and hyphens, which all vendors accept.
 fn vlan_name(bed: &TestBed, end: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = bed.name.chars().map(plain).take(20).collect();
@@ -204,7 +207,8 @@ mod tests {
         lines(vendor, &bed, &switch, &addresses, Mtu(mtu))
     }
 
-    /// Everything that frames of a test must not meet is off on every port, and links are in VLANs of their own.
+    /// Every protocol that test frames must not meet is disabled on every port, and each link has
+    /// its own VLAN.
     #[test]
     fn every_port_is_silent_and_in_the_vlan_of_its_link() {
         let text = of_vendor(Vendor::Cisco, 1500);

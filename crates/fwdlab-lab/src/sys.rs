@@ -1,4 +1,7 @@
-//! System calls of the lab: the life of child processes and their namespaces, priorities, and the probe's burst.
+//! System calls of the lab: the life of child processes and their namespaces, priorities, and the
+//! probe's burst.
+//!
+//! It decides nothing. Start with [`die_with_parent`].
 #![allow(unsafe_code, reason = "system calls and one assembly loop")]
 
 use std::ffi::CStr;
@@ -9,8 +12,8 @@ use std::process::Command;
 use std::ptr;
 use std::sync::Arc;
 
-/// Makes a child start a process group of its own, and die when the thread that started it does: a child whose parent died before it
-/// could ask for that does not begin at all.
+/// Makes a child start a process group of its own, and die with the thread that started it. A child
+/// whose parent died before this took effect does not start at all.
 pub(crate) fn die_with_parent(command: &mut Command) {
     command.process_group(0);
     let parent = std::process::id();
@@ -26,7 +29,8 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Makes a child start in this namespace of networks, with mounts of its own that can only be read, but for that of `writable`.
+/// Makes a child start in this network namespace, with its own mounts, which are read-only except
+/// for that of `writable`.
 pub(crate) fn start_read_only(command: &mut Command, network: File, writable: &'static CStr) {
     let mounts = |path: &'static CStr, flags: libc::c_int, attributes: libc::mount_attr| {
         // SAFETY: the path and the attributes outlive the call, whose size says what they are.
@@ -89,7 +93,7 @@ fn done(result: libc::c_int) -> std::io::Result<()> {
     }
 }
 
-/// Makes a child keep these files open, under their numbers here.
+/// Makes a child keep these files open, under the same numbers.
 pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
     let keep = move || {
         for file in &files {
@@ -106,7 +110,8 @@ pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
     }
 }
 
-/// Makes a TAP device of this name in the network namespace of the calling thread, which lives as long as the file is open.
+/// Makes a TAP device of this name in the network namespace of the calling thread, which lives as
+/// long as the file is open.
 pub(crate) fn tap(name: &str) -> std::io::Result<OwnedFd> {
     let too_long = || std::io::Error::from_raw_os_error(libc::ENAMETOOLONG);
     // SAFETY: all bytes zero are a request without a name.
@@ -150,8 +155,9 @@ pub(crate) fn set_nice(id: u32, nice: i32) -> std::io::Result<()> {
 /// Additions in one [`burst`].
 pub(crate) const BURST_ADDITIONS: u64 = 24 * 5000;
 
-/// Six independent chains of additions: as many instructions per cycle as a CPU can do, so that it notices when a sibling
-/// takes its share. The loop is written in assembly, too: it takes as long in a program that is not optimised.
+/// Executes six independent chains of additions: as many instructions per cycle as a CPU can do, so
+/// that it notices when a sibling takes its share. The loop is written in assembly so that it takes
+/// as long in a program that is not optimised.
 #[inline(never)]
 pub(crate) fn burst() {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -209,7 +215,7 @@ pub(crate) fn burst() {
     }
 }
 
-/// New user, mount and network namespaces for this process.
+/// Creates new user, mount and network namespaces for this process.
 pub(crate) fn unshare_user_mount_and_network() -> std::io::Result<()> {
     // SAFETY: only namespaces change; no memory or file descriptor is shared differently.
     let result =

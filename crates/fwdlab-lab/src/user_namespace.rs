@@ -1,7 +1,8 @@
-//! Without root: a user namespace in which we are root of our own network namespaces, as far as the host allows.
+//! Without root: a user namespace in which we are root of our own network namespaces, as far as the
+//! host allows.
 //!
-//! Namespaces, veth, forwarding and AF_PACKET work there; XDP, real-time priority and pinning of kernel threads do not.
-//! The kernel removes everything with the process. Start with [`enter`].
+//! Namespaces, veth, forwarding and AF_PACKET work there; XDP, real-time priority and pinning of
+//! kernel threads do not. The kernel removes everything with the process. Start with [`enter`].
 
 use std::fs;
 
@@ -15,7 +16,7 @@ pub const MISSING: &str = "no root: frames are sent from a socket (AF_XDP or AF_
     live frames do, the DUT's thread is neither pinned nor raised in priority, and the generator has no priority over other \
     processes. Run with sudo for the full test bed";
 
-/// Are we root of the host (or of the container)?
+/// Returns true for root of the host (or of the container).
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -25,7 +26,7 @@ pub fn is_root() -> bool {
 /// Call it before any thread is started: the kernel refuses it to a process with several.
 ///
 /// # Errors
-/// The host forbids user namespaces; the message says what to do.
+/// Fails if the host forbids user namespaces; the message contains what to do.
 pub fn enter() -> Result<(), LabError> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     unshare_user_mount_and_network().map_err(|e| {
@@ -45,7 +46,7 @@ pub fn enter() -> Result<(), LabError> {
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
     .map_err(|e| LabError::system("make mounts private", e))?;
-    // names of network namespaces and our registry live below /run, where only root may write
+    // names of network namespaces and our registry are below /run, which only root may write
     mount(
         "tmpfs",
         "/run",

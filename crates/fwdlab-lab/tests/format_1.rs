@@ -1,7 +1,9 @@
-//! Runs that a program wrote whose counters were those of a bed of veths and nothing else: they read as chains, and say the same.
+//! Runs written by an earlier program, whose only counters were those of a bed of veths: they are
+//! read as chains with the same content.
 //!
-//! The runs in `format-1/` are real: a simulated trial, a trial on the test bed with a rule that drops, and a small `quick`. Their facts
-//! were shortened, and the checksums left out. Start with [`old_runs`].
+//! The runs in `format-1/` are real: a simulated trial, a trial on the test bed with a rule that
+//! drops, and a small `quick`. Their facts were shortened, and the checksums left out. Start with
+//! [`old_runs`].
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
-//! The lab from outside: procedures on simulated DUTs, sessions on ports, runs of before.
+//! Tests of the lab's public interface: procedures on simulated DUTs, sessions on ports, runs of
+//! earlier programs.
 //!
-//! One program for all of them: it is linked once.
+//! One program for all of them, so that it is linked once. Start with the modules below.
 
 mod format_1;
 mod procedures;

@@ -1,5 +1,6 @@
-//! Every procedure on the simulated DUT, where the truth is known: capacity, buffer, delays, times of recovery and reset come back
-//! within what the procedure itself calls its resolution, over shapes and seeds.
+//! Tests every procedure on the simulated DUT with known properties: capacity, buffer, delays,
+//! times of recovery and reset are measured within the procedure's own resolution, over shapes and
+//! seeds.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -18,7 +19,7 @@ use fwdlab_model::units::FrameSize;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Makes all trials on the DUT, and says how many there were.
+/// Makes all trials on the DUT. Returns the outcomes and the number of trials.
 fn run(dut: &str, procedure: impl Procedure + 'static) -> (Vec<Outcome>, u32) {
     let (outcomes, trials) = watched(dut, procedure, |_, _| {});
     (outcomes, trials.len() as u32)
@@ -88,7 +89,7 @@ fn throughput_finds_the_capacity() {
         ] {
             let dut = format!("capacity={capacity}{shape}");
             let (outcome, found) = throughput_of(&dut, |_| {});
-            // two cores and 2000 flows: what the fuller one gets decides
+            // two cores and 2000 flows: the core with more flows decides
             let mut simulation = Simulation::new(dut.parse().unwrap());
             let truth = lossless(&mut simulation);
             let pps = found.throughput_pps.unwrap();
@@ -106,7 +107,7 @@ fn throughput_finds_the_capacity() {
     }
 }
 
-/// The largest load without loss in a minute, found by brute force from below the line rate.
+/// Returns the largest load without loss in a minute, found by brute force from below line rate.
 fn lossless(simulation: &mut Simulation) -> f64 {
     let (mut low, mut high) = (0.0, LINE);
     while high - low > 1.0 {
@@ -126,7 +127,8 @@ fn lossless(simulation: &mut Simulation) -> f64 {
     high
 }
 
-/// The resolution is that of what is found: a tenth of a percent of the line rate is as well known as all of it.
+/// The resolution is relative to the result: a tenth of a percent of line rate is known as
+/// precisely as all of it.
 #[test]
 fn a_slow_dut_is_known_as_well_as_a_fast_one() {
     for capacity in [2e4, 1.5e5, 1.5e6, 1.4e7] {
@@ -140,14 +142,16 @@ fn a_slow_dut_is_known_as_well_as_a_fast_one() {
             pps <= capacity && capacity - pps <= resolution,
             "{outcome:?}"
         );
-        // from the line rate to 744 frames per second in halves, each found with its first lost frame; and the confirmation
+        // from line rate to 744 frames per second by halving, each trial ended by its first lost
+        // frame; and the confirmation
         assert!(outcome.trials <= 17, "{}", outcome.trials);
     }
 }
 
 #[test]
 fn a_confirmation_at_full_length_catches_what_buffers_hide() {
-    // a buffer of 2 million frames passes an excess of 2 Mpps for a second, and of 33 kpps for a minute
+    // a buffer of 2 million frames passes an excess of 2 Mpps for a second, and of 33 kpps for a
+    // minute
     let (outcome, found) = throughput_of("capacity=5e6,buffer=2000000", |p| p.search_ns = SECOND);
     let pps = found.throughput_pps.unwrap();
     assert!(
@@ -159,7 +163,8 @@ fn a_confirmation_at_full_length_catches_what_buffers_hide() {
         outcome.warnings.iter().any(|w| w.contains("buffers hide")),
         "{outcome:?}"
     );
-    // the guiding trials are short, the confirming ones are not: the label is that of the final trials
+    // the guiding trials are short, the confirming ones are not: the label is that of the final
+    // trials
     assert!(
         outcome
             .compliance
@@ -203,7 +208,7 @@ fn throughput_at_the_ends() {
         outcome.verdict.contains("lost at every load"),
         "{outcome:?}"
     );
-    // trials end with the first lost frame and say so
+    // trials end with the first lost frame and report it
     let mut early = 0;
     let p = throughput::Parameters::standard(setup(LINE));
     let (_, valid) = watched(
@@ -269,7 +274,8 @@ fn latency_in_both_modes() {
     assert_eq!((trials, points.len()), (60, 3));
     for point in points {
         assert!(point.repetitions.iter().all(|delays| delays.frames == 500));
-        // the median of 500: ln 2 of the mean, standard error 2 us / sqrt(500); the median of twenty is better still
+        // the median of 500: ln 2 of the mean, standard error 2 us / sqrt(500); the median of
+        // twenty is better still
         let typical = point.typical_ns.unwrap();
         assert!(
             (typical.median - (20_000.0 + 2000.0 * 2f64.ln())).abs() < 90.0,
@@ -290,7 +296,7 @@ fn latency_in_both_modes() {
             .verdict
             .contains("not applicable")
     );
-    // at an overload it is the buffer's delay, and says so
+    // at an overload it is the buffer's delay, and reported as such
     let over = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 2e6);
     let outcome = one(
         "capacity=1e6,buffer=1000,latency=20us",
@@ -345,7 +351,7 @@ fn frame_loss_goes_down_until_two_loads_are_clean() {
     let words = "the generator did not reach 2 of the loads";
     assert!(outcome.warnings[0].contains(words), "{outcome:?}");
     assert!(outcome.answered);
-    // what the tester cannot offer is left out and told
+    // loads that the tester cannot offer are left out and reported
     let mut limited = setup(1e6);
     limited.max_load_pps = 850_000.0;
     let p = frame_loss::Parameters::standard(limited);
@@ -374,7 +380,7 @@ fn back_to_back_finds_the_buffer() {
                 other => panic!("{other:?}"),
             }
         };
-    // a burst that loses a frame is over, and is told to be
+    // a burst of more than 10 ms that loses a frame ends early, and is reported so
     let p = back_to_back::Parameters::standard(setup(LINE), 1e6, None);
     let p = back_to_back::Parameters {
         repetitions: 1,
@@ -429,7 +435,7 @@ fn back_to_back_finds_the_buffer() {
     );
 }
 
-/// The throughput, and the buffer that rests on it, as the suite measures both.
+/// Measures the throughput, and the buffer that is derived from it, as the suite does.
 fn suite_buffer(dut: &str, bytes: u16, plan: Plan) -> (Outcome, fwdlab_model::outcome::BackToBack) {
     let size = FrameSize::new(bytes).unwrap();
     let line = 1e10 / (8.0 * f64::from(bytes + 20));
@@ -452,7 +458,8 @@ fn suite_buffer(dut: &str, bytes: u16, plan: Plan) -> (Outcome, fwdlab_model::ou
     }
 }
 
-/// The error of the throughput counts 1 / (1 - T/L) times: the buffer is an interval, and the truth is in it.
+/// The error of the throughput is amplified by 1 / (1 - T/L): the buffer is an interval that
+/// contains the true value.
 #[test]
 fn the_interval_of_a_buffer_holds_it_near_the_line_too() {
     for share in [0.1, 0.5, 0.9, 0.97] {
@@ -470,7 +477,8 @@ fn the_interval_of_a_buffer_holds_it_near_the_line_too() {
                         outcome.answered && low <= truth && truth <= high,
                         "{dut}, {bytes} bytes: {truth} is not in {low} to {high}"
                     );
-                    // to 1 % by the throughput, and a frame or two by the burst; and what five seconds hide in a buffer
+                    // to 1 % by the throughput, and a frame or two by the burst; and what a buffer
+                    // hides in five seconds
                     let hidden = f64::from(buffer) / (5.0 * line * (1.0 - share));
                     assert!(
                         high - low <= 2.1 + truth * (0.012 + 1.1 * hidden),
@@ -533,7 +541,7 @@ fn recovery_and_reset_take_the_time_they_take() {
         }
         assert!(outcome.warnings.is_empty(), "{outcome:?}");
     }
-    // it comes back slowly: what is lost besides makes the figures differ
+    // it comes back slowly: additional losses make the figures differ
     let p = reset::Parameters::standard(setup(LINE), "OS reboot", 9e5);
     let outcome = one(
         "capacity=1e6,reboot=5s,slow-start=10s",
@@ -620,7 +628,8 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     );
 }
 
-/// A coarse ramp knows the capacity to a step, a fine one to the threshold: what is said holds the truth in both.
+/// A coarse ramp determines the capacity to within a step, a fine one to within the threshold: both
+/// intervals contain the true value.
 #[test]
 fn the_intervals_of_a_ramp_hold_the_truth() {
     let mut random = fwdlab_measure::order::Random::new(11);
@@ -770,7 +779,7 @@ fn mrr_soak_and_equilibrium() {
         ),
         (1800.0, 0, 1800)
     );
-    // 20 % an hour: after a quarter of an hour the load is too much
+    // 20 % an hour: after a quarter of an hour the load is too high
     let (verdict, found) = soaked("capacity=1e6,drift=-20%/h");
     assert!(!found.passed && verdict.contains("drifts"), "{verdict}");
     assert!((found.longest_lossless_s - 900.0).abs() < 61.0, "{found:?}");
@@ -794,7 +803,7 @@ fn mrr_soak_and_equilibrium() {
             panic!("{outcome:?}")
         };
         let rate = found.equilibrium_pps.unwrap();
-        // the tolerance of the last comparison, and the step it ended with
+        // the tolerance of the last comparison, and its final step
         assert!((rate / capacity - 1.0).abs() < 0.021, "{capacity}: {rate}");
         assert!(
             outcome.answered && (found.max_seen_pps.unwrap() - capacity).abs() < 0.02 * capacity
@@ -983,8 +992,8 @@ fn what_cannot_be_measured_is_told_before_any_traffic() {
     assert!(suite(good(), &|p| p.tests = vec![Test::Recovery]).is_ok());
 }
 
-/// A burst of n frames takes n/C to forward, and (n-1)/R to send: the rest is the gap. It must fit the buffer, less what is
-/// forwarded while it comes in.
+/// A burst of n frames takes n/C to forward, and (n-1)/R to send: the difference is the gap. It
+/// must fit the buffer, minus what is forwarded while it arrives.
 #[test]
 fn bursts_find_the_gap_that_the_capacity_needs() {
     for (capacity, buffer, cores) in [

@@ -1,4 +1,5 @@
-//! Ports driven by hand through the library, as a server would: by the memory engine without root, over a cable of its own with it.
+//! Ports driven by hand through the library, as a server would: with the memory engine without
+//! root, over a cable of our own with root.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -65,7 +66,7 @@ fn receiving(port: Port, nonce: u16) -> Receiving {
     Receiving::open(port, None, expected).unwrap()
 }
 
-/// A cable of our own; `None`: not here.
+/// Makes a cable of our own; `None` if that is not possible here.
 fn cable(test: &str) -> Option<BackToBack> {
     if !rustix::process::geteuid().is_root() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: needs root");
@@ -90,7 +91,7 @@ fn ramp() -> LoadPlan {
     }])
 }
 
-/// What a front end does: start, read, another load, read, stop, and once more.
+/// What a front end does: start, read, change the load, read, stop, and once more.
 #[test]
 fn a_session_is_steered_and_told_as_values() {
     let port = Port::of_ours(&PortSpec {
@@ -119,7 +120,7 @@ fn a_session_is_steered_and_told_as_values() {
         assert!(second.at_s > first.at_s && second.received.is_empty());
         wait(&mut session);
         let Totals { rest, whole } = session.stop(&control).unwrap();
-        // where this host was slow, hardly anything is left for it
+        // if this host was slow, hardly anything is left for it
         let is_all = rest.is_some();
         let parts = [first, second].into_iter().chain(rest);
         let told: u64 = parts.map(|part| part.sent[0].given).sum();
@@ -136,7 +137,8 @@ fn a_session_is_steered_and_told_as_values() {
     }
 }
 
-/// A load over time and both directions of a cable: every frame of the integral, in the counts of both ends and in those of the ports.
+/// A load over time in both directions of a cable: every frame of the integral is in the counts of
+/// both ends and of the ports.
 #[test]
 fn both_directions_of_a_cable() {
     let Some(cable) = cable("both_directions_of_a_cable") else {
@@ -218,7 +220,8 @@ fn an_engine_that_cannot_is_refused_with_its_port() {
     assert!(matches!(refused, Err(LabError::Engine(_))));
 }
 
-/// Sends so many frames over a cable, no more than its queue (256) holds, and returns when they have left.
+/// Sends this number of frames over a cable, at most as many as its queue holds (256), and returns
+/// when they have left.
 fn send(port: Port, count: u64) {
     let mut schedule = schedule(LoadPlan::Constant(500.0), PATIENCE);
     schedule.frames = Some(count);
@@ -261,7 +264,7 @@ fn frames_of_others_are_counted_and_taken_away() {
         batches: 0,
     };
     assert_eq!((absorbed.counted, told), (all, all));
-    // 200 frames at 500 in a second, and not the silence after them
+    // 200 frames at 500 per second, without the silence after them
     let took = absorbed.duration;
     assert!(took > Duration::ZERO && took < PATIENCE, "{took:?}");
     let seen = beside.run(&control, &mut Most::default()).unwrap();
@@ -273,7 +276,7 @@ fn absorbing_ends(counted: Counted) -> bool {
     counted.frames == 0
 }
 
-/// Keeps so many frames and refuses the next.
+/// Keeps this number of frames and refuses the next one.
 #[derive(Default)]
 struct Most {
     frames: Vec<Vec<u8>>,
@@ -340,7 +343,7 @@ fn a_capture_ends_as_it_is_asked_to() {
     assert!(case(&|_| {}, keeper).0.is_err());
 }
 
-/// Asks with frames of sixty bytes, whose last four are their number.
+/// Queries with frames of sixty bytes, whose last four are their number.
 #[derive(Default)]
 struct Asker {
     told: Vec<Asked>,
@@ -348,7 +351,7 @@ struct Asker {
 
 impl Dialogue for Asker {
     fn question(&mut self, number: u32, _: Duration) -> Result<Vec<u8>, LabError> {
-        // one is out of its turn
+        // one is out of sequence
         let number = if number == 5 { 50 } else { number };
         let mut frame = vec![0; 60];
         frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
@@ -444,7 +447,7 @@ fn questions_are_answered_one_by_one() {
     assert!(walk.duration < PATIENCE);
 }
 
-/// Ctrl-C ends the work, and what the work says is handed on.
+/// Ctrl-C ends the work, and its result is returned.
 #[test]
 fn work_ends_when_it_is_stopped() {
     let Some(cable) = cable("work_ends_when_it_is_stopped") else {

@@ -1,7 +1,7 @@
-//! VPP that runs already, the real one: what is set there is in its own tables, and it is left as it was.
+//! A real VPP that is already running: settings appear in its own tables, and it is left as it was.
 //!
-//! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the test is skipped. What is measured
-//! with VPP is tested with the program.
+//! The VPP build next to the repository is unpacked once; if it is missing, or does not start here,
+//! the test is skipped. Measurements with VPP are tested with the program.
 
 use crate::vpp_build;
 
@@ -28,7 +28,7 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
         Ok(program) => program,
         Err(why) => return println!("SKIPPED: {test}: {why}"),
     };
-    // somebody's VPP: that of a bed
+    // a VPP that is not ours: that of a bed
     let ours = campaign::Dut {
         kind: Kind::Vpp,
         program: Some(program.to_str().unwrap().into()),
@@ -52,7 +52,7 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
                 .unwrap();
             String::from_utf8(output.stdout).unwrap()
         });
-        // an interface that had an ACL once stays in its list, without any
+        // an interface that once had an ACL stays in its list, without any
         let said = said.join("\n");
         let lines = said.lines().filter(|line| !line.starts_with("sw_if_index"));
         lines.collect::<Vec<_>>().join("\n")
@@ -74,7 +74,7 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
             let with = tables();
             let word = match (&swept, version) {
                 (Swept::Routes, IpVersion::Ipv4) => " 500",
-                // and those of the two ports
+                // including the routes of the two ports
                 (Swept::Routes, IpVersion::Ipv6) => " 502",
                 _ => "count 501 tag {fwdlab}",
             };
@@ -87,14 +87,14 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
     let pairs = [("2001:2::/49".to_owned(), "2001:2:0:8000::/49".to_owned())];
     dut.filter(&pairs, 25, &mut |_| Ok(())).unwrap();
     assert!(tables().contains("count 25 tag {fwdlab_filters}"));
-    // whoever finds the record could do it as well, and twice
+    // another process that finds the record could do it as well, and twice
     assert_eq!(dut.undo(), Vec::<String>::new());
     assert_eq!(dut.undo(), Vec::<String>::new());
     assert_eq!(tables(), before);
 
     let none = dut.account().unwrap().unwrap()().unwrap();
     assert_eq!((none.frames, none.packets_in()), (0, None), "{none:?}");
-    // a VPP that has ended has nothing to take back, and nobody waits for it
+    // a VPP that has ended has nothing to undo, and is not waited for
     dut.set(&Swept::Routes, IpVersion::Ipv4, 5, &control)
         .unwrap();
     drop(bed);

@@ -1,8 +1,10 @@
-//! Where frames go that are sent on an interface: down to what it lies on, out of its ports, into the bridge at its other end.
+//! Follows frames that are sent on an interface: down to the interface below it, out of its ports,
+//! into the bridge at its other end.
 //!
-//! The way is read from what `ip -j -d link` says, through all namespaces that can be seen: of processes (containers), with a
-//! name, or held open by somebody. What is at its stations judges [`dangers`](super::dangers). Routes, tunnels without a device
-//! and packet filters are not followed. Start with [`beyond`].
+//! The path is read from `ip -j -d link`, through all visible namespaces: of processes
+//! (containers), with a name, or held open by a process. [`dangers`](super::dangers) judges the
+//! stations on it. Routes, tunnels without a device and packet filters are not followed. Start with
+//! [`beyond`].
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -20,19 +22,19 @@ use serde_json::Value;
 use super::look::{self, Facts, list, word};
 use crate::error::LabError;
 
-/// An interface that frames go out of, or a bridge that they go into, which is not the one they are sent on.
+/// Another interface that the frames leave by, or a bridge that they enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beyond {
     /// Its name and how frames get there: `eth0, a port of br0`.
     pub way: String,
-    /// What it is, without what is as it is because of this way.
+    /// Its properties, without those that merely follow from this path.
     pub facts: Facts,
 }
 
-/// Everything that frames sent on an interface go through, the nearest first.
+/// Returns everything that frames sent on an interface go through, the nearest first.
 ///
 /// # Errors
-/// The namespace is gone, or there is no `ip`.
+/// Fails if the namespace is gone, or there is no `ip`.
 pub fn beyond(spec: &PortSpec) -> Result<Vec<Beyond>, LabError> {
     let mut walk = Walk::default();
     let here = walk.enter(spec.netns.clone())?;
@@ -47,7 +49,7 @@ pub fn beyond(spec: &PortSpec) -> Result<Vec<Beyond>, LabError> {
 #[derive(Default)]
 struct Walk {
     namespaces: Vec<Namespace>,
-    /// Namespace and name of what was walked through, and whether frames left by it.
+    /// Namespace and name of visited interfaces, and whether frames left by them.
     seen: Vec<(usize, String, bool)>,
     found: Vec<Beyond>,
 }
@@ -60,7 +62,7 @@ struct Namespace {
 }
 
 impl Walk {
-    /// The number of a namespace, which is looked at once.
+    /// Returns the number of a namespace, which is read once.
     fn enter(&mut self, path: Option<PathBuf>) -> Result<usize, LabError> {
         let (id, links) = look::within(&path, || {
             Ok((identity("/proc/thread-self/ns/net"), look::links()?))
@@ -73,7 +75,7 @@ impl Walk {
         Ok(self.namespaces.len() - 1)
     }
 
-    /// Frames leave by this interface.
+    /// Follows frames that leave by this interface.
     fn leave(&mut self, at: usize, name: &str) -> Result<(), LabError> {
         if !self.is_new(at, name, true) {
             return Ok(());
@@ -100,7 +102,8 @@ impl Walk {
         }
     }
 
-    /// Frames arrive at this interface, the other end of `from`: a bridge that it is a port of sends them on.
+    /// Follows frames that arrive at this interface, the other end of `from`: a bridge that it is a
+    /// port of forwards them.
     fn arrive(&mut self, at: usize, name: &str, from: &str) -> Result<(), LabError> {
         let links = &self.namespaces[at].links;
         let master = look::link_of(links, name).and_then(|link| word(&link["master"]));
@@ -133,7 +136,8 @@ impl Walk {
         new
     }
 
-    /// Looks at a station. `is_port`: that it has a master is known, and is how we came here.
+    /// Inspects a station. `is_port`: it is known to have a master, because we came here through
+    /// it.
     fn add(&mut self, at: usize, name: &str, way: String, is_port: bool) -> Result<(), LabError> {
         let namespace = &self.namespaces[at];
         let facts = look::look(&PortSpec {
@@ -144,7 +148,7 @@ impl Walk {
             way,
             facts: Facts {
                 master: facts.master.filter(|_| !is_port),
-                // others on top of it, and programs for what arrives, do not meet our frames
+                // interfaces on top of it, and programs for arriving frames, do not see our frames
                 above: Vec::new(),
                 ports: Vec::new(),
                 xdp_program: None,
@@ -154,7 +158,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Namespace and name of an end; `None` when it cannot be seen from here.
+    /// Returns namespace and name of an end; `None` if it is not visible from here.
     fn find(&mut self, at: usize, end: &End) -> Result<Option<(usize, String)>, LabError> {
         let (index, id) = match end {
             End::Here(name) => return Ok(Some((at, name.clone()))),
@@ -169,9 +173,9 @@ impl Walk {
         Ok(link.and_then(|link| Some((there, word(&link["ifname"])?))))
     }
 
-    /// The namespace that another one knows by this number.
+    /// Returns the namespace that another one knows by this number.
     fn namespace_of(&self, at: usize, id: i32) -> Result<Option<PathBuf>, LabError> {
-        // a way may lead back
+        // a path may lead back
         let known = self.namespaces.iter().filter_map(|n| n.path.clone());
         look::within(&self.namespaces[at].path, || {
             let mut seen = HashSet::new();
@@ -184,9 +188,9 @@ impl Walk {
     }
 }
 
-/// Files of all network namespaces that can be seen from here, the likely ones first, some of them more than once: our own, that
-/// of the host's first process, those with a name, those of other processes and threads, and those that are only mounted or held
-/// open.
+/// Returns files of all network namespaces that are visible from here, the likely ones first, some
+/// more than once: our own, that of the host's first process, those with a name, those of other
+/// processes and threads, and those that are only mounted or held open.
 fn namespaces() -> impl Iterator<Item = PathBuf> {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     let first = ["/proc/self/ns/net", "/proc/1/ns/net"].map(PathBuf::from);
@@ -223,7 +227,8 @@ fn namespaces() -> impl Iterator<Item = PathBuf> {
         .chain(held)
 }
 
-/// Where a line of `/proc/PID/mountinfo` mounts a network namespace, if it does (proc_pid_mountinfo(5)).
+/// Returns the mount point of a network namespace in a line of `/proc/PID/mountinfo`, if it is one
+/// (proc_pid_mountinfo(5)).
 fn namespace_mount(line: &str) -> Option<&str> {
     let fields: Vec<&str> = line.split(' ').collect();
     let point = fields.get(4).copied()?;
@@ -234,14 +239,14 @@ fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
 }
 
-/// Where frames go next that leave by an interface.
+/// Where frames that leave by an interface go next.
 #[derive(Debug, PartialEq, Eq)]
 enum Onward {
-    /// Nowhere that anybody could see.
+    /// Nowhere visible from here.
     Wire,
     /// Out of the ports of a bridge or bond.
     Ports(Vec<String>),
-    /// Out of the interface that it lies on.
+    /// Out of the interface below it.
     Below(End),
     /// In at the other end of a pair.
     OtherEnd(End),
@@ -287,10 +292,10 @@ const RTM_GETNSID: u16 = 90;
 const RTM_NEWNSID: u16 = 88;
 const NSID: u16 = 1;
 const FD: u16 = 3;
-/// `struct nlmsghdr`, and `struct rtgenmsg` as it is padded.
+/// Lengths of `struct nlmsghdr` and of the padded `struct rtgenmsg`.
 const HEADER: usize = 16 + 4;
 
-/// By which number the calling thread's namespace knows another; -1: by none.
+/// Returns the number by which the calling thread's namespace knows another one; -1 if it has none.
 fn number_of(namespace: &File) -> io::Result<i32> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -327,8 +332,8 @@ fn number_in(answer: &[u8]) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// Of a machine with a bridge over a port and a veth pair, devices on top of the port, and ends elsewhere (iproute2 6.1,
-    /// shortened).
+    /// A machine with a bridge over a port and a veth pair, devices on top of the port, and remote
+    /// ends (iproute2 6.1, shortened).
     const LINKS: &str = r#"[
         {"ifindex":2,"ifname":"eth0","master":"br0","link_type":"ether"},
         {"ifindex":3,"ifname":"mv0","link":"eth0","linkinfo":{"info_kind":"macvlan"}},
@@ -354,7 +359,7 @@ mod tests {
             ("va", Onward::OtherEnd(here("vb"))),
             ("vc", Onward::OtherEnd(there(9, 0))),
             ("mv1", Onward::Below(there(2, 3))),
-            // a VRF takes frames in, and sends none out of others than routes say
+            // a VRF receives frames, and sends them on only as routes direct
             ("vrf0", Onward::Wire),
             ("nosuch", Onward::Wire),
         ] {
@@ -372,7 +377,8 @@ mod tests {
         assert_eq!(namespace_mount(""), None);
     }
 
-    /// Containers have namespaces of processes without a name, and some are only held open.
+    /// Containers have namespaces of processes without a name, and some namespaces are only held
+    /// open.
     #[test]
     fn a_namespace_without_a_name_is_found() {
         let process = std::process::Command::new("unshare")
@@ -407,7 +413,8 @@ mod tests {
 
     #[test]
     fn the_kernel_says_by_which_number_it_knows_a_namespace() {
-        // a namespace has no number for itself until somebody asks for one, and what is no namespace never has
+        // a namespace gets a number for itself only on request; a file that is not a namespace
+        // never has one
         let own = File::open("/proc/thread-self/ns/net").unwrap();
         assert!(number_of(&own).is_ok());
         assert!(number_of(&File::open("/dev/null").unwrap()).is_err());

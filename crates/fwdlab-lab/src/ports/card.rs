@@ -1,6 +1,7 @@
-//! Switches hardware time stamps of cards on, and back to what they were.
+//! Enables hardware time stamps of cards, and restores their settings.
 //!
-//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by [`held`](super::held). Start with [`Stamping::take`].
+//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by [`held`](super::held).
+//! Start with [`Stamping::take`].
 
 use fwdlab_engine::PortSpec;
 use fwdlab_engine::stamps::card::{self, Setting};
@@ -8,7 +9,7 @@ use fwdlab_engine::stamps::card::{self, Setting};
 use super::held::{Held, Settings};
 use crate::error::LabError;
 
-/// How cards stamp frames.
+/// Time stamp settings of cards.
 #[derive(Debug)]
 pub(super) struct Cards;
 
@@ -29,17 +30,18 @@ impl Settings for Cards {
     }
 }
 
-/// A card that stamps all frames, until this value is dropped.
+/// A card that stamps all frames until this value is dropped.
 #[derive(Debug)]
 pub struct Stamping {
     _held: Held<Cards>,
 }
 
 impl Stamping {
-    /// Tells a port's card to stamp all frames, both ways.
+    /// Makes a port's card stamp all frames, in both directions.
     ///
     /// # Errors
-    /// The card cannot, or does less than it was told; the record cannot be written. The card is as it was.
+    /// Fails, with the card unchanged, if the card cannot stamp all frames or the record cannot be
+    /// written.
     pub fn take(port: &PortSpec) -> Result<Stamping, LabError> {
         let held = Held::take(Cards, port, Setting::ALL)?;
         if Cards::does(held.got, Setting::ALL) {

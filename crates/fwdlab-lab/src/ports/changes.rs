@@ -1,6 +1,6 @@
-//! What is changed on a port for as long as it is ours: the kernel sends nothing of its own, and longer frames fit.
+//! Changes on a port while it is ours: the kernel sends nothing of its own, and longer frames fit.
 //!
-//! [`held`](super::held) puts it back, also after a crash. Start with [`Ipv6`] and [`Mtu`].
+//! [`held`](super::held) restores them, also after a crash. Start with [`Ipv6`] and [`Mtu`].
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,11 +13,12 @@ use super::look;
 use crate::error::LabError;
 use crate::host::{Host, Local};
 
-/// Whether the kernel speaks IPv6 on ports: with it come multicast listener reports, router solicitations and neighbour discovery.
+/// Whether the kernel uses IPv6 on ports, which includes multicast listener reports, router
+/// solicitations and neighbour discovery.
 #[derive(Debug)]
 pub(super) struct Ipv6;
 
-/// 1: it does not.
+/// 1: IPv6 is disabled.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Disabled {
     pub(super) disable_ipv6: u8,
@@ -53,11 +54,11 @@ impl Settings for Ipv6 {
 }
 
 fn file(port: &PortSpec) -> String {
-    // of the namespace that the reading thread is in
+    // in the namespace of the reading thread
     format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", port.interface)
 }
 
-/// The largest IP packet that ports take, in bytes.
+/// The largest IP packet that ports accept, in bytes.
 #[derive(Debug)]
 pub(super) struct Mtu;
 

@@ -1,6 +1,6 @@
-//! The counters of a port, as the kernel has them: what really was on the wire, whoever sent it.
+//! The kernel's counters of a port: what was really on the wire, whoever sent it.
 //!
-//! They are read in the port's namespace at any time and judged nowhere here. Start with [`read`].
+//! They are read in the port's namespace at any time, and not judged here. Start with [`read`].
 
 use std::fs;
 
@@ -26,7 +26,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn since(self, before: Counters) -> Counters {
         Counters {
             rx_packets: self.rx_packets.wrapping_sub(before.rx_packets),
@@ -42,7 +42,7 @@ impl Counters {
 /// Reads the counters of a port.
 ///
 /// # Errors
-/// The namespace or the interface is gone.
+/// Fails if the namespace or the interface is gone.
 pub fn read(spec: &PortSpec) -> Result<Counters, LabError> {
     let what = || format!("read the counters of {}", spec.interface);
     super::look::within(&spec.netns, || {
@@ -55,7 +55,8 @@ pub fn read(spec: &PortSpec) -> Result<Counters, LabError> {
     })
 }
 
-/// Everything that the kernel counts of every interface, by the names of `ip -s -s link`; the same names for all.
+/// Names of all kernel counters of an interface, as in `ip -s -s link`; the same for all
+/// interfaces.
 pub const NAMES: [&str; 16] = [
     "rx_bytes",
     "rx_packets",
@@ -75,10 +76,10 @@ pub const NAMES: [&str; 16] = [
     "tx_compressed",
 ];
 
-/// All of [`NAMES`], in their order.
+/// Reads all of [`NAMES`], in their order.
 ///
 /// # Errors
-/// The namespace or the interface is gone.
+/// Fails if the namespace or the interface is gone.
 pub fn all(spec: &PortSpec) -> Result<Vec<u64>, LabError> {
     let what = || format!("read the counters of {}", spec.interface);
     super::look::within(&spec.netns, || {
@@ -104,7 +105,8 @@ fn numbers(text: &str, name: &str) -> Option<Vec<u64>> {
     )
 }
 
-/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
+/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast,
+/// transmit the same way.
 fn of_interface(text: &str, name: &str) -> Option<Counters> {
     let n = numbers(text, name)?;
     Some(Counters {

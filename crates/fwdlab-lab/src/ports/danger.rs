@@ -1,7 +1,8 @@
-//! What makes an interface somebody else's: judged from facts alone, each danger with its own words and its own flag.
+//! Judges from facts alone whether an interface is in use by others; each danger has its own text
+//! and its own option.
 //!
-//! Reading the facts is [`look`](super::look)'s; this has no I/O, so that machines we do not have can be tried as values.
-//! Start with [`dangers`].
+//! [`look`](super::look) reads the facts; this has no I/O, so that tests can use values of machines
+//! that we do not have. Start with [`dangers`].
 
 use std::net::IpAddr;
 
@@ -15,22 +16,22 @@ use super::routes;
 /// A reason not to use an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Danger {
-    /// A default route goes out of it.
+    /// A default route uses it.
     DefaultRoute,
     /// It has an address that is not a test address.
     Address,
-    /// Somebody talks through it now.
+    /// It has active connections.
     InUse,
     /// It is a port of a bridge or bond, is one with ports, or has interfaces on top of it.
     Member,
     /// An XDP program is attached to it.
     XdpProgram,
-    /// It is in the test bed of a measurement that runs.
+    /// It is in the test bed of a running measurement.
     TestBed,
 }
 
 impl Danger {
-    /// What a user says to accept it.
+    /// Returns the option with which a user accepts it.
     pub fn flag(self) -> &'static str {
         match self {
             Danger::DefaultRoute => "--allow-default-route",
@@ -42,7 +43,7 @@ impl Danger {
         }
     }
 
-    /// What somebody can do about it who has named the interface in the file of a test bed.
+    /// Returns the remedy for the owner of a test-bed file that contains the interface.
     pub(super) fn instead(self, spec: &PortSpec) -> String {
         let (ip, port) = (super::in_netns(spec), &spec.interface);
         match self {
@@ -58,7 +59,7 @@ impl Danger {
     }
 }
 
-/// The dangers of an interface, in words.
+/// Returns the dangers of an interface, in words.
 pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     let mut found = Vec::new();
     let mut danger = |danger, words: String| found.push((danger, words));
@@ -113,7 +114,7 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     found
 }
 
-/// The dangers of what lies beyond an interface, in words.
+/// Returns the dangers of what lies beyond an interface, in words.
 pub fn dangers_beyond(beyond: &[Beyond]) -> Vec<(Danger, String)> {
     let of = |station: &Beyond| {
         let way = format!("frames sent on it go to {}, and ", station.way);
@@ -123,7 +124,7 @@ pub fn dangers_beyond(beyond: &[Beyond]) -> Vec<(Danger, String)> {
     beyond.iter().flat_map(of).collect()
 }
 
-/// Is this an address by which somebody may want to reach this host, or the other way round?
+/// Returns true if the address may be used to reach this host, or a host from it.
 fn is_somebodys(address: IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V4(_) => false,

@@ -1,7 +1,9 @@
-//! Addresses that test traffic may have without being asked for: RFC 6815 forbids benchmarks on production networks.
+//! Addresses that test traffic may have without confirmation: RFC 6815 forbids benchmarks on
+//! production networks.
 //!
-//! Destinations, sources, to which a DUT sends its answers, and the Ethernet address of everybody. Blocks and ranges only; which
-//! addresses frames carry says [`fwdlab_engine::traffic::reach`]. Start with [`check_frame`] and [`check`].
+//! Covers destinations, sources (to which a DUT sends its answers), and the Ethernet broadcast
+//! address. Contains only blocks and ranges; [`fwdlab_engine::traffic::reach`] returns the
+//! addresses that frames carry. Start with [`check_frame`] and [`check`].
 
 use std::net::IpAddr;
 
@@ -9,7 +11,7 @@ use fwdlab_engine::traffic::reach::{self, Reach};
 
 use crate::error::LabError;
 
-/// A block of addresses, as first and last address; the words say what it is for.
+/// A block of addresses, from first to last address.
 struct Block<A> {
     first: A,
     last: A,
@@ -54,12 +56,14 @@ const V6: [Block<u128>; 5] = [
     v6([0xfe80, 0, 0], 10, false), // link-local: RFC 4291
 ];
 
-/// Is this an address of the blocks for benchmarks and documentation, which nobody has?
+/// Returns true if this address is in the blocks for benchmarks and documentation, which no host
+/// has.
 pub fn is_for_tests(address: IpAddr) -> bool {
     block_of(address, address) == Some(true)
 }
 
-/// The block that a whole range is in: is it one for tests? `None` when it is in no block of ours.
+/// Returns whether the block that contains a whole range is for tests; `None` if no block of ours
+/// contains it.
 fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
     fn find<A: Ord + Copy>(blocks: &[Block<A>], first: A, last: A) -> Option<bool> {
         blocks
@@ -74,32 +78,33 @@ fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
     }
 }
 
-/// May test traffic go to all of these ranges, first and last address each?
+/// Checks that test traffic may go to all of these ranges, each given as first and last address.
 ///
 /// # Errors
-/// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks, documentation, private or
-/// link-local use, and what to do.
+/// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks,
+/// documentation, private or link-local use, and what to do.
 pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
     (ranges.into_iter()).try_for_each(|range| check_range("to", range, ""))
 }
 
-/// May test traffic come from all of these ranges? What a DUT answers (ICMP errors, say) goes there.
+/// Checks that test traffic may come from all of these ranges, because a DUT sends answers there
+/// (such as ICMP errors).
 ///
 /// # Errors
-/// As of [`check`].
+/// Fails as [`check`] does.
 pub fn check_sources(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
-    // from the unspecified address comes who has none yet, and nobody can answer
+    // the unspecified address is used by hosts that have none yet, and cannot be answered
     let mut named = ranges
         .into_iter()
         .filter(|(first, last)| first != last || !first.is_unspecified());
     named.try_for_each(|range| check_range("from", range, ""))
 }
 
-/// May frames be sent that go there? All destinations are judged, and the sources that belong to them: a DUT may unpack what is
-/// in a tunnel, and forward it.
+/// Checks the destinations of frames, and the sources that belong to them, including those in
+/// tunnels, which a DUT may decapsulate and forward.
 ///
 /// # Errors
-/// As of [`check`], with the layer that the address is in.
+/// Fails as [`check`] does, with the layer of the address.
 pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
     reach.iter().try_for_each(|reach| {
         let layer = match reach.destination.inside {
@@ -115,7 +120,8 @@ pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
     })
 }
 
-/// May frames be sent to this Ethernet address? A broadcast is everybody's business on the network, and goes as far as that does.
+/// Checks that frames may be sent to this Ethernet address. A broadcast reaches every host on the
+/// network.
 ///
 /// # Errors
 /// [`LabError::Preflight`]: it is the broadcast address.
@@ -130,10 +136,10 @@ pub fn check_mac(destination: [u8; 6]) -> Result<(), LabError> {
     ))
 }
 
-/// May this frame be sent: to its Ethernet address, and to and from its IP addresses?
+/// Checks that this frame may be sent, by its Ethernet address and its IP addresses.
 ///
 /// # Errors
-/// As of [`check_reach`] and [`check_mac`].
+/// Fails as [`check_reach`] and [`check_mac`] do.
 pub fn check_frame(frame: &[u8]) -> Result<(), LabError> {
     check_reach(&reach::of_frame(frame))?;
     frame.first_chunk().copied().map_or(Ok(()), check_mac)
@@ -207,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Judges the frames of a profile with one stream.
+    /// Checks the frames of a profile with one stream.
     fn of_profile(layers: &str, vary: &str) -> Result<(), LabError> {
         let text = format!("[[stream]]\nlayers = [{layers}]\nvary = [{vary}]\n");
         let profile = Profile::parse("p", &text).unwrap();
@@ -255,7 +261,7 @@ mod tests {
                 "",
                 "2a00:1450::1 (IPv6 in IPv4",
             ),
-            // a range that leaves the block, and one of a list far behind
+            // a range that leaves the block, and one of a list that does so far along
             (
                 inner.clone(),
                 "{ field = 'ipv4[2].destination', from = '198.19.255.0', count = 1000 }",
@@ -308,7 +314,7 @@ mod tests {
             frame[at..at + 4].copy_from_slice(&[8; 4]);
             refused(&frame, words);
         }
-        // not IP, and to somebody
+        // not IP, and not a broadcast
         check_frame(&[2; 14]).unwrap();
     }
 

@@ -1,8 +1,10 @@
-//! Settings of a port that outlive a process: each is recorded before it is changed, and restored when its value is dropped.
+//! Settings of a port that outlive a process: each is recorded before it is changed, and restored
+//! when its value is dropped.
 //!
-//! The record lies in `/run/fwdlab` beside those of labs, under a lock that lives as long as we do. A record whose lock is free
-//! belongs to a process that died; the next one that takes a port puts that setting back ([`sweep`]). What the settings are is in `card` and
-//! `changes`. Start with [`Held::take`].
+//! The record is in `/run/fwdlab` with those of labs, under a lock that lives as long as this
+//! process. A record whose lock is free belongs to a dead process; the next one that takes a port
+//! restores that setting ([`sweep`]). The settings themselves are in `card` and `changes`. Start
+//! with [`Held::take`].
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -26,19 +28,19 @@ const DIRECTORY: &str = "/run/fwdlab";
 pub(super) trait Settings: Debug {
     /// Its value.
     type Setting: Copy + Debug + Serialize + DeserializeOwned;
-    /// What records of it are called.
+    /// File extension of its records.
     const EXTENSION: &'static str;
 
     fn read(&self, port: &PortSpec) -> Result<Self::Setting, LabError>;
 
-    /// Sets it, and returns what was made of it.
+    /// Changes it, and returns the resulting setting.
     fn set(&self, port: &PortSpec, setting: Self::Setting) -> Result<Self::Setting, LabError>;
 
-    /// Does this do where that was wanted?
+    /// Returns true if `is` satisfies `wanted`.
     fn does(is: Self::Setting, wanted: Self::Setting) -> bool;
 }
 
-/// How a port was set before.
+/// The previous setting of a port.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record<T> {
     netns: Option<PathBuf>,
@@ -65,23 +67,24 @@ impl<T: Copy> Record<T> {
     }
 }
 
-/// A port that is set otherwise until this value is dropped.
+/// A port whose setting is changed until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Held<S: Settings> {
-    /// What was made of what was wanted.
+    /// The setting that resulted from the request.
     pub(super) got: S::Setting,
     settings: S,
     record: Record<S::Setting>,
-    /// Absent where the port was set like this before.
+    /// `None` if the port had this setting before.
     path: Option<PathBuf>,
     pub(super) lock: Option<File>,
 }
 
 impl<S: Settings> Held<S> {
-    /// Sets a port.
+    /// Changes a setting of a port.
     ///
     /// # Errors
-    /// It cannot be set, or the record cannot be written; it is as it was.
+    /// Fails, with the port unchanged, if the setting cannot be changed or the record cannot be
+    /// written.
     pub(super) fn take(
         settings: S,
         port: &PortSpec,
@@ -121,7 +124,7 @@ impl<S: Settings> Held<S> {
         fs::write(&unseen, text)
             .and_then(|()| fs::rename(&unseen, &path))
             .map_err(failed)?;
-        // from here on, dropping it puts the setting back
+        // from here on, dropping it restores the setting
         (held.path, held.lock) = (Some(path), Some(lock));
         held.got = held.settings.set(port, wanted)?;
         Ok(held)
@@ -138,7 +141,7 @@ impl<S: Settings> Drop for Held<S> {
     }
 }
 
-/// Puts back what processes left set which are no more.
+/// Restores the settings that dead processes left behind.
 pub(super) fn sweep() {
     let directory = Path::new(DIRECTORY);
     sweep_in(directory, &Cards);
@@ -162,7 +165,8 @@ pub(super) fn sweep_in<S: Settings>(directory: &Path, settings: &S) {
         }
         let record: Option<Record<S::Setting>> =
             (fs::read(&path).ok()).and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        // a record that was torn was written before anything was changed; a port that is gone takes its setting with it
+        // an incomplete record was written before any change; a port that is gone has no setting to
+        // restore
         if let Some(record) = record
             && record
                 .put_back(settings)
@@ -174,7 +178,7 @@ pub(super) fn sweep_in<S: Settings>(directory: &Path, settings: &S) {
     }
 }
 
-/// Did the system refuse for want of privileges? Then somebody else can put it back.
+/// Returns true if privileges were missing: another user can still restore it.
 fn is_forbidden(error: &LabError) -> bool {
     match error {
         LabError::System { source, .. } | LabError::Engine(EngineError::System { source, .. }) => {
@@ -197,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// A card that accepts settings, as far as it supports them.
+    /// A card that accepts the settings it supports.
     #[derive(Debug, Clone)]
     struct Fake {
         now: Rc<Cell<Setting>>,
@@ -281,7 +285,7 @@ mod tests {
             (card.now.get(), records(directory.path())),
             (Setting::ALL, 1)
         );
-        // another process finds it held
+        // another process sees that the setting is held
         sweep_in(directory.path(), &card);
         assert_eq!(
             (card.now.get(), records(directory.path())),
@@ -310,7 +314,7 @@ mod tests {
         card.refuses.set(None);
         sweep_in(directory.path(), &card);
         assert_eq!((card.now.get(), records(directory.path())), (BEFORE, 0));
-        // a torn record, and one of a port that is gone
+        // an incomplete record, and one of a port that is gone
         fs::write(directory.path().join("7-p0.card"), b"{\"interface\":").unwrap();
         let record = serde_json::to_vec(&Record::of(&port(), BEFORE)).unwrap();
         fs::write(directory.path().join("8-p0.card"), record).unwrap();

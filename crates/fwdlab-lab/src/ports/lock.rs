@@ -1,7 +1,9 @@
-//! One fwdlab on a port at a time: a lock that the kernel releases when its process ends, however it ends.
+//! Restricts a port to one fwdlab at a time: a lock that the kernel releases when its process ends,
+//! however it ends.
 //!
-//! The lock is the name of an abstract Unix socket, and such names belong to a network namespace, as interfaces do. Nothing is
-//! on disk. A second name beside it says which process has the lock. Start with [`Lock::take`].
+//! The lock is the name of an abstract Unix socket; such names belong to a network namespace, as
+//! interfaces do. Nothing is on disk. A second name next to it identifies the process that has the
+//! lock. Start with [`Lock::take`].
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,10 +14,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use crate::error::LabError;
 
-/// What a port is used for. One process may send on a port on which another counts.
+/// The use of a port. One process may send on a port on which another one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Frames leave there.
+    /// Frames are sent there.
     Send,
     /// Frames are counted there.
     Receive,
@@ -29,10 +31,10 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of an interface, named by its index in its namespace.
+    /// Takes the lock of an interface, identified by its index in its namespace.
     ///
     /// # Errors
-    /// [`LabError::Preflight`]: another process has it; the message names that.
+    /// [`LabError::Preflight`]: another process has it, which the message names.
     pub fn take(spec: &PortSpec, index: u32, role: Role) -> Result<Lock, LabError> {
         let word = match role {
             Role::Send => "send",
@@ -68,7 +70,7 @@ impl Lock {
     }
 }
 
-/// A socket with this abstract name.
+/// Creates a socket with this abstract name.
 fn bound(name: &str) -> Result<OwnedFd, Errno> {
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -83,7 +85,7 @@ fn bound(name: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// The process that has a lock, found among the names of all Unix sockets (/proc/net/unix).
+/// Returns the process that has a lock, from the names of all Unix sockets (/proc/net/unix).
 fn holder(names: &str, lock: &str) -> Option<u32> {
     let prefix = format!("@{lock}/");
     names
@@ -92,7 +94,7 @@ fn holder(names: &str, lock: &str) -> Option<u32> {
         .find_map(|name| name.strip_prefix(&prefix)?.parse().ok())
 }
 
-/// A process in words: `process 4711 (fwdlab send --port tx0)`.
+/// Describes a process: `process 4711 (fwdlab send --port tx0)`.
 fn process(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line
@@ -134,7 +136,8 @@ mod tests {
             );
         }
         drop(lock);
-        // a child that another test has just forked has the descriptors too, until it becomes another program
+        // a child that another test has just forked has the descriptors, too, until it executes
+        // another program
         let began = Instant::now();
         while let Err(error) = Lock::take(&spec, index, Role::Send) {
             assert!(began.elapsed() < Duration::from_secs(10), "{error}");

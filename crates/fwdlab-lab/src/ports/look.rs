@@ -1,7 +1,8 @@
-//! What the kernel knows of an interface: its address, speed and state, and who uses it for what.
+//! Reads the kernel's facts about an interface: its address, speed and state, and its users.
 //!
-//! Facts only, read with `ip -j` and from /proc in the interface's namespace; [`dangers`](super::dangers) judges them. An
-//! interface may be asked for by any of its names; all that is read of it is read by its own. Start with [`look`].
+//! Facts only, read with `ip -j` and from /proc in the interface's namespace;
+//! [`dangers`](super::dangers) judges them. An interface can be requested by any of its names;
+//! everything is read by its own name. Start with [`look`].
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,32 +16,32 @@ use crate::error::LabError;
 use crate::host::registry::Registry;
 use crate::host::{Host, Local};
 
-/// What is known of an interface.
+/// Facts about an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Its own name, which routes and counters have; `ip link property` and udev give it others.
+    /// Its own name, which routes and counters use; `ip link property` and udev give it others.
     pub name: String,
     /// Its index in its namespace.
     pub index: u32,
-    /// Its link-layer address, where it has an Ethernet one.
+    /// Its link-layer address, if it is an Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// Largest IP packet that it takes, in bytes.
+    /// Largest IP packet that it accepts, in bytes.
     pub mtu: u32,
-    /// Is it up?
+    /// Administrative state.
     pub up: bool,
-    /// Is the link there?
+    /// True if the link has a carrier.
     pub carrier: bool,
-    /// What kind of virtual interface it is: `veth`, `bridge`; `None` for hardware.
+    /// Kind of virtual interface: `veth`, `bridge`; `None` for hardware.
     pub kind: Option<String>,
-    /// Its speed in bit/s; `None` where it has none, as virtual ones.
+    /// Its speed in bit/s; `None` if it has none, as virtual interfaces.
     pub speed_bps: Option<u64>,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// The prefix of a default route, or of a part of one, that goes out of it.
+    /// The prefix of a default route through it, or of a part of one.
     pub default_route: Option<String>,
     /// Connections with one of its addresses, in words.
     pub connections: Vec<String>,
-    /// Neighbours that were there in the last seconds.
+    /// Neighbours that answered in the last seconds.
     pub neighbours: Vec<IpAddr>,
     /// The bridge or bond it is a port of.
     pub master: Option<String>,
@@ -50,12 +51,12 @@ pub struct Facts {
     pub ports: Vec<String>,
     /// The XDP program attached to it.
     pub xdp_program: Option<String>,
-    /// The lab whose test bed it is in, if a process uses that.
+    /// The lab whose test bed contains it, if a process uses that.
     pub test_bed: Option<String>,
 }
 
 impl Facts {
-    /// The interface that this was found out of, by its own name.
+    /// Returns the interface that these facts describe, by its own name.
     pub(super) fn spec_in(&self, spec: &PortSpec) -> PortSpec {
         PortSpec {
             netns: spec.netns.clone(),
@@ -64,13 +65,13 @@ impl Facts {
     }
 }
 
-/// The interface's own name; `None`: there is no such interface.
+/// Returns the interface's own name; `None` if there is no such interface.
 pub(super) fn own_name(spec: &PortSpec) -> Result<Option<String>, LabError> {
     let links = within(&spec.netns, links)?;
     Ok(link_of(&links, &spec.interface).and_then(|link| word(&link["ifname"])))
 }
 
-/// Looks at an interface.
+/// Reads the facts about an interface.
 ///
 /// # Errors
 /// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::Host`]: no `ip`.
@@ -132,9 +133,9 @@ pub(super) fn within<T: Send>(
     })
 }
 
-/// Namespaces of test beds in use, with the lab they belong to.
+/// Returns namespaces of test beds in use, with the lab that they belong to.
 fn test_beds() -> Vec<(String, (u64, u64))> {
-    // without root there is no registry that we could read, and no bed of others that we could disturb
+    // without root we can neither read the registry nor disturb other test beds
     let labs = Registry::open().and_then(|registry| registry.list());
     labs.unwrap_or_default()
         .into_iter()
@@ -151,11 +152,11 @@ fn test_beds() -> Vec<(String, (u64, u64))> {
 
 fn ip(arguments: &[&str]) -> Result<Value, LabError> {
     let text = Local.ask("ip", &[&["-j"], arguments].concat())?;
-    // nothing to list is nothing, or an empty list
+    // an empty list is printed as nothing, or as an empty array
     Ok(serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::Array(Vec::new())))
 }
 
-/// All interfaces of the calling thread's namespace.
+/// Returns all interfaces of the calling thread's namespace.
 pub(super) fn links() -> Result<Value, LabError> {
     ip(&["-d", "link", "show"])
 }
@@ -175,14 +176,15 @@ fn names(links: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What `ip -j -d link show` says of one interface, by its name or one of its other names.
+/// Returns the part of `ip -j -d link show` about one interface, by any of its names.
 pub(super) fn link_of<'a>(links: &'a Value, name: &str) -> Option<&'a Value> {
     list(links).iter().find(|link| {
         link["ifname"] == name || list(&link["altnames"]).iter().any(|other| other == name)
     })
 }
 
-/// The ports of a bridge or bond. A VRF has none: it does not send on what arrives at one of its interfaces.
+/// Returns the ports of a bridge or bond. A VRF has none: it does not forward frames between its
+/// interfaces.
 pub(super) fn ports_of(links: &Value, name: &str) -> Vec<String> {
     let is_vrf = link_of(links, name).is_some_and(|l| l["linkinfo"]["info_kind"] == "vrf");
     let ports = list(links).iter().filter(|link| link["master"] == name);
@@ -211,7 +213,7 @@ fn links_of(links: &Value, name: &str) -> Option<Facts> {
         master: word(&link["master"]),
         above: list(links)
             .iter()
-            // a veth names its other end here; that is beside it, not on top
+            // for a veth this is its other end, not an interface below
             .filter(|other| {
                 other["link"] == link["ifname"] && other["linkinfo"]["info_kind"] != "veth"
             })
@@ -247,7 +249,7 @@ fn addresses(shown: &Value) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Those that have answered lately; what is permanent was put there by somebody and says nothing.
+/// Returns neighbours that answered lately; permanent entries were configured and prove nothing.
 fn neighbours(shown: &Value) -> Vec<IpAddr> {
     list(shown)
         .iter()
@@ -260,7 +262,7 @@ fn neighbours(shown: &Value) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Connections of /proc/net/tcp and its sisters that have one of these addresses on our side.
+/// Returns connections in /proc/net/tcp and similar files that have one of these local addresses.
 fn connections(file: &str, table: &str, addresses: &[IpAddr]) -> Vec<String> {
     const ESTABLISHED: &str = "01";
     let protocol = if file.starts_with("tcp") {
@@ -285,7 +287,7 @@ fn connections(file: &str, table: &str, addresses: &[IpAddr]) -> Vec<String> {
         .collect()
 }
 
-/// `0100007F:0016`: words in the machine's byte order, and a port.
+/// Parses `0100007F:0016`: words in the machine's byte order, and a port.
 fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let words: Vec<u32> = (0..address.len() / 8)
@@ -300,7 +302,8 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     Some((address, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Speed as `ethtool` has it. A veth claims 10 Gbit/s, and other virtual interfaces other things that nothing keeps them to.
+/// Returns the speed from `ethtool`. A veth claims 10 Gbit/s, and other virtual interfaces make
+/// similar claims that mean nothing.
 fn speed_bps(name: &str) -> Option<u64> {
     let driver = Local.ask("ethtool", &["-i", name]).ok()?;
     let is_virtual = [
@@ -321,7 +324,7 @@ fn speed_bps(name: &str) -> Option<u64> {
     speed_of(&Local.ask("ethtool", &[name]).ok()?)
 }
 
-/// `Speed: 10000Mb/s` in the answer of ethtool; `None` for `Unknown!`.
+/// Parses `Speed: 10000Mb/s` in the output of ethtool; `None` for `Unknown!`.
 fn speed_of(text: &str) -> Option<u64> {
     let speed = text
         .lines()
@@ -338,7 +341,7 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// Of a machine with a bridge, a VLAN, a veth pair and an XDP program (iproute2 6.1, shortened).
+    /// A machine with a bridge, a VLAN, a veth pair and an XDP program (iproute2 6.1, shortened).
     const LINKS: &str = r#"[
         {"ifindex":2,"ifname":"eth0","altnames":["enp1s0"],"flags":["BROADCAST","UP","LOWER_UP"],"mtu":1500,"master":"br0",
          "link_type":"ether","address":"52:54:00:12:34:56","xdp":{"mode":1,"prog":{"id":17,"name":"xdp_filter","tag":"ab"}}},
@@ -381,7 +384,7 @@ mod tests {
 
     #[test]
     fn connections_of_an_address() {
-        // of a little-endian machine: an ssh session, a listener, a mapped address
+        // a little-endian machine: an ssh session, a listener, a mapped address
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n\
              0: 0500000A:0016 0900000A:D431 01 00000000:00000000 00:00000000 00000000     0\n\
              1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n\

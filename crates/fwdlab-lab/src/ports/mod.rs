@@ -1,9 +1,12 @@
-//! Ports are safe: what an interface is used for is looked at before frames are sent on it or a program is attached to it.
+//! Safe use of ports: checks the use of an interface before frames are sent on it or a program is
+//! attached to it.
 //!
-//! A port that somebody needs is refused unless its danger is accepted by name, one by one; a port that another fwdlab uses
-//! is refused always. What happens on the port is for engines. Start with [`Port::take`]; [`destinations`] judges addresses,
-//! [`look`] reads what the kernel knows of an interface, `beyond` where frames go that are sent on it, [`lock`] keeps two of us
-//! apart. Ports that a test bed names are judged by the same, in words for who has its file: `claim`.
+//! A port that is needed for something else is refused unless each of its dangers is accepted by
+//! name; a port that another fwdlab uses is always refused. Engines do everything else on the port.
+//! Start with [`Port::take`]; [`destinations`] judges addresses, [`look`] reads the kernel's facts
+//! about an interface, `beyond` follows frames that are sent on it, [`lock`] excludes other
+//! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
+//! file: `claim`.
 
 mod beyond;
 mod card;
@@ -37,16 +40,17 @@ pub use look::Facts;
 use crate::error::LabError;
 use crate::host::wire::Network;
 
-/// How long a port may take to have a link, and how often it is asked.
+/// Time limit for the link of a port, and the interval of checks.
 const LINK_PATIENCE: Duration = Duration::from_secs(4);
 const LINK_POLL: Duration = Duration::from_millis(20);
 
-/// An interface that is ours to use until this value is dropped or the process ends, however it ends.
+/// An interface that is ours to use until this value is dropped or the process ends, however it
+/// ends.
 #[derive(Debug)]
 pub struct Port {
-    /// Where it is, by its own name.
+    /// Its location, by its own name.
     pub spec: PortSpec,
-    /// What it is.
+    /// Its properties.
     pub facts: Facts,
     silence: Option<Held<Ipv6>>,
     mtu: Option<Held<Mtu>>,
@@ -54,12 +58,13 @@ pub struct Port {
 }
 
 impl Port {
-    /// Looks at an interface, refuses it when somebody needs it, and keeps other fwdlabs from it.
+    /// Inspects an interface, refuses it if it is in use, and reserves it against other fwdlabs.
     ///
-    /// `accepted` are the dangers that the user has accepted in so many words.
+    /// `accepted` are the dangers that the user has explicitly accepted.
     ///
     /// # Errors
-    /// [`LabError::Preflight`]: there is no such interface, it is down, in use, or another fwdlab has it. Nothing was changed.
+    /// [`LabError::Preflight`]: there is no such interface, it is down, in use, or another fwdlab
+    /// has it. Nothing was changed.
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
         held::sweep();
         let facts = look::look(spec)?;
@@ -87,10 +92,10 @@ impl Port {
         })
     }
 
-    /// A port that we made ourselves, or that another value of ours keeps others from.
+    /// Returns a port that we made ourselves, or that another value of ours reserves.
     ///
     /// # Errors
-    /// There is no such port, or it has no link.
+    /// Fails if there is no such port, or if it has no link.
     pub fn of_ours(spec: &PortSpec) -> Result<Port, LabError> {
         let facts = look::look(spec)?;
         let spec = facts.spec_in(spec);
@@ -104,11 +109,12 @@ impl Port {
         })
     }
 
-    /// Keeps the kernel from sending frames of its own as long as the port is ours: IPv6 is switched off, which makes its own address by
-    /// itself when it is switched on again. `false`: the port has IPv6 addresses that would be lost, and nothing was changed.
+    /// Keeps the kernel from sending frames of its own while the port is ours, by disabling IPv6,
+    /// which restores its link-local address by itself when it is enabled again. `false`: the port
+    /// has IPv6 addresses that would be lost, and nothing was changed.
     ///
     /// # Errors
-    /// It cannot be switched off, or the record of it not be written.
+    /// Fails if IPv6 cannot be disabled, or the record cannot be written.
     pub fn silence(&mut self) -> Result<bool, LabError> {
         let is_set = |address: &IpAddr| match address {
             IpAddr::V4(_) => false,
@@ -122,11 +128,11 @@ impl Port {
         Ok(true)
     }
 
-    /// Lets the port take IP packets of so many bytes as long as it is ours. To be called before programs are attached to it: drivers take
-    /// no longer frames then.
+    /// Raises the port's MTU to this number of bytes while it is ours. Call this before programs
+    /// are attached to it: drivers refuse longer frames afterwards.
     ///
     /// # Errors
-    /// The port cannot, or the record of it cannot be written.
+    /// Fails if the port does not support it, or the record cannot be written.
     pub fn raise_mtu(&mut self, bytes: u32) -> Result<(), LabError> {
         let held = Held::take(Mtu, &self.spec, Bytes { mtu: bytes })?;
         self.facts.mtu = held.got.mtu;
@@ -135,7 +141,8 @@ impl Port {
     }
 }
 
-/// The same interface by its own name. One that is not there keeps the name that it was given: whoever takes it reports that.
+/// Returns the same interface by its own name. A missing interface keeps the given name, so that
+/// taking it reports the error.
 pub fn by_own_name(spec: PortSpec) -> PortSpec {
     match look::own_name(&spec) {
         Ok(Some(interface)) => PortSpec { interface, ..spec },
@@ -143,7 +150,7 @@ pub fn by_own_name(spec: PortSpec) -> PortSpec {
     }
 }
 
-/// All that speaks against using an interface so.
+/// Returns everything that speaks against this use of an interface.
 fn dangers_of(
     spec: &PortSpec,
     facts: &Facts,
@@ -153,7 +160,7 @@ fn dangers_of(
     if roles.contains(&Role::Send) {
         found.extend(danger::dangers_beyond(&beyond::beyond(spec)?));
     }
-    // a program looks at frames that arrive: it is in the way of another, and of nobody who sends
+    // a program looks at arriving frames: it conflicts with another program, and not with sending
     found.retain(|(danger, _)| *danger != Danger::XdpProgram || roles.contains(&Role::Receive));
     Ok(found)
 }
@@ -165,19 +172,21 @@ fn locks(spec: &PortSpec, facts: &Facts, roles: &[Role]) -> Result<Vec<Lock>, La
     locks.collect()
 }
 
-/// What a tester's port in a test bed is used for: frames leave there, or come back, or both.
+/// Uses of a tester's port in a test bed: frames are sent there, or received, or both.
 const OF_TESTERS: [Role; 2] = [Role::Send, Role::Receive];
 
-/// A tester's port of a test bed, kept from other fwdlabs as long as this lives. It may be down: whoever wants it takes it up.
+/// A tester's port of a test bed, reserved against other fwdlabs as long as this lives. It may be
+/// down; the caller takes it up.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     _locks: Vec<Lock>,
 }
 
-/// Claims a tester's port of a test bed. Addresses in the `networks` of its links are no danger.
+/// Reserves a tester's port of a test bed. Addresses in the `networks` of its links are no danger.
 ///
 /// # Errors
-/// [`LabError::Preflight`]: somebody needs it, or another fwdlab has it; with what to do about that, for who has the bed's file.
+/// [`LabError::Preflight`]: the port is in use, or another fwdlab has it; with advice for the owner
+/// of the bed's file.
 pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, LabError> {
     held::sweep();
     let facts = look::look(spec)?;
@@ -193,10 +202,11 @@ pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, La
     }
 }
 
-/// Who needs a tester's port of a test bed, and what to do about that; the port is left alone.
+/// Returns who needs a tester's port of a test bed, and what to do about it, without changing the
+/// port.
 ///
 /// # Errors
-/// There is no such port.
+/// Fails if there is no such port.
 pub(crate) fn needed_by(
     spec: &PortSpec,
     networks: &[Network],
@@ -235,7 +245,7 @@ fn needed(
     Ok((!reasons.is_empty()).then(|| (reasons.join("; "), instead.join(", and "))))
 }
 
-/// A link that was set up a moment ago may need some seconds.
+/// Waits for the link: one that was just set up may need some seconds.
 fn wait_for_link(spec: &PortSpec) -> Result<(), LabError> {
     let began = Instant::now();
     loop {
@@ -251,7 +261,8 @@ fn wait_for_link(spec: &PortSpec) -> Result<(), LabError> {
     }
 }
 
-/// The file of a network namespace as people name it: a name (`ip netns`), a path, or the id of a process.
+/// Returns the file of a network namespace from a name (`ip netns`), a path, or the id of a
+/// process.
 pub fn netns(name: &str) -> PathBuf {
     if name.contains('/') {
         PathBuf::from(name)
@@ -305,8 +316,8 @@ mod tests {
         assert_eq!(netns("/proc/self/ns/net"), Path::new("/proc/self/ns/net"));
     }
 
-    /// A port with two names and half a default route; behind its other end, in a namespace without a name, a bridge that leads
-    /// back to a bridge with an address of somebody's.
+    /// A port with two names and half a default route; behind its other end, in a namespace without
+    /// a name, is a bridge that leads back to a bridge with an address that is in use.
     #[test]
     fn a_port_is_judged_by_its_own_name_and_by_where_frames_go() {
         let test = "a_port_is_judged_by_its_own_name_and_by_where_frames_go";

@@ -1,7 +1,9 @@
-//! Who talks on the ports of a tester by itself, while no test runs: frames of switches and hosts, by the names that people have for them.
+//! Unsolicited frames at the ports of a tester while no test runs: from switches and hosts, by
+//! their well-known names.
 //!
-//! Frames are heard by a packet socket, on this machine or by an agent on its own; which they are is a function of their bytes. What to do
-//! about them is told to who looks after the test bed. Start with [`hear`] and [`name`].
+//! Frames are captured by a packet socket, on this machine or by an agent on its own; their names
+//! are a function of their bytes. Advice about them is given elsewhere, to the owner of the test
+//! bed. Start with [`hear`] and [`name`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,16 +14,16 @@ use fwdlab_engine::capture::{Capture, Options};
 use crate::error::LabError;
 use crate::host::wire::Noise;
 
-/// So many bytes tell what a frame is.
+/// Number of bytes that identify a frame.
 const SNAP: u32 = 128;
 
-/// Little is said in a second, or it is a storm.
+/// Enough for a second, except in a storm.
 const RING_BYTES: usize = 4 << 20;
 
-/// Listens at ports for so long.
+/// Captures frames at ports for this time.
 ///
 /// # Errors
-/// A port went down or away, or cannot be listened to.
+/// Fails if a port went down or disappeared, or cannot be listened to.
 pub(crate) fn hear(ports: &[PortSpec], time: Duration) -> Result<Vec<Noise>, LabError> {
     let options = Options {
         snap: SNAP,
@@ -51,7 +53,7 @@ pub(crate) fn hear(ports: &[PortSpec], time: Duration) -> Result<Vec<Noise>, Lab
     Ok(noise.collect())
 }
 
-/// What a frame is that nobody sent for a test.
+/// Returns the name of a frame that does not belong to a test.
 pub(crate) fn name(frame: &[u8]) -> String {
     let (Some(to), Some(mut kind)) = (frame.get(..6), word(frame, 12)) else {
         return "a frame without a header".into();
@@ -97,7 +99,7 @@ pub(crate) fn name(frame: &[u8]) -> String {
     }
 }
 
-/// Which of them are of a switch that could keep silent.
+/// Returns true for frames of a switch on which they can be disabled.
 pub(crate) fn is_of_switch(what: &str) -> bool {
     [
         "STP",
@@ -117,7 +119,7 @@ pub(crate) fn is_of_switch(what: &str) -> bool {
 }
 
 fn ipv6(frame: &[u8], at: usize) -> Option<&'static str> {
-    // hop-by-hop options stand before the reports of multicast listeners
+    // hop-by-hop options precede the reports of multicast listeners
     let (next, at) = match *frame.get(at + 6)? {
         0 => (*frame.get(at + 40)?, at + 48),
         next => (next, at + 40),
@@ -214,7 +216,7 @@ mod tests {
         );
     }
 
-    /// Whatever comes in, nothing is read that is not there.
+    /// Truncated frames: no byte beyond the end is read.
     #[test]
     fn frames_that_end_anywhere_have_a_name() {
         let whole = frame(

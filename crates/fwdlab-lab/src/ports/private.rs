@@ -1,6 +1,7 @@
 //! A network namespace without a name, in which two ports are joined: the tester back to back.
 //!
-//! It belongs to the thread that made it, so that the kernel removes it with the thread. Start with [`namespace_with_pair`].
+//! It belongs to the thread that made it, so that the kernel removes it with the thread. Start with
+//! [`namespace_with_pair`].
 
 use std::path::PathBuf;
 
@@ -8,11 +9,11 @@ use super::sys;
 use crate::error::LabError;
 use crate::host::{Host, Local};
 
-/// Moves the calling thread into a new network namespace with a veth pair `a` and `b`, and returns the file of that
-/// namespace, which is there as long as the thread is.
+/// Moves the calling thread into a new network namespace with a veth pair `a` and `b`, and returns
+/// the file of that namespace, which exists as long as the thread does.
 ///
 /// # Errors
-/// No permission, no veth.
+/// Fails without permission, or if the kernel has no veth.
 pub fn namespace_with_pair() -> Result<PathBuf, LabError> {
     sys::unshare_network().map_err(|e| LabError::system("make a network namespace", e))?;
     let off = "/proc/sys/net/ipv6/conf/default/disable_ipv6";

@@ -1,29 +1,34 @@
-//! Default routes: which of a host's routes lead to the whole Internet, be it in one route or in the halves that VPNs set.
+//! Default routes: finds routes of a host that lead to the whole Internet, as one route or as the
+//! halves that VPNs set.
 //!
-//! Routes are read with `ip`, in all tables, on this machine or on another one; what a port with such a route may be used for
-//! is judged by [`dangers`](super::dangers). Start with [`default_route`].
+//! Routes are read with `ip`, in all tables, on this machine or on another one;
+//! [`dangers`](super::dangers) judges the use of a port with such a route. Start with
+//! [`default_route`].
 
 use std::net::IpAddr;
 
 use crate::host::{Host, HostError};
 
-/// Lists candidates only: a router may have a million routes. A kernel without IPv6 has no routes of it.
+/// Lists candidates only: a router may have a million routes. A kernel without IPv6 has no IPv6
+/// routes.
 const LOOK: &str = "for f in -4 -6; do ip $f -o route show table all 2>/dev/null; done | \
                     grep -E '^(default|[0-9a-f.:]+/([0-9]|1[01])) ' || :";
 
-/// The prefix of a default route that leaves by this interface: `default`, or `0.0.0.0/1`.
+/// Returns the prefix of a default route through this interface: `default`, or `0.0.0.0/1`.
 ///
-/// `interface` is the interface's own name, as the kernel prints it; routes never mention alternative names.
+/// `interface` is the interface's own name, as the kernel prints it; routes never contain
+/// alternative names.
 ///
 /// # Errors
-/// As [`Host::run`].
+/// Fails as [`Host::run`] does.
 pub(crate) fn default_route(host: &dyn Host, interface: &str) -> Result<Option<String>, HostError> {
     let routes = host.ask("sh", &["-c", LOOK])?;
     let mut defaults = routes.lines().filter_map(|route| of_line(route, interface));
     Ok(defaults.next().map(str::to_owned))
 }
 
-/// `0.0.0.0/1 via 10.0.0.1 dev eth0`; of several next hops each has its `dev`. What is no unicast route begins with its type.
+/// Parses `0.0.0.0/1 via 10.0.0.1 dev eth0`; of several next hops each has its `dev`. A route that
+/// is not unicast begins with its type.
 fn of_line<'a>(route: &'a str, interface: &str) -> Option<&'a str> {
     let words: Vec<&str> = route.split_whitespace().collect();
     let leaves = words.windows(2).any(|two| two == ["dev", interface]);
@@ -33,7 +38,7 @@ fn of_line<'a>(route: &'a str, interface: &str) -> Option<&'a str> {
     Some(prefix)
 }
 
-/// What a port with such a route is, in words.
+/// Describes a port with such a route.
 pub(crate) fn words(prefix: &str) -> String {
     match prefix {
         "default" => "it carries the default route".into(),
@@ -41,8 +46,9 @@ pub(crate) fn words(prefix: &str) -> String {
     }
 }
 
-/// Is this everything, or so much that it can only be a part of everything? Nobody was ever assigned more than a /8 of IPv4,
-/// or a /12 of IPv6; VPNs split default routes into such parts (0.0.0.0/1 and 128.0.0.0/1, 2000::/3).
+/// Returns true if the prefix is everything, or so large that it can only be a part of everything.
+/// The largest assignments ever made are a /8 of IPv4 and a /12 of IPv6; VPNs split default routes
+/// into such parts (0.0.0.0/1 and 128.0.0.0/1, 2000::/3).
 pub(crate) fn is_default(prefix: &str) -> bool {
     if prefix == "default" {
         return true;
@@ -92,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Of `ip -o route show table all` (iproute2 6.1).
+    /// Output of `ip -o route show table all` (iproute2 6.1).
     #[test]
     fn routes_are_those_of_the_interface_they_leave_by() {
         for (route, interface, expected) in [

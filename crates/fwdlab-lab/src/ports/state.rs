@@ -1,4 +1,4 @@
-//! Is a port still there and up? Cheap enough to ask every second.
+//! Checks whether a port still exists and is up; cheap enough for once a second.
 //!
 //! Start with [`check`].
 
@@ -8,10 +8,10 @@ use super::look::within;
 use super::sys;
 use crate::error::LabError;
 
-/// Has the interface a link now?
+/// Checks that the interface has a link now.
 ///
 /// # Errors
-/// It is gone, was set down, or has no link; the message says which.
+/// Fails if it is gone, was set down, or has no link; the message contains which.
 pub fn check(spec: &PortSpec) -> Result<(), LabError> {
     let name = &spec.interface;
     let failed = |what: &str, code| {
@@ -29,7 +29,7 @@ pub fn check(spec: &PortSpec) -> Result<(), LabError> {
         if flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0 {
             return Ok(flags);
         }
-        // one that is set down loses its link first, one that is deleted is down first
+        // an interface that is set down loses its link first; one that is deleted is set down first
         sys::settle(name);
         look()
     })?;

@@ -1,4 +1,5 @@
-//! System calls of ports: the flags of an interface (SIOCGIFFLAGS), waiting for a change of it (SIOCETHTOOL), and a network namespace of a thread's own.
+//! System calls for ports: the flags of an interface (SIOCGIFFLAGS), waiting for its changes to
+//! settle (SIOCETHTOOL), and a network namespace for one thread.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
@@ -6,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-/// `IFF_UP` and the others, in the calling thread's namespace.
+/// Returns `IFF_UP` and the other flags, in the calling thread's namespace.
 pub(super) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
     // SAFETY: all zero is a valid union.
     let ifru: libc::__c_anonymous_ifr_ifru = unsafe { std::mem::zeroed() };
@@ -14,12 +15,12 @@ pub(super) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
     let ifru = unsafe { ask(name, libc::SIOCGIFFLAGS, ifru) }?;
     // SAFETY: the call has written this member.
     let flags = unsafe { ifru.ifru_flags };
-    // two's complement of 16 bits, of which the highest is a flag too
+    // two's complement of 16 bits, of which the highest is a flag, too
     Ok(libc::c_int::from(flags as u16))
 }
 
-/// Waits until nobody changes the interface, in the calling thread's namespace: the kernel answers this question under its lock for
-/// such changes (RTNL).
+/// Waits until no one is changing the interface, in the calling thread's namespace: the kernel
+/// answers this query under its lock for such changes (RTNL).
 pub(super) fn settle(name: &str) {
     const ETHTOOL_GLINK: u32 = 0x0a;
     // `struct ethtool_value`
@@ -31,10 +32,10 @@ pub(super) fn settle(name: &str) {
     drop(unsafe { ask(name, libc::SIOCETHTOOL, ifru) });
 }
 
-/// Asks the kernel about an interface.
+/// Sends an ioctl about an interface.
 ///
 /// # Safety
-/// What the request reads of `ifru` is valid.
+/// The members of `ifru` that the request reads must be valid.
 unsafe fn ask(
     name: &str,
     request: libc::c_ulong,
@@ -58,7 +59,7 @@ unsafe fn ask(
     }
 }
 
-/// A new network namespace for the calling thread.
+/// Creates a new network namespace for the calling thread.
 pub(super) fn unshare_network() -> io::Result<()> {
     // SAFETY: only the namespace of this thread changes; no memory or file descriptor is involved.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {

@@ -1,7 +1,9 @@
-//! Test beds: is every host there, are its ports what they should be, and do frames go through?
+//! Checks of test beds: that every host is reachable, that its ports are as they should be, and
+//! that frames pass.
 //!
-//! Hosts are looked at through the same doors as when they are measured. The last two checks build the bed as a run does, look who else
-//! talks on its links, and send a hundred frames; all of that is taken back. Start with [`bed`].
+//! Hosts are accessed in the same way as in a measurement. The last two checks build the bed as a
+//! run does, listen for other traffic on its links, and send a hundred frames; all of this is
+//! undone. Start with [`bed`].
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,29 +27,29 @@ use crate::site::standing::ports::{self, Words};
 use crate::site::{Site, Wanted, standing};
 use crate::tester::Frames;
 
-/// Who talks on the links by itself is listened to for so long: a spanning tree speaks every two seconds. LLDP does every 30, CDP every 60:
-/// who waits for them finds out with `fwdlab capture`.
+/// How long to listen for unsolicited frames on the links: a spanning tree sends every two seconds.
+/// LLDP does every 30 s and CDP every 60 s; to see these, use `fwdlab capture`.
 const IDLE: Duration = Duration::from_millis(3200);
 
-/// A link that was just taken up, and addresses that are new, make the DUT say so.
+/// Time for frames that the DUT sends because a link was just taken up, or addresses are new.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// What the bed carries is measured for so long.
+/// Duration of the measurement of what the bed carries.
 const CARRIED: Duration = Duration::from_millis(800);
 
-/// So many frames show whether the DUT forwards.
+/// Number of frames that show whether the DUT forwards.
 const FRAMES: u64 = 100;
 
-/// The checks of one host of a test bed, or of the way through all of them.
+/// The checks of one host of a test bed, or of the path through all of them.
 #[derive(Debug, Serialize)]
 pub struct HostChecks {
-    /// Its part in the test bed: `generator`, `dut`, `path`.
+    /// Its role in the test bed: `generator`, `dut`, `path`.
     pub host: &'static str,
-    /// What was looked at.
+    /// The checks.
     pub checks: Vec<Check>,
 }
 
-/// All checks of a virtual machine as a test bed: whether it boots is shown by a run.
+/// Runs all checks for a virtual machine as a test bed. Whether it boots is shown by a run.
 pub fn image() -> Vec<HostChecks> {
     let mut checks = super::emulator::checks();
     checks.extend(super::images::checks());
@@ -57,7 +59,8 @@ pub fn image() -> Vec<HostChecks> {
     }]
 }
 
-/// All checks of a whole machine as a DUT: whether its system lets us in is shown by a run.
+/// Runs all checks for a whole machine as a DUT. Whether its system lets us log in is shown by a
+/// run.
 pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
     let mut checks = super::emulator::checks();
     checks.push(super::kvm::check());
@@ -75,15 +78,17 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
     }]
 }
 
-/// A part in a test bed: its name, its host, where that can be logged into, and its ports there with what they are called in checks.
+/// A role in a test bed: its name, its host if that can be logged into, and its ports there with
+/// their names in checks.
 type Role<'a> = (
     &'static str,
     Option<&'a Place>,
     Vec<(&'static str, &'a str)>,
 );
 
-/// All checks of a test bed, in the order in which a person would look. `program` is brought to hosts that need an agent. What is built
-/// for them is taken back at once when `control` stops them.
+/// Runs all checks of a test bed, in the order in which a person would look. `program` is uploaded
+/// to hosts that need an agent. Everything built for the checks is undone at once when `control`
+/// stops them.
 pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> {
     let mut all = Vec::new();
     let site = match Site::standing(bed.clone(), program) {
@@ -154,7 +159,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
         true => of_path(bed, &site, control),
         false => vec![Check::skip("forwarding", "a host has failures")],
     };
-    // one at a time has the bed
+    // only one process at a time can use the bed
     drop(site);
     let is_wanted = is_there && !control.is_stopped();
     if let (true, Some(reference)) = (is_wanted, bed.with_reference()) {
@@ -174,7 +179,8 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
     all
 }
 
-/// The MTU of every port that can be asked: frames that one of them does not take vanish there without a word.
+/// Compares the MTU of all ports that can be queried: a port silently drops frames that exceed its
+/// own.
 fn same_mtu(bed: &TestBed) -> Check {
     let (_, mtus) = standing::addresses(bed);
     let mut all: Vec<u32> = mtus.iter().map(|(_, mtu)| *mtu).collect();
@@ -200,7 +206,8 @@ fn same_mtu(bed: &TestBed) -> Check {
     }
 }
 
-/// What the test bed itself carries, with its reference in place of the DUT: smallest frames, as fast as they can be sent.
+/// Measures what the test bed itself carries, with its reference in place of the DUT: smallest
+/// frames, as fast as they can be sent.
 fn carried(bed: &TestBed, program: &Path, control: &Control) -> Result<String, LabError> {
     let failed = |error: fwdlab_model::file::FileError| LabError::Preflight(error.to_string());
     let site = Site::standing(bed.clone(), program).map_err(failed)?;
@@ -246,7 +253,7 @@ fn carried(bed: &TestBed, program: &Path, control: &Control) -> Result<String, L
     ))
 }
 
-/// `tester`: the networks of the bed, where it is a host of the tester.
+/// Checks one host. `tester`: the networks of the bed, if it is a host of the tester.
 fn of_host(
     host: &dyn Host,
     place: &Place,
@@ -311,7 +318,7 @@ fn of_host(
     checks
 }
 
-/// `needed`: who needs the port, and what to do about that.
+/// Checks one port. `needed`: who needs the port, and what to do about it.
 fn of_port(
     host: &dyn Host,
     key: &'static str,
@@ -344,7 +351,7 @@ fn of_port(
     }
 }
 
-/// What changes figures without a word: frames that are held back or put together.
+/// Checks settings that silently change figures: pause frames, and offloads that merge frames.
 fn offloads(host: &dyn Host, port: &str) -> Vec<Check> {
     let mut checks = Vec::new();
     let paused = ["RX", "TX"].map(|way| field(host, &["-a", port], way));
@@ -366,7 +373,8 @@ fn offloads(host: &dyn Host, port: &str) -> Vec<Check> {
     checks
 }
 
-/// `driver: veth` of what ethtool says; `None` where it says nothing, or is not there.
+/// Returns a field in the output of ethtool, such as `driver: veth`; `None` if it is missing, or
+/// ethtool is.
 fn field(host: &dyn Host, arguments: &[&str], name: &str) -> Option<String> {
     let said = host.ask("ethtool", arguments).ok()?;
     let lines = said.lines().filter_map(|line| line.trim().split_once(':'));
@@ -399,7 +407,7 @@ fn of_machine(host: &dyn Host) -> Vec<Check> {
     checks
 }
 
-/// Frames of others, and ours.
+/// Checks the path: unsolicited frames, and our own.
 fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
     match try_path(bed, site, control) {
         Ok(checks) => checks,
@@ -411,7 +419,8 @@ fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
     }
 }
 
-/// Does the DUT know for ever who its next hops are? Ports of the tester answer no ARP, and a DUT that asks forwards nothing meanwhile.
+/// Checks that the DUT has permanent neighbour entries for its next hops. Ports of the tester do
+/// not answer ARP, and a DUT that sends queries forwards nothing meanwhile.
 fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
     let name = "static ARP";
     let Networks { input, output, .. } = bed.networks();
@@ -480,7 +489,8 @@ fn mode(engine: Engine) -> Option<Mode> {
     }
 }
 
-/// Frames that went into the DUT and out of it since, by its own counters. Some drivers update theirs every second.
+/// Returns the frames that went into the DUT and out of it since `before`, by its own counters.
+/// Some drivers update theirs every second.
 fn through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), LabError> {
     let began = Instant::now();
     loop {
@@ -497,13 +507,14 @@ fn through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), Lab
     }
 }
 
-/// Do frames come back, and through the DUT? `through`: what its ports counted, where they can be asked.
+/// Checks that frames come back, and through the DUT. `through`: counts of its ports, if they can
+/// be read.
 fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix: String) -> Check {
     let Proof { sent, received, .. } = *proof;
     let words = format!("{received} of {sent} frames came back");
     match through {
         _ if received == 0 => Check::fail(name, words, fix),
-        // others may speak there, too
+        // other hosts may send there, too
         Some((input, output)) if input.min(output) < received => Check::fail(
             name,
             format!(
@@ -521,7 +532,7 @@ fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix:
     }
 }
 
-/// Waits until nobody has to say anything about a new link any more.
+/// Waits for the frames that a new link causes.
 fn settle(control: &Control) -> Result<(), LabError> {
     let began = Instant::now();
     while began.elapsed() < SETTLE {
@@ -578,7 +589,8 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
     };
     let (mut rig, chosen) = match site.open(&bed, &choice) {
         Ok(opened) => opened,
-        // where the DUT forwards nothing no engine can prove itself: what becomes of its frames is told below
+        // if the DUT forwards nothing, no engine can prove itself: the frames sent below show where
+        // they are lost
         Err(_) => {
             choice.prove = None;
             choice.mode = choice.mode.or(Some(Mode::AfPacket));
@@ -628,7 +640,7 @@ mod tests {
                 Status::Ok,
                 "100 of 100 frames came back",
             ),
-            // others speak on its links, too
+            // other hosts send on its links, too
             (100, Some((107, 103)), Status::Ok, "100 of 100"),
             (90, Some((100, 90)), Status::Warn, "90 of 100"),
             (0, Some((100, 0)), Status::Fail, "0 of 100"),

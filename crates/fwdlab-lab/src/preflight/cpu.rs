@@ -1,6 +1,6 @@
-//! Are there CPUs enough, and do they keep one speed?
+//! Checks that there are enough CPUs, and that they keep one speed.
 //!
-//! Start with [`checks`]; how steady they really are is measured by `noise`.
+//! Start with [`checks`]; `noise` measures how steady they really are.
 
 use super::{Check, text};
 use crate::placement::Placement;
@@ -122,7 +122,7 @@ fn threads(siblings: &[usize], dut_cpu: usize, generator_cpus: &[usize]) -> Chec
     )
 }
 
-/// Judges `/proc/cpuinfo` and what the firmware calls the machine.
+/// Judges `/proc/cpuinfo` and the firmware's name of the machine.
 fn hypervisor(cpuinfo: &str, product: Option<&str>) -> Check {
     const NAME: &str = "hypervisor";
     let virtual_machine =
@@ -152,7 +152,7 @@ fn hypervisor(cpuinfo: &str, product: Option<&str>) -> Check {
     }
 }
 
-/// CPU numbers of a list such as `0-3,8`.
+/// Parses CPU numbers of a list such as `0-3,8`.
 fn cpu_list(list: &str) -> Vec<usize> {
     list.trim()
         .split(',')

@@ -1,6 +1,6 @@
-//! Is there room for runs?
+//! Checks that there is room for runs.
 //!
-//! [`room`] is for others who ask that of other folders. Start with [`check`].
+//! [`room`] is also used for other folders. Start with [`check`].
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Check;
 
-/// A quick run keeps less than 10 MB; below this it may not even be written.
+/// A quick run stores less than 10 MB; below this free space even that may fail.
 const TOO_LITTLE: u64 = 100 << 20;
 /// Room for some campaigns.
 const LITTLE: u64 = 1 << 30;
@@ -16,13 +16,14 @@ const LITTLE: u64 = 1 << 30;
 /// The file system of a folder.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
-    /// The folder, or the nearest one above that exists.
+    /// The folder, or its nearest existing parent.
     pub folder: PathBuf,
     pub free_bytes: u64,
     pub read_only: bool,
 }
 
-/// Looks at the file system where this folder is or will be; else what could not be looked at, in words.
+/// Inspects the file system where this folder is or will be. Fails with a description of the
+/// problem.
 pub(super) fn room(folder: &Path) -> Result<Room, String> {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let mut above = absolute.ancestors();
@@ -38,7 +39,7 @@ pub(super) fn room(folder: &Path) -> Result<Room, String> {
     })
 }
 
-/// Looks at the file system where `runs` is or will be.
+/// Checks the file system where `runs` is or will be.
 pub(super) fn check(runs: &Path) -> Check {
     match room(runs) {
         Ok(room) => judge(

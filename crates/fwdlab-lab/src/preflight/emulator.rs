@@ -1,6 +1,8 @@
-//! Can instructions be counted here (`quick --vm`, `--exact`, `bisect`): QEMU, and the plugin that says which functions they are of?
+//! Checks that instructions can be counted here (`quick --vm`, `--exact`, `bisect`): QEMU, and the
+//! plugin that attributes them to functions.
 //!
-//! Everything else works without, so that nothing here is a failure. No guest is booted. Start with [`checks`].
+//! Everything else works without, so that nothing here is a failure. No guest is booted. Start with
+//! [`checks`].
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::vm::scratch::Scratch;
 const NAME: &str = "emulator";
 const PROFILES: &str = "exact profiles";
 
-/// Says its version at once.
+/// Time limit for printing a version.
 const LIMIT: Limit<'static> = Limit {
     time: Duration::from_secs(10),
     is_stopped: &|| false,
@@ -35,7 +37,7 @@ pub(super) fn checks() -> Vec<Check> {
     vec![emulator(version), profiles]
 }
 
-/// Judges what QEMU says of its version; none: there is no such program.
+/// Judges the version output of QEMU; `None`: there is no such program.
 fn emulator(said: Option<Result<String, String>>) -> Check {
     let fix = format!("apt-get install {PACKAGE}");
     match said {
@@ -52,7 +54,7 @@ fn emulator(said: Option<Result<String, String>>) -> Check {
     }
 }
 
-/// Compiles the plugin into a folder of its own, and has QEMU load it.
+/// Compiles the plugin in a folder of its own, and loads it into QEMU.
 fn profiles() -> Check {
     let scratch = match Scratch::new() {
         Ok(scratch) => scratch,
@@ -61,7 +63,7 @@ fn profiles() -> Check {
     judge(plugin::build(scratch.path()).map(|plugin| takes_plugin(&plugin)))
 }
 
-/// Judges what came of the plugin: compiled or not, loaded or not.
+/// Judges whether the plugin was compiled, and whether it was loaded.
 fn judge(made: Result<Result<(), String>, PluginError>) -> Check {
     match made {
         Ok(Ok(())) => Check::ok(

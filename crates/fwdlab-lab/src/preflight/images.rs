@@ -1,4 +1,4 @@
-//! Can images for guests be fetched, and is there room to keep them?
+//! Checks that images for guests can be fetched, and that there is room for them.
 //!
 //! Nothing is fetched, and no folder is made. Start with [`checks`].
 
@@ -8,10 +8,11 @@ use super::Check;
 use super::disk::{self, Room};
 use crate::vm::image::cache::Cache;
 
-/// By which kernels come from the archive.
+/// Programs that fetch kernels from the archive.
 const PROGRAMS: [&str; 3] = ["apt-get", "apt-cache", "dpkg-deb"];
 
-/// A kernel of Debian's takes 100 MB with its modules, what a guest begins with 60 MB, and while one is unpacked it takes both twice.
+/// A Debian kernel with its modules takes 100 MB, the initial file system of a guest 60 MB, and
+/// unpacking takes both twice.
 const LITTLE: u64 = 1 << 30;
 
 pub(super) fn checks() -> Vec<Check> {
@@ -38,7 +39,7 @@ fn packages(missing: &[&str]) -> Check {
     }
 }
 
-/// Judges the folder of the cache by the file system that it is on.
+/// Judges the folder of the cache by its file system.
 fn cache(folder: &Path, room: Result<Room, String>) -> Check {
     const NAME: &str = "image cache";
     const FIX: &str =

@@ -1,6 +1,6 @@
-//! Is the kernel new enough, and does it say what it is made of?
+//! Checks that the kernel is new enough, and that it describes its types.
 //!
-//! What it really does is tried in `scratch`. Start with [`checks`].
+//! `scratch` tries what it really can do. Start with [`checks`].
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Is there a processor for guests, and may we use it?
+//! Checks that there is a processor for guests, and that we may use it.
 //!
-//! Only looked at: nothing that counts instructions needs it. Start with [`check`].
+//! Nothing is started: counting instructions does not need it. Start with [`check`].
 
 use std::path::Path;
 

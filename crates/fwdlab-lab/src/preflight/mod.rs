@@ -1,11 +1,12 @@
-//! Is this host fit to measure? The checks behind `fwdlab doctor`, each with what was found and the command that helps.
+//! Checks whether this host is fit to measure, for `fwdlab doctor`: each check returns a finding
+//! and the command that helps.
 //!
-//! Checks look, and at most build a namespace of their own that is gone with them; they change nothing and print
-//! nothing. Facts of a run are recorded by `facts`, without judging them. Start with [`host`]; [`labs`] and [`noise()`]
-//! need something from their caller.
+//! Checks only look, and at most build a namespace of their own that disappears with them; they
+//! change nothing and print nothing. `facts` records the facts of a run without judging them. Start
+//! with [`host`]; [`labs`] and [`noise()`] need something from their caller.
 //!
-//! Each file holds one subject: functions that read the host, above functions that judge texts and numbers, so that
-//! machines we do not have can be tried as texts.
+//! Each file covers one subject: functions that read the host, on top of functions that judge texts
+//! and numbers, so that machines we do not have can be tested as texts.
 
 pub mod beds;
 mod cpu;
@@ -27,35 +28,35 @@ use serde::Serialize;
 
 pub use others::{Watch, labs, noise};
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
     Ok,
-    /// Measuring works, and something makes its figures worse or less certain.
+    /// Measuring works, but figures are worse or less certain.
     Warn,
-    /// Measuring does not work like this.
+    /// Measuring does not work.
     Fail,
     /// Could not be checked here, or does not matter here.
     Skip,
 }
 
-/// One thing looked at.
+/// The finding about one subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Its subject, two words at most: `cpu governor`.
     pub name: &'static str,
-    /// How it came out.
+    /// Its result.
     pub status: Status,
     /// What was found, and what follows from it.
     pub finding: String,
-    /// What to do about it: a command wherever there is one. Every failure has one.
+    /// What to do about it: a command if there is one. Every failure has one.
     pub fix: Option<String>,
 }
 
 impl Check {
-    /// Does measuring not work like this?
+    /// Returns true if measuring does not work.
     pub fn is_failure(&self) -> bool {
         self.status == Status::Fail
     }
@@ -97,9 +98,10 @@ impl Check {
     }
 }
 
-/// All checks of this host that need nothing from the caller, in the order in which a person would look.
+/// Runs all checks of this host that need nothing from the caller, in the order in which a person
+/// would look.
 ///
-/// `runs` is where runs are kept; it need not exist yet. Takes about a second.
+/// `runs` is the folder of runs, which need not exist yet. Takes about a second.
 pub fn host(runs: &Path) -> Vec<Check> {
     let root = privileges::is_root();
     let mut checks = privileges::checks();
@@ -115,7 +117,7 @@ pub fn host(runs: &Path) -> Vec<Check> {
     checks
 }
 
-/// A file of /proc or /sys, trimmed; `None` where this kernel does not have it.
+/// Reads a file of /proc or /sys, trimmed; `None` if this kernel does not have it.
 fn text(path: &str) -> Option<String> {
     fs::read_to_string(path)
         .ok()

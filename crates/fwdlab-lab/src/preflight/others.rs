@@ -1,6 +1,7 @@
-//! Does anything else use this machine: other labs, other programs, other machines on the same hardware?
+//! Checks for other users of this machine: other labs, other programs, other machines on the same
+//! hardware.
 //!
-//! Start with [`checks`]; [`labs`] and [`noise`] take what they need from their caller.
+//! Start with [`checks`]; [`labs`] and [`noise`] receive what they need from their caller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +16,25 @@ use super::{Check, Status, text};
 
 /// How long other processes are watched.
 const WATCH: Duration = Duration::from_millis(300);
-/// Reports that the kernel divides CPUs among sessions first (sched(7)): next to busy sessions the sender then has only a share, whatever its niceness.
+/// Reports that the kernel divides CPUs among sessions first (sched(7)): next to busy sessions the
+/// sender then has only a share, whatever its niceness.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
-/// What changes that.
+/// Command that changes it.
 const BY_PRIORITY: &str = "sudo sysctl kernel.sched_autogroup_enabled=0, and afterwards =1";
-/// A process that takes this share of one CPU is worth a word.
+/// Processes are listed from this share of one CPU.
 const BUSY_PERCENT: f64 = 10.0;
-/// Busy processes that are named, at most.
+/// Maximum number of busy processes to list.
 const MOST_TOLD: usize = 5;
 /// Flag of a thread of the kernel in `/proc/PID/stat`.
 const PF_KTHREAD: u64 = 0x0020_0000;
-/// Unit of the times in `/proc/PID/stat`: USER_HZ, 100 per second on every architecture we build for.
+/// Unit of the times in `/proc/PID/stat`: USER_HZ, 100 per second on every architecture we build
+/// for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A reading of the contention probe is at full speed when it is at least so much of the fast ones.
+/// A reading of the contention probe is at full speed from this share of the fast readings.
 const FULL_SPEED: f64 = 0.95;
-/// Share of readings at full speed below which figures take longer, and below which they are not worth having.
+/// Shares of readings at full speed below which figures take longer, and below which they are
+/// useless.
 const NOISY_PERCENT: f64 = 80.0;
 const TOO_NOISY_PERCENT: f64 = 30.0;
 
@@ -45,7 +49,7 @@ pub(super) fn checks() -> Vec<Check> {
     ]
 }
 
-/// Judges which labs stand on this host; `list` finds them and names each in a few words.
+/// Judges which labs exist on this host; `list` returns a short description of each.
 pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
     const NAME: &str = "labs";
     match list() {
@@ -63,14 +67,15 @@ pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
     }
 }
 
-/// Measures for `duration` how steady a CPU is, and how far from the others that frames cross to: `reading` reads the probes
-/// (`probe::Probes`), on a thread that the caller has put on the CPU in question.
+/// Measures for `duration` how steady a CPU is, and its distance from the others that frames cross
+/// to. `reading` reads the probes (`probe::Probes`), on a thread that the caller has put on the CPU
+/// in question.
 pub fn noise(duration: Duration, mut reading: impl FnMut() -> Reading) -> Vec<Check> {
     let began = Instant::now();
     let mut readings = Vec::new();
     while began.elapsed() < duration {
         readings.push(reading());
-        // a probe that never pauses would be the noise
+        // a probe without pauses would itself be the noise
         thread::sleep(Duration::from_millis(2));
     }
     let mut speeds: Vec<f64> = readings.iter().map(|r| r.additions_per_ns).collect();
@@ -85,7 +90,7 @@ fn distance(readings: &[Reading]) -> Check {
         let is_as_far = |other: &&mut MachineState| other.round_trip_ns == state.round_trip_ns;
         match states.iter_mut().find(is_as_far) {
             Some(known) => known.percent += state.percent,
-            // how fast the CPU is stands in a check of its own
+            // the speed of the CPU has its own check
             None => states.push(MachineState {
                 slowed: false,
                 ..state
@@ -184,14 +189,14 @@ fn other_work(account: &Account, loadavg: &str) -> Check {
     Check::warn(NAME, found.join("; "), what_to_do)
 }
 
-/// Accounts for the CPU time of this machine from its making on.
+/// Accounts for the CPU time of this machine since it was created.
 pub struct Watch {
     before: Moment,
     began: Instant,
 }
 
 impl Watch {
-    /// Begins now.
+    /// Starts now.
     pub fn begin() -> Watch {
         Watch {
             before: Moment::now(),
@@ -199,7 +204,7 @@ impl Watch {
         }
     }
 
-    /// What else used the CPUs since, in words for the advice of a run.
+    /// Returns what else used the CPUs since then, in words for the advice of a run.
     pub fn other_work(&self) -> OtherWork {
         let account = self.account();
         let processes = account.who().map(|who| {
@@ -243,11 +248,11 @@ impl Moment {
 /// The first line of `/proc/stat`.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Times {
-    /// User, nice and system: what tasks used, those of the kernel included.
+    /// User, nice and system: time of tasks, including the kernel's.
     tasks: u64,
     /// Hard and soft interrupts.
     interrupts: u64,
-    /// What the hypervisor took.
+    /// Time taken by the hypervisor.
     stolen: u64,
 }
 
@@ -255,15 +260,15 @@ struct Times {
 #[derive(Debug, Clone, PartialEq)]
 struct Process {
     name: String,
-    /// The process that started it; 0 for what the kernel began with.
+    /// The process that started it; 0 for the first processes of the kernel.
     parent: u32,
-    /// A thread of the kernel: it works for others, or for us.
+    /// A thread of the kernel, which may work for others or for us.
     of_kernel: bool,
     /// CPU time so far, user and system.
     ticks: u64,
-    /// The same of the processes that it started, and that have ended.
+    /// The same for its children that have ended.
     of_ended: u64,
-    /// When it was started: another process with the same number has another time.
+    /// Start time: another process with the same number has another one.
     started: u64,
 }
 
@@ -272,29 +277,31 @@ struct Process {
 struct Busy {
     pid: u32,
     name: String,
-    /// With the processes that it started and that have ended.
+    /// Including its children that have ended.
     percent: f64,
-    /// These used more than it did itself.
+    /// These children used more than the process itself.
     by_ended: bool,
-    /// Neither init nor a process that we descend from, such as the terminal.
+    /// Neither init nor an ancestor of ours, such as the terminal.
     can_be_paused: bool,
 }
 
-/// What used the CPUs between two moments besides us, in percent of one CPU.
+/// What other processes used of the CPUs between two moments, in percent of one CPU.
 #[derive(Debug, Default, PartialEq)]
 struct Account {
-    /// Processes that are still there and used a tenth of a CPU or more, the busiest first.
+    /// Processes that still exist and used a tenth of a CPU or more, the busiest first.
     busy: Vec<Busy>,
-    /// All other processes: short-lived ones, nearly idle ones, and those that `/proc` does not show.
+    /// All other processes: short-lived ones, nearly idle ones, and those that `/proc` does not
+    /// show.
     rest_percent: f64,
     interrupts_percent: f64,
     stolen_percent: f64,
-    /// The kernel divides CPUs among sessions, and the niceness of the sender counts within ours only.
+    /// The kernel divides CPUs among sessions, and the niceness of the sender counts only within
+    /// ours.
     is_by_session: bool,
 }
 
 impl Account {
-    /// Processes in words; `None` when they used less than a tenth of a CPU together.
+    /// Describes the processes; `None` when they used less than a tenth of a CPU together.
     fn who(&self) -> Option<String> {
         let mut list: Vec<String> = self.busy.iter().map(Busy::words).collect();
         if self.rest_percent >= BUSY_PERCENT {
@@ -354,12 +361,12 @@ fn processes() -> BTreeMap<u32, Process> {
         .collect()
 }
 
-/// Reads `/proc/PID/stat`: `1 (name) S ...`, where the name may hold spaces and parentheses.
+/// Reads `/proc/PID/stat`: `1 (name) S ...`, where the name may contain spaces and parentheses.
 fn process(stat: &str) -> Option<Process> {
     let (_, rest) = stat.split_once('(')?;
     let (name, fields) = rest.rsplit_once(')')?;
-    // fields of the whole line: 4 (parent), 9 (flags), 14 to 17 (utime, stime, cutime, cstime), 22 (starttime); the state, field 3,
-    // comes first here
+    // fields of the whole line: 4 (parent), 9 (flags), 14 to 17 (utime, stime, cutime, cstime), 22
+    // (starttime); the state, field 3, comes first here
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Process {
@@ -385,9 +392,9 @@ fn times(stat: &str) -> Option<Times> {
     })
 }
 
-/// Is a process this one, or started by it, or by what it started?
+/// Returns true if process `pid` is `from`, or a descendant of it.
 fn descends(all: &BTreeMap<u32, Process>, mut pid: u32, from: u32) -> bool {
-    // a parent is older than its child, but for pids that were given again: no longer than the list
+    // a parent is older than its child, unless pids were reused: stop after the length of the list
     for _ in 0..all.len() {
         if pid == from {
             return true;
@@ -398,7 +405,8 @@ fn descends(all: &BTreeMap<u32, Process>, mut pid: u32, from: u32) -> bool {
     false
 }
 
-/// The process that shows what this one measures, where there is one (`fwdlab run` on a terminal), else this one.
+/// Returns the process that displays this measurement, if there is one (`fwdlab run` on a
+/// terminal), else this one.
 fn face_of(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
     let parent = all.get(&ourselves).map(|process| process.parent);
     let name = |pid: u32| all.get(&pid).map(|process| &process.name);
@@ -407,8 +415,8 @@ fn face_of(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
         .unwrap_or(ourselves)
 }
 
-/// Accounts for all CPU time between two moments: what processes used that are still there, what those used that ended, and what only
-/// `/proc/stat` shows.
+/// Accounts for all CPU time between two moments: of processes that still exist, of those that
+/// ended, and what only `/proc/stat` shows.
 fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -> Account {
     let all = &after.processes;
     let known = |pid: u32, process: &Process| {
@@ -427,7 +435,7 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
             continue;
         }
         others += ticks + of_ended;
-        // what init waited for was started by somebody else
+        // what init waited for was started by another process
         let own = if pid == 1 { ticks } else { ticks + of_ended };
         if percent(own) >= BUSY_PERCENT {
             busy.push(Busy {
@@ -439,7 +447,7 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
             });
         }
     }
-    // a parent that waited for a process has all of its CPU time, part of which may be older
+    // a parent that waited for a process gets all of its CPU time, part of which may be older
     let ended = before.processes.iter().filter(|(pid, process)| {
         let is_there = all.get(pid).is_some_and(|p| p.started == process.started);
         !is_there && !process.of_kernel && !descends(&before.processes, **pid, face)
@@ -496,7 +504,8 @@ mod tests {
         assert_eq!(process("1 (a) S 1"), None);
     }
 
-    /// A process of this name with this parent, and what it and its ended children used so far.
+    /// Returns a process of this name with this parent, and the time that it and its ended children
+    /// used so far.
     fn task(name: &str, parent: u32, ticks: u64, of_ended: u64) -> Process {
         Process {
             name: name.into(),
@@ -508,7 +517,7 @@ mod tests {
         }
     }
 
-    /// A moment with these processes; `/proc/stat` shows no more than they used.
+    /// Returns a moment with these processes; `/proc/stat` shows no more than they used.
     fn moment(processes: &[(u32, Process)]) -> Moment {
         let used = processes.iter().map(|(_, p)| p.ticks + p.of_ended);
         Moment {
@@ -544,8 +553,8 @@ mod tests {
         );
     }
 
-    /// A compiler that began and ended within the measurement, and was waited for by a process that is still there, by init, or by one
-    /// that `/proc` does not show.
+    /// A compiler that started and ended within the measurement, and was waited for by a process
+    /// that still exists, by init, or by one that `/proc` does not show.
     #[test]
     fn short_lived_processes_are_summed_up() {
         let make = |of_ended| (7, task("make", 1, 3, of_ended));
@@ -572,7 +581,7 @@ mod tests {
                 .contains("sched_autogroup_enabled=0")
         );
 
-        // what init waited for is not init's, and init is never paused
+        // what init waited for does not count as init's, and init is never paused
         let orphans = found(moment(&[init(134), make(50), us.clone()]));
         let who = orphans.who().unwrap();
         assert!(
@@ -586,14 +595,14 @@ mod tests {
         let who = found(hidden).who().unwrap();
         assert!(who.contains("45 % of a CPU"), "{who}");
 
-        // many that are each below the tenth of a CPU that is worth a name
+        // many processes, each below the tenth of a CPU from which they are listed
         let small = |ticks| (20..26).map(move |pid| (pid, task("sh", 1, ticks, 0)));
         let before = moment(&small(0).chain([us.clone()]).collect::<Vec<_>>());
         let after = moment(&small(9).chain([us.clone()]).collect::<Vec<_>>());
         let who = account(&before, &after, SECOND, 9).who().unwrap();
         assert!(who.contains("54 % of a CPU together"), "{who}");
 
-        // of a process that ended, what it used before is not counted again
+        // the earlier time of a process that ended is not counted again
         let old = (30, task("cc1", 7, 500, 0));
         let before = moment(&[init(100), make(50), us.clone(), old]);
         let after = moment(&[init(100), make(555), us]);
@@ -601,7 +610,7 @@ mod tests {
         assert_eq!((rest.busy.len(), rest.rest_percent), (1, 0.0));
     }
 
-    /// Time of the hypervisor and of interrupts is no process's.
+    /// Time of the hypervisor and of interrupts belongs to no process.
     #[test]
     fn steal_and_interrupts_are_accounted_for() {
         let stat = "cpu  49199 10 8298 107976 573 5 85 44 7 0\ncpu0 1 2 3\n";
@@ -628,7 +637,7 @@ mod tests {
         assert!(check.finding.contains("12 % of a CPU"), "{check:?}");
     }
 
-    /// What we started, and what that started, is ours, and so is the screen; a thread of the kernel may well work for us.
+    /// Our descendants and the screen count as ours; a thread of the kernel may work for us.
     #[test]
     fn neither_our_own_nor_the_kernels_are_others() {
         let at = |ticks: u64| -> Moment {
@@ -654,9 +663,9 @@ mod tests {
         assert_eq!((pids, found.rest_percent), (vec![8, 13], 0.0));
         let who = found.who().unwrap();
         assert!(who.contains("p13 (13) 50 % of a CPU"), "{who}");
-        // paused, the terminal would take the measurement along
+        // pausing the terminal would pause the measurement, too
         assert!(found.what_to_do().contains("kill -STOP 13,"));
-        // another process with the number of one that ended began within the measurement
+        // another process with the number of one that ended started within the measurement
         let mut after = at(50);
         after.processes.get_mut(&13).unwrap().started = 2;
         after.processes.get_mut(&13).unwrap().ticks = 20;
@@ -664,7 +673,7 @@ mod tests {
         let found = account(&at(30), &after, SECOND, 10);
         let named: Vec<(u32, f64)> = found.busy.iter().map(|b| (b.pid, b.percent)).collect();
         assert_eq!(named, [(8, 20.0), (13, 20.0)]);
-        // a ring of parents, as reused pids may make one, ends
+        // a cycle of parents, which reused pids may form, terminates
         let mut ring = at(0).processes;
         ring.get_mut(&13).unwrap().parent = 13;
         assert!(!descends(&ring, 13, 10));
@@ -730,7 +739,7 @@ mod tests {
             ..Reading::default()
         };
         assert_eq!(distance(&vec![slowed; 50]).status, Status::Skip);
-        // a CPU that is slowed most of the time is no farther away
+        // a CPU that is slowed most of the time is not farther away
         let mut slowed: Vec<Reading> = vec![reading(2.0, 118.0); 80];
         slowed.extend(vec![reading(4.0, 118.0); 20]);
         let slowed = distance(&slowed);

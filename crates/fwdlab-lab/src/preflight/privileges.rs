@@ -1,11 +1,11 @@
-//! May we do what measuring needs?
+//! Checks that we have the privileges to measure.
 //!
-//! The full arrangement needs root of the host; without it a user namespace must do. What each engine really can is
-//! found out by trying it in `scratch`. Start with [`checks`].
+//! The full arrangement needs root of the host; without it a user namespace must do. `scratch`
+//! tries what each engine really can do. Start with [`checks`].
 
 use super::{Check, text};
 
-/// Capabilities we use: number in `linux/capability.h`, name, and what for.
+/// Capabilities we use: number in `linux/capability.h`, name, and purpose.
 const NEEDED: [(u32, &str, &str); 4] = [
     (12, "CAP_NET_ADMIN", "interfaces and XDP"),
     (21, "CAP_SYS_ADMIN", "network namespaces"),
@@ -31,7 +31,7 @@ pub(super) fn checks() -> Vec<Check> {
     ]
 }
 
-/// Are we root, of the host or of a user namespace?
+/// Returns true for root, of the host or of a user namespace.
 pub(super) fn is_root() -> bool {
     effective_user(&text("/proc/self/status").unwrap_or_default()) == Some(0)
 }
@@ -74,7 +74,7 @@ fn privileges(status: &str, uid_map: &str) -> Check {
     }
 }
 
-/// Judges what the kernel and the distributions say about user namespaces.
+/// Judges the settings of the kernel and the distributions for user namespaces.
 fn user_namespaces(
     root: bool,
     max: Option<&str>,
@@ -103,7 +103,7 @@ fn user_namespaces(
     }
 }
 
-/// The second number of `Uid:` is the effective user.
+/// Returns the effective user: the second number of `Uid:`.
 fn effective_user(status: &str) -> Option<u32> {
     status_field(status, "Uid")?
         .split_whitespace()

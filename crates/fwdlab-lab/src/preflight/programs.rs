@@ -1,14 +1,15 @@
-//! Are the programs there that we run?
+//! Checks that the programs we run are installed.
 //!
-//! Not clang and the BPF headers: only the build needs them, the compiled programs are inside ours. Start with
-//! [`PROGRAMS`].
+//! Not clang and the BPF headers: only the build needs them, the compiled programs are inside ours.
+//! Start with [`PROGRAMS`].
 
 use std::path::PathBuf;
 
 use super::Check;
 use crate::programs::find;
 
-/// Program, the Debian package that has it, and what does not work without it; `None` if nothing works.
+/// Program, the Debian package that contains it, and what does not work without it; `None` if
+/// nothing works.
 const PROGRAMS: [(&str, &str, Option<&str>); 3] = [
     ("ip", "iproute2", None),
     ("ethtool", "ethtool", None),

@@ -1,8 +1,9 @@
-//! What the kernel really does, found out by doing it: in a network namespace that lives as long as one small process.
+//! Tries what the kernel really can do, in a network namespace that lives as long as one small
+//! process.
 //!
-//! A pair of veth ports is made there, and the fastest sender puts a thousand frames through it. Nothing is left behind,
-//! not even when we are killed: the namespace goes with its last process, which ends when our pipe closes. Start with
-//! [`checks`].
+//! Makes a pair of veth ports there, and sends a thousand frames through it with the fastest
+//! sender. Nothing is left behind, not even when we are killed: the namespace disappears with its
+//! last process, which ends when our pipe closes. Start with [`checks`].
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ const NAMESPACES: &str = "network namespaces";
 const VETH: &str = "veth";
 const LIVE_FRAMES: &str = "xdp live frames";
 
-/// What the process in the namespace does: each step says that it is done.
+/// Script of the process in the namespace: each step prints its name when it is done.
 const SCRIPT: &str = "echo namespace \
     && ip link add port0 type veth peer name port1 && ip link set port0 up && ip link set port1 up \
     && echo veth && exec cat";
@@ -25,7 +26,7 @@ const SCRIPT: &str = "echo namespace \
 /// A network namespace with a pair of veth ports, `port0` and `port1`.
 struct Scratch(Child);
 
-/// How far the script came, and what was said where it ended.
+/// How far the script got, with the error output of the step at which it ended.
 #[derive(Debug, PartialEq)]
 enum Made {
     Nothing(String),
@@ -75,7 +76,7 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     checks
 }
 
-/// Reads what the script says until it waits for us or ends.
+/// Reads the output of the script until it waits for us or ends.
 fn made(child: &mut Child) -> Made {
     let mut steps = Vec::new();
     if let Some(stdout) = child.stdout.as_mut() {
@@ -88,7 +89,7 @@ fn made(child: &mut Child) -> Made {
     }
     let mut said = String::new();
     if let Some(stderr) = child.stderr.as_mut() {
-        // what cannot be read is not worth more than what it would have said
+        // if the error output cannot be read, continue with what there is
         let _ = stderr.read_to_string(&mut said);
     }
     let said = said.trim().to_owned();
@@ -129,7 +130,8 @@ fn namespace_and_ports(made: &Made, root: bool) -> Vec<Check> {
     }
 }
 
-/// Sends frames from port to port by the fastest sender, counted in XDP; the tester takes no engine that loses one.
+/// Sends frames from port to port by the fastest sender, counted in XDP; the tester rejects engines
+/// that lose any.
 fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
     let netns = format!("/proc/{}/ns/net", scratch.0.id());
     let port = |interface: &str| PortSpec {
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(live_frames(Err("EOPNOTSUPP".into())).status, Status::Warn);
     }
 
-    /// The real thing, where we may: frames through a real pair of ports.
+    /// With frames through a real pair of ports, if we have the privileges.
     #[test]
     fn a_thousand_live_frames_pass_between_two_ports() {
         if !super::super::privileges::is_root() {

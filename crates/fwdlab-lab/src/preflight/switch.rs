@@ -1,6 +1,7 @@
-//! A switch of a test bed: does it pass frames on and say nothing, as a cable would?
+//! Checks that the switch of a test bed forwards frames and sends none, like a cable.
 //!
-//! One that is a Linux bridge is asked; of others only what to look at can be said. Nothing is changed. Start with [`checks`].
+//! A Linux bridge is queried; for others only advice is possible. Nothing is changed. Start with
+//! [`checks`].
 
 use fwdlab_model::test_bed::{Mac, Switch};
 use serde_json::Value;
@@ -9,13 +10,13 @@ use super::Check;
 use crate::host::Host;
 use crate::site::standing;
 
-/// A test may take so long, and no address may be forgotten meanwhile.
+/// A test may take this long, and no address may age out meanwhile.
 const LONG_S: u64 = 24 * 3600;
 
-/// The lines for it.
+/// How to obtain the configuration lines.
 const LINES: &str = "fwdlab bed switch-config --vendor cisco|juniper BED prints the lines";
 
-/// All checks of a switch, behind whose ports these addresses are.
+/// Runs all checks of a switch, behind whose ports these addresses are.
 pub(super) fn checks(switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<Check> {
     let Some(place) = &switch.host else {
         return vec![Check::warn(
@@ -52,7 +53,7 @@ fn of_bridge(host: &dyn Host, switch: &Switch, addresses: &[(&'static str, Mac)]
     checks
 }
 
-/// What is to be said of these links and this forwarding table.
+/// Judges these links and this forwarding table.
 fn judged(
     switch: &Switch,
     addresses: &[(&'static str, Mac)],
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// As iproute2 6.1 says it, shortened.
+    /// Output of iproute2 6.1, shortened.
     fn links(ageing: u32, stp: u32) -> Value {
         let port = |name: &str| format!(r#"{{"ifname":"{name}","master":"br0"}}"#);
         let text = format!(
@@ -246,7 +247,7 @@ mod tests {
             check.fix.as_deref(),
             Some("bridge fdb replace 02:00:00:00:00:01 dev s1 master static")
         );
-        // static at another port is not there
+        // a static entry at another port counts as missing
         let wrong = learned.replace("dev s3", "dev s2");
         let checks = judged(&switch(), &addresses, &links(30000, 0), Some(&wrong));
         assert!(

@@ -1,8 +1,9 @@
-//! Carrying out a plan: every test case as often as it is wanted, in randomised blocks, each on a test bed of its own.
+//! Carries out a plan: measures every test case for the planned number of iterations, in randomised
+//! blocks, each on a test bed of its own.
 //!
-//! A test case of a campaign that fails is told with its reason, and the campaign goes on; a command ends. Every trial is kept with its test
-//! case and its iteration, the file and what its configurations were read from beside them. [`super::conduct`] takes the turns.
-//! Start with [`start`].
+//! If a test case of a campaign fails, its reason is recorded and the campaign continues; a command
+//! ends. Every trial is kept with its test case and its iteration, together with the campaign file
+//! and the files of its configurations. [`super::conduct`] takes the turns. Start with [`start`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,10 +39,12 @@ use super::{Control, Measured, Run, carry_out, course, manage};
 use crate::dut::vpp::instance;
 use crate::error::LabError;
 
-/// Carries the campaign out. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
+/// Carries the campaign out. Creates the run directory first; on success the caller adds the report
+/// and calls [`Run::finish`].
 ///
 /// # Errors
-/// Not even the first test bed can be built, or the run cannot be kept. What fails in a test case is in its outcome.
+/// Fails if even the first test bed cannot be built, or if the run cannot be stored. Failures in a
+/// test case are in its outcome.
 pub fn start<'a>(
     plan: &Plan,
     runs: &Path,
@@ -58,10 +61,10 @@ pub fn start<'a>(
     carried_out(plan, &agenda, run, nothing, control)
 }
 
-/// Carries out what is left of a campaign that was cut off, in the same run.
+/// Carries out the rest of an interrupted campaign, in the same run.
 ///
 /// # Errors
-/// As [`start`]; and the plan or the machine is not what it was.
+/// Fails as [`start`] does, and if the plan or the machine has changed.
 pub fn go_on<'a>(
     plan: &Plan,
     runs: &Path,
@@ -75,7 +78,7 @@ pub fn go_on<'a>(
     carried_out(plan, &agenda, run, (before, measured), control)
 }
 
-/// What is measured when, and the head of a run of it.
+/// Returns the agenda of a plan and the head of its run.
 pub(super) fn prepared(
     plan: &Plan,
     runs: &Path,
@@ -83,7 +86,7 @@ pub(super) fn prepared(
 ) -> Result<(Agenda, RunInfo), LabError> {
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
-    // in random order, it would be missed some time
+    // check now: in random order it would be missed only at some later turn
     if campaign.cases.iter().any(|case| case.dut.is_vpp()) {
         instance::find(campaign.dut.program.as_deref())?;
     }
@@ -117,7 +120,7 @@ fn carried_out<'a>(
             steps,
             match plan.dut {
                 Some(_) => (Duration::ZERO, false),
-                // how many trials a search takes depends on the DUT
+                // the number of trials of a search depends on the DUT
                 None => (time, plan.campaign.procedure.counting() == Counting::Trials),
             },
             is_resumed,
@@ -128,7 +131,7 @@ fn carried_out<'a>(
         let result = result.and_then(|()| running.flames(run, measured));
         let after = running.around(When::After, &Control::default(), run);
         running.sum_up(run, measured);
-        // what was measured is not worth less by it
+        // a failed hook at the end does not invalidate what was measured
         if let (Err(LabError::Hook(why)), Some(summary)) = (&after, &mut measured.summary) {
             summary.warnings.push(why.clone());
             return result;
@@ -137,38 +140,38 @@ fn carried_out<'a>(
     })
 }
 
-/// A run that is being measured.
+/// A run in progress.
 pub(super) struct Running<'a> {
     pub plan: &'a Plan,
     pub agenda: &'a Agenda,
     pub control: &'a Control,
-    /// From the readings before the first trial, in the end of all.
+    /// Derived from the readings before the first trial, and at the end from all of them.
     pub gate: Option<Gate>,
-    /// What was measured before the run was cut off.
+    /// What was measured before the run was interrupted.
     pub before: Before,
-    /// The iterations of each test case.
+    /// Iterations of each test case.
     pub made: Vec<Vec<Iteration>>,
-    /// The same as they were reported.
+    /// Iterations as they were reported.
     pub reported: BTreeMap<(usize, u32), Iteration>,
-    /// Test cases that are not measured any more, and why.
+    /// Test cases that are no longer measured, with the reason.
     pub gone: BTreeMap<usize, Failure>,
-    /// Why an iteration of a test case has no result, where its records do not say it.
+    /// Why an iteration of a test case has no result, if its records do not show it.
     pub failures: BTreeMap<(usize, u32), Failure>,
-    /// What makes a reader doubt the loads, in words.
+    /// Warnings about the loads.
     pub warnings: Vec<String>,
-    /// What a suite found, in all of its test cases.
+    /// Outcomes of a suite, of all its test cases.
     pub found: Vec<Outcome>,
-    /// A/A control, where the procedure has one.
+    /// The A/A control, if the procedure has one.
     pub compared: Option<Comparison>,
-    /// Iterations of the reference once more, for the control of boots.
+    /// Repeated iterations of the reference, for the control of boots.
     pub again: Vec<Iteration>,
-    /// What the same configurations cost in instructions, where that was wanted beside rates.
+    /// Cost of the same configurations in instructions, if it was requested in addition to rates.
     counted: Vec<TestCase>,
     restarts: Restarts,
 }
 
 impl<'a> Running<'a> {
-    /// One of which nothing has been measured yet.
+    /// Creates one without any measurement.
     pub(super) fn new(plan: &'a Plan, agenda: &'a Agenda, control: &'a Control) -> Running<'a> {
         Running {
             plan,
@@ -189,7 +192,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// How its procedure counts.
+    /// Returns the method of counting of its procedure.
     fn method(&self) -> Box<dyn Method + 'a> {
         match &self.plan.campaign.procedure {
             Procedure::Paired(paired) => Box::new(Slices::new(self.plan, self.agenda, paired)),
@@ -199,7 +202,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Counts the same configurations in instructions, where that is wanted beside rates.
+    /// Counts the same configurations in instructions, if that was requested in addition to rates.
     fn count_beside(&mut self, run: &mut Run<'_>, measured: &mut Measured) -> Result<(), LabError> {
         if let (Some(plan), false) = (self.plan.beside()?, self.control.is_stopped()) {
             self.counted = bursts::beside(&plan, self.control, run, measured)?;
@@ -207,7 +210,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// The hooks around the whole campaign.
+    /// Runs the hooks around the whole campaign.
     fn around(&self, when: When, control: &Control, run: &mut Run<'_>) -> Result<(), LabError> {
         let hooks = &self.plan.campaign.hooks;
         let place = Place::default();
@@ -215,7 +218,7 @@ impl<'a> Running<'a> {
         around_or_error(hooks, when, &place, &Hosts::default(), control, run)
     }
 
-    /// Restarts the DUT before a bed is built for this test case, where the campaign says so.
+    /// Restarts the DUT before a bed is built for this test case, if the campaign requests it.
     pub(super) fn restart(
         &mut self,
         test_case: &str,
@@ -231,7 +234,7 @@ impl<'a> Running<'a> {
 }
 
 impl Running<'_> {
-    /// What the iterations of a test case say together, and whether its own trials were quiet enough for it.
+    /// Summarises the iterations of a test case, and whether its own trials were quiet enough.
     fn case(&self, case: &Case, iterations: Vec<Iteration>, trials: &[TrialRecord]) -> TestCase {
         let mut outcome = self.plan.summarise(case, iterations);
         let own = trials.iter().filter(|t| t.test_case == outcome.test_case);
@@ -297,7 +300,7 @@ impl Running<'_> {
             .flat_map(|case| &case.outcomes)
             .cloned()
             .collect();
-        // of tests that belong together
+        // only tests of a suite belong together and can contradict each other
         let against = match self.plan.suite() {
             Some(_) => trust::contradictions(&found),
             None => Vec::new(),
@@ -310,7 +313,7 @@ impl Running<'_> {
             (None, Counting::Windows) => {
                 trust::of_cases(self.gate.as_ref(), &cases, self.compared.as_ref())
             }
-            // what is counted has none
+            // counts have no noise
             (None, Counting::Instructions) => Noise::none(),
             (None, Counting::Trials) => {
                 let judge = |against| trust::of_trials(self.gate.as_ref(), trials, against);
@@ -352,7 +355,8 @@ impl Running<'_> {
     }
 }
 
-/// What a simple IMIX would get, from the rate of the smallest frames of most flows, where windows gave that.
+/// Estimates the rate with a simple IMIX from the rate of the smallest frames with the most flows,
+/// if windows were measured.
 fn imix_estimate(cases: &[TestCase]) -> Option<f64> {
     let with_rate = cases.iter().filter_map(|case| {
         let rate = case.windows()?.forwarding_rate_pps?;

@@ -1,8 +1,9 @@
-//! The conductor: takes the turns of a run in their order, whatever is measured in them.
+//! The conductor: takes the turns of a run in their order, for every kind of measurement.
 //!
-//! Pauses, skips, retries after a lost host, resuming, "known well enough", test cases that have dropped out, the time that is left, and
-//! reports of iterations are decided here and nowhere else. A [`Method`] measures one turn and knows nothing of the others.
-//! Start with [`Running::conduct`].
+//! Decides about pauses, skips, retries after a lost host, resuming, stopping early when results
+//! are precise enough, test cases that dropped out, the remaining time, and reports of iterations;
+//! no other module does. A [`Method`] measures one turn and does not know the others. Start with
+//! [`Running::conduct`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,15 +20,16 @@ use super::plan::Measures;
 use super::{Control, Measured, Run};
 use crate::error::LabError;
 
-/// Why a test case is not measured any more.
+/// Reason of a test case that was skipped.
 const SKIPPED: &str = "skipped on request";
 
-/// How often a wait for a lost host looks whether the run was stopped.
+/// Interval at which a wait for a lost host checks whether the run was stopped.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// One way of counting: it measures a turn.
+/// A method of counting, which measures a turn.
 pub(super) trait Method {
-    /// What this turn found before the run was cut off, by test case. `None`: it has to be measured.
+    /// Returns the results of this turn from before the run was interrupted, by test case. `None`:
+    /// it must be measured.
     fn before(
         &self,
         turn: Turn,
@@ -44,10 +46,10 @@ pub(super) trait Method {
             .filter(|_| running.before.is_resumed && !cases.is_empty())
     }
 
-    /// Prepares for the first turn, with what was measured before the run was cut off.
+    /// Prepares for the first turn, with what was measured before the run was interrupted.
     ///
     /// # Errors
-    /// Nothing can be measured.
+    /// Fails if nothing can be measured.
     fn begin(
         &mut self,
         _: &mut Running<'_>,
@@ -57,15 +59,15 @@ pub(super) trait Method {
         Ok(())
     }
 
-    /// Can one more turn be measured beside so many?
+    /// Returns true if another turn can start while this number of turns is in progress.
     fn has_room(&self, under_way: usize) -> bool {
         under_way == 0
     }
 
-    /// Measures a turn. `None`: it has begun, and [`Method::wait`] returns its end.
+    /// Measures a turn. `None`: it has started, and [`Method::wait`] returns its result.
     ///
     /// # Errors
-    /// What ends the run, unless a lost host is the reason and a retry helps.
+    /// Fails with what ends the run, unless the cause is a lost host and a retry helps.
     fn measure(
         &mut self,
         work: &Work,
@@ -74,7 +76,7 @@ pub(super) trait Method {
         measured: &mut Measured,
     ) -> Result<Option<Made>, LabError>;
 
-    /// Waits for the end of one of the turns that have begun.
+    /// Waits until one of the started turns ends.
     fn wait(
         &mut self,
         _: &mut Running<'_>,
@@ -84,23 +86,23 @@ pub(super) trait Method {
         None
     }
 
-    /// The last turn did not come to its end and is measured again: its records do not count.
+    /// Discards the records of the last turn, which was interrupted and will be measured again.
     ///
     /// # Errors
-    /// They cannot be kept.
+    /// Fails if the run cannot be stored.
     fn forget(&mut self, _: &mut Run<'_>, _: &mut Measured) -> Result<(), LabError> {
         Ok(())
     }
 
-    /// Are as many iterations again worth their time, after the last one?
+    /// Returns true if doubling the iterations is worth the time. Called after the last turn.
     fn wants_more(&mut self, _: &Running<'_>) -> bool {
         false
     }
 
-    /// Draws what all turns say together, also when the run was stopped.
+    /// Evaluates all turns together, also if the run was stopped.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// Fails if the run cannot be stored.
     fn end(
         &mut self,
         _: &mut Running<'_>,
@@ -117,36 +119,36 @@ pub(super) struct Work {
     pub turn: Turn,
     /// Stopped when the run is stopped or this turn is skipped.
     pub control: Control,
-    /// Turns before this one, and all.
+    /// Number of turns before this one, and of all turns.
     pub steps: (u32, u32),
     /// Planned time of this turn, and of those after it.
     pub own: Duration,
     pub later: Duration,
-    /// The turns before it, as they were planned and as they were.
+    /// Planned and real durations of the turns before it.
     pub pace: ahead::Turns,
     pub began: Instant,
 }
 
 impl Work {
-    /// The time of this turn and those after it.
+    /// Returns the time of this turn and those after it.
     pub fn left(&self) -> Duration {
         self.pace.left(self.own + self.later, self.own)
     }
 }
 
-/// What a turn found.
+/// Results of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// By test case.
     pub iterations: BTreeMap<usize, Iteration>,
-    /// What failed in it, and costs the test cases of this turn only.
+    /// A failure in this turn, which affects only its own test cases.
     pub error: Option<LabError>,
-    /// Test cases that are not measured any more after this turn, and why.
+    /// Test cases that are not measured after this turn, with the reason.
     pub gone: BTreeMap<usize, Failure>,
 }
 
 impl Made {
-    /// Nothing, because of this.
+    /// Creates an empty result with this error.
     pub fn failed(error: LabError) -> Made {
         Made {
             error: Some(error),
@@ -154,7 +156,7 @@ impl Made {
         }
     }
 
-    /// One iteration of a test case.
+    /// Creates the result of one iteration of one test case.
     pub fn one(case: usize, iteration: Iteration) -> Made {
         Made {
             iterations: BTreeMap::from([(case, iteration)]),
@@ -171,20 +173,22 @@ struct Left {
     later: Duration,
     pace: ahead::Turns,
     last_end: Instant,
-    /// How often each was tried again.
+    /// Number of retries of each turn.
     attempts: BTreeMap<(usize, u32), usize>,
     /// Iterations may be doubled once.
     may_double: bool,
-    /// Which test cases were known well enough before this iteration, and how often they were measured.
+    /// Iteration for which `known` was computed: for each test case, whether it is precise enough,
+    /// and its number of iterations.
     known_at: u32,
     known: Vec<(bool, u32)>,
 }
 
 impl Running<'_> {
-    /// Measures every turn of the agenda; what all of them say is drawn at the end, also after a failure.
+    /// Measures every turn of the agenda, then evaluates all of them together, also after a
+    /// failure.
     ///
     /// # Errors
-    /// What ends the run.
+    /// Fails with the error that ends the run.
     pub(super) fn conduct(
         &mut self,
         method: &mut dyn Method,
@@ -196,7 +200,7 @@ impl Running<'_> {
         self.plan.host.site.heed(self.control);
         let ended = method.end(self, run, measured);
         result.and(ended)?;
-        // in the end more is known, and some iterations may read otherwise
+        // the final evaluation knows more, and may change some iterations
         for (case, made) in self.made.iter().enumerate() {
             let is_new = |one: &&Iteration| self.reported.get(&(case, one.iteration)) != Some(*one);
             for iteration in made.iter().filter(is_new) {
@@ -297,7 +301,8 @@ impl Running<'_> {
         }
     }
 
-    /// The next turn to measure; those of which enough is known are left out, those of which all test cases have dropped out say why.
+    /// Returns the next turn to measure. Skips turns whose test cases are known precisely enough;
+    /// reports the reason for turns whose test cases have all dropped out.
     fn next(
         &mut self,
         left: &mut Left,
@@ -343,7 +348,7 @@ impl Running<'_> {
         Ok(None)
     }
 
-    /// Adds as many iterations as were planned.
+    /// Adds the planned number of iterations again.
     fn double(&self, left: &mut Left, run: &mut Run<'_>) -> Result<(), LabError> {
         let (campaign, agenda) = (&self.plan.campaign, self.agenda);
         let iterations = campaign.iterations;
@@ -363,7 +368,7 @@ impl Running<'_> {
         })
     }
 
-    /// Is enough known to leave this turn out?
+    /// Returns true if the results are precise enough to skip this turn.
     fn is_enough(&self, turn: Turn, left: &mut Left) -> bool {
         let campaign = &self.plan.campaign;
         let Some(until) = campaign.until.filter(|until| turn.iteration > until.min) else {
@@ -381,7 +386,7 @@ impl Running<'_> {
         let (case, is_control) = match &all[turn.case] {
             Measures::Control(of) => (*of, true),
             Measures::Cases(cases) if has_control => (cases[0], false),
-            // in a row, those that have dropped out are not waited for
+            // in a row, do not wait for test cases that have dropped out
             measures => {
                 let mut cases = measures.cases().iter();
                 let is_over = |case: &usize| known[*case].0 || self.gone.contains_key(case);
@@ -391,7 +396,7 @@ impl Running<'_> {
         leaves_out((case, is_control), turn.iteration, known, campaign.order)
     }
 
-    /// Takes what came of a turn. Returns whether it is measured again.
+    /// Handles the result of a turn. Returns true if it must be measured again.
     #[expect(clippy::too_many_arguments, reason = "everything that a turn touches")]
     fn ended(
         &mut self,
@@ -425,7 +430,7 @@ impl Running<'_> {
         }
         let is_stopped = matches!(error, LabError::Interrupted);
         if is_stopped {
-            // what was found until then is shown, and counts for nothing when the run is resumed
+            // what was found so far is shown, but does not count when the run is resumed
             if !iterations.is_empty() {
                 self.report(turn, iterations, Some(&error), run)?;
             }
@@ -445,7 +450,7 @@ impl Running<'_> {
         }
         match &self.agenda.measures[turn.case] {
             Measures::Cases(_) => self.report(turn, iterations, Some(&error), run)?,
-            // it belongs to no test case that could say why it is missing
+            // it belongs to no test case that could record the reason
             _ => run.warn(format!(
                 "the A/A control has no result in iteration {}: {error}",
                 turn.iteration
@@ -455,7 +460,7 @@ impl Running<'_> {
         Ok(false)
     }
 
-    /// Reports the iterations of a turn; those that were not measured with the reason.
+    /// Reports the iterations of a turn, and the reason for those that were not measured.
     fn report(
         &mut self,
         turn: Turn,
@@ -485,7 +490,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Is a turn that a lost host cut off tried again? If so, says that, and waits until the host may be there again.
+    /// Decides whether a turn that was interrupted by a lost host is retried. If so, reports it and
+    /// waits until the host may be back.
     fn tries_again(
         &self,
         turn: Turn,

@@ -1,6 +1,8 @@
-//! The course of one procedure on one device: asks the machine what comes next, has the device make it, keeps and tells everything.
+//! The course of one procedure on one device: asks the procedure's machine for the next trial, has
+//! the device make it, and stores and reports everything.
 //!
-//! For a run of one procedure, and for every test case of a campaign. Start with [`Course::follow`].
+//! Used by runs of one procedure, and for every test case of a campaign. It does not know how a
+//! trial is made. Start with [`Course::follow`].
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,32 +31,32 @@ use super::{Control, Measured, Run, timestamp};
 use crate::dut::daemons::told;
 use crate::error::LabError;
 
-/// A procedure on its way on a device.
+/// A procedure in progress on a device.
 pub(super) struct Course<'a> {
     /// One per frame size.
     pub streams: &'a [Stream],
     /// The series.
     pub traffic: &'a Traffic,
-    /// Its name in records.
+    /// Name of the procedure in records.
     pub procedure: &'a str,
     pub asked: &'a Asked,
     pub limits: Vec<Limit>,
     /// Test case and iteration, in a campaign.
     pub case: Option<(&'a str, u32)>,
-    /// What is known of the DUT's capacity before the first trial.
+    /// What is known about the DUT's capacity before the first trial.
     pub capacities: Capacities,
     /// How often the sender reached the largest loads before the first trial.
     pub held: Tally,
-    /// The turn in which it is followed.
+    /// The turn that this course is part of.
     pub work: &'a Work,
     /// Planned trials of this course, and of the whole run.
     pub trials: (u32, u32),
     pub gate: Option<&'a Gate>,
-    /// Commands of the user's before, during and after.
+    /// User commands before, during and after trials.
     pub hooks: &'a Hooks,
 }
 
-/// Trials or looks, and those of them that count.
+/// Number of trials or short looks, and how many of them were valid.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub made: u32,
@@ -69,37 +71,38 @@ impl AddAssign for Tally {
 }
 
 impl Tally {
-    /// How often a trial is made until it counts, as far as can be said after so few: of ten eight do, until more is known (of a virtual
-    /// machine's 70 to 93 %).
+    /// Returns the expected number of attempts per valid trial. The prior is eight valid of ten,
+    /// until more is known (of a virtual machine's trials 70 to 93 % are valid).
     pub fn per_trial(self) -> f64 {
         self.per_trial_beside(0.0)
     }
 
-    /// The same where other programs want this share of the CPUs: if they want all, of ten four count (estimates without this were 1.3 to 2.1
-    /// times too low on such a machine).
+    /// The same if other programs use this share of the CPUs: if they use all, the prior is four
+    /// valid of ten (without this, estimates were 1.3 to 2.1 times too low on such a machine).
     pub fn per_trial_beside(self, others: f64) -> f64 {
         f64::from(self.made + 10) / (f64::from(self.valid + 8) - 4.0 * others)
     }
 }
 
-/// How a course gets on.
+/// Progress of a course.
 struct Pace {
     capacities: Capacities,
-    /// Trials so far.
+    /// Number of trials so far.
     made: u32,
-    /// They, and the looks before them.
+    /// These trials, and the looks before them.
     attempts: Tally,
-    /// What all of them took.
+    /// Total duration of all trials.
     spent: Duration,
-    /// What they took beyond their own time.
+    /// Total overhead of the trials, beyond their planned durations.
     beyond: Duration,
-    /// Another figure than the planned one has been told.
+    /// True after a correction of the planned time has been reported.
     corrected: bool,
-    /// What was found to be left last.
+    /// The last estimate of the remaining work.
     left: Option<Left>,
 }
 
-/// What is left, when that was found, and how long it took to find it: some procedures fit a model to every answer.
+/// Estimate of the remaining work, when it was made, and how long it took to compute: some
+/// procedures fit a model to every answer.
 #[derive(Clone, Copy)]
 struct Left {
     trials: u32,
@@ -108,23 +111,25 @@ struct Left {
     cost: Duration,
 }
 
-/// What is left is found anew when so many times its cost has passed: it must not keep the DUT waiting.
+/// An estimate is renewed after this multiple of its own cost, so that it does not keep the DUT
+/// waiting.
 const SELDOM: u32 = 100;
 
-/// What a DUT loses below its capacity is looked for at these shares of it, so long each, where a search takes longer than this.
+/// Shares of the DUT's capacity at which losses are checked in advance, the duration of each check,
+/// and the shortest search that is worth them.
 const LOOKED_AHEAD_AT: [f64; 3] = [0.5, 0.25, 0.125];
 const LOOKED_AHEAD_NS: u64 = 250_000_000;
 const LOOKED_AHEAD_FROM: Duration = Duration::from_secs(15);
 
-/// What came of a course.
+/// Result of a course.
 pub(super) struct Followed {
-    /// What failed.
+    /// The failure, if any.
     pub result: Result<(), LabError>,
-    /// What was found until then.
+    /// Outcomes found before it.
     pub outcomes: Vec<Outcome>,
 }
 
-/// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
+/// Returns an outcome with its series, and with the reasons why that deviates from a standard.
 pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
     if !outcome.compliance.standard.is_empty() {
         outcome.compliance.shortened.extend(variant.deviations());
@@ -133,7 +138,7 @@ pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
     outcome
 }
 
-/// Words for trials that were invalid.
+/// Returns a message about invalid trials.
 pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
     (invalid > 0)
         .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, not used"))
@@ -166,7 +171,7 @@ impl Pace {
         }
     }
 
-    /// The time of what is still to do.
+    /// Returns the time of the remaining work.
     fn time(&self, ahead: Ahead) -> Duration {
         let beyond = (self.beyond + device::OVERHEAD) / (self.made + 1);
         (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts.per_trial())
@@ -174,10 +179,12 @@ impl Pace {
 }
 
 impl Course<'_> {
-    /// Makes trial after trial, one series after the other. What was found is told, also when a trial failed.
+    /// Makes trial after trial, in one series after another. Outcomes are reported even if a trial
+    /// failed.
     ///
     /// # Errors
-    /// The procedure makes no sense with these limits; what fails in a trial is in the result.
+    /// Fails if the procedure makes no sense with these limits; a failure in a trial is in the
+    /// result.
     pub fn follow(
         &self,
         device: &mut dyn Device,
@@ -197,7 +204,7 @@ impl Course<'_> {
         Ok(followed)
     }
 
-    /// The hooks around an iteration.
+    /// Runs the hooks around an iteration.
     fn around(
         &self,
         when: When,
@@ -213,7 +220,7 @@ impl Course<'_> {
         around_or_error(self.hooks, when, &self.place(), &hosts, control, run)
     }
 
-    /// What hooks are told of it.
+    /// Returns the context that hooks receive in their environment.
     fn place(&self) -> Place {
         self.case.map_or_else(Place::default, |(case, iteration)| {
             Place::iteration(case, iteration)
@@ -247,9 +254,9 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Before the first estimate: where does the DUT lose frames below its capacity, and does the sender reach such loads? Only for those
-    /// searches whose trials end with what was lost, and that take long; of other frame sizes than the first and the last what these
-    /// say is near enough.
+    /// Before the first estimate, checks where the DUT loses frames below its capacity, and whether
+    /// the sender reaches such loads. Only for long searches whose trials end early after losses.
+    /// The first and the last frame size are checked, which is close enough for the others.
     fn look_ahead(
         &self,
         device: &mut dyn Device,
@@ -272,7 +279,7 @@ impl Course<'_> {
         ends.extend(self.streams[1..].last());
         for stream in ends {
             let overload_pps = pace.capacities.of(stream.frame_size_bytes).overload_pps;
-            // at the last one, for most trials are near the load without loss
+            // use the last one, because most trials are near the load without loss
             let mut reached = Tally::default();
             for share in LOOKED_AHEAD_AT {
                 let load_pps = (share * overload_pps).round().max(1.0);
@@ -381,14 +388,15 @@ impl Course<'_> {
             }
             if made.is_broken {
                 device.mend(run)?;
-                // what they did on the old bed is gone with it
+                // the effects of hooks on the old bed disappeared with it
                 self.around(When::Before, device, &self.work.control, run)?;
             }
         }
         Ok(())
     }
 
-    /// A trial with the hooks around and beside it; `None` when it was stopped from outside. Hooks that fail make it invalid.
+    /// Makes a trial with the hooks before, during and after it; `None` when it was stopped from
+    /// outside. Hooks that fail make it invalid.
     fn hooked(
         &self,
         device: &mut dyn Device,
@@ -430,7 +438,7 @@ impl Course<'_> {
         Ok(made)
     }
 
-    /// The stream of this size; a sweep over flows says how many there are.
+    /// Returns the stream of this size; a sweep over flows sets their number.
     fn stream(&self, question: &Question) -> Stream {
         let of_size = self
             .streams
@@ -448,7 +456,7 @@ impl Course<'_> {
         }
     }
 
-    /// Trials that are left of this course, and their time.
+    /// Returns the number of remaining trials of this course, and their time.
     fn left(
         &self,
         session: &Session,
@@ -482,7 +490,8 @@ impl Course<'_> {
         Ok((trials, time))
     }
 
-    /// Says so once when more is known than when the run was planned, where the DUT's capacity was a guess.
+    /// Returns a corrected estimate once, as soon as the DUT's capacity is known and no longer a
+    /// guess.
     fn correct(&self, (trials, time): (u32, Duration), pace: &mut Pace) -> Option<EventKind> {
         if pace.corrected || !pace.capacities.is_known() {
             return None;
@@ -511,7 +520,7 @@ impl Course<'_> {
             began,
             ..
         } = *self.work;
-        // this one counts as it is expected to be by now
+        // counts this turn with its expected duration
         pace.made(own, began.elapsed() + time);
         let case = self.case.map_or(String::new(), |(case, iteration)| {
             format!("{case}, iteration {iteration}: ")

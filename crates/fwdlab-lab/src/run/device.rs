@@ -1,7 +1,7 @@
-//! What answers the questions of procedures: a simulated DUT, or the embedded test bed.
+//! Devices that answer the questions of procedures: a simulated DUT, or the embedded test bed.
 //!
-//! A [`Device`] makes one trial and knows nothing of procedures. Both kinds give the same: the answer, the counters behind it, and
-//! the conditions that make it invalid. Start with [`Device::trial`].
+//! A [`Device`] makes one trial and knows nothing of procedures. Both kinds return the answer, the
+//! counters behind it, and the conditions that make it invalid. Start with [`Device::trial`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -52,89 +52,93 @@ use crate::tester::Rig;
 use crate::witness::probe::Probes;
 use crate::witness::{DURING, WENT_DOWN};
 
-/// What a trial on the bed takes beyond its duration: start, drain, reading counters.
+/// Duration of a trial on the bed beyond its traffic: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
 
-/// The largest load of a run for which none was given, relative to what the generator held for a second: the first of these at which most
-/// looks reach the load as trials must. Where none does, the sender is held up at any load, and the first is as good as another.
+/// Shares of what the generator sustained for a second, in the order in which they are tried as
+/// largest load of a run without a requested one. The first share at which most looks reach the
+/// load as trials must is used. If none does, the sender stalls at any load, and the first share is
+/// used.
 const SUSTAINED: [f64; 3] = [0.9, 0.8, 0.7];
 
-/// So many looks, so long each, say whether a load is held.
+/// Number and duration of the looks that decide whether a load is sustained.
 const HELD_LOOKS: u32 = 3;
 const HELD_LOOK: Duration = Duration::from_millis(250);
 
-/// A load is sought so often on another bed.
+/// Number of retries of a load search on another bed.
 const LOOKS: u32 = 2;
 
-/// At this load the frames of a series are proven: any DUT can do it.
+/// Load at which the frames of a series are proven: any DUT can forward it.
 const PROOF_LOAD_PPS: f64 = 10_000.0;
 
-/// So many that no filter permits are offered.
+/// Number of frames offered that no filter permits.
 const DENIED_FRAMES: u64 = 100;
 
-/// So often frames of a proof are offered, while none of them is sent.
+/// How often the frames of a proof are offered if none of them is sent.
 pub(super) const PROOFS: u32 = 10;
 
-/// So long it is looked whether a DUT drops frames of a stream inside.
+/// Duration of the look whether a DUT drops frames of a stream internally.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The probes are read so often beside a trial; the best counts.
+/// Number of probe readings before and after a trial; the best one counts.
 const READINGS: usize = 5;
 
-/// So often when the DUT is reset: the time without frames is known no better.
+/// Interval of reading counters in a trial with a reset, which limits the resolution of the outage.
 const RESET_TICK: Duration = Duration::from_millis(1);
 
-/// A sender that is held up when a constant load ends notices it so much later at most.
+/// Longest wait, after the planned end of a constant load, for a sender that stalled.
 const LATE_NS: u64 = 1_000_000_000;
 
-/// Nobody uses a device whose bed could not be built.
+/// A device whose bed could not be built is not used.
 const STANDS: &str = "a bed stands";
 
-/// What makes a trial.
+/// Makes trials.
 pub(super) trait Device {
-    /// Trials are of this series from now on.
+    /// Starts a series: the following trials are of this variant.
     fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError>;
 
-    /// Makes one; `None` when it was stopped from outside.
+    /// Makes a trial; `None` when it was stopped from outside.
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
 
-    /// Makes it whole again after a trial that a port of the bed ended: the DUT is as it was before the series.
+    /// Repairs the device after a trial in which a port of the bed went down: restores the DUT to
+    /// its state before the series.
     fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
 
-    /// Where commands of the user's run.
+    /// Returns the hosts on which user commands run.
     fn hosts(&self) -> Hosts;
 
-    /// These run while the frames of the next trial flow.
+    /// Sets the commands that run while the frames of the next trial flow.
     fn beside(&mut self, during: During);
 
-    /// Names of the sender and of the receiver.
+    /// Returns the names of the sender and of the receiver.
     fn names(&self) -> (&'static str, &'static str);
 }
 
-/// A trial that was made.
+/// A finished trial.
 pub(super) struct Made {
     pub answer: Answer,
     pub counters: Counters,
-    /// Delays of the frames that were timed, of each direction.
+    /// Delays of the timed frames, of each direction.
     pub latencies: Vec<Vec<Bucket>>,
-    /// What it took with all its waits.
+    /// Its duration with all waits.
     pub took: Duration,
-    /// What the probes read before and after; nothing where there are none, or the DUT is simulated.
+    /// Probe readings before and after; empty if there are no probes or the DUT is simulated.
     pub probes: Vec<Reading>,
-    /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
+    /// A port of the bed went down or disappeared, or seems to have: the DUT has lost at least its
+    /// routes and addresses.
     pub is_broken: bool,
-    /// Daemons of the DUT's configuration that live no more.
+    /// Daemons of the DUT's configuration that are no longer running.
     pub ended: Vec<Ended>,
-    /// What forwarding took of the DUT, where it tells that.
+    /// Resources that forwarding took on the DUT, if it reports them.
     pub work: Option<Work>,
-    /// What the DUT's host counted; absent where it was not read.
+    /// Telemetry of the DUT's host; `None` if it was not read.
     pub telemetry: Option<Box<Seen>>,
-    /// What became of the hooks that ran while frames flowed.
+    /// Records of the hooks that ran while frames flowed.
     pub hooks: Vec<HookRecord>,
 }
 
 impl Made {
-    /// Frames that were due, of all directions.
+    /// Returns the number of frames that were due, of all directions.
     pub fn intended(&self) -> u64 {
         self.counters.generator_sent + self.counters.generator_not_sent
     }
@@ -147,7 +151,7 @@ pub(super) struct Simulated<'a> {
     pub variant: Variant,
     pub control: &'a Control,
     pub swept: Option<Swept>,
-    /// What is known of the bed's meters.
+    /// The known meters of the bed.
     pub meters: Meters,
 }
 
@@ -158,7 +162,7 @@ impl Device for Simulated<'_> {
     }
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
-        // a value that is no number of units that cost
+        // the value is not a number of units that each cost time
         let apart = matches!(&self.swept, Some(Swept::Stream | Swept::Cores)).then(|| Question {
             setting: None,
             ..question.clone()
@@ -184,7 +188,7 @@ impl Device for Simulated<'_> {
         let answers = ways.into_iter().map(|(answer, _)| answer).collect();
         let mut answer = of_both(answers, &counters);
         let counters = Counters::total(&counters);
-        // the one thing that a simulated test bed can get wrong; that nothing came back is a result
+        // the only error of a simulated test bed; that no frame came back is a result
         let ledger = balance(&counters, None);
         if ledger.frames_unexplained > 0 {
             answer.objections.extend(objections(&ledger, &counters));
@@ -218,8 +222,8 @@ impl Device for Simulated<'_> {
     }
 }
 
-/// Erects a test bed for what is offered, before the DUT is configured, and the same in all series. Returns the routes, too, that the
-/// DUT got for it.
+/// Sets up a test bed for the offered traffic, before the DUT is configured; the same in all
+/// series. Also returns the routes that were added on the DUT.
 pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabError> {
     let bed = common.bed(1)?;
     let routes = common.traffic.routes(&common.streams)?;
@@ -227,7 +231,7 @@ pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabErro
     Ok((bed, routes))
 }
 
-/// What makes a reader doubt a whole run on the test bed.
+/// Returns doubts about a whole run on the test bed.
 pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
     let mut doubts = Vec::new();
     if !common.privileged {
@@ -242,7 +246,8 @@ pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
     doubts
 }
 
-/// How noisy a simulated machine is: all noise is that of the DUT, and results that contradict each other are doubtful all the same.
+/// Describes the noise of a simulated machine: all noise is that of the DUT, but results that
+/// contradict each other are still doubtful.
 pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
     let whose = match dut.noise > 0.0 || dut.loss_ratio > 0.0 {
         true => "all noise is that of the DUT",
@@ -261,10 +266,12 @@ pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
     }
 }
 
-/// What a trial on the test bed says, what was counted in it, and the delays of its frames, of each direction.
+/// Answers of a trial on the test bed, its counters, and the delays of its frames, all by
+/// direction.
 type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 
-/// Sends so many frames, slowly; again until some have left each way, for a sender whose CPU is busy may be held up for all of the time.
+/// Sends this number of frames slowly. Repeats until each direction has sent some, because a sender
+/// on a busy CPU may stall for the whole time.
 fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Counted, LabError> {
     let time = Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS);
     for _ in 0..PROOFS {
@@ -277,7 +284,7 @@ fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Cou
     Err(sent_nothing(frames))
 }
 
-/// So many frames were offered again and again, and none left.
+/// The error if the frames were offered repeatedly, and none was sent.
 pub(super) fn sent_nothing(frames: u64) -> LabError {
     let ms = 1e3 * frames as f64 / PROOF_LOAD_PPS;
     LabError::Preflight(format!(
@@ -291,34 +298,35 @@ pub(super) struct Real<'a> {
     pub common: &'a super::Parameters,
     pub control: &'a Control,
     variant: Variant,
-    /// What this series changes on the DUT; undone before the bed goes.
+    /// Changes of this series on the DUT; undone before the bed is removed.
     modified: Option<Modified>,
-    /// Frames of the stream that was measured last, in this series; `None`: test frames.
+    /// Frames of the last measured stream, in this series; `None`: test frames.
     armed: Option<(Stream, Option<Arc<fwdlab_engine::Traffic>>)>,
-    /// What a sweep varies on the DUT.
+    /// The setting that a sweep varies on the DUT.
     pub setting: Option<Setting>,
-    /// From which load on the DUT drops frames of a stream inside, as far as was seen: the kernel is then asked why.
+    /// The lowest load at which the DUT was seen to drop frames of a stream internally: from there
+    /// on the kernel reports the reasons.
     drops: Option<(Stream, Option<f64>)>,
-    /// What was seen of the DUT while loads were sought: frame size, offered load, share that came out.
+    /// Observations of the DUT during load searches: frame size, offered load, share received.
     looks: Vec<(FrameSize, f64, f64)>,
-    /// Looks at the loads that were chosen, and how many of them reached it.
+    /// Number of looks at the chosen loads, and how many of them reached the load.
     held: Tally,
-    /// What is known of the bed's meters.
+    /// The known meters of the bed.
     meters: Meters,
-    /// Commands of the user's beside the next trial.
+    /// User commands during the next trial.
     during: During,
-    /// What stands; nothing only while it is built anew, and when that failed.
+    /// The bed in use; `None` only while it is rebuilt, or if that failed.
     standing: Option<Standing>,
 }
 
-/// A bed with what measures on it.
+/// A bed with its tester.
 struct Standing {
     tester: Box<dyn Rig>,
     bed: Bed,
 }
 
 impl<'a> Real<'a> {
-    /// A plain series, and nothing that is varied.
+    /// Creates a device with a plain series and no sweep.
     pub fn new(
         bed: Bed,
         tester: Box<dyn Rig>,
@@ -343,7 +351,7 @@ impl<'a> Real<'a> {
 }
 
 impl Real<'_> {
-    /// What is known of the DUT's capacity after loads were sought.
+    /// Returns what the load searches revealed about the DUT's capacity.
     pub fn capacities(&self, limits: &[LoadLimit]) -> Capacities {
         let mut known = capacities(None, limits);
         for &(size, load_pps, share) in &self.looks {
@@ -352,12 +360,12 @@ impl Real<'_> {
         known
     }
 
-    /// How often the sender reached the largest loads while they were sought.
+    /// Returns how often the sender reached the largest loads during the load searches.
     pub fn held(&self) -> Tally {
         self.held
     }
 
-    /// What measures, and the bed.
+    /// Returns the tester and the bed.
     pub fn both(&mut self) -> (&mut dyn Rig, &Bed) {
         let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
         (tester.as_mut(), bed)
@@ -371,7 +379,7 @@ impl Real<'_> {
         self.standing.as_ref().expect(STANDS).tester.as_ref()
     }
 
-    /// Takes back what a sweep has set.
+    /// Undoes what a sweep has set.
     pub fn undo(&mut self) -> Result<(), LabError> {
         match (&mut self.setting, &self.standing) {
             (Some(setting), Some(standing)) => {
@@ -381,7 +389,7 @@ impl Real<'_> {
         }
     }
 
-    /// Frames of a stream in this series.
+    /// Returns the frames of a stream in this series.
     fn frames(&mut self, stream: &Stream) -> Result<Option<Arc<fwdlab_engine::Traffic>>, LabError> {
         if let Some((of, traffic)) = &self.armed
             && of == stream
@@ -393,7 +401,7 @@ impl Real<'_> {
         Ok(traffic)
     }
 
-    /// The stream, and what measures it in this series.
+    /// Returns the stream in this series, and the bench that measures it.
     fn bench(&mut self, stream: &Stream) -> Result<(Stream, Bench<'_>), LabError> {
         let traffic = self.frames(stream)?;
         let stream = self.variant.stream(stream);
@@ -414,7 +422,7 @@ impl Real<'_> {
         ))
     }
 
-    /// A few frames of the series, slowly: some of them must come back, each way.
+    /// Sends a few frames of the series slowly: some must come back, in each direction.
     fn prove(&mut self, stream: &Stream) -> Result<(), LabError> {
         let (stream, mut bench) = self.bench(stream)?;
         let counted = offer_some(&mut bench, &stream, PROOF_FRAMES)?;
@@ -444,7 +452,7 @@ impl Real<'_> {
         }
     }
 
-    /// Frames that no filter permits: none of them may come back.
+    /// Sends frames that no filter permits: none may come back.
     fn prove_denied(&mut self, stream: &Stream) -> Result<(), LabError> {
         let traffic = self.common.traffic.denied(stream.ip_version)?;
         let (stream, mut bench) = self.bench(stream)?;
@@ -462,7 +470,8 @@ impl Real<'_> {
         )))
     }
 
-    /// The load that the tester can hold, with a margin, and where it comes from in words.
+    /// Returns the load that the tester can sustain, with a margin, and a description of its
+    /// source.
     pub fn sustained(&mut self, stream: &Stream) -> Result<(f64, String), LabError> {
         let (stream, mut bench) = self.bench(stream)?;
         let flat_out = bench.flat_out(&stream)?;
@@ -478,7 +487,7 @@ impl Real<'_> {
         let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
         let mut found = None;
         for share in SUSTAINED {
-            // two significant digits: the same load in the next run of the same machine
+            // two significant digits: the same load in the next run on the same machine
             let max = share * held;
             let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
             let load = (max / digits).floor() * digits;
@@ -506,7 +515,8 @@ impl Real<'_> {
         Ok((load, source))
     }
 
-    /// Looks for something on the bed; again on one made anew, when a port of it goes down or away meanwhile.
+    /// Searches for a load on the bed; repeats it on a rebuilt bed if a port goes down or
+    /// disappears meanwhile.
     pub fn look<T>(
         &mut self,
         run: &mut Run<'_>,
@@ -524,8 +534,8 @@ impl Real<'_> {
         look(self, run)
     }
 
-    /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another, and where
-    /// it comes from in words.
+    /// Returns the load that the tester can sustain in every series that has frames of its own, so
+    /// that all series are comparable, and a description of its source.
     pub fn sustained_in_all(
         &mut self,
         stream: &Stream,
@@ -548,18 +558,20 @@ impl Real<'_> {
         least.ok_or_else(|| LabError::Preflight("no series was asked for".into()))
     }
 
-    /// A load that overloads the DUT; `None` where the tester has no more to give than the DUT forwards.
+    /// Returns a load that overloads the DUT; `None` if the tester cannot send more than the DUT
+    /// forwards.
     pub fn overload(&mut self, stream: &Stream) -> Result<Option<f64>, LabError> {
         let (stream, mut bench) = self.bench(stream)?;
         Ok(bench.overload(&stream)?.load_pps)
     }
 
-    /// What the probes read, where there are any: before and after the traffic, never in it, where it would cost frames.
+    /// Reads the probes, if any: before and after the traffic, never during it, because that would
+    /// cost frames.
     fn probes(&self) -> Option<Reading> {
         Probes::on_dut_cpu(&self.common.placement, |probes| probes.best_of(READINGS))
     }
 
-    /// Sets what a sweep wants, and makes sure that the DUT still forwards.
+    /// Sets the value of a sweep, and checks that the DUT still forwards.
     fn set(&mut self, stream: &Stream, question: &Question) -> Result<(), LabError> {
         let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
             return Ok(());
@@ -573,9 +585,10 @@ impl Real<'_> {
         Ok(())
     }
 
-    /// Shall the kernel be asked why it drops frames in a trial of this load? Only where the DUT drops some inside, for it costs the DUT
-    /// time with every frame that the kernel frees: at the same load or a lower one it was seen to. The first trial of a stream has two
-    /// looks before it, of a load that any DUT carries and of its own.
+    /// Returns true if the kernel is to count the reasons of its drops in a trial at this load.
+    /// Costs the DUT time for every frame that the kernel frees, so only if it was seen to drop
+    /// frames internally at this load or a lower one. Two looks precede the first trial of a
+    /// stream: one at a load that any DUT carries, and one at its own.
     fn drops_at(&mut self, stream: &Stream, load_pps: f64) -> Result<bool, LabError> {
         if !self.common.privileged {
             return Ok(false);
@@ -592,7 +605,7 @@ impl Real<'_> {
         Ok(from_pps.is_some_and(|from_pps| from_pps <= load_pps))
     }
 
-    /// Takes note of what a trial of this load lost inside the DUT.
+    /// Records whether a trial at this load lost frames inside the DUT.
     fn saw_drops(&mut self, load_pps: f64, counted: &Counted) {
         if let Some((_, from_pps)) = &mut self.drops
             && counted.counters.iter().any(loses_inside)
@@ -601,7 +614,7 @@ impl Real<'_> {
         }
     }
 
-    /// One load for some time, counted as a whole.
+    /// Offers one load for some time, and counts it as a whole.
     fn plain(&mut self, stream: &Stream, question: &Question) -> Result<Option<Watched>, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
         let load_pps = question.peak_pps();
@@ -632,7 +645,7 @@ impl Real<'_> {
         Ok(ended.then_some((answers, counted, Vec::new())))
     }
 
-    /// A load that changes, counts over time, an early end, delays.
+    /// Offers a load that changes, with counts over time, an early end, or delays.
     fn shaped(
         &mut self,
         stream: &Stream,
@@ -672,11 +685,11 @@ impl Real<'_> {
         let is_over = AtomicBool::new(false);
         let (bed, control) = (bench.bed, bench.control);
         let (watched, reset_done) = std::thread::scope(|scope| {
-            // not from the thread that watches, whose CPU and priority it would inherit
+            // in its own thread: it would inherit CPU and priority of the thread that watches
             let resetting = reset.as_ref().map(|planned| {
                 let is_over = &is_over;
                 scope.spawn(move || {
-                    // nobody asks for it when the trial ends before
+                    // if the trial ends before, no reset is requested
                     let done = match begun.recv() {
                         Ok(()) => bed.dut(0).reset(
                             planned,
@@ -716,7 +729,7 @@ impl Real<'_> {
             None => Vec::new(),
         };
         if reset.is_some() {
-            // that is what was done to it
+            // the reset itself caused this
             let ended = told(&counted.ended, DURING);
             counted
                 .objections
@@ -731,7 +744,7 @@ impl Real<'_> {
         };
         if question.is_constant() && answers.iter().all(|answer| !answer.ended_early) {
             counted.were_due(ways, ways * question.frames());
-            // the clock's, and not that of the look at which it was seen to be over
+            // use the end by the clock, not the time of the look that noticed it
             let whole = |answer: &mut Answer| answer.duration_ns = question.duration_ns();
             answers.iter_mut().for_each(whole);
         }
@@ -757,7 +770,7 @@ impl Real<'_> {
     }
 }
 
-/// How many frames a meter says, for people.
+/// Describes the count of a meter.
 fn frames_at(counters: &Counters, stage: &Stage) -> String {
     let passed = counters.chain.passed(stage);
     passed.map_or("nobody knows how many frames".into(), |frames| {
@@ -765,7 +778,7 @@ fn frames_at(counters: &Counters, stage: &Stage) -> String {
     })
 }
 
-/// Delays of the frames of all streams that one receiver saw.
+/// Returns the delays of the frames of all streams that one receiver saw.
 fn times(found: &Analysis) -> Vec<Bucket> {
     let mut latency = Histogram::default();
     for stream in &found.streams {
@@ -774,7 +787,7 @@ fn times(found: &Analysis) -> Vec<Bucket> {
     buckets(&latency)
 }
 
-/// The same in figures.
+/// Returns the delays in figures.
 fn delays(found: &Analysis, times: &[Bucket]) -> Option<Delays> {
     let timed = || found.streams.iter().filter(|s| !s.latency.is_empty());
     let sum_ns: u64 = timed().map(|stream| stream.latency_sum_ns).sum();
@@ -784,8 +797,8 @@ fn delays(found: &Analysis, times: &[Bucket]) -> Option<Delays> {
     Delays::of(times, min_ns, max_ns, sum_ns as f64 / frames as f64)
 }
 
-/// The answer of a trial from those of its directions, whose counters these are: that of the one that did worse, with the counts
-/// of each beside it.
+/// Combines the answers of both directions, with these counters, into one: that of the worse
+/// direction, with the counts of each.
 fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
     for (answer, counters) in answers.iter_mut().zip(counters) {
         answer.frames_sent = counters.generator_sent;
@@ -824,7 +837,7 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
 }
 
 impl Real<'_> {
-    /// Of a trial that a port of the bed ended.
+    /// The result of a trial in which a port of the bed went down.
     fn nothing(&self, why: &LabError) -> Watched {
         let ways = self.bed().ways();
         (
@@ -834,7 +847,7 @@ impl Real<'_> {
         )
     }
 
-    /// What is to be reset in a trial, and how.
+    /// Returns what a trial resets, and how.
     fn reset(&self, question: &Question) -> Result<Option<PlannedReset>, LabError> {
         if question.reset_at_ns.is_none() {
             return Ok(None);
@@ -844,7 +857,7 @@ impl Real<'_> {
         self.bed().dut(0).plan_reset(&reset).map(Some)
     }
 
-    /// Makes sure that a DUT forwards that was reset.
+    /// Checks that a DUT forwards again after its reset.
     fn is_back(
         &mut self,
         stream: &Stream,
@@ -869,7 +882,7 @@ impl Real<'_> {
 impl Device for Real<'_> {
     fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError> {
         let common = self.common;
-        // first what the series before changed is undone
+        // first undo the changes of the previous series
         self.modified = None;
         self.variant = variant.clone();
         self.armed = None;
@@ -972,7 +985,7 @@ impl Device for Real<'_> {
         if let Some(setting) = &mut self.setting {
             setting.forget();
         }
-        // the old ones go before the new ones come, which may have the same hosts
+        // remove the old bed before building the new one, which may use the same hosts
         self.standing = None;
         let common = self.common;
         let (bed, _) = erect(common)?;
@@ -999,25 +1012,26 @@ impl Device for Real<'_> {
     }
 }
 
-/// How the thread that watches has the DUT reset.
+/// Lets the thread that watches trigger the reset of the DUT.
 struct Trigger<'a> {
     begin: mpsc::Sender<()>,
     is_over: &'a AtomicBool,
 }
 
-/// Did the sender offer the load as trials must?
+/// Returns true if the sender offered the load as trials must.
 fn is_reached(counted: &Counted) -> bool {
     let all = Counters::total(&counted.counters);
     let sent = (all.generator_sent + all.generator_beside) as f64;
     sent >= OFFERED_SHARE * (sent + all.generator_not_sent as f64)
 }
 
-/// Finds the longest time without a frame, by looks at a counter.
+/// Finds the longest time without a frame, by sampling a counter.
 #[derive(Debug, Default)]
 struct Silence {
     received: u64,
     looked_ns: u64,
-    /// The last look that saw a frame come, and how long after the one before it was.
+    /// Time of the last sample in which the counter had increased, and the time since the sample
+    /// before it.
     came_ns: u64,
     came_after_ns: u64,
     longest: Option<Outage>,
@@ -1026,7 +1040,7 @@ struct Silence {
 }
 
 impl Silence {
-    /// The counter at a moment. What was silent before `from_ns` does not count.
+    /// Adds a sample of the counter. Silence that ended before `from_ns` does not count.
     fn look(&mut self, at_ns: u64, received: u64, from_ns: Option<u64>) {
         let after_ns = at_ns - self.looked_ns;
         if received > self.received {
@@ -1037,7 +1051,7 @@ impl Silence {
                     last_before_ns: self.came_ns,
                     first_after_ns: Some(at_ns),
                 });
-                // the frames themselves came some time since the looks before
+                // the frames themselves arrived at some time since the previous sample
                 self.resolution_ns = after_ns.max(self.came_after_ns);
             }
             (self.received, self.came_ns, self.came_after_ns) = (received, at_ns, after_ns);
@@ -1045,7 +1059,7 @@ impl Silence {
         self.looked_ns = at_ns;
     }
 
-    /// The longest silence, or that which has not ended.
+    /// Returns the longest silence, or the one that has not ended if it is longer.
     fn outage(&self) -> Outage {
         let open = Outage {
             last_before_ns: self.came_ns,
@@ -1058,7 +1072,8 @@ impl Silence {
     }
 }
 
-/// Follows a trial: reads counters, notices when it may end. `None` when it was stopped from outside.
+/// Follows a trial: reads counters, and detects when it may end. `None` when it was stopped from
+/// outside.
 fn watch(
     tester: &mut dyn Rig,
     control: &Control,
@@ -1075,10 +1090,10 @@ fn watch(
     };
     let mut samples = vec![Vec::new(); ways];
     let mut sampled = first;
-    // missing frames at every look: those on their way are among them
+    // missing frames at every sample, including those in flight
     let mut missing: Vec<(u64, u64)> = Vec::new();
     let mut silence = Silence::default();
-    // when a reset was over
+    // when the reset was complete
     let mut over_ns = None;
     loop {
         if control.is_stopped() {
@@ -1128,7 +1143,7 @@ fn watch(
         if let Some(trigger) = &trigger {
             if answer.reset_at_ns.is_none() && question.reset_at_ns.is_some_and(|at| at <= at_ns) {
                 answer.reset_at_ns = Some(at_ns);
-                // the thread that waits for it ends with this trial, not before
+                // the thread that waits for it lives as long as this trial
                 let _ = trigger.begin.send(());
             }
             if over_ns.is_none() && trigger.is_over.load(Ordering::Relaxed) {
@@ -1159,7 +1174,7 @@ fn watch(
         answer.outage = Some(silence.outage());
         answer.resolution_ns = Some(silence.resolution_ns);
     }
-    // the last look at which more were missing than are on their way at the end
+    // the last sample at which more frames were missing than are in flight at the end
     let rest = missing.last().map_or(0, |(_, frames)| *frames);
     let lost = missing.iter().map(|(_, frames)| *frames).max().unwrap_or(0);
     if question.locate_loss && lost > ON_THEIR_WAY {
@@ -1174,7 +1189,8 @@ fn watch(
     Ok(Some(samples.into_iter().map(of_way).collect()))
 }
 
-/// How long before the first look at its counters the first frame was due: the sender takes some of the time for warming up to begin.
+/// Returns how long before the first sample of the counters the first frame was due: the sender
+/// needs part of the warm-up time to start.
 fn began_ns(first: &fwdlab_engine::Reading, load: &LoadPlan) -> u64 {
     let due = offered(first) + first.not_sent;
     let since = load.due_after(due.saturating_sub(1));

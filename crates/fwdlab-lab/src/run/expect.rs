@@ -1,16 +1,19 @@
-//! The runs from which it is known how much figures of a campaign vary: the newest of the same procedure on the same test bed.
+//! The earlier runs that show how much the figures of a campaign vary: the newest ones of the same
+//! procedure on the same test bed.
 //!
-//! What follows from them is in `fwdlab_measure::expect`. Nothing is measured. Start with [`earlier`].
+//! `fwdlab_measure::expect` draws conclusions from them. Nothing is measured here. Start with
+//! [`earlier`].
 
 use std::path::Path;
 
 use fwdlab_model::campaign::Campaign;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 
-/// So many of the newest runs tell how much figures vary.
+/// Number of newest runs to use.
 const RUNS: usize = 10;
 
-/// What the newest runs under `runs` found that are of the same procedure on the same test bed; where there are none, nothing.
+/// Returns the summaries of the newest runs under `runs` of the same procedure on the same test
+/// bed; empty if there are none.
 pub fn earlier(campaign: &Campaign, runs: &Path) -> Vec<Summary> {
     let entries = fwdlab_store::list(runs).unwrap_or_default().into_iter();
     let alike = entries.filter(|entry| {
@@ -20,13 +23,13 @@ pub fn earlier(campaign: &Campaign, runs: &Path) -> Vec<Summary> {
     alike.filter_map(|entry| entry.summary).take(RUNS).collect()
 }
 
-/// Is it a finished run of the same procedure, on the same test bed?
+/// Returns true if it is a finished run of the same procedure on the same test bed.
 fn is_alike(info: &RunInfo, campaign: &Campaign) -> bool {
     let bed = info.facts.placement.get("test bed").map(String::as_str);
     let same_bed = match (&campaign.bed.file, bed) {
         (None, None) => true,
         (Some(file), Some(words)) => {
-            // the words of a bed begin with its name, and a file is called by it
+            // the description of a bed begins with its name, and its file has the same name
             let stem = Path::new(file).file_stem().unwrap_or_default();
             let name = words.split(':').next().unwrap_or_default();
             stem.to_string_lossy() == name

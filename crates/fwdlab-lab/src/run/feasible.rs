@@ -1,7 +1,8 @@
-//! What cannot work on the DUT of a plan, said before anything is built: by `check`, `plan` and `run` alike.
+//! Detects what cannot work on the DUT of a plan before anything is built; for `check`, `plan` and
+//! `run` alike.
 //!
-//! Only what follows from the kind of the DUT and from where it is. What a card or a driver cannot do is found out on the DUT. Start
-//! with [`check`].
+//! Covers only what follows from the kind of the DUT and from its location. Limits of a card or a
+//! driver show only on the DUT. Start with [`check`].
 
 use fwdlab_measure::machine::needs_management;
 use fwdlab_model::campaign::{Campaign, Case, On, Procedure};
@@ -14,13 +15,13 @@ use crate::dut::set::Step;
 use crate::dut::{Configuration, Swept};
 use crate::error::LabError;
 
-/// What is to be done instead, where only a test bed of hosts can do it.
+/// Advice if only a test bed of hosts can do it.
 const BED: &str = "measure it on a test bed: bed = \"NAME\" in a copy";
 
-/// Refuses what the DUT of this plan cannot do.
+/// Rejects a plan that its DUT cannot carry out.
 ///
 /// # Errors
-/// What that is, and why, with its place in the file.
+/// Fails with what is impossible and why, with the position in the file.
 pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
     let campaign = plan.campaign();
     let is_of_procedure = matches!(campaign.procedure, Procedure::Exact(_));
@@ -68,7 +69,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The system that a need names: `a DUT that runs Linux`, `a test bed whose DUT is FreeBSD (...)`.
+/// Returns the system in a requirement: `a DUT that runs Linux`, `a test bed whose DUT is FreeBSD
+/// (...)`.
 fn runs(need: &str) -> Option<&str> {
     let rest = need.strip_prefix("a DUT that runs ");
     let rest = rest.or_else(|| need.strip_prefix("a test bed whose DUT is "))?;
@@ -117,7 +119,8 @@ fn can_apply(
     }
 }
 
-/// A part of this machine has no CPUs and no kernel of its own, and on the embedded test bed it has no cards either.
+/// Checks whether the DUT can have a generated configuration. A namespace of this machine has no
+/// CPUs and no kernel of its own, and on the embedded test bed no cards either.
 fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(), String> {
     let name = one.family.name;
     let of_machine = match name {
@@ -131,7 +134,7 @@ fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(),
     let of_cards = match name {
         "irq-affinity" | "ring" | "coalescing" | "rss" | "flow-hash" => true,
         "queues" => one.count("n") > 1,
-        // the budget of its poll loop is the whole kernel's
+        // the budget of the poll loop belongs to the whole kernel
         "sysctl" => one
             .value("name")
             .replace('/', ".")
@@ -166,7 +169,7 @@ fn can_set(system: System, swept: &Swept) -> Result<(), String> {
     }
 }
 
-/// What the procedure, and its traffic, ask of the DUT.
+/// Checks the requirements of the procedure and its traffic.
 fn can_procedure(
     plan: &Plan,
     case: &Case,
@@ -179,7 +182,7 @@ fn can_procedure(
             "it asks the DUT over a port for its management, which a test bed of hosts has not: say with address where it is asked".into(),
         ));
     }
-    // a VPP that we start has its namespace for itself
+    // a VPP that we start has no namespace but its own
     let has_shell = match system {
         System::None => false,
         System::Vpp => !is_embedded,
@@ -203,13 +206,13 @@ fn can_procedure(
     })
 }
 
-/// What of a campaign the DUT's own shell would have to do.
+/// Returns what in a campaign needs the DUT's own shell.
 fn by_shell(campaign: &Campaign, system: System) -> Option<&'static str> {
     let asks = |typed: &String| Request::parse(typed).is_ok_and(|one| !one.is_remote());
     match &campaign.procedure {
         Procedure::Churn(_) => Some("carry out the event"),
         Procedure::Management(p) if p.ask.iter().any(asks) => Some("be asked by commands"),
-        // the meters are those of its host
+        // the meters belong to the DUT's host
         Procedure::Energy(_) if system == System::None => Some("be asked for its power"),
         _ => {
             let mut hooks = campaign.hooks.all();

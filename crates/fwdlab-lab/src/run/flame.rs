@@ -1,7 +1,9 @@
-//! Flame graphs of the DUT: after all iterations of a campaign one more of every test case, in which `perf` takes samples on its host.
+//! Flame graphs of the DUT: after all iterations of a campaign, one more of every test case, during
+//! which `perf` samples its host.
 //!
-//! Taking them costs the DUT time, and so nothing of that iteration enters a figure: what comes of it are call paths. A test case of which
-//! there are none is told with the reason, and the run goes on. Start with [`Running::flames`].
+//! Sampling costs the DUT time, so no figure uses this iteration: it yields only call paths. If a
+//! test case has none, the reason is recorded and the run continues. Start with
+//! [`Running::flames`].
 
 use std::time::Duration;
 
@@ -16,20 +18,20 @@ use crate::error::LabError;
 use crate::host::{Command, HostError, Limit};
 use crate::telemetry::Observed;
 
-/// The file in which the call paths of a test case are kept, as of its trial 0.
+/// File of the call paths of a test case, stored as of its trial 0.
 pub const SAMPLES: &str = "perf.folded";
 
-/// Samples a second of each CPU: no divisor of anything that happens regularly there.
+/// Samples per second and CPU: not a divisor of any periodic activity there.
 const FREQUENCY_HZ: u32 = 997;
 
-/// Frames flow for about so long before the first sample, and for twice as long after the last.
+/// Frames flow for about this long before the first sample, and for twice as long after the last.
 const AROUND: Duration = Duration::from_millis(500);
 
-/// To write and print 5000 samples of 30 functions takes seconds, and more on a small machine.
+/// Writing and printing 5000 samples of 30 functions takes seconds, and longer on a small machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Running<'_> {
-    /// Makes the flame graphs that the campaign asks for.
+    /// Makes the flame graphs that the campaign requests.
     pub(super) fn flames(
         &self,
         run: &mut Run<'_>,
@@ -58,7 +60,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Samples of a test case at the largest load that its trials had.
+    /// Samples a test case at the largest load of its trials.
     fn samples(
         &self,
         case: &Case,
@@ -134,7 +136,7 @@ impl Running<'_> {
     }
 }
 
-/// Has `perf` take samples on the host, and gives what it prints of them.
+/// Runs `perf` on the host, and returns its samples as text.
 fn record(
     observed: &Observed,
     time: Duration,
@@ -145,7 +147,7 @@ fn record(
         true => "-a".to_owned(),
         false => format!("-C {}", cpus.join(",")),
     };
-    // the file has no name when anything is written to it: whoever ends this leaves nothing behind
+    // unlinked before anything is written to it, so that nothing is left behind if this is killed
     let text = format!(
         "command -v perf >/dev/null || {{ echo 'there is no program perf: install the package linux-perf there' >&2; exit 1; }}\n\
          file=$(mktemp) || exit 1\nexec 3<>\"$file\"\nrm -f \"$file\"\nfile=/proc/$$/fd/3\nsleep {}\n\

@@ -1,10 +1,16 @@
-//! Hooks: the user's commands before, during and after what is measured, on the DUT, on the generator's host or on this machine.
+//! Hooks: the user's commands before, during and after what is measured, on the DUT, on the
+//! generator's host or on this machine.
 //!
-//! Before and after are around an iteration, a trial or the campaign. Those before run one after the other, and the first that fails ends
-//! them; those after all run, whatever came of the rest, also of a campaign that was stopped. What runs during a trial is started when its
-//! first frames have left, by the sender's own count and not by a clock, and is ended with the trial: it may end before, but not with an
-//! error. A hook that fails, or does not end in time, makes what it belongs to invalid, with its reason. What each printed and how it ended
-//! is kept in `hooks.jsonl`. Start with [`around`] and [`During`].
+//! Hooks before and after surround an iteration, a trial or the campaign.
+//!
+//! - Before: run in order; the first one that fails ends them.
+//! - After: all run, even if others failed or the campaign was stopped.
+//! - During a trial: started when the first frames have left, by the sender's own count instead of
+//!   a clock, and ended with the trial. They may end earlier, but not with an error.
+//!
+//! A hook that fails, or does not end in time, invalidates what it belongs to, with its reason.
+//! Output and exit status of each are kept in `hooks.jsonl`. Hooks measure nothing. Start with
+//! [`around`] and [`During`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -25,22 +31,22 @@ use crate::error::LabError;
 use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, quoted};
 use crate::tester::{Frames, Rig};
 
-/// What a hook prints beyond this is counted and not kept.
+/// Output of a hook beyond this is counted and not kept.
 const MOST_OUTPUT: usize = 64 << 10;
 
-/// How often it is looked whether a trial has ended beside which a hook runs.
+/// Interval at which a hook during a trial checks whether the trial has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A hook that is ended with its trial is waited for so long.
+/// Time limit for the end of a hook that is ended with its trial.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The first frames are looked for so often.
+/// Interval of checks for the first frames.
 const FIRST_FRAMES: Duration = Duration::from_millis(1);
 
-/// How a program ends that ends well.
+/// Exit status of success.
 const SUCCESS: &str = "exit status: 0";
 
-/// What a hook is told in its environment: what it belongs to.
+/// The context of a hook, which it receives in its environment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Place {
     /// The test case.
@@ -49,14 +55,14 @@ pub(super) struct Place {
     pub iteration: Option<u32>,
     /// The trial.
     pub trial: Option<u32>,
-    /// What it offers at most, in frames per second; `None`: flat out.
+    /// Its highest load in frames per second; `None`: flat out.
     pub load_pps: Option<f64>,
-    /// Of how many flows.
+    /// Number of flows.
     pub flows: u32,
 }
 
 impl Place {
-    /// Of an iteration of a test case.
+    /// Creates the context of an iteration of a test case.
     pub fn iteration(test_case: &str, iteration: u32) -> Place {
         Place {
             test_case: Some(test_case.to_owned()),
@@ -65,7 +71,7 @@ impl Place {
         }
     }
 
-    /// Of a trial of it.
+    /// Returns the context of a trial in it.
     pub fn trial(&self, trial: u32, load_pps: Option<f64>, flows: u32) -> Place {
         Place {
             trial: Some(trial),
@@ -75,7 +81,8 @@ impl Place {
         }
     }
 
-    /// A hook's command with these in its environment; all that it prints is told in any case.
+    /// Returns a hook's command with this context in its environment; its full output is reported
+    /// in any case.
     fn command(&self, hook: &Hook, run: &str) -> Command {
         let mut names = vec![("FWDLAB_RUN", run.to_owned())];
         let number = |n: Option<u32>| n.map(|n| n.to_string());
@@ -93,7 +100,7 @@ impl Place {
         Command::shell(&text).called(hook.command.trim())
     }
 
-    /// The record of a hook that has not been started.
+    /// Returns the record of a hook that has not been started.
     fn record(&self, when: When, hook: &Hook, host: &str) -> HookRecord {
         HookRecord {
             when,
@@ -113,7 +120,7 @@ impl Place {
     }
 }
 
-/// Where hooks run: the hosts of a bed, or this machine alone.
+/// Hosts on which hooks run: those of a bed, or only this machine.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hosts {
     dut: Option<Arc<dyn Host>>,
@@ -121,7 +128,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Those of a bed that stands.
+    /// Returns the hosts of an existing bed.
     pub fn of(bed: &Bed) -> Hosts {
         Hosts {
             dut: bed.dut(0).place(),
@@ -138,7 +145,8 @@ impl Hosts {
     }
 }
 
-/// Runs the hooks before or after something, and keeps what became of them. Returns why that does not count; nothing when all is well.
+/// Runs the hooks before or after something, and stores their records. Returns the reason if one
+/// failed.
 pub(super) fn around(
     hooks: &Hooks,
     (when, every): (When, Every),
@@ -155,7 +163,7 @@ pub(super) fn around(
         if when == When::Before && control.is_stopped() {
             return Err(LabError::Interrupted);
         }
-        // what cleans up is not stopped by what ended the rest
+        // a hook that cleans up also runs if the rest was stopped
         let is_stopped = || when == When::Before && control.is_stopped();
         let record = whole(when, hook, place, hosts, &run.info.id, &is_stopped);
         let failure = record.failure.clone();
@@ -172,7 +180,7 @@ pub(super) fn around(
     Ok(failures)
 }
 
-/// The same as an error.
+/// The same, with a failure as an error.
 pub(super) fn around_or_error(
     hooks: &Hooks,
     when: (When, Every),
@@ -229,7 +237,7 @@ fn whole(
     output.into_record(record)
 }
 
-/// Of a hook whose host there is not.
+/// Returns the record of a hook whose host is not available.
 fn missing(when: When, hook: &Hook, place: &Place, why: &str) -> HookRecord {
     HookRecord {
         failure: Some(failed(when, &format!("`{}`: {why}", hook.command.trim()))),
@@ -241,7 +249,7 @@ fn failed(when: When, why: &str) -> String {
     format!("hook {}: {why}", when.name())
 }
 
-/// What was printed by what failed.
+/// Returns the output of a failed command.
 fn said_by(error: &HostError) -> &str {
     match &error.failure {
         Failure::Exit { said, .. } | Failure::TimedOut { said, .. } => said,
@@ -249,7 +257,8 @@ fn said_by(error: &HostError) -> &str {
     }
 }
 
-/// The error with the last line of what was said, which mostly tells why: all of it is in the record.
+/// Shortens the error to the last line of output, which mostly contains the cause: the record has
+/// all of it.
 fn short(error: &HostError) -> HostError {
     let last = |said: &str| {
         let line = said.lines().rev().find(|line| !line.trim().is_empty());
@@ -284,7 +293,7 @@ fn status(failure: &Failure) -> String {
     }
 }
 
-/// What a hook has printed so far.
+/// Output of a hook so far.
 #[derive(Debug, Default)]
 struct Output {
     kept: String,
@@ -316,13 +325,13 @@ impl Output {
     }
 }
 
-/// The hooks that run during a trial, before that has begun.
+/// The hooks that run during a trial, before it has started.
 #[derive(Debug, Clone, Default)]
 pub(super) struct During {
     all: Vec<Prepared>,
 }
 
-/// One of them.
+/// One hook of a trial.
 #[derive(Debug, Clone)]
 struct Prepared {
     hook: Hook,
@@ -332,7 +341,7 @@ struct Prepared {
 }
 
 impl During {
-    /// Those of a trial at this place.
+    /// Prepares the hooks of a trial with this context.
     pub fn of(hooks: &Hooks, place: &Place, hosts: &Hosts, run: &str) -> During {
         let prepared = |hook: &Hook| Prepared {
             hook: hook.clone(),
@@ -345,12 +354,13 @@ impl During {
         }
     }
 
-    /// Is there none?
+    /// Returns true if there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Has each wait for the first frames. Not from the thread that measures, whose CPU and priority they would inherit.
+    /// Starts a thread per hook, which waits for the first frames. Not on the thread that measures,
+    /// whose CPU and priority they would inherit.
     pub fn wait_for_frames(&self) -> Going {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut begin = Vec::new();
@@ -360,7 +370,7 @@ impl During {
             begin.push(start);
             let (own, is_over) = (prepared.clone(), is_over.clone());
             std::thread::spawn(move || {
-                // nobody waits for it any more: that was told
+                // the receiver has timed out, and reported that
                 let _ = tell.send(own.go(&begun, &is_over));
             });
             (prepared.clone(), end)
@@ -374,7 +384,7 @@ impl During {
     }
 }
 
-/// Tells the hooks of a trial that frames flow; once.
+/// Signals the hooks of a trial once that frames flow.
 #[derive(Debug, Clone)]
 pub(super) struct Begin(Arc<Mutex<Vec<Sender<()>>>>);
 
@@ -394,20 +404,20 @@ impl Begin {
     }
 }
 
-/// Hooks that wait for frames or run.
+/// Hooks that wait for frames or are running.
 #[derive(Debug)]
 pub(super) struct Going {
-    /// How they are told of the first frames.
+    /// Signals the first frames.
     pub begin: Begin,
     is_over: Arc<AtomicBool>,
     ends: Vec<(Prepared, Receiver<HookRecord>)>,
 }
 
 impl Going {
-    /// Ends those that still run: the trial is over.
+    /// Ends the hooks that are still running: the trial is over.
     pub fn end(mut self) -> Vec<HookRecord> {
         self.is_over.store(true, Ordering::Release);
-        // those that were not started never will be
+        // hooks that have not been started yet will not be
         self.begin.senders().clear();
         let until = Instant::now() + PATIENCE;
         let record = |(prepared, end): (Prepared, Receiver<HookRecord>)| {
@@ -445,7 +455,7 @@ impl Prepared {
         self.place.record(When::During, &self.hook, host)
     }
 
-    /// From the first frames to the end of the trial, or its own.
+    /// Runs from the first frames until the trial or the hook ends.
     fn go(self, begun: &Receiver<()>, is_over: &AtomicBool) -> HookRecord {
         let host = match &self.host {
             Ok(host) => host.clone(),
@@ -496,12 +506,12 @@ impl Prepared {
             let was_over = is_over.load(Ordering::Acquire);
             match process.next(if was_over { Duration::ZERO } else { LOOK })? {
                 Heard::Line(line) => output.line(&line),
-                // what it had printed by then is heard first
+                // read its earlier output first
                 Heard::Silence if was_over => return Ok(End::WithTrial),
                 Heard::Silence => {}
                 Heard::End(status) => return Ok(End::ByItself(status)),
             }
-            // one that prints without a pause has no silence
+            // a hook that prints without a pause never reaches the branch for silence
             if was_over && output.left_out > 0 {
                 return Ok(End::WithTrial);
             }
@@ -515,19 +525,19 @@ enum End {
     ByItself(String),
 }
 
-/// A rig that tells hooks when its first frames have left.
+/// A rig that signals hooks when its first frames have left.
 pub(super) struct Watched<'a> {
     rig: &'a mut dyn Rig,
     begin: Begin,
 }
 
 impl<'a> Watched<'a> {
-    /// The first frames of this rig begin them.
+    /// Wraps a rig, whose first frames start the hooks.
     pub fn new(rig: &'a mut dyn Rig, begin: Begin) -> Watched<'a> {
         Watched { rig, begin }
     }
 
-    /// Waits this long, and looks for the first frames meanwhile.
+    /// Waits this long, and checks for the first frames meanwhile.
     pub fn wait_for_frames(&mut self, time: Duration) -> Result<(), LabError> {
         let from = self.now();
         while self.begin.is_due() && self.since(from) < time {
@@ -607,7 +617,7 @@ impl Rig for Watched<'_> {
     }
 }
 
-/// What is changed where, in words.
+/// Describes the hooks in words: what runs, and where.
 pub(super) fn words(hooks: &Hooks) -> Vec<String> {
     let each = hooks.all().map(|(when, hook)| {
         let on = match hook.on {

@@ -1,6 +1,8 @@
-//! The largest load of a run: what was asked for, else what the tester can hold, and never more than the line carries.
+//! The largest load of a run: the requested one, else what the tester can sustain, and never above
+//! line rate.
 //!
-//! The one place that knows this for the simulated DUT and for the test bed, whatever is measured there. Start with [`Bounds`].
+//! The only place that decides this, for the simulated DUT and the test bed alike. It measures
+//! nothing. Start with [`Bounds`].
 
 use fwdlab_engine::sim::Dut;
 use fwdlab_measure::machine::Limit;
@@ -9,21 +11,21 @@ use fwdlab_model::units::{FrameSize, Load};
 
 use crate::error::LabError;
 
-/// What bounds loads from above before anything is measured.
+/// Upper bounds of the load, known before anything is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub asked: Option<LinkLoad>,
     pub line: Option<Line>,
 }
 
-/// What a simulated tester fills of which nothing else was said.
+/// Link speed that a simulated tester can fill by default.
 const SIMULATED: LinkSpeed = LinkSpeed::megabits(10_000);
 
 impl Bounds {
-    /// The largest load that was asked for.
+    /// Returns the requested largest load.
     ///
     /// # Errors
-    /// It means nothing here, or is more than the line carries.
+    /// Fails if the request makes no sense here, or exceeds line rate.
     pub fn asked_pps(&self, mean: MeanSize) -> Result<Option<f64>, String> {
         match self.asked {
             Some(load) => load.on_line("the load", mean, self.line),
@@ -31,7 +33,8 @@ impl Bounds {
         }
     }
 
-    /// The largest load; `held` says what the tester can hold, where nothing was asked for.
+    /// Returns the largest load; `held` returns what the tester can sustain, and is called only
+    /// without a request.
     pub fn largest(
         &self,
         frame_size: FrameSize,
@@ -54,7 +57,7 @@ impl Bounds {
         Ok(limit)
     }
 
-    /// The same on a simulated DUT, whose tester is what it was said to be.
+    /// The same for a simulated DUT, whose tester has known limits.
     pub fn on(&self, dut: &Dut, frame_size: FrameSize, mean: MeanSize) -> Result<Limit, LabError> {
         self.largest(frame_size, mean, || match dut.tester_limit_pps(mean) {
             Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
@@ -65,7 +68,7 @@ impl Bounds {
         })
     }
 
-    /// The same where nothing is known of the tester: likely to be more than any holds.
+    /// The same if nothing is known about the tester: probably more than any can sustain.
     pub fn likely(
         &self,
         frame_size: FrameSize,
@@ -75,7 +78,8 @@ impl Bounds {
         self.largest(frame_size, mean, || Ok((typical_pps, "a guess".into())))
     }
 
-    /// What was asked for, to be kept: frames per second, or words where they depend on the size.
+    /// Returns the request in the form that is stored: frames per second, or words if they depend
+    /// on the size.
     pub fn as_value(&self) -> serde_json::Value {
         match self.asked {
             None | Some(LinkLoad::Load(Load::Max)) => "what the tester can offer".into(),
@@ -84,7 +88,7 @@ impl Bounds {
         }
     }
 
-    /// Says so when the tester cannot fill the line, which nobody asked it not to do.
+    /// Returns a warning if the tester cannot fill the line, although no lower load was requested.
     pub fn warning(&self, limit: &Limit) -> Option<String> {
         let line = limit.line?;
         (self.asked.is_none() && !limit.reaches_line_rate()).then(|| {
@@ -150,7 +154,7 @@ mod tests {
             line: None,
         };
         let size = FrameSize::MIN;
-        // of which nothing is known, it fills 10 Gbit/s
+        // without a known limit, it fills 10 Gbit/s
         let found = none.on(&Dut::default(), size, size.into()).unwrap();
         assert_eq!(found.max_load_pps.floor(), 14_880_952.0, "{found:?}");
         let dut: Dut = "generator=1e5,link=100M".parse().unwrap();

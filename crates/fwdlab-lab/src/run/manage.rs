@@ -1,8 +1,9 @@
-//! The modifier that manages the DUT while it forwards (RFC 2544 §11.2): once a second of a trial an agent is asked by SNMP how long
-//! it has been up, and its answer is verified.
+//! The modifier that manages the DUT while it forwards (RFC 2544 §11.2): once per second of a trial
+//! it queries an agent by SNMP for its uptime, and verifies the answer.
 //!
-//! Queries go over a port of their own ([`Bed::add_management`]), so that none of their frames is in a count of the test. The agent is
-//! the DUT's own; where none answers, one is started there ([`Dut::start_agent`]) and ends with [`Management`]. Start with [`Management::begin`].
+//! Queries use a port of their own ([`Bed::add_management`]), so that the counts of the test
+//! contain none of their frames. The agent is the DUT's own; if none answers, one is started there
+//! ([`Dut::start_agent`]) and ends with [`Management`]. Start with [`Management::begin`].
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,22 +21,22 @@ use crate::host::netns::within;
 use crate::host::{Heard, Process};
 use crate::snmp::{get_up_time, parse};
 
-/// The port of agents.
+/// The UDP port of agents.
 const PORT: u16 = 161;
 
 /// The community of a read-only agent.
 const COMMUNITY: &str = "public";
 
-/// An answer is missing after this; less than a second, after which the next query is due.
+/// Time limit for an answer; less than a second, after which the next query is due.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// An agent that we start must answer within this.
+/// Time limit for the first answer of an agent that we start.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// How often we look whether a query is due.
+/// Interval at which we check whether a query is due.
 const TICK: Duration = Duration::from_millis(2);
 
-/// The longest message of one frame: 1500 octets without the headers of IPv4 and UDP.
+/// The longest message in one frame: 1500 octets without the headers of IPv4 and UDP.
 const ONE_FRAME: usize = 1472;
 
 /// Management of a DUT during a series.
@@ -45,17 +46,17 @@ pub(super) struct Management {
     _agent: Option<Started>,
 }
 
-/// Asks an agent.
+/// Queries an agent.
 pub(super) struct Asker {
     socket: UdpSocket,
     request_id: i32,
-    /// What the agent said last.
+    /// The last uptime that the agent reported.
     up_time: Option<u32>,
 }
 
-/// What came of a query.
+/// Result of a query.
 pub(super) enum Said {
-    /// This message: how long the agent has been up.
+    /// This message, which contains the agent's uptime.
     UpTime(Vec<u8>),
     /// Something else.
     Wrong(String),
@@ -63,10 +64,10 @@ pub(super) enum Said {
 }
 
 impl Management {
-    /// Makes sure that an agent answers, starts one if need be, and tells what is asked.
+    /// Checks that an agent answers, starts one if necessary, and reports what is queried.
     ///
     /// # Errors
-    /// No agent answers, or what it answers is wrong.
+    /// Fails if no agent answers, or if its answer is wrong.
     pub fn begin(
         bed: &Bed,
         cpus: &[usize],
@@ -117,13 +118,14 @@ impl Management {
         })
     }
 
-    /// A query now.
+    /// Sends a query now.
     pub fn ask(&self, patience: Duration) -> Said {
         let mut asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
         asker.ask(patience)
     }
 
-    /// A trial begins: a query now, and one every second until the returned value is dropped.
+    /// Starts the queries of a trial: one now, and one every second until the returned value is
+    /// dropped.
     pub fn trial(&self) -> Asking {
         let stop = Arc::new(AtomicBool::new(false));
         let (asker, stopped) = (self.asker.clone(), stop.clone());
@@ -146,7 +148,7 @@ impl Management {
                     }
                     Said::Nothing => {}
                 }
-                // seconds in which we were held up are left out
+                // seconds during which we stalled are left out
                 next = Duration::from_secs(began.elapsed().as_secs() + 1);
             }
             queries
@@ -158,14 +160,14 @@ impl Management {
     }
 }
 
-/// Queries in the course of a trial; they end when it is dropped.
+/// The queries of a trial; they end when this is dropped.
 pub(super) struct Asking {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Queries>>,
 }
 
 impl Asking {
-    /// Ends the queries, and says what came of them.
+    /// Ends the queries, and returns their results.
     pub fn end(mut self) -> Queries {
         self.finish().unwrap_or_default()
     }
@@ -183,7 +185,7 @@ impl Drop for Asking {
 }
 
 impl Asker {
-    /// From an address in this namespace, or of this machine, to an agent.
+    /// Creates one that queries an agent from an address in this namespace, or of this machine.
     pub fn new(
         namespace: Option<&str>,
         (from, to): (Ipv4Addr, Ipv4Addr),
@@ -207,12 +209,12 @@ impl Asker {
         })
     }
 
-    /// Asks, and waits for the answer. Answers to earlier queries are too late.
+    /// Sends a query, and waits for the answer. Late answers to earlier queries are ignored.
     pub fn ask(&mut self, patience: Duration) -> Said {
         self.request_id = self.request_id.checked_add(1).unwrap_or(1);
         let query = get_up_time(COMMUNITY, self.request_id);
         let asked = Instant::now();
-        // the first error is what came back of the query before: that nobody listens
+        // the first error belongs to the previous query: the port was closed
         if self.socket.send(&query).is_err() && self.socket.send(&query).is_err() {
             return Said::Nothing;
         }
@@ -225,7 +227,7 @@ impl Asker {
             let length = match self.socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                // nobody listens, or nothing came
+                // the port is closed, or no answer came
                 Err(_) => return Said::Nothing,
             };
             match self.judge(&buffer[..length]) {
@@ -235,7 +237,7 @@ impl Asker {
         }
     }
 
-    /// What a message says; `None` when it answers an earlier query.
+    /// Interprets a message; `None` if it answers an earlier query.
     fn judge(&mut self, message: &[u8]) -> Option<Said> {
         if message.len() > ONE_FRAME {
             return Some(Said::Wrong("the answer does not fit one frame".into()));
@@ -255,9 +257,9 @@ impl Asker {
         }
         Some(match (response.up_time, self.up_time) {
             (Err(unfit), _) => Said::Wrong(format!("the answer is wrong: {unfit}")),
-            // it starts at zero again after 497 days
+            // it wraps to zero after 497 days
             (Ok(now), Some(before)) if now.wrapping_sub(before) > u32::MAX / 2 => {
-                // the agent started anew, and counts from there
+                // the agent restarted, and counts from there
                 self.up_time = Some(now);
                 Said::Wrong(format!(
                     "sysUpTime fell from {before} to {now} hundredths of a second"
@@ -278,7 +280,7 @@ struct Started {
 }
 
 impl Started {
-    /// Has the DUT start one, and waits for its first answer.
+    /// Has the DUT start an agent, and waits for its first answer.
     fn begin(
         dut: &dyn Dut,
         agent: &Agent<'_>,
@@ -309,7 +311,7 @@ impl Started {
         })
     }
 
-    /// Hears what it says, for a moment.
+    /// Reads its output for a moment. Returns true if it has ended.
     fn has_ended(&mut self, heard: &mut Vec<String>) -> Result<bool, LabError> {
         loop {
             match self.process.next(10 * TICK)? {
@@ -328,7 +330,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a reader of the results should know of queries without a good answer.
+/// Returns a warning for readers of the results about queries without a correct answer.
 pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
     let mut all = Queries::default();
     for trial in trials {
@@ -356,7 +358,8 @@ pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// An agent at whose messages we look, on the loopback interface: bytes of Debian's snmpd with this id and time.
+    /// A message of an agent on the loopback interface: bytes of Debian's snmpd with this id and
+    /// time.
     fn answer(request_id: u8, ticks: u8) -> Vec<u8> {
         let mut bytes = b"\x30\x27\x02\x01\x01\x04\x06public\xa2\x1a\x02\x01".to_vec();
         bytes.push(request_id);
@@ -386,7 +389,7 @@ mod tests {
                 _ => panic!("{words}"),
             }
         }
-        // it goes on from where it fell
+        // it continues from the lower value
         assert!(matches!(asker.judge(&answer(8, 49)), Some(Said::UpTime(_))));
     }
 }

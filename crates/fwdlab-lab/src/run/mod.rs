@@ -1,8 +1,10 @@
-//! Running procedures on the embedded test bed or on a simulated DUT: what all measuring commands do.
+//! Runs procedures on the embedded test bed or on a simulated DUT, for all measuring commands.
 //!
-//! A [`plan`] says what is measured, whether a file or a command asks, and [`campaign`] carries it out: [`conduct`] takes its turns, and one
-//! file of [`method`] measures each of them. They build beds, ask `measure` what to do next, keep every trial in the store at once, and report
-//! everything as events. What a command asks of one procedure is a [`suite`]. Start with [`plan::Plan`] and [`campaign::start`].
+//! A [`plan`] defines what is measured, for files and commands alike, and [`campaign`] carries it
+//! out: [`conduct`] takes its turns, and one file of [`method`] measures each of them. They build
+//! beds, ask `measure` for the next step, store every trial at once, and report everything as
+//! events. A command's request to one procedure is a [`suite`]. Start with [`plan::Plan`] and
+//! [`campaign::start`].
 
 pub mod bisect;
 pub mod campaign;
@@ -62,34 +64,34 @@ use crate::telemetry::{Seen, Wanted};
 use crate::tester::Rig;
 use crate::tester::local::Chosen;
 
-/// What every measurement needs; every default is resolved.
+/// Parameters of every measurement, with all defaults resolved.
 #[derive(Debug, Clone)]
 pub struct Parameters {
-    /// What is sent, one stream per test case.
+    /// Offered streams, one per test case.
     pub streams: Vec<Stream>,
-    /// What procedures and searches offer, beside the streams.
+    /// Traffic that procedures and searches offer in addition to the streams.
     pub traffic: traffic::Traffic,
-    /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
+    /// Intended load; `None` chooses 1.6 times what the DUT forwards.
     pub load: Option<LinkLoad>,
-    /// The line: no more than its rate is offered, and loads in percent are of it.
+    /// The line: the load is limited to its rate, and loads in percent refer to it.
     pub line: Option<Line>,
     /// Applied to the DUT before it is measured.
     pub configuration: Option<Configuration>,
-    /// What is read of the DUT's host around trials; `None`: nothing.
+    /// What is read from the DUT's host around trials; `None`: nothing.
     pub telemetry: Option<Wanted>,
-    /// What is applied to the DUT runs as processes of the host, on the host's files.
+    /// Configurations of the DUT run as processes of the host, on the host's files.
     pub unconfined: bool,
-    /// Of which kind the DUT is, and what is to be known of it.
+    /// Kind and properties of the DUT.
     pub dut: fwdlab_model::campaign::Dut,
     /// The DUT has a port for its management.
     pub is_managed: bool,
-    /// Engine to use; `None` takes the fastest that proves itself.
+    /// Engine to use; `None` takes the fastest one that proves itself.
     pub engine: Option<Mode>,
     /// Where test beds are built.
     pub site: Site,
-    /// Who runs where.
+    /// CPUs of each role.
     pub placement: Placement,
-    /// Root of the host, or of a user namespace only.
+    /// True for root of the host, false for root of a user namespace only.
     pub privileged: bool,
     /// Seed of every random choice.
     pub seed: u64,
@@ -97,12 +99,13 @@ pub struct Parameters {
     pub command_line: Vec<String>,
 }
 
-/// The line of a measurement: the link of the simulated tester, or on the test bed an emulated one of this speed.
+/// Returns the line of a measurement: the link of the simulated tester, or on the test bed an
+/// emulated one of this speed.
 pub fn line(dut: Option<&Dut>, link: Option<LinkSpeed>) -> Option<Line> {
     dut.map_or(link.map(Line::emulated), Dut::line)
 }
 
-/// What a run leaves.
+/// Records and result of a run.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// Every trial, in order.
@@ -111,53 +114,53 @@ pub struct Measured {
     pub rebuilds: Vec<RebuildRecord>,
     /// Every boot of a virtual machine, in order.
     pub boots: Vec<BootRecord>,
-    /// What was counted by call path in some of them.
+    /// Counts by call path of some of these boots.
     pub profiles: Vec<BootProfile>,
-    /// Samples of the DUT's CPUs by test case, where they were asked for.
+    /// Samples of the DUT's CPUs by test case, if requested.
     pub samples: Vec<(String, Stacks)>,
     /// The result.
     pub summary: Option<Summary>,
 }
 
-/// Instructions by call path, of the bursts of a boot that stand in the middle.
+/// Instructions by call path, of the middle bursts of a boot.
 #[derive(Debug, Clone)]
 pub struct BootProfile {
     /// Number of the boot.
     pub boot: u32,
-    /// Through the DUT, generator and receiver included.
+    /// Counts through the DUT, including generator and receiver.
     pub through: Stacks,
-    /// Past it.
+    /// Counts past the DUT.
     pub past: Stacks,
 }
 
-/// A run with its journal: everything that happens is kept first and told then.
+/// A run with its journal: every event is stored before it is reported.
 pub struct Run<'a> {
     /// The head of the run.
     pub info: RunInfo,
     writer: RunWriter,
-    /// What was noted, by its names.
+    /// Notes by file name.
     notes: BTreeMap<String, String>,
-    /// A bed has been told of.
+    /// A bed has been reported.
     has_bed: bool,
-    /// Of DUTs of these kinds.
+    /// The kinds of DUT whose beds have been reported.
     kinds: BTreeSet<fwdlab_model::campaign::Kind>,
-    /// This machine measures and is measured.
+    /// This machine is both generator and DUT.
     is_here: bool,
     began: Instant,
-    /// What had passed of the run before, when it goes on.
+    /// Time since the beginning of the run, before this process resumed it.
     before: Duration,
     control: Control,
     listener: &'a mut dyn FnMut(&Event),
 }
 
-/// A paused run looks so often whether it goes on.
+/// Interval at which a paused run checks whether to continue.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The first thing to do where a measurement without root is not to be relied on.
+/// The first advice if a measurement without root is unreliable.
 const WITHOUT_ROOT: &str = "run it with sudo: without root, other processes take the CPUs of generator and DUT at any time, \
     and the distance of the CPUs cannot be read";
 
-/// Does the work of a run, and closes the run when it fails.
+/// Does the work of a run, and closes the run if it fails.
 fn carry_out<'a>(
     mut run: Run<'a>,
     mut measured: Measured,
@@ -175,13 +178,13 @@ fn carry_out<'a>(
             }
             summary.noise.to_do = to_do;
         }
-        // trials that count as a whole, too, are judged by the readings of the whole run
+        // trials that count as a whole are also judged by the readings of the whole run
         if measured.trials.iter().any(|trial| !trial.probes.is_empty()) {
             run.writer.judged_again(&measured.trials)?;
         }
         Ok(())
     });
-    // the beds are gone
+    // all beds have been removed
     for left in registry::left_behind() {
         let _ = run.warn(left.to_string());
     }
@@ -192,7 +195,7 @@ fn carry_out<'a>(
                 LabError::Interrupted => RunState::Interrupted,
                 _ => RunState::Failed,
             };
-            // the first error is the one to report; closing the run may well fail for the same reason
+            // report the first error; closing the run may fail for the same reason
             let _ = run.close(state, &error.to_string());
             Err(error)
         }
@@ -200,7 +203,7 @@ fn carry_out<'a>(
 }
 
 impl<'a> Run<'a> {
-    /// The head of a run that begins now, with this name in its id.
+    /// Creates the head of a new run, with this name in its id.
     fn head(
         parameters: &Parameters,
         name: &str,
@@ -212,7 +215,7 @@ impl<'a> Run<'a> {
         let (placement, privileged) = (&parameters.placement, parameters.privileged);
         RunInfo {
             format: RUN_FORMAT,
-            // not of the seed: what is measured again with the same one is another run
+            // independent of the seed: another measurement with the same seed is another run
             id: RunId::free(runs, now, name, entropy(now)).into(),
             kind: kind.into(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
@@ -232,7 +235,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes its directory.
+    /// Creates its directory.
     fn create(
         info: RunInfo,
         is_here: bool,
@@ -245,7 +248,7 @@ impl<'a> Run<'a> {
         Ok(Run::of(info, writer, is_here, control, listener))
     }
 
-    /// One of which nothing has happened in this process.
+    /// Creates a run without any event in this process.
     fn of(
         info: RunInfo,
         writer: RunWriter,
@@ -268,7 +271,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Directory of the run.
+    /// Returns the directory of the run.
     pub fn path(&self) -> &Path {
         self.writer.path()
     }
@@ -276,7 +279,7 @@ impl<'a> Run<'a> {
     /// Closes the run with its result, and with the report that `render` makes of its final head.
     ///
     /// # Errors
-    /// The files cannot be written.
+    /// Fails if the files cannot be written.
     pub fn finish(
         mut self,
         summary: &Summary,
@@ -295,7 +298,7 @@ impl<'a> Run<'a> {
             },
         });
         if let Err(error) = told {
-            // the first error is the one to report
+            // report the first error
             let _ = self.close(RunState::Failed, &error.to_string());
             return Err(error);
         }
@@ -309,7 +312,7 @@ impl<'a> Run<'a> {
         self.info.finished_at = Some(Timestamp::now().to_string());
         self.info.error = Some(reason.to_owned());
         self.writer.make_room();
-        // the head says it too, and has to, even where the journal cannot
+        // the head contains the reason, too, even if the journal cannot be written
         let _ = self.tell(EventKind::RunEnded {
             reason: reason.to_owned(),
         });
@@ -323,7 +326,7 @@ impl<'a> Run<'a> {
         self.put(kind)
     }
 
-    /// Waits while the run is paused and this is not stopped, and reports what was asked meanwhile.
+    /// Waits while the run is paused and `control` is not stopped, and reports requests meanwhile.
     fn wait_while_paused(&mut self, control: &Control) -> Result<(), LabError> {
         while control.is_paused() {
             for (request, heeded) in self.control.heeded() {
@@ -345,7 +348,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Keeps what was read of the DUT's host around a trial.
+    /// Stores the telemetry of the DUT's host around a trial.
     fn keep_telemetry(&mut self, of: &TrialRecord, seen: Option<&Seen>) -> Result<(), LabError> {
         for record in seen
             .iter()
@@ -356,7 +359,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Keeps and tells what became of a hook.
+    /// Stores and reports the record of a hook.
     fn keep_hook(&mut self, record: HookRecord) -> Result<(), LabError> {
         self.writer.hook(&record)?;
         self.tell(EventKind::HookFinished {
@@ -368,7 +371,8 @@ impl<'a> Run<'a> {
         self.tell(EventKind::Warning { text: text.into() })
     }
 
-    /// Tells what was done on the DUT, and keeps it with the run as `name.txt`; once, however often it is done.
+    /// Reports what was done on the DUT, and stores it with the run as `name.txt`; only once if it
+    /// is repeated.
     fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
         match self.keep(name, ".txt", &text)? {
             true => self.tell(EventKind::Note { text }),
@@ -376,7 +380,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps a text with the run under this name; once, however often it is the same. Says whether it is new.
+    /// Stores a text with the run under this name; only once if it is repeated. Returns true if it
+    /// is new.
     fn keep(&mut self, name: &str, end: &str, text: &str) -> Result<bool, LabError> {
         let mut file = format!("{name}{end}");
         let mut others = 1;
@@ -392,7 +397,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// What was noted under this name, now or before the run was cut off.
+    /// Returns the note of this name, from now or from before the run was interrupted.
     fn noted(&mut self, file: &str) -> Result<Option<&String>, LabError> {
         if !self.notes.contains_key(file)
             && let Some(kept) = self.writer.kept_input(file)?
@@ -403,7 +408,8 @@ impl<'a> Run<'a> {
         Ok(self.notes.get(file))
     }
 
-    /// Keeps what of a configuration is in force, as it says by itself; the first time it is applied.
+    /// Stores which parts of a configuration are in force, in the DUT's own words; only the first
+    /// time that it is applied.
     fn keep_in_force(
         &mut self,
         name: &str,
@@ -414,7 +420,7 @@ impl<'a> Run<'a> {
             .chars()
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
-        // of a path the end tells more
+        // the end of a path identifies it better
         let name = &name[name.len().saturating_sub(60)..];
         let folder = format!("in-force/{}/", name.trim_matches('-'));
         if self.notes.keys().any(|file| file.starts_with(&folder)) {
@@ -426,7 +432,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Tells that the run starts or goes on, with how many steps it will probably take, and how long.
+    /// Reports that the run starts or resumes, with the probable number of steps and duration.
     fn started(
         &mut self,
         steps: u32,
@@ -451,7 +457,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Tells of the first bed of every kind of DUT.
+    /// Reports the first bed of every kind of DUT.
     fn bed_stands(
         &mut self,
         bed: &Bed,
@@ -484,21 +490,22 @@ impl<'a> Run<'a> {
 }
 
 impl Parameters {
-    /// The mean size of the frames that are measured first: of the profile, or the size of the first stream.
+    /// Returns the mean size of the frames that are measured first: of the profile, or the size of
+    /// the first stream.
     pub fn mean_size(&self) -> MeanSize {
         let of_stream = || self.streams[0].frame_size_bytes.into();
         self.traffic.mean().unwrap_or_else(of_stream)
     }
 
-    /// The intended load of a stream in frames per second as it was asked for; `None` is flat out.
+    /// Returns the requested load of a stream in frames per second; `None` is flat out.
     ///
     /// # Errors
-    /// It means nothing here, or is more than the line carries.
+    /// Fails if the load makes no sense here, or exceeds line rate.
     pub fn load_pps(&self, load: LinkLoad, stream: &Stream) -> Result<Option<f64>, String> {
         load.on_line("the load", stream.frame_size_bytes, self.line)
     }
 
-    /// A load of a stream that nobody asked for, `None` being flat out: no more than the line carries.
+    /// Limits a load that was not requested to line rate; `None` is flat out.
     fn within_line(&self, load_pps: Option<f64>, stream: &Stream) -> Option<f64> {
         let Some(line) = self.line else {
             return load_pps;
@@ -507,7 +514,8 @@ impl Parameters {
         Some(load_pps.map_or(most, |pps| pps.min(most)))
     }
 
-    /// Builds a test bed with so many DUTs side by side; of one alone with a way back, and managed, where what is offered needs that.
+    /// Builds a test bed with this number of DUTs side by side; a single DUT gets a way back and a
+    /// management port, if the traffic needs them.
     fn bed(&self, duts: usize) -> Result<Bed, LabError> {
         self.site.build(&site::Wanted {
             duts,
@@ -519,7 +527,7 @@ impl Parameters {
         })
     }
 
-    /// As they are kept with the run.
+    /// Returns the parameters as they are stored with the run.
     pub fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = BTreeMap::new();
         let mut set = |name: &str, value: serde_json::Value| {
@@ -559,7 +567,7 @@ impl Parameters {
     }
 }
 
-/// What a configuration was read from, as it is kept in this folder; a directory file by file.
+/// Collects the sources of a configuration, as stored in this folder; a directory file by file.
 fn inputs_of(
     configuration: &Configuration,
     folder: &str,
@@ -586,7 +594,7 @@ fn inputs_of(
     Ok(())
 }
 
-/// Opens the tester on a bed that is still plain and says in words why it is this engine.
+/// Opens the tester on a bed without configuration. Also returns why it uses this engine, in words.
 fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chosen), LabError> {
     let mut traffic = Vec::new();
     if let (Some(_), Some(stream)) = (&parameters.traffic.profile, parameters.streams.first()) {
@@ -599,7 +607,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
         prove: match parameters.traffic.profile {
-            // the stream that stands for a profile may have no room for test frames
+            // the stream that represents a profile may have no room for test frames
             Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),
             None => parameters.streams.first().cloned(),
         },
@@ -608,7 +616,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
     parameters.site.open(bed, &choice)
 }
 
-/// Applies a configuration and makes sure that the DUT still forwards with it.
+/// Applies a configuration and checks that the DUT still forwards with it.
 fn configure(
     bed: &Bed,
     dut: usize,
@@ -641,7 +649,7 @@ fn configure(
     Ok(())
 }
 
-/// What failed, with the daemons of the configuration that have died, which may be why.
+/// Adds to an error the daemons of the configuration that have died, because they may be the cause.
 fn with_last_words(bed: &Bed, error: LabError, when: &str) -> LabError {
     let is_told = matches!(
         error,
@@ -658,7 +666,7 @@ fn with_last_words(bed: &Bed, error: LabError, when: &str) -> LabError {
     }
 }
 
-/// Sends some test frames through a DUT; that none comes back is an error that says how far they went.
+/// Sends some test frames through a DUT. If none comes back, the error reports how far they got.
 fn does_forward(
     bed: &Bed,
     dut: usize,
@@ -681,12 +689,12 @@ fn does_forward(
                 why: how_far(&trial::chain(&before, &after)),
             });
         }
-        // a sender whose CPU is busy may be held up for all of the time: that says nothing of the DUT
+        // a sender on a busy CPU may stall for the whole time, which is no fault of the DUT
     }
     Err(device::sent_nothing(trial::PROOF_FRAMES))
 }
 
-/// How far frames came of which none came back, as far as that was read.
+/// Describes how far frames got if none came back, as far as the meters were read.
 fn how_far(chain: &Chain) -> String {
     match [Stage::DutInput, Stage::DutOutput].map(|stage| chain.passed(&stage)) {
         [Some(reached), Some(left)] => {
@@ -696,12 +704,12 @@ fn how_far(chain: &Chain) -> String {
     }
 }
 
-/// What no other run has: this moment in this process.
+/// Returns a number that is unique to this run, from the time and the process id.
 fn entropy(now: Timestamp) -> u64 {
     (now.as_nanosecond() as u64).rotate_left(20) ^ u64::from(std::process::id())
 }
 
-/// Now, as records have it.
+/// Returns the current time as it is stored in records.
 fn timestamp() -> String {
     Timestamp::now().to_string()
 }

@@ -1,8 +1,10 @@
-//! What modifiers change on the DUT of the bed while a series runs (RFC 2544 §11): filters, routing updates and management.
+//! Changes by modifiers on the DUT while a series runs (RFC 2544 §11): filters, routing updates and
+//! management.
 //!
-//! How the DUT does it is its own ([`crate::dut`]); here is when. Whatever is set is read back or shown to work before anything is
-//! measured, told with its exact commands, and taken back when [`Modified`] is dropped. Frames of broadcasts are in [`super::traffic`],
-//! queries in [`super::manage`]. Start with [`Modified::begin`].
+//! [`crate::dut`] defines how a DUT makes the changes; this module defines when. Every change is
+//! read back or shown to work before anything is measured, reported with its exact commands, and
+//! undone when [`Modified`] is dropped. Frames of broadcasts are in [`super::traffic`], queries in
+//! [`super::manage`]. Start with [`Modified::begin`].
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,10 +21,10 @@ use crate::dut::{self, Change, Dut};
 use crate::error::LabError;
 use crate::host::Limit;
 
-/// How often we look whether an update is due.
+/// Interval at which we check whether an update is due.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What is changed on the DUT; dropping it takes that back.
+/// Changes on the DUT; dropping it undoes them.
 pub(super) struct Modified {
     dut: Arc<dyn Dut>,
     changes: Vec<Change>,
@@ -32,10 +34,10 @@ pub(super) struct Modified {
 }
 
 impl Modified {
-    /// Applies the modifiers of a series, and tells the commands.
+    /// Applies the modifiers of a series, and reports the commands.
     ///
     /// # Errors
-    /// A command failed, or what was set is not there.
+    /// Fails if a command failed, or if a change is not in effect.
     pub fn begin(
         bed: &Bed,
         traffic: &Traffic,
@@ -91,7 +93,8 @@ impl Modified {
         Ok(modified)
     }
 
-    /// A trial begins: the first update and the first query, and the next ones in their time, until what is returned is dropped.
+    /// Starts a trial: makes the first update and the first query now, and the next ones at their
+    /// intervals, until the returned values are dropped.
     pub fn trial(&self) -> (Option<Running>, Option<Asking>) {
         (
             self.updates.as_ref().map(Updates::run),
@@ -99,7 +102,7 @@ impl Modified {
         )
     }
 
-    /// Are there filters that deny what is not of the test?
+    /// Returns true if there are filters that deny everything but the test's frames.
     pub fn filters(&self) -> bool {
         self.filters
     }
@@ -108,7 +111,8 @@ impl Modified {
 impl Drop for Modified {
     fn drop(&mut self) {
         for change in self.changes.drain(..).rev() {
-            // what fails is tried again when the bed goes, and the host may be gone already, with everything on it
+            // a failed undo is retried when the bed is removed; the host may be gone already, with
+            // all changes
             let _ = self.dut.take_back(change, Limit::OURS);
         }
     }
@@ -119,12 +123,12 @@ struct Updates {
     dut: Arc<dyn Dut>,
     version: IpVersion,
     interval: Duration,
-    /// Updates so far: their number decides the state of the next.
+    /// Number of updates so far, which decides the state of the next one.
     made: Arc<AtomicU64>,
     failed: Arc<Mutex<Option<LabError>>>,
 }
 
-/// Updates in the course of a trial; ends when dropped.
+/// Updates during a trial; they end when it is dropped.
 pub(super) struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -134,7 +138,7 @@ pub(super) struct Running {
 }
 
 impl Updates {
-    /// The first update now, the next ones every interval.
+    /// Makes the first update now, and another one after every interval.
     fn run(&self) -> Running {
         let stop = Arc::new(AtomicBool::new(false));
         let (dut, version, interval) = (self.dut.clone(), self.version, self.interval);
@@ -174,10 +178,10 @@ impl Updates {
 }
 
 impl Running {
-    /// Ends the updates, and says how many there were.
+    /// Ends the updates, and returns their number.
     ///
     /// # Errors
-    /// One failed, or the DUT did not take it.
+    /// Fails if an update failed, or the DUT did not apply it.
     pub fn end(mut self) -> Result<u64, LabError> {
         self.finish();
         let failed = self.failed.lock().ok().and_then(|mut failed| failed.take());

@@ -1,8 +1,10 @@
-//! Plans: what will be measured, whoever asks for it. Campaign files and commands make the same [`Plan`], and nothing else is carried out.
+//! Plans: what will be measured. Campaign files and commands produce the same [`Plan`], and nothing
+//! else is carried out.
 //!
-//! A plan that exists can be carried out, as far as that can be known before any traffic: what its configurations are was read, and the
-//! procedure's parameters fit the loads. Start with [`Plan::new`] for a file, [`Plan::of_command`] and [`Plan::of_suite`] for commands;
-//! [`agenda`] says what is measured when, and [`super::campaign::start`] measures it.
+//! An existing plan can be carried out, as far as that can be decided before any traffic: its
+//! configurations have been read, and the procedure's parameters fit the loads. Start with
+//! [`Plan::new`] for a file, [`Plan::of_command`] and [`Plan::of_suite`] for commands; [`agenda`]
+//! returns what is measured when, and [`super::campaign::start`] measures it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,10 +36,11 @@ use crate::placement::Placement;
 use crate::site::Site;
 use crate::telemetry::Wanted;
 
-/// What a test case takes beyond its trials: a bed, an engine that proves itself, the largest load.
+/// Duration of a test case beyond its trials: a bed, an engine that proves itself, the largest
+/// load.
 const BED: Duration = Duration::from_secs(3);
 
-/// What will be measured, with everything that was read for it; every default is resolved.
+/// What will be measured, with all its inputs and all defaults resolved.
 pub struct Plan {
     pub(super) campaign: Campaign,
     pub(super) configurations: BTreeMap<String, Configuration>,
@@ -46,30 +49,31 @@ pub struct Plan {
     /// By their names in the matrix.
     pub(super) profiles: BTreeMap<String, Arc<ProfileFrames>>,
     pub(super) host: Host,
-    /// Of a command; `None` for a campaign from a file.
+    /// The command; `None` for a campaign from a file.
     pub(super) command: Option<Command>,
-    /// What else is kept with the run: what of a campaign is measured, and where its file is.
+    /// Further values that are stored with the run: which part of a campaign is measured, and the
+    /// path of its file.
     pub(super) values: BTreeMap<String, serde_json::Value>,
 }
 
-/// What a command asks for that campaigns do not say.
+/// Parts of a command that campaigns cannot express.
 #[derive(Debug, Clone, Default)]
 pub struct Command {
-    /// What kind of run: `quick`.
+    /// Kind of the run: `quick`.
     pub kind: &'static str,
-    /// Applied to every DUT, the reference of a comparison included.
+    /// Applied to every DUT, including the reference of a comparison.
     pub applied_to_all: Option<Configuration>,
     /// Time for all rebuilds of slices together.
     pub total: Option<Duration>,
-    /// Its parameters, as they are kept.
+    /// Its parameters, as they are stored.
     pub values: BTreeMap<String, serde_json::Value>,
-    /// Its test cases, where the procedure goes from one to the next by itself.
+    /// Its test cases, if the procedure goes from one to the next by itself.
     pub suite: Option<Suite>,
-    /// A test case that fails does not end it.
+    /// Continues if a test case fails.
     pub goes_on: bool,
-    /// The image on which the same is counted in instructions, beside what is measured here.
+    /// The image on which the same is counted in instructions, in addition to this measurement.
     pub beside: Option<String>,
-    /// Boots no reference once more: a run of the same command has done so.
+    /// Omits the second boot of the reference: an earlier run of the same command has made it.
     pub without_control: bool,
 }
 
@@ -77,18 +81,18 @@ pub struct Command {
 pub type ProfileReader<'a> =
     dyn Fn(&str, bool, Option<LinkSpeed>) -> Result<ProfileFrames, String> + 'a;
 
-/// Who carries it out.
+/// The machine that carries the plan out.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Where test beds are built.
     pub site: Site,
-    /// CPUs; on a simulated DUT none.
+    /// CPUs; none for a simulated DUT.
     pub placement: Placement,
-    /// Root of the host, or of a user namespace only.
+    /// True for root of the host, false for root of a user namespace only.
     pub privileged: bool,
-    /// What is applied to a DUT runs as processes of the host, on the host's files.
+    /// Configurations of a DUT run as processes of the host, on the host's files.
     pub unconfined: bool,
-    /// Seed of every random choice, where the campaign says none.
+    /// Seed of every random choice, if the campaign sets none.
     pub seed: u64,
     /// The command line, as typed.
     pub command_line: Vec<String>,
@@ -97,36 +101,37 @@ pub struct Host {
 /// What is measured when, and how long it takes.
 #[derive(Debug)]
 pub struct Agenda {
-    /// What is measured, in its order; of procedures by slices one turn is of all test cases that stand beside each other.
+    /// Turns in their order; with slices, one turn measures all test cases of a row.
     pub turns: Vec<Turn>,
-    /// What is measured in a turn, in words and by test case.
+    /// Name of each kind of turn, in words and by test case.
     pub names: Vec<String>,
     pub(super) measures: Vec<Measures>,
-    /// Trials and time of one iteration of each of them, as estimated.
+    /// Estimated trials and time of one iteration of each of them.
     pub cases: Vec<(u32, Duration)>,
-    /// Trials of all.
+    /// Trials of all turns.
     pub trials: u32,
-    /// Time of all.
+    /// Time of all turns.
     pub time: Duration,
-    /// The same where every test case is known well enough as early as may be; of a fixed number of iterations both are the same.
+    /// Trials and time if every test case is precise enough as early as possible; equal to the
+    /// above for a fixed number of iterations.
     pub least: (u32, Duration),
-    /// What is changed where, in words.
+    /// What is changed, and where, in words.
     pub changes: Vec<String>,
 }
 
 /// What one turn measures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Measures {
-    /// Iterations of these test cases; they are several only where DUTs stand side by side.
+    /// Iterations of these test cases; more than one only if DUTs are side by side.
     Cases(Vec<usize>),
     /// This test case once more, as A/A control.
     Control(usize),
-    /// All test cases of a command, which cannot be skipped one by one.
+    /// All test cases of a command, which cannot be skipped separately.
     Suite,
 }
 
 impl Measures {
-    /// The test cases of which it measures an iteration.
+    /// Returns the test cases that get an iteration in this turn.
     pub fn cases(&self) -> &[usize] {
         match self {
             Measures::Cases(cases) => cases,
@@ -136,18 +141,18 @@ impl Measures {
 }
 
 impl Agenda {
-    /// Planned trials of a turn, and of the whole run.
+    /// Returns the planned trials of a turn, and of the whole run.
     pub(super) fn trials_of(&self, turn: Turn) -> (u32, u32) {
         (self.cases[turn.case].0, self.trials)
     }
 }
 
 impl Plan {
-    /// Reads what the campaign names, `folder` being where it stands, and makes sure that everything fits together, as far as that
-    /// can be known before any traffic.
+    /// Reads the files that the campaign names, relative to `folder`, and checks that everything
+    /// fits together, as far as that can be decided before any traffic.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place in the file where it has one.
+    /// Fails with the first mistake, and its position in the file if it has one.
     pub fn new(
         mut campaign: Campaign,
         folder: &Path,
@@ -211,10 +216,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a command asks for, as a campaign.
+    /// Creates the plan of a command, as a campaign.
     ///
     /// # Errors
-    /// What its procedure cannot measure.
+    /// Fails if the procedure cannot measure it.
     pub fn of_command(
         campaign: Campaign,
         configurations: Vec<Configuration>,
@@ -239,7 +244,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What a command asks of one procedure, as a campaign of one turn. No more than `max` is offered.
+    /// Creates the plan of a command with one procedure, as a campaign of one turn. Offers `max` at
+    /// most.
     pub fn of_suite(
         kind: &'static str,
         suite: Suite,
@@ -308,15 +314,15 @@ impl Plan {
         plan
     }
 
-    /// Keeps something with the run that the campaign does not say.
+    /// Stores a value with the run that the campaign does not contain.
     pub fn keep(&mut self, name: &str, value: impl Into<serde_json::Value>) {
         self.values.insert(name.to_owned(), value.into());
     }
 
-    /// Says what is wrong with a suite, as far as that can be known before any traffic.
+    /// Checks a suite, as far as that is possible before any traffic.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Fails with the mistake, in words.
     pub fn check_suite(&self) -> Result<(), String> {
         let Some(suite) = self.suite() else {
             return Ok(());
@@ -327,7 +333,7 @@ impl Plan {
         fwdlab_measure::machine::make(&suite.asked, &limits).map(|_| ())
     }
 
-    /// The simulated DUT, if it is one.
+    /// Returns the simulated DUT, if it is one.
     pub fn dut(&self) -> Option<&Dut> {
         self.dut.as_ref()
     }
@@ -340,7 +346,7 @@ impl Plan {
         suite.estimate(&suite.likely(dut, bounds)?, dut, bounds.asked.is_some())
     }
 
-    /// What a command measures in one turn.
+    /// Returns what a command measures in one turn.
     pub fn suite(&self) -> Option<&Suite> {
         self.command.as_ref()?.suite.as_ref()
     }
@@ -375,7 +381,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The procedure in records; of a suite the command.
+    /// Returns the name of the procedure in records; for a suite that of the command.
     pub(super) fn procedure(&self) -> &str {
         match self.suite() {
             Some(_) => &self.campaign.name,
@@ -383,32 +389,33 @@ impl Plan {
         }
     }
 
-    /// Does a command ask, and not a file?
+    /// Returns true for a command, and false for a campaign from a file.
     pub(super) fn is_command(&self) -> bool {
         self.command.is_some()
     }
 
-    /// Can nothing be done after this error? A campaign goes on with its other test cases; a command tells it.
+    /// Returns true if this error ends the run. A campaign continues with its other test cases; a
+    /// command fails.
     pub(super) fn is_ended_by(&self, error: &LabError) -> bool {
         matches!(error, LabError::Store(_)) || self.is_one()
     }
 
-    /// Is it worth nothing as soon as anything of it fails?
+    /// Returns true if the run is worthless as soon as any part of it fails.
     pub(super) fn is_one(&self) -> bool {
         (self.command.as_ref()).is_some_and(|command| !command.goes_on)
     }
 
-    /// Is the reference booted once more?
+    /// Returns true if the reference is booted once more.
     pub(super) fn has_control(&self) -> bool {
         !(self.command.as_ref()).is_some_and(|command| command.without_control)
     }
 
-    /// What every DUT has, whatever else is applied to it.
+    /// Returns the configuration that is applied to every DUT.
     pub(super) fn applied_to_all(&self) -> Option<&Configuration> {
         self.command.as_ref()?.applied_to_all.as_ref()
     }
 
-    /// The same configurations counted in instructions, where that is wanted, too.
+    /// Returns the plan that counts the same configurations in instructions, if requested.
     pub(super) fn beside(&self) -> Result<Option<Plan>, LabError> {
         let command = self.command.as_ref();
         let Some(image) = command.and_then(|command| command.beside.clone()) else {
@@ -452,18 +459,18 @@ impl Plan {
         Plan::of_command(campaign, compared, command, self.host.clone()).map(Some)
     }
 
-    /// What is applied to the DUT of a test case, one after the other.
+    /// Returns the configurations that are applied to the DUT of a test case, in order.
     pub(super) fn applied(&self, case: &Case) -> Vec<&Configuration> {
         let own = self.configurations.get(&case.configuration);
         self.applied_to_all().into_iter().chain(own).collect()
     }
 
-    /// Time for all rebuilds of slices together, where there is one.
+    /// Returns the time for all rebuilds of slices together, if it is limited.
     pub(super) fn total(&self) -> Option<Duration> {
         self.command.as_ref()?.total
     }
 
-    /// The name of a test case: without its configuration where a command measures only one.
+    /// Returns the name of a test case: without its configuration if a command measures only one.
     pub(super) fn id(&self, case: &Case) -> String {
         let compares = matches!(
             self.campaign.procedure.counting(),
@@ -475,12 +482,13 @@ impl Plan {
         }
     }
 
-    /// What the iterations of a test case say together.
+    /// Summarises the iterations of a test case.
     pub(super) fn summarise(&self, case: &Case, iterations: Vec<Iteration>) -> TestCase {
         order::summarise(self.id(case), case, iterations)
     }
 
-    /// The runs that thresholds name are these, each in the place of its threshold: `@1` is another one tomorrow.
+    /// Replaces the runs in thresholds by these, in the order of the thresholds: tomorrow `@1` will
+    /// be another run.
     pub fn set_references(&mut self, runs: impl Iterator<Item = Option<String>>) {
         for (threshold, run) in self.campaign.thresholds.iter_mut().zip(runs) {
             if let (Some(reference), Some(id)) = (&mut threshold.not_slower_than, run) {
@@ -489,12 +497,12 @@ impl Plan {
         }
     }
 
-    /// The campaign.
+    /// Returns the campaign.
     pub fn campaign(&self) -> &Campaign {
         &self.campaign
     }
 
-    /// Seed of every random choice.
+    /// Returns the seed of every random choice.
     pub fn seed(&self) -> u64 {
         let own = self.campaign.seed.unwrap_or(self.host.seed);
         self.dut.as_ref().map_or(own, |dut| dut.seed)
@@ -536,7 +544,7 @@ impl Plan {
         super::line(self.dut.as_ref(), self.campaign.bed.link)
     }
 
-    /// What a test case offers: one series.
+    /// Returns the traffic of a test case: one series.
     pub(super) fn traffic(&self, case: &Case) -> Traffic {
         let profile = match self.suite() {
             Some(suite) => suite.common.traffic.profile.clone(),
@@ -564,13 +572,13 @@ impl Plan {
             series: Series {
                 of_profile: case.variant.profile.is_some(),
                 both_directions: case.variant.both_directions,
-                // series are test cases of their own here
+                // here every series is a test case of its own
                 single_and_random: false,
             },
         }
     }
 
-    /// What it was read from, by the names under which it is kept with a run.
+    /// Returns the inputs of the plan, by the names under which they are stored with a run.
     pub(super) fn inputs(&self) -> Result<Vec<(String, Vec<u8>)>, LabError> {
         let mut inputs = Vec::new();
         let mut add = |name: String, text: &str| inputs.push((name, text.as_bytes().to_vec()));
@@ -603,17 +611,17 @@ impl Plan {
         Ok(inputs)
     }
 
-    /// Where it is measured.
+    /// Returns the site of the test beds.
     pub(super) fn site(&self) -> &Site {
         &self.host.site
     }
 
-    /// What is varied within a test case.
+    /// Returns what is varied within a test case.
     pub(super) fn swept(&self) -> Option<&Swept> {
         self.swept.as_ref()
     }
 
-    /// A configuration by its name; the plain router has none.
+    /// Returns the configuration of this name; the plain router has none.
     pub(super) fn configuration(&self, name: &str) -> Option<&Configuration> {
         let of_suite = self
             .suite()
@@ -622,7 +630,7 @@ impl Plan {
         self.configurations.get(name).or(of_suite)
     }
 
-    /// What every run needs, for these streams of this test case.
+    /// Returns the parameters of a run, for these streams of this test case.
     pub(super) fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
         if let Some(suite) = self.suite() {
             return suite.common.clone();
@@ -654,8 +662,8 @@ impl Plan {
         }
     }
 
-    /// What is read of the DUT's host around trials: what the campaign says. Where it says nothing, what costs a trial nothing, if that is
-    /// on this machine.
+    /// Returns what is read from the DUT's host around trials: what the campaign requests; by
+    /// default, on this machine, only what costs a trial nothing.
     fn telemetry(&self) -> Option<Wanted> {
         match &self.campaign.telemetry {
             Some(asked) => Wanted::asked(asked),
@@ -663,7 +671,8 @@ impl Plan {
         }
     }
 
-    /// The parameters, and which configurations are firewalls: their names do not tell.
+    /// Returns the parameters as they are stored, including which configurations are firewalls,
+    /// because their names do not show it.
     pub(super) fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = self.said();
         if !self.configurations.is_empty() {
@@ -703,7 +712,7 @@ impl Plan {
             values.insert("question".into(), campaign.question.clone().into());
         }
         if !campaign.configurations.is_empty() {
-            // for whoever reads the run and wants to have them, too
+            // so that readers of the run can obtain them, too
             values.insert(
                 "configurations".into(),
                 serde_json::json!(campaign.configurations),
@@ -747,7 +756,7 @@ impl Plan {
     }
 }
 
-/// Compiles the profiles of the matrix, and says what stands for them in records.
+/// Compiles the profiles of the matrix, and adds the streams that represent them in records.
 fn profiles(
     campaign: &mut Campaign,
     speed: Option<LinkSpeed>,
@@ -779,7 +788,7 @@ fn profiles(
     Ok(profiles)
 }
 
-/// The simulated DUT, if it is one.
+/// Returns the simulated DUT, if it is one.
 fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
     if !campaign.is_simulated() {
         return Ok(None);
@@ -803,10 +812,10 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
     Ok(Some(dut))
 }
 
-/// What is measured when; touches nothing.
+/// Returns what is measured when, without touching anything.
 ///
 /// # Errors
-/// What [`Plan::new`] would have told.
+/// Fails only with errors that [`Plan::new`] would have returned.
 pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     let campaign = &plan.campaign;
     let each = match plan.dut {
@@ -877,7 +886,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     })
 }
 
-/// Refuses what no DUT of this site can have.
+/// Rejects a configuration that no DUT of this site can have.
 fn fits(configuration: &Configuration, host: &Host) -> Result<(), LabError> {
     if let Some(system) = host.site.system() {
         configuration.check_for(system)?;

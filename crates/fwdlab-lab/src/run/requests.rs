@@ -1,8 +1,9 @@
-//! Requests to the management of a DUT while frames flow: each kind has a thread of its own, which begins before the trial and asks on
-//! and on, whatever becomes of the others.
+//! Requests to the management of a DUT while frames flow: each kind has its own thread, which
+//! starts before the trial and keeps sending, independently of the others.
 //!
-//! Where they go over a port, that is the bed's own ([`Bed::add_management`]), or an address that this machine reaches; none of their frames
-//! is in a count of the test. What the answers mean is decided in `measure`. Start with [`Requesters::begin`].
+//! Requests over a port use the bed's management port ([`Bed::add_management`]), or an address that
+//! this machine reaches; the counts of the test contain none of their frames. `measure` evaluates
+//! the answers. Start with [`Requesters::begin`].
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -26,34 +27,34 @@ use crate::error::LabError;
 use crate::host::netns::within;
 use crate::host::{Command, Failure, Host, Limit, Local};
 
-/// It is looked so often whether a request is due.
+/// Interval at which threads check whether a request is due.
 const TICK: Duration = Duration::from_millis(2);
 
-/// So many different reasons are kept of one kind.
+/// Number of different reasons that are kept per kind.
 const REASONS: usize = 100;
 
-/// Bytes of an echo and its reply: header, and as much again that must come back.
+/// Bytes of an echo and its reply: header, and as much data, which must come back.
 const ECHO: usize = 16;
 
-/// Those of a trial on their way.
+/// The requests of a trial in progress.
 pub(super) struct Requesters {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Raw>>,
 }
 
-/// What a thread saw.
+/// Observations of one thread.
 struct Raw {
     request: String,
     sent: Vec<(Instant, Duration, Fate)>,
-    /// Why some had no good answer, and when the last of these was sent.
+    /// Why some had no correct answer, and when the last of these was sent.
     reasons: Vec<(Instant, Fate, String)>,
     late: Duration,
 }
 
-/// How one kind of request is sent; returns what became of it, with a reason where that was not good.
+/// Sends one request of a kind. Fails with its fate and a reason unless it was answered correctly.
 type Ask = Box<dyn FnMut(Duration) -> Result<(), (Fate, String)> + Send>;
 
-/// From where to where requests over a port go.
+/// The ends of requests over a port.
 #[derive(Debug, Clone)]
 struct Way {
     /// The namespace of the tester's end; `None`: this machine's own.
@@ -64,10 +65,10 @@ struct Way {
 }
 
 impl Requesters {
-    /// Begins to ask. What runs on the DUT runs on these of its CPUs; none: on any.
+    /// Starts the requests. Commands on the DUT run on these of its CPUs; if empty, on any.
     ///
     /// # Errors
-    /// Something cannot even be asked: no agent, no socket.
+    /// Fails if a request cannot even be sent: no agent, no socket.
     pub fn begin(
         bed: &Bed,
         requests: &Requests,
@@ -116,7 +117,8 @@ impl Requesters {
         Ok(requesters)
     }
 
-    /// Ends them, and says what became of those that were sent from the begin of the trial on.
+    /// Ends the threads, and returns the fates of the requests that were sent since the beginning
+    /// of the trial.
     pub fn end(mut self, began: Instant) -> Vec<Asked> {
         self.stop.store(true, Ordering::Release);
         let threads = std::mem::take(&mut self.threads);
@@ -133,7 +135,7 @@ impl Requesters {
                 })
                 .collect(),
             reason: {
-                // an answer that is wrong says more than none
+                // a wrong answer is more informative than a missing one
                 let own = || raw.reasons.iter().filter(|(at, ..)| *at >= began);
                 let wrong = own().find(|(_, fate, _)| *fate == Fate::Wrong);
                 wrong.or_else(|| own().next()).map(|(.., why)| why.clone())
@@ -155,9 +157,10 @@ impl Drop for Requesters {
 }
 
 impl Raw {
-    /// Asks until that is enough. What is late is sent at once, and makes nothing up: what took long has kept those after it.
+    /// Sends requests until stopped. A late request is sent at once, without catching up: a slow
+    /// answer delays those after it.
     fn follow(&mut self, mut ask: Ask, stop: &AtomicBool, every: Duration, patience: Duration) {
-        // what the tester does is to be on time; commands that it starts do not have that
+        // the tester must be on time; commands that it starts do not inherit this
         let _ = fwdlab_engine::sys::become_real_time();
         let mut due = Instant::now();
         while !stop.load(Ordering::Acquire) {
@@ -207,7 +210,7 @@ impl Way {
         }
     }
 
-    /// Does something where the tester's end of the port is.
+    /// Calls `work` in the namespace of the tester's end of the port.
     fn there<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, LabError> + Send,
@@ -259,7 +262,7 @@ fn ask_of(
             let mut text = format!(
                 "exec ssh -p {port} -o BatchMode=yes -o ControlMaster=no -o ControlPath=none -o LogLevel=ERROR"
             );
-            // a bed of our own has a key of today
+            // a bed of our own has a host key that was made today
             if way.from.is_some() {
                 text += " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
             }
@@ -276,7 +279,7 @@ fn ask_of(
                     bed.dut(0).name()
                 ))
             })?;
-            // a DUT's management is on its CPUs
+            // the management of a DUT runs on its CPUs
             let here = (!cpus.is_empty()).then(|| {
                 let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
                 format!("taskset -cp {} $$ >/dev/null\n", cpus.join(","))
@@ -287,7 +290,7 @@ fn ask_of(
     })
 }
 
-/// Nothing came in time.
+/// The fate of a request that was not answered in time.
 fn lost(patience: Duration) -> (Fate, String) {
     (
         Fate::Lost,
@@ -303,7 +306,7 @@ fn said(said: Said, patience: Duration) -> Result<(), (Fate, String)> {
     }
 }
 
-/// A text for `sh` on a host.
+/// Runs a text with `sh` on a host.
 fn by_sh(host: &Arc<dyn Host>, text: &str, control: &Control) -> Ask {
     let (host, command, control) = (host.clone(), Command::shell(text), control.clone());
     Box::new(move |patience| {
@@ -333,7 +336,7 @@ fn echo_socket(dut: Ipv4Addr) -> Result<OwnedFd, LabError> {
     Ok(socket)
 }
 
-/// Sends an echo, and waits for its reply; replies to earlier ones are too late.
+/// Sends an echo, and waits for its reply; late replies to earlier ones are ignored.
 fn echo(
     socket: &OwnedFd,
     (own, sequence): (u16, u16),
@@ -359,7 +362,7 @@ fn echo(
     }
 }
 
-/// An echo of RFC 792: type 8, its checksum, whose it is and which.
+/// Returns an echo of RFC 792: type 8, checksum, identifier, sequence number.
 fn echo_message(own: u16, sequence: u16) -> [u8; ECHO] {
     let mut message = [0; ECHO];
     message[0] = 8;
@@ -376,7 +379,7 @@ fn echo_message(own: u16, sequence: u16) -> [u8; ECHO] {
     message
 }
 
-/// Is this packet, from its IPv4 header on, the reply to that echo?
+/// Returns true if this packet, which begins with its IPv4 header, is the reply to that echo.
 fn is_reply(packet: &[u8], own: u16, sequence: u16) -> bool {
     let Some(header) = packet.first().map(|first| usize::from(first & 15) * 4) else {
         return false;
@@ -391,11 +394,12 @@ fn is_reply(packet: &[u8], own: u16, sequence: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// Checksums as Linux's ping sends them: of an echo with this id, sequence and data it is 0xffff less the folded sum.
+    /// Checksums as Linux's ping sends them: of an echo with this id, sequence and data it is
+    /// 0xffff minus the folded sum.
     #[test]
     fn an_echo_is_one_and_a_reply_is_told() {
         let message = echo_message(0x1234, 7);
-        // RFC 1071: the sum with the checksum in it is all ones
+        // RFC 1071: the sum including the checksum is all ones
         let sum: u32 = message
             .chunks(2)
             .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))

@@ -1,7 +1,10 @@
-//! Restarts of the DUT between test cases: one before every test bed of an interleaved campaign, one for every test case of a grouped one.
+//! Restarts of the DUT between test cases: one before every test bed of an interleaved campaign,
+//! one for every test case of a grouped one.
 //!
-//! A machine that does not come back is told to restart again, as often as the campaign says; each try is told, and kept with the run. What
-//! then has no DUT is lost with that reason, and what comes next tries again: it may be back by then. Start with [`Restarts::before_bed`].
+//! A machine that does not come back is restarted again, as often as the campaign permits; each
+//! attempt is reported, and stored with the run. Test cases that then have no DUT fail with that
+//! reason, and the next ones try again, because it may be back by then. Start with
+//! [`Restarts::before_bed`].
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,15 +17,15 @@ use crate::error::LabError;
 use crate::host::{Failure, Limit};
 use crate::site::Site;
 
-/// What became of the restarts so far.
+/// Results of the restarts so far.
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
-    /// Groups whose DUT was restarted; of those that lost it, why.
+    /// Groups whose DUT was restarted, with the reason for those that lost it.
     groups: BTreeMap<String, Option<String>>,
 }
 
 impl Restarts {
-    /// Restarts the DUT before a bed is built for this test case, where that is due.
+    /// Restarts the DUT before a bed is built for this test case, if a restart is due.
     pub fn before_bed(
         &mut self,
         (reboot, order): (Option<Reboot>, Order),
@@ -52,7 +55,7 @@ impl Restarts {
     }
 }
 
-/// Restarts it, again where it does not come back.
+/// Restarts the DUT, repeatedly if it does not come back.
 fn restart(
     reboot: Reboot,
     site: &Site,
@@ -91,7 +94,7 @@ fn restart(
     )))
 }
 
-/// What is changed where, in words: so many restarts.
+/// Describes how often the DUT is restarted, and how long its return may take.
 pub(super) fn words(
     reboot: Option<Reboot>,
     order: Order,

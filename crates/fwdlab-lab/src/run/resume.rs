@@ -1,8 +1,9 @@
-//! Going on with a campaign that was cut off: which of its iterations are made, what they found, and that nothing else has changed.
+//! Resumes an interrupted campaign: which iterations are complete, what they found, and whether
+//! anything else has changed.
 //!
-//! An iteration of which the journal does not say how it ended is measured again, and what was measured of it before stays, marked, and counts
-//! for nothing. The loads that were found once for all iterations are those of the first session. Start with [`reopen`]; what is kept of
-//! each procedure is asked for in its own file.
+//! An iteration without a recorded end is measured again; its earlier records are kept, marked, and
+//! not used. Loads that were found once for all iterations are those of the first session. It
+//! measures nothing. Start with [`reopen`]; each procedure's own file reads what it has stored.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ use super::plan::{Agenda, Plan};
 use super::{Control, Measured, Run};
 use crate::error::LabError;
 
-/// A run that did not come to its end, opened to go on with it: nobody else can.
+/// An unfinished run that is opened to be resumed; it is locked against others.
 pub struct CutOff {
     writer: RunWriter,
     stored: StoredRun,
@@ -35,21 +36,21 @@ pub(super) struct Found {
     pub loses_inside: bool,
 }
 
-/// What was measured before the run was cut off.
+/// What was measured before the run was interrupted.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// Test cases that have come to the end of an iteration, and what was found.
+    /// Finished iterations by test case and number.
     iterations: BTreeMap<(String, u32), Iteration>,
-    /// By what they are of.
+    /// Loads by the stream or row that they are of.
     pub loads: BTreeMap<String, Found>,
-    /// The run goes on: there was something before.
+    /// True if the run is resumed.
     pub is_resumed: bool,
 }
 
-/// Opens a campaign's run to go on with it.
+/// Opens a campaign's run to resume it.
 ///
 /// # Errors
-/// It came to its end, it still runs, it is no campaign's, or it is damaged.
+/// Fails if the run is finished, still running, damaged, or not a campaign's.
 pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
     let wrong = |why: String| Err(LabError::Preflight(why));
     let (writer, stored) = RunWriter::reopen(dir)?;
@@ -74,21 +75,21 @@ pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
 }
 
 impl CutOff {
-    /// The head of the run, as it was.
+    /// Returns the head of the run, as it was.
     pub fn info(&self) -> &RunInfo {
         &self.stored.info
     }
 
-    /// The campaign as it was read when the run began.
+    /// Returns the campaign as it was read when the run began.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if it cannot be read.
     pub fn campaign(&self) -> Result<String, LabError> {
         let kept = self.writer.kept_input("campaign.toml")?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&kept).into_owned())
     }
 
-    /// Makes sure that the plan is the one that was begun, on the machine on which it was begun.
+    /// Checks that plan and machine are the same as at the beginning of the run.
     fn fits(&self, plan: &Plan, now: &RunInfo) -> Result<(), LabError> {
         let info = &self.stored.info;
         let wrong = |what: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
@@ -109,7 +110,7 @@ impl CutOff {
             );
         }
         let (facts, others) = (&info.facts, &now.facts);
-        // of a host that does not answer now, nothing is known, and there will be no bed
+        // a host that does not answer now has no facts, and there will be no bed
         let is_known = !facts.kernel.is_empty() && !others.kernel.is_empty();
         if is_known && facts.kernel != others.kernel {
             return wrong("the kernel", &facts.kernel, &others.kernel);
@@ -129,7 +130,7 @@ impl CutOff {
         }
         for (name, value) in &now.parameters {
             let was = info.parameters.get(name);
-            // runs of before this was kept have it in their campaign, which is compared below
+            // older runs have it in their campaign, which is compared below
             if was.is_none() && ["configurations", FIREWALLS].contains(&name.as_str()) {
                 continue;
             }
@@ -150,7 +151,8 @@ impl CutOff {
         Ok(())
     }
 
-    /// The test cases that have come to the end of an iteration, and what they found. What a user's interruption cut off has not.
+    /// Returns the finished iterations of test cases. Those that a user interrupted are not
+    /// finished.
     fn iterations(&self) -> BTreeMap<(String, u32), Iteration> {
         let mut iterations = BTreeMap::new();
         for event in &self.events {
@@ -187,20 +189,21 @@ impl CutOff {
         found.collect()
     }
 
-    /// The last that was heard of the run, in seconds since it began.
+    /// Returns the time of the last event of the run, in seconds since it began.
     fn last_heard(&self) -> f64 {
         self.events.iter().map(|event| event.t).fold(0.0, f64::max)
     }
 }
 
 impl Before {
-    /// What an iteration of a test case found, if it came to its end.
+    /// Returns the result of an iteration of a test case, if it is finished.
     pub fn iteration(&self, test_case: &str, iteration: u32) -> Option<&Iteration> {
         self.iterations.get(&(test_case.to_owned(), iteration))
     }
 }
 
-/// Goes on with a run: its head says so, what was measured is in `Measured`, and what of it belongs to no iteration is marked.
+/// Resumes a run: updates its head, loads what was measured into `Measured`, and marks records that
+/// belong to no finished iteration.
 pub(super) fn go_on<'a>(
     cut: CutOff,
     now: RunInfo,
@@ -228,7 +231,7 @@ pub(super) fn go_on<'a>(
     let after = measured.trials.len() + measured.rebuilds.len() + measured.boots.len();
     let cut_off = mark(&mut measured, &before, plan);
     if cut_off > 0 {
-        // of a campaign's records there is one kind
+        // a campaign has only one kind of records
         match measured.rebuilds.is_empty() {
             true => writer.judged_again(&measured.trials)?,
             false => writer.judged_again(&measured.rebuilds)?,
@@ -249,7 +252,7 @@ pub(super) fn go_on<'a>(
     });
     (info.state, info.finished_at, info.error) = (RunState::Running, None, None);
     writer.go_on(&info)?;
-    // a clock that was set back must not let events of later come before those of earlier
+    // if the clock was set back, later events must still not precede earlier ones
     let since = resumed_at.duration_since(began).as_secs_f64();
     let since = Duration::from_secs_f64(since.max(last_heard));
     let run = Run {
@@ -259,12 +262,12 @@ pub(super) fn go_on<'a>(
     Ok((run, before, measured))
 }
 
-/// Marks what is of an iteration that did not come to its end, and says how much that is. A trial of windows and a boot are iterations of
-/// their own.
+/// Marks the records of unfinished iterations, and returns their number. A trial of windows and a
+/// boot are iterations of their own.
 fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
     use fwdlab_model::campaign::Counting;
     let mut cut_off = 0;
-    // what was marked before belongs to an earlier gap, or to a host that was lost
+    // records that are already marked belong to an earlier gap, or to a lost host
     let mut mark = |validity: &mut Validity| {
         if !validity.is_cut_off() {
             cut_off += 1;
@@ -297,7 +300,7 @@ fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
     cut_off
 }
 
-/// Trials and time that are left of a plan.
+/// Returns the remaining trials of a plan, and their time.
 pub(super) fn left(agenda: &Agenda, is_made: &dyn Fn(Turn) -> bool) -> (u32, Duration) {
     let turns = agenda.turns.iter();
     let left = turns.filter(|turn| !is_made(**turn));
@@ -307,7 +310,7 @@ pub(super) fn left(agenda: &Agenda, is_made: &dyn Fn(Turn) -> bool) -> (u32, Dur
     })
 }
 
-/// A gap in words.
+/// Describes a gap.
 pub(super) fn words(gap: &Gap) -> String {
     let away = match (gap.from.parse::<Timestamp>(), gap.to.parse::<Timestamp>()) {
         (Ok(from), Ok(to)) => to.duration_since(from).as_secs().max(0),

@@ -1,7 +1,9 @@
-//! What a command asks of one procedure: a plan of one turn, in which all sizes and series are measured on one bed.
+//! Suites: a command's request to one procedure, as a plan of one turn in which all sizes and
+//! series are measured on one bed.
 //!
-//! `fwdlab ramp`, `rfc2544` and the like are suites: campaigns whose test cases belong together, because the procedure itself goes from one to
-//! the next. Here is also what is known of loads and times before anything was measured. Start with [`Suite`].
+//! `fwdlab ramp`, `rfc2544` and the like are suites: campaigns whose test cases belong together,
+//! because the procedure itself goes from one to the next. Also contains what is known about loads
+//! and times before anything is measured. Start with [`Suite`].
 
 use std::time::Duration;
 
@@ -17,32 +19,33 @@ use super::device::OVERHEAD;
 use super::largest::Bounds;
 use crate::error::LabError;
 
-/// The largest load of an estimate, where the tester's own is not known yet.
+/// The largest load of an estimate, if the tester's own limit is unknown.
 const TYPICAL_MAX_PPS: f64 = 5e6;
 
-/// The DUT of an estimate forwards this share of the largest load in overload, where nothing is known of it yet.
+/// Share of the largest load that an unknown DUT forwards in overload, for estimates.
 const TYPICAL_SHARE: f64 = 0.15;
 
-/// It loses no frame of this share of that: routers with CPUs of their own 0.5 to 0.9, the test bed of a virtual machine 0.07 to 0.35.
+/// Share of that rate at which it loses no frame: 0.5 to 0.9 for routers with CPUs of their own,
+/// 0.07 to 0.35 for the test bed of a virtual machine.
 const LOSSLESS_SHARE: f64 = 0.25;
 
-/// A bed, and an engine that proves itself.
+/// Time for a bed, and an engine that proves itself.
 const BED: Duration = Duration::from_millis(500);
 
-/// The largest load that the tester can offer is sought for so long, for every frame size.
+/// Duration of the search for the tester's largest load, for every frame size.
 const SOUGHT: Duration = Duration::from_millis(4500);
 
-/// Test cases that one procedure goes through by itself.
+/// Test cases that one procedure measures by itself.
 #[derive(Debug, Clone)]
 pub struct Suite {
-    /// What is needed to measure; one stream per frame size, and the series of each.
+    /// Parameters, with one stream per frame size, and the series of each.
     pub common: super::Parameters,
     /// The procedure.
     pub asked: Asked,
 }
 
 impl Suite {
-    /// The test cases: every size in every series.
+    /// Returns the test cases: every size in every series.
     pub fn cases(&self) -> Vec<Case> {
         let common = &self.common;
         let configuration = common.configuration.as_ref();
@@ -60,7 +63,7 @@ impl Suite {
         cases
     }
 
-    /// The size of the frames of each stream, and their mean size.
+    /// Returns the size of the frames of each stream, and their mean size.
     pub(super) fn sizes(&self) -> Vec<(FrameSize, MeanSize)> {
         let sizes = self.common.streams.iter().map(|s| s.frame_size_bytes);
         let mean = self.common.traffic.mean();
@@ -69,12 +72,13 @@ impl Suite {
             .collect()
     }
 
-    /// The limits that are known before any traffic, or likely ones.
+    /// Returns the limits that are known before any traffic, or likely ones.
     pub(super) fn likely(&self, dut: Option<&Dut>, bounds: Bounds) -> Result<Vec<Limit>, LabError> {
         likely_limits(self.sizes().into_iter(), dut, bounds)
     }
 
-    /// Trials and time of all series, with the bed and the search for the largest load that come before.
+    /// Returns trials and time of all series, including the bed and the search for the largest
+    /// load.
     pub(super) fn estimate(
         &self,
         limits: &[Limit],
@@ -92,7 +96,7 @@ impl Suite {
     }
 }
 
-/// The limits that are known of frames of these sizes and mean sizes, or likely ones.
+/// Returns the known or likely limits for frames of these sizes and mean sizes.
 pub(super) fn likely_limits(
     sizes: impl Iterator<Item = (FrameSize, MeanSize)>,
     dut: Option<&Dut>,
@@ -105,7 +109,7 @@ pub(super) fn likely_limits(
     largest.collect()
 }
 
-/// What is known of the capacity before any trial: a simulated DUT says it.
+/// Returns what is known about the capacity before any trial: exact for a simulated DUT.
 pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
     let largest = limits.iter().map(|limit| limit.max_load_pps);
     let guess = || {
@@ -118,7 +122,7 @@ pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
     Capacities::guess(dut.map_or_else(guess, |dut| dut.capacity_pps.into()))
 }
 
-/// The share of this machine's CPUs that programs wanted in the last minute.
+/// Returns the share of this machine's CPUs that programs requested in the last minute.
 fn others() -> f64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load
@@ -130,7 +134,7 @@ fn others() -> f64 {
     (load / cpus as f64).clamp(0.0, 1.0)
 }
 
-/// Trials and time: of a simulated DUT without noise as they will be, of any other by a guess.
+/// Returns trials and time: exact for a simulated DUT without noise, a guess for any other.
 pub(super) fn estimated(
     asked: &Asked,
     limits: &[Limit],

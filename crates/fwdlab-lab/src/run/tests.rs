@@ -1,8 +1,8 @@
-//! The whole lab on scripted hosts: procedures and campaigns from their parameters to their results, without root, in simulated time; and
-//! what becomes of every failure of a host wherever it strikes.
+//! Tests of the whole lab on scripted hosts: procedures and campaigns from their parameters to
+//! their results, without root, in simulated time; and every failure of a host at every command.
 //!
-//! The routers outlive their beds, and their capacity follows from what is set on them: what is not taken back, or not set as it was told,
-//! shows in figures. See [`crate::site::scripted`].
+//! The routers outlive their beds, and their capacity follows from their settings: a setting that
+//! is not undone, or not applied as reported, shows in the figures. See [`crate::site::scripted`].
 
 mod conduct;
 
@@ -22,7 +22,7 @@ use crate::host::scripted::{Fails, Faults};
 use crate::site::scripted::{Away, Scene, capacity_pps, folder};
 
 fn placement() -> Placement {
-    // no CPU of this machine is a DUT's: there is nothing to probe, and nothing to pin
+    // no CPU of this machine belongs to a DUT: nothing to probe, and nothing to pin
     Placement::default()
 }
 
@@ -47,7 +47,7 @@ fn common(scene: &Scene) -> Parameters {
     }
 }
 
-/// What was told, and what came of it.
+/// Events and result of a run.
 struct Made {
     result: Result<Measured, LabError>,
     events: Vec<Event>,
@@ -62,7 +62,8 @@ impl Made {
         warnings.collect()
     }
 
-    /// Why iterations have no result. That windows were not quiet is this machine's doing, whose probes are read beside them.
+    /// Returns why iterations have no result, except that windows were not quiet: this depends on
+    /// the machine whose probes are read.
     fn failures(&self) -> Vec<String> {
         let failures = self.events.iter().filter_map(|event| match &event.kind {
             EventKind::IterationFinished { iteration, .. } => iteration.failure.clone(),
@@ -73,7 +74,7 @@ impl Made {
             .collect()
     }
 
-    /// What became of hooks.
+    /// Returns the records of hooks.
     fn hooks(&self) -> Vec<HookRecord> {
         let records = self.events.iter().filter_map(|event| match &event.kind {
             EventKind::HookFinished { record } => Some((**record).clone()),
@@ -89,7 +90,7 @@ impl Made {
     }
 }
 
-/// Carries something out in a folder of its own.
+/// Carries out a run in a folder of its own.
 fn carried_out(
     start: impl for<'a> FnOnce(
         &Path,
@@ -129,7 +130,7 @@ fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
     carried_out(|runs, listener| campaign::start(&plan, runs, control, listener))
 }
 
-/// A configuration that costs a frame its time.
+/// A configuration that slows down every frame.
 const NAT: &str = "nft add table ip nat";
 
 fn nat() -> Configuration {
@@ -160,10 +161,10 @@ fn throughput(scene: &Scene) -> Made {
     carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
 }
 
-/// How many figures there are in what was measured, and which are wrong.
+/// Number of figures in a result, and a message for each wrong one.
 type Checked = (usize, Vec<String>);
 
-/// Is a figure that was found the right one, but for so much?
+/// Checks that a figure is right, within this relative tolerance.
 fn check(what: &str, found: Option<f64>, right: f64, more_or_less: f64) -> Checked {
     let wrong = found.filter(|found| (found / right - 1.0).abs() > more_or_less);
     let wrong = wrong.map(|found| format!("{what}: {found}, not {right}"));
@@ -186,7 +187,7 @@ fn throughput_finds_the_capacity_of_the_scripted_dut() {
     let scene = Scene::new(1, Faults::default());
     let measured = throughput(&scene).result.unwrap();
     assert_eq!(check_throughput(&measured), (1, Vec::new()));
-    // every frame has its fate, by meters of all stages
+    // every frame has a fate, by meters of all stages
     for trial in &measured.trials {
         assert!(trial.validity.is_valid(), "{:?}", trial.validity);
         assert_eq!(trial.ledger.frames_unexplained, 0);
@@ -198,7 +199,7 @@ fn throughput_finds_the_capacity_of_the_scripted_dut() {
     assert!(scene.world.elapsed() > Duration::from_secs(10));
 }
 
-/// Two configurations, one of them a file that is put there, and rules that are swept on each.
+/// Two configurations, one of them an uploaded file, and a sweep over rules on each.
 const RULES: &str = r#"
 campaign = "rules"
 iterations = 1
@@ -219,7 +220,8 @@ values = [0, 100]
 runs = 1
 "#;
 
-/// Is what was found of a sweep over rules what the routers can do? How many values have a figure, and which figures are wrong.
+/// Checks the result of a sweep over rules against the scripted routers. Returns the number of
+/// values with a figure, and the wrong ones.
 fn check_rules(case: &TestCase) -> Checked {
     let configurations = usize::from(case.case.configuration == "nat");
     let good = case.iterations.iter().filter(|i| i.failure.is_none());
@@ -274,7 +276,7 @@ fn a_campaign_finds_what_rules_cost_on_each_configuration() {
     assert_eq!(scene.registry.list().unwrap(), []);
 }
 
-/// What a DUT cannot do it cannot do the next time either: nothing is built and nothing sent for it again.
+/// What a DUT cannot do is tried once: nothing is built and nothing sent for it again.
 #[test]
 fn what_is_impossible_is_tried_once() {
     let scene = Scene::new(1, Faults::default());
@@ -293,8 +295,8 @@ fn what_is_impossible_is_tried_once() {
     assert_eq!(scene.world.changes(), ["x"; 0]);
 }
 
-/// A port of the DUT that goes down in the course of a trial ends that one, and no other: the bed is built anew, and the old one went
-/// before, for both have the same hosts.
+/// A port of the DUT that goes down during a trial ends that one, and no other: the bed is rebuilt
+/// after the old one was removed, because both use the same hosts.
 #[test]
 fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
     let whole = Scene::new(1, Faults::default());
@@ -318,7 +320,7 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
         let all = &made.result.as_ref().unwrap().trials;
         let invalid: Vec<_> = all.iter().filter(|t| !t.validity.is_valid()).collect();
         match &invalid[..] {
-            // in the search for a load
+            // during the search for a load
             [] => {
                 let warnings = made.warnings().join("; ");
                 assert!(warnings.contains(words), "{warnings}");
@@ -338,8 +340,8 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
     assert!(ended == trials && looks > 0, "{ended} of {trials}, {looks}");
 }
 
-/// The largest load is one that the sender holds as trials want it; where it holds none, the first is as good as another, and trials are
-/// expected to be repeated.
+/// The largest load is one that the sender sustains as trials require. If it sustains none, the
+/// first one is used, and repeated trials are expected.
 #[test]
 fn the_largest_load_is_one_that_is_held() {
     let found = |stutters_above_pps: f64| {
@@ -374,8 +376,9 @@ fn the_largest_load_is_one_that_is_held() {
     );
 }
 
-/// What a search is told to take before its first trial is what it takes, of a DUT that loses nothing until it is overloaded as of one that
-/// loses a few frames far below: where those begin is looked for.
+/// The estimate before the first trial of a search is accurate, for a DUT that loses nothing until
+/// it is overloaded and for one that loses a few frames far below: the search looks for the load at
+/// which those losses begin.
 #[test]
 fn a_search_takes_what_was_told_before_its_first_trial() {
     for loses_above_pps in [f64::INFINITY, 5e5, 2e5, 5e4] {
@@ -389,7 +392,7 @@ fn a_search_takes_what_was_told_before_its_first_trial() {
         let trials = &made.result.as_ref().unwrap().trials;
         let took = trials.iter().map(|trial| {
             let waits = trial.asked.as_ref().unwrap().question.waits;
-            // a scripted host begins and ends one in no time
+            // a scripted host starts and ends a trial in no time
             device::OVERHEAD.as_secs_f64() + trial.duration_s + waits.total_ns() as f64 / 1e9
         });
         let took: f64 = took.sum();
@@ -402,7 +405,8 @@ fn a_search_takes_what_was_told_before_its_first_trial() {
     }
 }
 
-/// What is amiss with what a failure has left: nothing may be, or it was told, and the next start takes it back.
+/// Returns what is wrong with the state after a failure: nothing may be left, unless it was
+/// reported and the next start undoes it.
 fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
     let mut amiss = Vec::new();
     let mut expect = |is: bool, what: String| {
@@ -440,11 +444,11 @@ fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
     amiss
 }
 
-/// What is missing in words that should say which host failed in what, and how.
+/// Returns the words missing from an error, which must name the host, the command and the failure.
 fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec<String> {
     let mut words = vec![host.as_str()];
     if how != Fails::Garbage {
-        // of what need not be known the next command says that the host was lost
+        // for optional information, the next command reports that the host was lost
         words.extend((!what.starts_with("ethtool")).then_some(what.as_str()));
         words.extend(how.words());
     }
@@ -454,15 +458,15 @@ fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec
         .collect()
 }
 
-/// What came of every failure.
+/// Results of failures at every command.
 struct Tried {
-    /// How many commands there are that may fail, and of what kinds: their first words.
+    /// Number of commands that may fail, and their kinds: their first words.
     asked: usize,
     of: BTreeSet<String>,
     amiss: Vec<String>,
-    /// How often so many figures were found.
+    /// How often each number of figures was found.
     figures: BTreeMap<usize, usize>,
-    /// What the first failed that still ended the run as a whole, by its number; the last of them.
+    /// Number of the last command whose failure as the first one ended the whole run.
     ended_last: usize,
 }
 
@@ -470,8 +474,8 @@ fn first_word((_, what): &(String, String)) -> Option<String> {
     what.split_whitespace().next().map(str::to_owned)
 }
 
-/// Has something made again and again, with failures at everything that any host is asked: each of the first kinds at the first command, of
-/// the next at the next, and of the first again.
+/// Repeats `make` with failures at every command of any host: with each of the first kinds at the
+/// first command, of the next kinds at the next, and so on in turn.
 fn fail_everywhere(
     scene: impl Fn(Faults) -> Scene,
     kinds: &[&[Fails]],
@@ -497,7 +501,7 @@ fn fail_everywhere(
                 continue;
             };
             let (mut figures, mut amiss) = (0, Vec::new());
-            // what ends a run, and what its test cases and rebuilds say
+            // the error that ends a run, and those of its test cases and rebuilds
             let mut said = made.failures();
             match &made.result {
                 Ok(measured) => (figures, amiss) = check(measured),
@@ -528,14 +532,14 @@ fn fail_everywhere(
     tried
 }
 
-/// The same of all test cases of a campaign.
+/// Checks all test cases of a campaign.
 fn check_campaign(measured: &Measured) -> Checked {
     let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
     let (figures, wrong): (Vec<_>, Vec<_>) = cases.map(check_rules).unzip();
     (figures.iter().sum(), wrong.concat())
 }
 
-/// Every way to fail. Each command fails in two of them, the next command in the next two.
+/// All kinds of failure. Each command fails in two of them, the next command in the next two.
 const ALL: [&[Fails]; 4] = [
     &[Fails::Exit, Fails::Refused],
     &[Fails::Lost, Fails::Missing],
@@ -547,7 +551,8 @@ const ALL: [&[Fails]; 4] = [
 fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
     let make = |scene: &Scene| campaign(scene, RULES);
     let tried = fail_everywhere(|faults| Scene::new(1, faults), &ALL, make, check_campaign);
-    // what no figure needs does no harm, and what fails one test case leaves the other its own
+    // failures of optional commands do no harm, and a failure in one test case leaves the others
+    // intact
     for figures in [4, 8] {
         let of = tried.figures.get(&figures).copied().unwrap_or(0);
         assert!(of > 50, "{:?}", tried.figures);
@@ -557,7 +562,7 @@ fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
         "{:?}",
         tried.of
     );
-    // only without a first bed is there nothing to go on with
+    // only without a first bed the run cannot continue
     assert!(
         tried.asked > 100 && tried.ended_last < 80,
         "{}",
@@ -565,8 +570,8 @@ fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
     );
 }
 
-/// Those that differ in what they leave: half done, all done and nobody answers any more, and done with words that nobody understands; each
-/// command fails in one of these ways, in turns.
+/// Kinds of failure that leave different states: half done; done, but the host no longer answers;
+/// done, with incomprehensible output. Each command fails in one of them, in turn.
 const SOME: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::Garbage]];
 
 #[test]
@@ -579,7 +584,7 @@ fn whatever_fails_wherever_in_a_search_is_told_and_no_figure_is_wrong() {
     );
 }
 
-/// What `fwdlab quick` does, and with a configuration what it does with `--vs`.
+/// Does what `fwdlab quick` does, and with a configuration what `--vs` does.
 fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
     let is_comparison = !versus.is_empty();
     let campaign = Campaign {
@@ -655,7 +660,7 @@ fn whatever_fails_wherever_in_quick_is_told_and_no_figure_is_wrong() {
     );
 }
 
-/// The plain DUT, the control and a configuration beside each other, built anew for every rebuild.
+/// The plain DUT, the control and a configuration side by side, rebuilt for every rebuild.
 #[test]
 fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
     let check_difference = |measured: &Measured| {
@@ -684,7 +689,8 @@ fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
     );
 }
 
-/// A host that is lost wherever, and is there again for the next bed: what it has cut off is measured again, and told; nothing is missing.
+/// A host is lost at any command, and is back for the next bed: interrupted trials are measured
+/// again, and reported; nothing is missing.
 #[test]
 fn what_a_lost_host_cuts_off_is_measured_again() {
     for (text, duts, wanted) in [(RULES, 1, 8), (SLICES, 4, 2), (WINDOWS, 1, 2)] {
@@ -705,9 +711,9 @@ fn what_a_lost_host_cuts_off_is_measured_again() {
                 };
                 assert_eq!(wrong, ["x"; 0], "{case}");
                 assert_eq!(made.failures(), ["x"; 0], "{case}");
-                // whether windows are quiet is this machine's doing
+                // whether windows are quiet depends on this machine
                 assert!(figures == wanted || text == WINDOWS, "{case}: {figures}");
-                // one that is lost at the end is put right at the next start
+                // changes on a host that is lost at the end are undone at the next start
                 assert_eq!(amiss_with_left(&scene, &made), ["x"; 0], "{case}");
                 let measured = made.result.as_ref().unwrap();
                 let cut_off = measured.trials.iter().any(|t| t.validity.is_cut_off());
@@ -741,7 +747,7 @@ fn whatever_fails_wherever_in_a_campaign_by_windows_is_told_and_no_figure_is_wro
     fail_everywhere(|faults| Scene::new(1, faults), &SOME, make, check_campaign);
 }
 
-/// A campaign by slices: the plain DUT, the control, and two DUTs beside each other, one for each value.
+/// A campaign by slices: the plain DUT, the control, and two DUTs side by side, one for each value.
 const SLICES: &str = r#"
 campaign = "slices"
 iterations = 1
@@ -764,7 +770,8 @@ fn whatever_fails_wherever_in_a_campaign_by_slices_is_told_and_no_figure_is_wron
     fail_everywhere(|faults| Scene::new(4, faults), &SOME, make, check_campaign);
 }
 
-/// A sender that others hold up for 4 ms of every 13 offers its load in no slice of 20 ms, and in many of 5 ms.
+/// A sender that stalls for 4 ms of every 13 offers its load in no slice of 20 ms, but in many of 5
+/// ms.
 #[test]
 fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
     let scene = Scene::new(4, Faults::default());
@@ -790,7 +797,7 @@ fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
     }
 }
 
-/// Stopped while anything is asked: that is the end, without a failure and with nothing left.
+/// Stopping a run at any command ends it without a failure and leaves nothing behind.
 #[test]
 fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
     let whole = Scene::new(1, Faults::default());
@@ -820,7 +827,7 @@ fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
     assert_eq!(figures_then, 8);
 }
 
-/// The same of a rig behind an agent: whatever it cannot do.
+/// The same for a rig behind an agent, with failures of all its calls.
 #[test]
 fn whatever_a_rig_fails_in_is_told_and_no_figure_is_wrong() {
     let kinds: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::TimedOut]];

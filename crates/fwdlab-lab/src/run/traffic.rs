@@ -1,8 +1,10 @@
-//! What a run offers: the variants of its series, and for each the frames of a stream as the engine wants them.
+//! What a run offers: the variants of its series, and for each the frames of a stream in the
+//! engine's format.
 //!
-//! A plain stream needs nothing of this: its frames are the engine's test frames. All others are traffic: of a profile, or of a
-//! stream with other destinations, both ways, with broadcasts among them. What is changed on the DUT meanwhile is in
-//! [`super::modify`]. Start with [`Traffic`] and [`Traffic::frames`].
+//! A plain stream needs none of this: its frames are the engine's test frames. Everything else is
+//! traffic: a profile, or a stream with other destinations, in both directions, or with broadcasts.
+//! Changes on the DUT meanwhile are in [`super::modify`]. Start with [`Traffic`] and
+//! [`Traffic::frames`].
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,23 +31,24 @@ use crate::networks::{End, Networks, Side};
 /// Sources and destinations of frames as prefixes.
 pub(super) type Pairs = Vec<(String, String)>;
 
-/// Random destinations come again in the same order after so many frames: 256 for each network, in the mean.
+/// Random destinations repeat in the same order after this number of frames: 256 per network on
+/// average.
 const DRAWS: u32 = 65_536;
 
-/// The network that frames go to which no filter permits.
+/// Number of the network for frames that no filter permits.
 const DENIED: u32 = 10;
 
-/// Frames of a profile that are looked at for their mean size.
+/// Number of frames of a profile from which their mean size is computed.
 const LOOKED_AT: u32 = 50_000;
 
-/// What a run offers, in series one after the other.
+/// What a run offers, one series after another.
 #[derive(Debug, Clone)]
 pub struct Traffic {
     /// Frames of this profile instead of streams of one size.
     pub profile: Option<Arc<ProfileFrames>>,
-    /// At least one; a modified one comes after what it is compared with.
+    /// At least one; a modified variant comes after the one that it is compared with.
     pub variants: Vec<Variant>,
-    /// The addresses of the bed that it is offered on.
+    /// The addresses of the bed on which it is offered.
     pub networks: Networks,
 }
 
@@ -54,19 +57,19 @@ pub struct Traffic {
 pub struct ProfileFrames {
     /// The profile's name.
     pub name: String,
-    /// Its text, to be kept with the run, and the ending of a file of such text.
+    /// Its text, to be stored with the run, and the extension of a file of such text.
     pub text: String,
     pub(super) ending: &'static str,
-    /// Mean size of what goes forward.
+    /// Mean size of the frames in the forward direction.
     pub mean: MeanSize,
     /// The same in whole bytes, for records.
     size: FrameSize,
-    /// What readers of the results should know.
+    /// Notes for readers of the results.
     pub notes: Vec<String>,
-    /// How many flows go forward.
+    /// Number of flows in the forward direction.
     flows: u32,
     forward: fwdlab_engine::Traffic,
-    /// `None` where nothing goes back.
+    /// `None` if there is no reverse traffic.
     reverse: Option<fwdlab_engine::Traffic>,
 }
 
@@ -82,11 +85,12 @@ impl Default for Traffic {
 }
 
 impl ProfileFrames {
-    /// Compiles the profile for both directions, or for the forward one alone, on a link of this speed.
+    /// Compiles the profile for both directions, or for the forward one alone, on a link of this
+    /// speed.
     ///
     /// # Errors
-    /// In words: the profile is impossible, has frames that would not be known when they come back, or nothing that a router
-    /// forwards.
+    /// Fails, in words, if the profile is impossible, has frames that could not be recognised when
+    /// they come back, or contains nothing that a router forwards.
     pub fn new(
         profile: &Profile,
         both_ways: bool,
@@ -112,7 +116,7 @@ impl ProfileFrames {
         let text = ("toml", profile.origin.text.to_string());
         let name = profile.name.clone();
         let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
-        // too many to be looked at are known where the profile says their number
+        // too many to examine one by one: known only if the profile declares their number
         let said = profile.streams.iter().map(|stream| stream.flows);
         match said
             .clone()
@@ -131,10 +135,11 @@ impl ProfileFrames {
         Ok(frames)
     }
 
-    /// The same of traffic that somebody else compiled; `text`: an ending and what stands in the file.
+    /// Creates it from traffic that was compiled elsewhere; `text`: extension and content of its
+    /// file.
     ///
     /// # Errors
-    /// As [`ProfileFrames::new`].
+    /// Fails as [`ProfileFrames::new`] does.
     pub fn of(
         name: String,
         (ending, text): (&'static str, String),
@@ -173,7 +178,7 @@ impl ProfileFrames {
         })
     }
 
-    /// A stream that stands for it in records: of its mean size, with its flows.
+    /// Returns the stream that represents the profile in records: with its mean size and its flows.
     pub fn as_stream(&self) -> Stream {
         let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
         Stream {
@@ -189,18 +194,18 @@ impl ProfileFrames {
 }
 
 impl Traffic {
-    /// Do frames go both ways, in every series?
+    /// Returns true if any series has frames in both directions.
     pub fn both_ways(&self) -> bool {
         self.variants.iter().any(|variant| variant.both_directions)
     }
 
-    /// Is the DUT managed in any series?
+    /// Returns true if the DUT is managed in any series.
     pub(super) fn is_managed(&self) -> bool {
         let managed = |variant: &Variant| variant.has(|m| *m == Modifier::Management);
         self.variants.iter().any(managed)
     }
 
-    /// Parameters to keep.
+    /// Returns the parameters to store.
     pub(super) fn as_values(&self) -> Vec<(&'static str, serde_json::Value)> {
         if self.profile.is_none() && self.variants.iter().all(Variant::is_plain) {
             return Vec::new();
@@ -217,7 +222,8 @@ impl Traffic {
         values
     }
 
-    /// How many flows a stream has in this series: a profile may have more than any stream.
+    /// Returns the number of flows of a stream in this series: a profile may have more than any
+    /// stream.
     pub(super) fn flows(&self, stream: &Stream, variant: &Variant) -> u32 {
         match &self.profile {
             Some(profile) => profile.flows,
@@ -225,15 +231,15 @@ impl Traffic {
         }
     }
 
-    /// The mean size of the frames of a stream in this series, where it is not that of the stream.
+    /// Returns the mean size of the frames, if it differs from that of the stream.
     pub fn mean(&self) -> Option<MeanSize> {
         self.profile.as_ref().map(|profile| profile.mean)
     }
 
-    /// The frames of a stream in this series; `None`: the engine's test frames.
+    /// Returns the frames of a stream in this series; `None`: the engine's test frames.
     ///
     /// # Errors
-    /// There are no such frames.
+    /// Fails if there are no such frames.
     pub(super) fn frames(
         &self,
         stream: &Stream,
@@ -269,7 +275,7 @@ impl Traffic {
         Ok(Some(Arc::new(traffic)))
     }
 
-    /// The frames of a stream in bursts of this length and rate, which give this load in the mean.
+    /// Returns the frames of a stream in bursts of this length and rate, with this load on average.
     pub(super) fn in_bursts(
         &self,
         stream: &Stream,
@@ -295,7 +301,8 @@ impl Traffic {
         }))
     }
 
-    /// Sources and destinations of the test frames as prefixes, forward and, if they go both ways, in reverse.
+    /// Returns sources and destinations of the test frames as prefixes, forward and, if they go
+    /// both ways, in reverse.
     pub(super) fn pairs(&self, stream: &Stream, variant: &Variant) -> Pairs {
         let forward = match (&self.profile, stream.ip_version) {
             (Some(profile), _) => ends(&profile.forward),
@@ -316,7 +323,7 @@ impl Traffic {
         [forward, reverse].concat()
     }
 
-    /// Frames that no filter permits, for its proof: from addresses that are none of the test's.
+    /// Returns frames that no filter permits, for its proof: from addresses outside the test.
     pub(super) fn denied(
         &self,
         version: IpVersion,
@@ -334,7 +341,7 @@ impl Traffic {
         compiled(&text, Direction::Forward, self.networks.forward()).map(Arc::new)
     }
 
-    /// What a simulated DUT has to know of the frames.
+    /// Returns what a simulated DUT must know about the frames.
     pub(super) fn offer(
         &self,
         stream: &Stream,
@@ -350,7 +357,8 @@ impl Traffic {
         })
     }
 
-    /// Routes that the DUT needs for the frames of these series beside those of the bed.
+    /// Returns the routes that the DUT needs for the frames of these series, in addition to those
+    /// of the bed.
     pub(super) fn routes(&self, streams: &[Stream]) -> Result<Vec<Route>, LabError> {
         let mut all: Vec<Route> = Vec::new();
         for variant in &self.variants {
@@ -389,7 +397,7 @@ impl Traffic {
         Ok(all)
     }
 
-    /// A stream as traffic of one direction.
+    /// Returns a stream as traffic of one direction.
     fn of_stream(
         &self,
         stream: &Stream,
@@ -403,7 +411,7 @@ impl Traffic {
             stream.frame_size_bytes
         );
         let (side, end, addresses) = match direction {
-            // in reverse sides are swapped: what varies in the source is where frames go
+            // in reverse, sides are swapped: the source varies where frames are sent
             Direction::Reverse => (&self.networks.input, "source", self.networks.reverse()),
             Direction::Forward => (
                 &self.networks.output,
@@ -427,7 +435,7 @@ impl Traffic {
     }
 }
 
-/// Name of a file of a series.
+/// Returns the name of a file of a series.
 pub(super) fn file_name(variant: &Variant) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '=' {
@@ -439,7 +447,7 @@ pub(super) fn file_name(variant: &Variant) -> String {
     words(variant).chars().map(plain).collect()
 }
 
-/// A variant in words, in which the plain one has some, too.
+/// Describes a variant, also the plain one.
 pub(super) fn words(variant: &Variant) -> String {
     match variant.is_plain() {
         true => "plain".into(),
@@ -447,7 +455,7 @@ pub(super) fn words(variant: &Variant) -> String {
     }
 }
 
-/// The traffic of a profile of ours.
+/// Compiles a profile of our own.
 fn compiled(
     text: &str,
     direction: Direction,
@@ -465,7 +473,7 @@ fn compiled(
     Ok(compiled.traffic)
 }
 
-/// Network n of random destinations on a side. IPv6 ones are none that a port of the bed is in.
+/// Returns network n of random destinations on a side. IPv6 networks contain no port of the bed.
 fn network(side: &Side, version: IpVersion, n: u32) -> (IpAddr, u8) {
     match version {
         IpVersion::Ipv4 => {
@@ -484,7 +492,7 @@ fn networks(side: &Side, version: IpVersion) -> Vec<(IpAddr, u8)> {
     (0..NETWORKS).map(|n| network(side, version, n)).collect()
 }
 
-/// The host in it that frames go to.
+/// Returns the host in it that frames are sent to.
 fn host(side: &Side, version: IpVersion, n: u32) -> IpAddr {
     match network(side, version, n).0 {
         IpAddr::V4(net) => Ipv4Addr::from(u32::from(net) + 10).into(),
@@ -492,7 +500,8 @@ fn host(side: &Side, version: IpVersion, n: u32) -> IpAddr {
     }
 }
 
-/// Prefixes that hold all destinations of what a router forwards of this traffic; those of the bed are left out.
+/// Returns prefixes that contain all destinations of the frames that a router forwards, without
+/// those of the bed.
 fn routes(traffic: &fwdlab_engine::Traffic) -> Vec<(IpAddr, u8)> {
     let mut routes = Vec::new();
     let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
@@ -508,7 +517,8 @@ fn routes(traffic: &fwdlab_engine::Traffic) -> Vec<(IpAddr, u8)> {
     routes
 }
 
-/// Sources and destinations of what a router forwards of this traffic, as prefixes: one pair for each IP version.
+/// Returns sources and destinations of the frames that a router forwards, as prefixes: one pair for
+/// each IP version.
 fn ends(traffic: &fwdlab_engine::Traffic) -> Pairs {
     let mut known: Vec<[(IpAddr, IpAddr); 2]> = Vec::new();
     let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
@@ -537,13 +547,13 @@ fn ends(traffic: &fwdlab_engine::Traffic) -> Pairs {
         .collect()
 }
 
-/// Where frames go that nobody unpacks.
+/// Returns the destination of the outermost header.
 fn outermost(kind: &Kind) -> Option<Reach> {
     let mut reach = kind.reach().into_iter();
     reach.find(|reach| reach.destination.inside.is_none())
 }
 
-/// The longest prefix that holds both addresses.
+/// Returns the longest prefix that contains both addresses.
 fn covering(low: IpAddr, high: IpAddr) -> (IpAddr, u8) {
     match (low, high) {
         (IpAddr::V4(low), IpAddr::V4(high)) => {
@@ -560,14 +570,14 @@ fn covering(low: IpAddr, high: IpAddr) -> (IpAddr, u8) {
     }
 }
 
-/// The mean size of the first frames, FCS counted.
+/// Returns the mean size of the first frames, including FCS.
 fn mean(traffic: &fwdlab_engine::Traffic) -> Result<MeanSize, String> {
     let frames = TrafficFrames {
         traffic: Arc::new(traffic.clone()),
         nonce: 0,
     };
     let mut player = Player::new(&frames, None).map_err(|e| e.to_string())?;
-    // whole rounds, so that a mix has its own mean and not that of its begin
+    // whole rounds, because a partial round would distort the mean of a mix
     let rounds = player.cycle().filter(|cycle| *cycle <= LOOKED_AT.into());
     let patterns = traffic
         .streams
@@ -606,7 +616,7 @@ mod tests {
         }
     }
 
-    /// More than a stream can have, and more than are looked at one by one.
+    /// More flows than a stream can have, and more than are examined one by one.
     #[test]
     fn a_profile_says_how_many_flows_it_has() {
         let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
@@ -632,7 +642,8 @@ mod tests {
         assert_eq!(of_stream, 2000);
     }
 
-    /// Counted by another reader of frames: every network nearly equally often, none twice as often in order.
+    /// Counted by another parser of frames: every network nearly equally often, none twice as often
+    /// in order.
     #[test]
     fn random_destinations_are_uniform_over_256_networks() {
         for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
@@ -662,7 +673,7 @@ mod tests {
             }
             for counts in counts {
                 assert_eq!(counts.len(), 256);
-                // chi square of 255 degrees of freedom: 331 once in a thousand
+                // chi square with 255 degrees of freedom: above 331 once in a thousand
                 let chi: f64 = counts
                     .values()
                     .map(|n| (f64::from(*n) - 256.0).powi(2) / 256.0)

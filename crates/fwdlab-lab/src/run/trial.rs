@@ -1,7 +1,9 @@
-//! One trial on the test bed: counters at standstill, traffic, windows or slices, counters at standstill again.
+//! One trial on the test bed: counters at standstill, traffic, windows or slices, counters at
+//! standstill again.
 //!
-//! The measuring loop runs on a thread of its own on the DUT's CPU with real-time priority: it sleeps nearly always, and
-//! what it costs falls on every configuration alike. It decides nothing about results. Start with [`Bench`].
+//! The measuring loop runs on its own thread on the DUT's CPU with real-time priority: it sleeps
+//! nearly always, and its cost affects every configuration equally. It decides nothing about
+//! results. Start with [`Bench`].
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -31,89 +33,95 @@ use crate::tester::{Frames, Rig};
 use crate::witness::probe::Probes;
 use crate::witness::{self, Witnesses};
 
-/// Frames that prove a path.
+/// Number of frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
 
-/// Length of a window: short against the seconds in which the host changes its mind, long against the
-/// milliseconds of a scheduler.
+/// Length of a window: short compared with the seconds in which the host changes its behaviour,
+/// long compared with the milliseconds of a scheduler.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// From a reading of the probes to the window after it: the DUT's thread and the sender waited for the probes, catch up, and have that
-/// waiting booked before the counters of the window are read.
+/// Time between a probe reading and the window after it: the DUT's thread and the sender waited for
+/// the probes, catch up, and have that wait accounted before the counters of the window are read.
 const AFTER_PROBES: Duration = Duration::from_micros(300);
 
-/// From the start of the traffic to the first window: rings fill, caches warm, the DUT's thread wakes.
+/// Time from the start of the traffic to the first window: rings fill, caches warm, the DUT's
+/// thread wakes.
 pub(super) const WARM_UP: Duration = Duration::from_millis(80);
 
-/// Windows between two renewals of the generator's memory: a trial of a second sees four arrangements.
+/// Windows between two rearrangements of the generator's memory: a trial of a second has four
+/// arrangements.
 const WINDOWS_PER_ARRANGEMENT: usize = 8;
 
-/// Blocks of slices between two renewals.
+/// Blocks of slices between two rearrangements.
 const BLOCKS_PER_ARRANGEMENT: usize = 3;
 
-/// From the first frame after a renewal to the next window.
+/// Time from the first frame after a rearrangement to the next window.
 const REFILL: Duration = Duration::from_millis(30);
 
-/// After switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
+/// Time after switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
 const SETTLE: Duration = Duration::from_millis(6);
 
-/// A slice in which the generator stalled, or the DUT's CPU was taken, is repeated for this long.
+/// Time for repeating a slice in which the generator stalled, or the DUT's CPU was taken away.
 const SLICE_RETRIES: Duration = Duration::from_millis(80);
 
-/// A trial without quiet windows, or with too few undisturbed slices, may take this many times its duration.
+/// A trial without quiet windows, or with too few undisturbed slices, may take this multiple of its
+/// duration.
 const PATIENCE: u32 = 3;
 
-/// A DUT that takes long for a batch of frames looks as if nothing moved meanwhile: while frames are unaccounted for, it gets so much
-/// time. 64 frames that pass 20,000 rules of 12 ns take 15 ms, and more on a busy host.
+/// Time to wait for a slow batch while frames are unaccounted for: a DUT that takes long for a
+/// batch of frames looks as if nothing moved. 64 frames that pass 20,000 rules of 12 ns take 15 ms,
+/// and longer on a busy host.
 const LATE_BATCH: Duration = Duration::from_millis(500);
 
-/// Counters that do not come to rest are taken as they are after so many readings; conservation then tells.
+/// Counters that do not come to rest are used as they are after this number of readings; the
+/// conservation check then shows it.
 const STANDSTILL_READINGS: u32 = 50;
 
-/// A load counts as overload from this ratio of offered to forwarded on.
+/// A load counts as overload from this ratio of offered to forwarded.
 const OVERLOAD: f64 = 1.5;
 
-/// From this ratio on it is looked at once more with less: a DUT that collapses, or whose CPU was taken just then, forwards more of a
-/// smaller load.
+/// From this ratio on, a smaller load is tried once more: a DUT that collapses, or whose CPU was
+/// just taken away, forwards more of it.
 const FAR: f64 = 3.0;
 
-/// A look for a load is read so often, and so often in one of its windows.
+/// Number of readings in a look for a load, and in one of its windows.
 const LOOK_READINGS: usize = 20;
 const READINGS_PER_WINDOW: usize = 4;
 
-/// A load is offered in a look from this share of it on.
+/// A look counts if the sender offers at least this share of the load.
 const OFFERED: f64 = 0.9;
 
-/// The load that is then offered, relative to what the DUT forwards at its best. More is not better: generator and DUT
-/// write to the same full ring, and at twice the rate the forwarding rate varied by half as much again.
+/// The load that is then offered, relative to what the DUT forwards at its best. More is not
+/// better: generator and DUT write to the same full ring, and at twice the rate the forwarding rate
+/// varied by half as much again.
 pub(super) const SURPLUS: f64 = 1.6;
 
-/// A block of slices of so many DUTs: each twice, in mirrored order.
+/// Returns the duration of a block of slices of this number of DUTs: each twice, in mirrored order.
 pub(super) fn block(duts: u32) -> Duration {
     (SETTLE + paired::SLICE) * 2 * duts
 }
 
-/// What a trial needs, together.
+/// Parameters of a trial.
 pub(super) struct Bench<'a> {
     pub bed: &'a Bed,
     pub tester: &'a mut dyn Rig,
     /// Offered instead of the stream's test frames.
     pub traffic: Option<Arc<fwdlab_engine::Traffic>>,
-    /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
-    /// so only a stream that loses frames inside the DUT is measured so.
+    /// Counts the kernel's reasons for dropping frames. Costs the DUT time for every frame that the
+    /// kernel frees, so it is used only for streams that lose frames inside the DUT.
     pub count_reasons: bool,
-    /// What is read of the DUT's host around the load.
+    /// What is read from the DUT's host around the load.
     pub telemetry: Option<&'a Wanted>,
-    /// Commands of the user's while frames flow.
+    /// User commands while frames flow.
     pub hooks: Option<&'a During>,
     pub placement: &'a Placement,
     pub control: &'a Control,
 }
 
-/// What overloads the DUT.
+/// A load that overloads the DUT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Overload {
-    /// The load; `None` is flat out, when the generator has no more to give.
+    /// The load; `None` is flat out, if the generator cannot send more.
     pub load_pps: Option<f64>,
     /// Frames were lost inside the DUT, not only in its input queue.
     pub loses_inside: bool,
@@ -125,22 +133,23 @@ pub(super) struct Counted {
     pub counters: Vec<Counters>,
     /// Conditions that make the trial invalid.
     pub objections: Vec<String>,
-    /// A port of the bed went down or away: one of them.
+    /// A port of the bed went down or disappeared: one of the objections.
     pub is_broken: bool,
     /// When the tester was started.
     pub began: Option<Instant>,
-    /// Daemons of the DUTs' configurations that live no more.
+    /// Daemons of the DUTs' configurations that are no longer running.
     pub ended: Vec<Ended>,
-    /// What forwarding took of the DUT, where there is one and it tells that.
+    /// Resources that forwarding took on the DUT, if there is only one and it reports them.
     pub work: Option<Work>,
-    /// What the DUT's host counted; absent where it was not read.
+    /// Telemetry of the DUT's host; `None` if it was not read.
     pub telemetry: Option<Box<Seen>>,
-    /// What became of the hooks that ran while frames flowed.
+    /// Records of the hooks that ran while frames flowed.
     pub hooks: Vec<HookRecord>,
 }
 
 impl Counted {
-    /// Of a trial that a port of the bed ended: nothing is known of its frames.
+    /// Returns the counts of a trial in which a port of the bed went down: the fate of its frames
+    /// is unknown.
     pub fn nothing(paths: usize, why: String) -> Counted {
         Counted {
             counters: vec![Counters::default(); paths],
@@ -154,7 +163,8 @@ impl Counted {
         }
     }
 
-    /// Of a look, which is not repeated as a trial is.
+    /// Returns the counts of a look, or an error if a port went down, because looks are not
+    /// repeated as trials are.
     pub fn whole(self) -> Result<Counted, LabError> {
         match self.is_broken {
             false => Ok(self),
@@ -165,14 +175,16 @@ impl Counted {
         }
     }
 
-    /// Did nothing come back? A port may have gone down between two trials, and taken its routes along.
+    /// Returns true if no frame came back. A port may have gone down between two trials, and
+    /// removed its routes.
     pub fn is_mute(&self) -> bool {
         let all = Counters::total(&self.counters);
         all.generator_sent > 0 && all.receiver_received == 0
     }
 
-    /// Of so many frames that were due, those that never left were not sent, whether the sender was held up, was at its limit or
-    /// ended with an error. (Its schedule may have counted one more: that a frame is due just as the time ends is a rounding.)
+    /// Counts frames that were due, but never left, as not sent, whether the sender stalled, was at
+    /// its limit, or failed. (Its schedule may have counted one more: whether a frame is due just
+    /// as the time ends is a matter of rounding.)
     pub fn were_due(&mut self, ways: u64, frames: u64) {
         let sent = self
             .counters
@@ -189,7 +201,7 @@ impl Counted {
     }
 }
 
-/// What the listener is told while a trial runs.
+/// Progress of a trial for the listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Glimpse {
     pub offered_load_pps: f64,
@@ -197,7 +209,8 @@ pub(super) struct Glimpse {
 }
 
 impl Bench<'_> {
-    /// Makes a trial of windows on path 0: at least `duration`, and until `enough` says so or patience ends.
+    /// Makes a trial of windows on path 0: for at least `duration`, and until `enough` returns true
+    /// or patience ends.
     pub fn windows(
         &mut self,
         stream: &Stream,
@@ -241,7 +254,7 @@ impl Bench<'_> {
                     before: std::mem::replace(&mut before, after.clone()),
                     after,
                 };
-                // nobody listening is no reason to stop
+                // a missing listener is no reason to stop
                 let _ = glimpse.send(Glimpse {
                     offered_load_pps: window.offered_load_pps(),
                     forwarding_rate_pps: window.forwarding_rate_pps(),
@@ -252,8 +265,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Makes blocks of slices of this length, in the orders that `order` yields, for `duration`; and on, until patience ends, while too few
-    /// of them can be used.
+    /// Makes blocks of slices of this length, in the orders that `order` yields, for `duration`;
+    /// longer, until patience ends, while too few of them can be used.
     pub fn slices(
         &mut self,
         stream: &Stream,
@@ -314,9 +327,10 @@ impl Bench<'_> {
         )
     }
 
-    /// Makes a trial of one load on path 0: as many frames as are due in `duration`, which is the clock's. What the sender could
-    /// not send in it is counted as not sent: a trial that waited for it would be longer, and its DUT better than it is.
-    /// `false` when it was stopped from outside before its end.
+    /// Makes a trial of one load on path 0 with the number of frames that are due in `duration`, by
+    /// the clock. Frames that the sender could not send in time are counted as not sent: if the
+    /// trial waited for them it would be longer, and its DUT would look better than it is. Returns
+    /// `false` if it was stopped from outside before its end.
     pub fn load(
         &mut self,
         stream: &Stream,
@@ -326,7 +340,7 @@ impl Bench<'_> {
         self.load_at(stream, load_pps, load_pps, duration)
     }
 
-    /// The same with frames that leave at another rate than the load, and not all the time.
+    /// The same with frames that leave at another rate than the load, and with pauses.
     pub fn load_at(
         &mut self,
         stream: &Stream,
@@ -338,7 +352,7 @@ impl Bench<'_> {
         let ways = self.ways();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = within(rate_pps * ways as f64, duration, frames);
-        // whoever waits for the first frames sees them in a reading
+        // hooks that wait for the first frames see them in a reading
         let reads = self.hooks.is_some_and(|hooks| !hooks.is_empty());
         let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
             while !tester.is_done() && !control.is_stopped() {
@@ -353,12 +367,12 @@ impl Bench<'_> {
         Ok((ended, counted))
     }
 
-    /// How many directions the frames have that are offered.
+    /// Returns the number of directions in which frames are offered.
     pub fn ways(&self) -> u64 {
         (self.bed.ways() - self.bed.duts() + 1) as u64
     }
 
-    /// What the generator offers flat out, in frames per second.
+    /// Returns what the generator offers flat out, in frames per second.
     pub fn flat_out(&mut self, stream: &Stream) -> Result<f64, LabError> {
         let schedule = until(None, Duration::from_secs(1));
         let (offered, counted) = self.count(stream, schedule, |tester, _| {
@@ -371,7 +385,7 @@ impl Bench<'_> {
         Ok(offered / self.ways() as f64)
     }
 
-    /// Finds a load that overloads the DUT: 1.6 times of what it forwards at its best.
+    /// Finds a load that overloads the DUT: 1.6 times what it forwards at its best.
     pub fn overload(&mut self, stream: &Stream) -> Result<Overload, LabError> {
         let mut load = 1e6;
         let mut held_up = 0;
@@ -392,7 +406,7 @@ impl Bench<'_> {
             let counted = counted.whole()?;
             let (mut offered, mut forwarded) = best_of(&readings, READINGS_PER_WINDOW);
             if offered < OFFERED * load {
-                // between two hold-ups of the sender there may be no room for a whole window
+                // between two stalls of the sender there may be no room for a whole window
                 (offered, forwarded) = best_of(&readings, 1);
             }
             let loses_inside = counted.counters.iter().any(loses_inside);
@@ -403,7 +417,7 @@ impl Bench<'_> {
                 continue;
             }
             if offered >= OVERLOAD * forwarded && forwarded > 0.0 {
-                // two significant digits: the same load in the next run of the same machine
+                // two significant digits: the same load in the next run on the same machine
                 let load = SURPLUS * most;
                 let digits = 10f64.powf(load.log10().floor() - 1.0);
                 return Ok(Overload {
@@ -418,10 +432,12 @@ impl Bench<'_> {
                 });
             }
             if offered < OFFERED * load {
-                // a busy host may hold the sender up once; an engine at its limit does it every time
+                // on a busy host the sender may stall once; an engine at its limit falls short
+                // every time
                 held_up += 1;
             } else if forwarded < 0.9 * offered {
-                // nearly there: far more would be another regime, in which the DUT forwards less
+                // nearly there: a far higher load would be another regime, in which the DUT
+                // forwards less
                 load = (SURPLUS * forwarded).max(1.1 * load);
             } else {
                 load *= 2.0;
@@ -429,7 +445,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Reads all counters until two readings agree: a frame of the DUT's own between two reads would look like a residue.
+    /// Reads all counters until two readings agree: a frame of the DUT's own between two reads
+    /// would look like a residue.
     fn standstill(&mut self) -> Result<Vec<Standing>, LabError> {
         let mut last = None;
         for _ in 0..STANDSTILL_READINGS {
@@ -450,7 +467,8 @@ impl Bench<'_> {
         Ok(last.unwrap_or_default())
     }
 
-    /// Counts frames from standstill to standstill around `work`, which runs on the DUT's CPU while traffic flows.
+    /// Counts frames from standstill to standstill around `work`, which runs on the DUT's CPU while
+    /// traffic flows.
     fn count<T: Send>(
         &mut self,
         stream: &Stream,
@@ -461,7 +479,8 @@ impl Bench<'_> {
         self.count_and_analyse(stream, None, schedule, most_pps, work)
     }
 
-    /// The same, and the receivers look at every frame when there is a plan. The load never is more than `most_pps`.
+    /// The same; with an analysis plan, the receivers examine every frame. The load never exceeds
+    /// `most_pps`.
     pub fn count_and_analyse<T: Send>(
         &mut self,
         stream: &Stream,
@@ -471,11 +490,11 @@ impl Bench<'_> {
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let reading = self.telemetry.and_then(|wanted| {
-            // DUTs beside each other share a host, whose counts nobody could divide
+            // DUTs side by side share a host, whose counts cannot be divided
             let alone = (self.bed.duts() == 1).then(|| self.bed.dut(0).observed());
             Some(telemetry::Beside::begin(alone??, wanted))
         });
-        // where another program forwards, the kernel drops every frame once that has its copy
+        // if another program forwards, the kernel drops every frame after that has its copy
         let by_kernel = self.bed.dut(0).is_kernel();
         let mut beside = Witnesses::call(self.bed, self.count_reasons && by_kernel)?;
         let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut beside, work);
@@ -487,7 +506,7 @@ impl Bench<'_> {
         Ok((result, counted))
     }
 
-    /// What failed with a port of the bed is no result, and no reason to give up.
+    /// Converts a failure caused by a port of the bed into an error that permits a retry.
     fn disturbed(&self, error: LabError, beside: &mut Witnesses) -> LabError {
         if matches!(error, LabError::Interrupted | LabError::Store(_)) {
             return error;
@@ -520,7 +539,7 @@ impl Bench<'_> {
         beside.begin(self.tester.nonce())?;
         let before = self.standstill()?;
 
-        // of several DUTs nobody could say whose frames they were
+        // with several DUTs the frames cannot be attributed
         let account = match self.bed.duts() {
             1 => self.bed.dut(0).account()?,
             _ => None,
@@ -537,7 +556,8 @@ impl Bench<'_> {
         let result = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 fwdlab_engine::port::pin(cpus)?;
-                // without the privilege the loop is less punctual, and the windows say how long they really were
+                // without the privilege the loop is less punctual, and the windows record their
+                // real lengths
                 let _ = fwdlab_engine::sys::become_real_time();
                 let Some(begin) = begin else {
                     tester.wait(WARM_UP);
@@ -554,7 +574,7 @@ impl Bench<'_> {
         let last = self.tester.stop();
         let elapsed_s = self.tester.since(began).as_secs_f64();
         let hooks = waiting.map(Going::end).unwrap_or_default();
-        // the first error is the one to report; a rig that is lost cannot be stopped either
+        // report the first error; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
 
         let witness::Seen {
@@ -573,7 +593,7 @@ impl Bench<'_> {
                 generator_sent: last.sent[k],
                 generator_beside: last.beside[k],
                 generator_not_sent: match k {
-                    // frames of both directions take turns
+                    // frames of both directions alternate
                     _ if both_ways => share(last.not_sent, k),
                     0 => last.not_sent,
                     _ => 0,
@@ -584,7 +604,7 @@ impl Bench<'_> {
                 receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
                 receiver_late: after.seen.late - before.seen.late,
                 receiver_foreign: after.seen.foreign - before.seen.foreign,
-                // one DUT's, of both directions together; of several nobody could say whose they are
+                // of one DUT, for both directions together; with several they cannot be attributed
                 drop_reasons: match (paths, both_ways, k) {
                     (1, ..) | (_, true, 0) => reasons.clone(),
                     _ => None,
@@ -602,7 +622,7 @@ impl Bench<'_> {
         let mut work = account.map(|close| close()).transpose()?;
         if let Some(work) = &mut work {
             work.frames = counters.iter().map(|c| c.receiver_received).sum();
-            // the DUT's own reasons; the kernel below it knows nothing of what was forwarded
+            // the DUT's own reasons; the kernel below it does not know what was forwarded
             if !work.drops.is_empty() {
                 counters[0].drop_reasons = Some(work.drops.clone());
             }
@@ -623,7 +643,8 @@ impl Bench<'_> {
     }
 }
 
-/// The most that was offered, and the most that came back, between readings that are so many apart.
+/// Returns the highest offered load and the highest forwarding rate between readings that are
+/// `apart` readings apart.
 fn best_of(readings: &[Reading], apart: usize) -> (f64, f64) {
     let all: Vec<&Reading> = readings.iter().step_by(apart).collect();
     all.windows(2)
@@ -638,22 +659,24 @@ fn best_of(readings: &[Reading], apart: usize) -> (f64, f64) {
         })
 }
 
-/// Sends until it is stopped, and never much longer than it should take.
+/// Sends until it is stopped, with a time limit.
 pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     Schedule {
         load: load_pps.into(),
         frames: None,
         at_most: at_most + Duration::from_secs(2),
-        // made up, they would be a load above the intended one, and what is lost by that looks like the DUT's fault
+        // catching up would exceed the intended load, and the losses would look like the DUT's
+        // fault
         hold_ups: HoldUps::Forgive,
         path: 0,
     }
 }
 
-/// A trial that is shorter is a burst: what the sender has not handed over when its time ends, a batch of some 100 frames, is much of it.
+/// A shorter trial is a burst: the batch of about 100 frames that the sender has not handed over
+/// when the time ends is a large part of it.
 const BURST: Duration = Duration::from_millis(10);
 
-/// Sends so many frames, and none later than in this time, or hardly later if it is a burst.
+/// Sends this number of frames within this time; a burst may end slightly later.
 pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
     let late = match time < BURST {
         true => Schedule::CATCH_UP,
@@ -666,7 +689,7 @@ pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
     }
 }
 
-/// Sends what a question asks for over time, in each of so many directions.
+/// Sends the load of a question over time, in each of `ways` directions.
 pub(super) fn over_time(question: &Question, ways: u64) -> Schedule {
     let of_all = |stretch: &Stretch| Stretch {
         from_pps: stretch.from_pps * ways as f64,
@@ -680,7 +703,7 @@ pub(super) fn over_time(question: &Question, ways: u64) -> Schedule {
     }
 }
 
-/// Were frames lost inside the DUT, not only in its input queue?
+/// Returns true if frames were lost inside the DUT, not only in its input queue.
 pub(super) fn loses_inside(counters: &Counters) -> bool {
     let ledger = balance(counters, None);
     ledger.losses.iter().any(|loss| loss.place == Place::Dut)
@@ -693,12 +716,12 @@ struct Standing {
     seen: ReceiveCounts,
 }
 
-/// For how long the sender waited for a CPU between two readings.
+/// Returns how long the sender waited for a CPU between two readings.
 fn sender_waited_s(from: &Reading, to: &Reading) -> f64 {
     to.sender_waited_ns.saturating_sub(from.sender_waited_ns) as f64 / 1e9
 }
 
-/// Goes on with another arrangement of the generator's memory, and waits until frames flow again.
+/// Continues with another arrangement of the generator's memory, and waits until frames flow again.
 fn renew(tester: &mut dyn Rig) -> Result<(), LabError> {
     let pause = tester.renew()?;
     if pause > Duration::ZERO {
@@ -717,7 +740,7 @@ fn one_slice(
     let waited = bed.waited(place);
     let began = tester.now();
     let from = tester.read()?;
-    // on its CPU the DUT's thread waits for the reading of the counters
+    // the DUT's thread, on the same CPU, waits while the counters are read
     let reading = tester.since(began);
     tester.wait(length);
     let to = tester.read()?;
@@ -725,7 +748,7 @@ fn one_slice(
     Ok(Slice {
         configuration,
         is_led: true,
-        // DUTs beside each other are on one machine, and so is their tester
+        // DUTs side by side are on one machine, and so is their tester
         duration_s: seconds(&from, &to),
         sent: to.sent[place] - from.sent[place],
         received: to.received[place] - from.received[place],
@@ -733,9 +756,10 @@ fn one_slice(
     })
 }
 
-/// The meters of one path from one moment to another.
+/// Returns what the meters of one path counted between two moments.
 pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
-    // a port that goes away takes its counters with it; that the trial is invalid then is said by who watches links
+    // a port that disappears takes its counters with it; the link witness then invalidates the
+    // trial
     let since = u64::saturating_sub;
     let dut = |of: fn(&DutPorts) -> u64| match (&before.dut, &after.dut) {
         (Some(before), Some(after)) => since(of(after), of(before)),
@@ -769,7 +793,7 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
     chain
 }
 
-/// Meters at the ports of a switch, on both sides of the DUT.
+/// Adds the meters at the ports of a switch, on both sides of the DUT.
 fn through_switch(chain: &mut Chain, before: &SwitchPackets, after: &SwitchPackets) {
     let passed = |of: fn(&SwitchPackets) -> Option<u64>| {
         let (before, after) = (of(before)?, of(after)?);
@@ -820,19 +844,19 @@ fn through_switch(chain: &mut Chain, before: &SwitchPackets, after: &SwitchPacke
         let Some(at) = place(chain, &stage) else {
             continue;
         };
-        // a port without the other one says where frames are, and not what became of them in between
+        // one port alone shows where frames are, but not what happened to them in between
         for meter in [goes, comes].into_iter().flatten() {
             chain.meters.insert(at, meter);
         }
     }
 }
 
-/// Frames handed over, those that a router does not forward included.
+/// Returns the number of frames handed over, including those that a router does not forward.
 pub(super) fn offered(reading: &Reading) -> u64 {
     sum(&reading.sent) + sum(&reading.beside)
 }
 
-/// What one of two directions has of a count of both.
+/// Returns the part of one direction in a count of both.
 fn share(frames: u64, direction: usize) -> u64 {
     (frames + 1 - direction as u64) / 2
 }
@@ -845,12 +869,12 @@ fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
 }
 
-/// How long frames were received between two readings, by the clock of who receives.
+/// Returns how long frames were received between two readings, by the receiver's clock.
 fn received_seconds(from: &Reading, to: &Reading) -> f64 {
     (to.received_at_ns - from.received_at_ns) as f64 / 1e9
 }
 
-/// What telemetry says of a trial, where it was read.
+/// Returns the telemetry of a trial, if it was read.
 pub(super) fn telemetry_of(
     counted: &Counted,
     record: &TrialRecord,
@@ -860,7 +884,8 @@ pub(super) fn telemetry_of(
         .map(|seen| Box::new(seen.told(frames, record.ledger.frames_received)))
 }
 
-/// The record of a trial with what all have: who sent and counted, what, and what became of every frame. The rest is for who made it.
+/// Creates the record of a trial with the parts that all trials have: engines, stream, and the fate
+/// of every frame. The caller adds the rest.
 pub(super) fn record(
     (engine, receiver): (&str, &str),
     stream: Stream,
@@ -918,7 +943,7 @@ mod tests {
         }
     }
 
-    /// A switch says where frames were lost: before the DUT, or behind it, or in itself.
+    /// A switch shows where frames were lost: before the DUT, after it, or in the switch itself.
     #[test]
     fn what_a_switch_lost_is_named() {
         let at = |frames: u64, to_dut: u64| PortCounters {

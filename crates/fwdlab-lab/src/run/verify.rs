@@ -1,7 +1,8 @@
-//! The result of a stored run once more, from what was measured: what `fwdlab runs verify` holds the kept one against, and what
-//! `fwdlab runs rebuild` puts in its place.
+//! Derives the result of a stored run again from its measurements: `fwdlab runs verify` compares
+//! the stored result with it, and `fwdlab runs rebuild` replaces it.
 //!
-//! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
+//! It measures nothing and accesses no file. What cannot be derived is listed, with the reason.
+//! Start with [`derive()`].
 
 use fwdlab_measure::campaign::{divide, failure_of, summarise};
 use fwdlab_measure::efficiency;
@@ -31,32 +32,33 @@ use super::Run;
 use super::course::of_series;
 use super::method::CONTROLS;
 
-/// The parameter that holds what a procedure was asked.
+/// The parameter that contains the request to a procedure.
 const ASKED: &str = "asked";
 
 /// The format since which all procedures share one rule of validity.
 const ONE_RULE: u32 = 4;
 
-/// Numbers are the same when they differ by no larger share: logarithms of ratios are kept as percentages.
+/// Numbers are equal if their relative difference is at most this: logarithms of ratios are stored
+/// as percentages.
 const TOLERANCE: f64 = 1e-9;
 
-/// So many differences are told one by one.
+/// Number of differences that are listed one by one.
 const TOLD: usize = 20;
 
-/// What came of deriving a result again.
+/// The result of deriving a run again.
 #[derive(Debug, Default)]
 pub struct Again {
-    /// Where the kept result says something else.
+    /// Differences from the stored result.
     pub differences: Vec<String>,
-    /// What was derived, and agrees.
+    /// Parts that were derived, and agree.
     pub derived: Vec<String>,
-    /// What was not, and why.
+    /// Parts that were not derived, with the reason.
     pub not_derived: Vec<String>,
-    /// Everything that was derived, as it is kept and as it is now.
+    /// All derived parts, as stored and as derived.
     parts: Vec<Part>,
 }
 
-/// A part of a result, twice.
+/// A part of a result, stored and derived.
 #[derive(Debug)]
 struct Part {
     name: String,
@@ -65,11 +67,11 @@ struct Part {
 }
 
 impl Again {
-    /// The result with what is derived differently now, and the names of those parts. A part that is not a whole member of the result
-    /// stays as it is kept.
+    /// Returns the result with the parts that are derived differently now, and their names. A part
+    /// that is not a whole member of the result is left unchanged.
     ///
     /// # Errors
-    /// What was derived is no result: a bug.
+    /// Fails if the derived parts are no valid result, which is a bug.
     pub fn renewed(&self, summary: &Summary) -> serde_json::Result<(Summary, Vec<&str>)> {
         let mut all = serde_json::to_value(summary)?;
         let mut names = Vec::new();
@@ -120,7 +122,8 @@ pub fn derive(run: &StoredRun) -> Again {
     again
 }
 
-/// Until when test cases were measured, and how often at most, where an interval decided.
+/// Returns until when test cases were measured, and their maximum number of iterations, if an
+/// interval decided.
 fn until(run: &StoredRun) -> Option<(Until, u32)> {
     let of = |name: &str| run.info.parameters.get(name);
     let number = |name: &str| u32::try_from(of(name)?.as_u64()?).ok();
@@ -129,7 +132,8 @@ fn until(run: &StoredRun) -> Option<(Until, u32)> {
     Some((Until { width, min }, number("iterations")?))
 }
 
-/// Holds test cases against those derived. What an earlier version kept of them has less beside the figures.
+/// Compares stored test cases with derived ones. Earlier versions stored less in addition to the
+/// figures.
 fn compare_cases(
     run: &StoredRun,
     kept: &[TestCase],
@@ -148,14 +152,14 @@ fn compare_cases(
     efficiency::keep(&mut derived, &run.trials);
     telemetry::into_cases(&mut derived, &run.trials);
     if run.trials.iter().all(|trial| trial.telemetry.is_none()) {
-        // an earlier version looked for none
+        // earlier versions had no findings
         for (kept, derived) in kept.iter().zip(&mut derived) {
             derived.findings.clone_from(&kept.findings);
         }
     }
     for (kept, derived) in kept.iter().zip(&mut derived) {
         if run.state == RunState::Interrupted {
-            // noise is not judged then: the interruption is why there are too few values
+            // noise is not judged then: there are too few values because of the interruption
             derived.doubt.clone_from(&kept.doubt);
             let outcomes = derived.outcomes.iter_mut();
             for point in outcomes.flat_map(|outcome| match &mut outcome.found {
@@ -173,14 +177,14 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let derived = summary.test_cases.iter().map(|kept| {
         let own = |trial: &&TrialRecord| trial.test_case == kept.test_case;
         let mut iterations = maxfwd::iterations(run.trials.iter().filter(own));
-        // what ended without a trial stands nowhere else
+        // failures without a trial are recorded nowhere else
         let failed = kept.iterations.iter().filter(|one| one.failure.is_some());
         for one in failed {
             match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
                 Some(derived) if one.trials == derived.trials => {
                     derived.failure.clone_from(&one.failure);
                     derived.no_result = one.no_result;
-                    // of a hook that failed after its trial
+                    // from a hook that failed after its trial
                     if one.outcomes.is_empty() {
                         derived.outcomes.clear();
                     }
@@ -206,7 +210,7 @@ fn is_counted(outcome: &Outcome) -> bool {
     matches!(outcome.found, Found::Exact(_))
 }
 
-/// What was measured in time alone.
+/// Returns only what was measured in time.
 fn without_counted(summary: &Summary) -> Summary {
     let mut rates = summary.clone();
     for case in &mut rates.test_cases {
@@ -219,7 +223,7 @@ fn without_counted(summary: &Summary) -> Summary {
 fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let derived = summary.test_cases.iter().map(|kept| {
         let mut iterations = of_its_boots(run, &kept.test_case);
-        // what did not come to a boot stands nowhere else
+        // failures before a boot are recorded nowhere else
         let is_made = |n: u32| iterations.iter().any(|made| made.iteration == n);
         let failed = kept.iterations.iter().filter(|one| !is_made(one.iteration));
         let failed: Vec<Iteration> = failed.cloned().collect();
@@ -237,7 +241,8 @@ fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
     compare_cases(run, &summary.test_cases, derived, again);
 }
 
-/// Instructions beside rates: the same configurations on the image of the boots, and the plain DUT before them.
+/// Instructions in addition to rates: the same configurations on the image of the boots, preceded
+/// by the plain DUT.
 fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let image = run.boots.first().map(|boot| boot.image.clone());
     let on_image = |configuration: &str, case: &Case| Case {
@@ -281,7 +286,7 @@ pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
     }
 }
 
-/// Every iteration is one rebuild, which says what it compared.
+/// Every iteration is one rebuild, which records what it compared.
 fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let derived = summary.test_cases.iter().map(|kept| {
         let again = kept.iterations.iter().map(|iteration| {
@@ -300,7 +305,7 @@ fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     compare_cases(run, &summary.test_cases, derived.collect(), again);
 }
 
-/// What the rebuild of an iteration says of a test case, once more.
+/// Derives the result of a test case from the rebuild of an iteration.
 fn paired_again(
     run: &StoredRun,
     case: &TestCase,
@@ -333,7 +338,7 @@ pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
     }
 }
 
-/// Iterations are in the journal; what they say together follows from them.
+/// Iterations are in the journal; their summary follows from them.
 fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let mut made: Vec<_> = vec![Vec::new(); summary.test_cases.len()];
     for event in run.events() {
@@ -343,7 +348,7 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
         } = event.kind
             && let Some(at) = (summary.test_cases.iter()).position(|c| c.test_case == test_case)
         {
-            // one that was cut off was measured again
+            // an interrupted iteration was measured again
             let known: &mut Vec<Iteration> = &mut made[at];
             known.retain(|one| one.iteration != iteration.iteration);
             known.push(*iteration);
@@ -352,7 +357,7 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let cases = summary.test_cases.iter().zip(made);
     let derived: Vec<_> = cases
         .map(|(kept, iterations)| TestCase {
-            // it needs the gate, whose readings are not kept
+            // it needs the gate, whose readings are not stored
             doubt: kept.doubt.clone(),
             ..summarise(kept.test_case.clone(), &kept.case, iterations)
         })
@@ -363,7 +368,8 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
         .push("what each iteration found: taken from the journal, not from its trials".into());
 }
 
-/// Keeps with a run what its procedure was asked, and the loads it had: with the answers of its trials it finds the same again.
+/// Stores the request to the procedure and its loads with the run: with the answers of its trials,
+/// the procedure finds the same again.
 pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
     (run.info.parameters).insert(ASKED.into(), to_keep(asked, limits));
 }
@@ -394,7 +400,7 @@ fn to_keep(asked: &Asked, limits: &[Limit]) -> Value {
     })
 }
 
-/// What [`keep`] kept.
+/// Returns what [`keep`] stored.
 fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
     let kept = run.info.parameters.get(ASKED)?;
     let is = |key: &str| kept.get(key)?.as_bool();
@@ -424,7 +430,7 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
             mean: MeanSize::new(part(0)?, part(1)?)?,
             line,
             max_load_pps: kept.get("max_load_pps")?.as_f64()?,
-            // runs of before it was kept
+            // older runs do not contain it
             source: (kept.get("source").and_then(Value::as_str))
                 .unwrap_or("the largest load")
                 .to_owned(),
@@ -434,7 +440,7 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
     Some((asked, limits.map(limit).collect::<Option<_>>()?))
 }
 
-/// The procedure, carried out once more with the answers that its trials gave.
+/// Runs the procedure again with the answers that its trials gave.
 fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let Some((asked, limits)) = kept(run) else {
         let why = "what the procedure found: what it was asked is not kept with this run";
@@ -442,7 +448,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
         return;
     };
     let mut outcomes = Vec::new();
-    // a series that was stopped before its first trial has found something, too: that nothing is known
+    // a series that was stopped before its first trial has a result, too: that nothing is known
     let mut variants: Vec<&Variant> = Vec::new();
     let of_trials = run.trials.iter().map(|trial| &trial.variant);
     for variant in of_trials.chain(summary.outcomes().map(|outcome| &outcome.variant)) {
@@ -472,7 +478,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
                 return;
             };
             let recorded = session.record(&Answer {
-                // kept beside it
+                // stored separately from the answer
                 directions: record.directions.clone(),
                 ..made.answer.clone()
             });
@@ -497,7 +503,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
 }
 
 impl Again {
-    /// Holds a part of the result against the same part derived.
+    /// Compares a stored part of the result with the derived one.
     fn compare(&mut self, part: &str, kept: &impl Serialize, derived: &impl Serialize) {
         let value = |record: Result<Value, serde_json::Error>| record.unwrap_or(Value::Null);
         let kept = value(serde_json::to_value(kept));
@@ -525,7 +531,7 @@ impl Again {
     }
 }
 
-/// What differs, by its place.
+/// Lists differences with their paths.
 fn differences(place: &str, kept: &Value, derived: &Value, found: &mut Vec<String>) {
     match (kept, derived) {
         (Value::Object(kept), Value::Object(derived)) => {
@@ -561,7 +567,8 @@ fn same(a: Option<f64>, b: Option<f64>) -> bool {
     (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0)
 }
 
-/// Do two sentences have the same figures? The program that wrote the run may have had other words for them.
+/// Returns true if two sentences contain the same figures: the program that wrote the run may have
+/// worded them differently.
 fn is_reworded(kept: &str, derived: &str) -> bool {
     let figures = |text: &str| -> Vec<String> {
         let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.');
@@ -601,7 +608,7 @@ mod tests {
 
     use super::*;
 
-    /// A run that was stopped during its first trial has none, and a result that says so.
+    /// A run that was stopped during its first trial has no trials, and a result that shows this.
     #[test]
     fn a_search_that_was_stopped_before_its_first_trial_follows_from_it() {
         let asked = Asked {

@@ -1,7 +1,8 @@
-//! Everything that arrives on a port, whoever sent it: counted, and taken away where that can be done.
+//! Counts everything that arrives on a port, whoever sent it, and takes it from the stack if
+//! possible.
 //!
-//! For those who count frames of others; frames of ours are counted by a [`Receiving`](super::Receiving). Start with
-//! [`Absorber::open`], then [`Absorber::run`].
+//! For frames of others; frames of ours are counted by a [`Receiving`](super::Receiving). Start
+//! with [`Absorber::open`], then [`Absorber::run`].
 
 use std::time::{Duration, Instant};
 
@@ -15,35 +16,35 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::{Port, counters};
 
-/// A port whose frames are taken away.
+/// A port whose frames are taken from the stack.
 pub struct Absorber {
     port: Port,
-    /// Absent: the port's own counters are read, and the frames go on up the stack.
+    /// `Err`: the port's own counters are read, and the frames continue up the stack.
     sink: Result<Sink, EngineError>,
-    /// The end, when nothing has come for a second after something has.
+    /// Ends when nothing has arrived for a second after the first frame.
     pub until_silence: bool,
 }
 
-/// What is told while it runs.
+/// Progress of an absorber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absorbing {
-    /// A second more has passed without the first frame.
+    /// Another second without the first frame.
     Waiting,
-    /// What came in an interval, and how long that was.
+    /// The frames of an interval, and its length.
     Interval(Counted, Duration),
 }
 
-/// What came altogether.
+/// Totals of an absorber.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Absorbed {
-    /// All of it.
+    /// All frames.
     pub counted: Counted,
     /// From the first frame to the end, without the silence that ended it.
     pub duration: Duration,
 }
 
 impl Absorber {
-    /// Takes the frames of this port away from now on, if it can.
+    /// Takes the frames of this port from the stack from now on, if possible.
     pub fn open(port: Port) -> Absorber {
         Absorber {
             sink: Sink::open(&port.spec),
@@ -52,15 +53,15 @@ impl Absorber {
         }
     }
 
-    /// Why its frames are only counted, and go on up the stack.
+    /// Returns why its frames are only counted, and continue up the stack.
     pub fn refusal(&self) -> Option<&EngineError> {
         self.sink.as_ref().err()
     }
 
-    /// Counts until it is over or stopped. What came before is not counted.
+    /// Counts until it is over or stopped. Earlier frames are not counted.
     ///
     /// # Errors
-    /// The counters cannot be read, or the port went down or away.
+    /// Fails if the counters cannot be read, or the port went down or disappeared.
     pub fn run(
         &mut self,
         control: &Control,

@@ -1,8 +1,9 @@
-//! Answers ARP and neighbour discovery: a port that receives test frames is their sender's next hop, whose MAC address the sender asks for.
+//! Answers ARP and neighbour discovery: a port that receives test frames is their sender's next
+//! hop, whose MAC address the sender asks for.
 //!
-//! Only addresses reserved for benchmarks and documentation are answered for: `send`, `ping` and the console use them unless
-//! others are given. The kernel keeps its tables, and a host that checks an address before it takes it gets no answer.
-//! Start with [`Answering::start`].
+//! Answers only for addresses reserved for benchmarks and documentation, which `send`, `ping` and
+//! the console use by default. The kernel keeps its tables, and a host that checks whether an
+//! address is free gets no answer. Start with [`Answering::start`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use crate::error::LabError;
 use crate::ports::Port;
 use crate::ports::destinations::is_for_tests;
 
-/// How long the thread waits before it looks whether it should stop.
+/// Interval at which the thread checks whether it should stop.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// A thread that answers ARP and neighbour solicitations on a port until this is dropped.
@@ -26,10 +27,10 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// Answers with the port's own MAC address. A port without one answers nothing.
+    /// Answers with the port's own MAC address. A port without one does not answer.
     ///
     /// # Errors
-    /// The port cannot be opened.
+    /// Fails if the port cannot be opened.
     pub fn start(port: &Port) -> Result<Answering, LabError> {
         let stop = Arc::new(AtomicBool::new(false));
         let Some(ours) = port.facts.mac else {
@@ -40,7 +41,7 @@ impl Answering {
         let work = move || {
             let mut buffer = [0; 128];
             while !until.load(Ordering::Relaxed) {
-                // the session finds out that a port is gone
+                // the session detects that a port is gone
                 let Ok(len) = single.receive(&mut buffer, SLICE) else {
                     return;
                 };

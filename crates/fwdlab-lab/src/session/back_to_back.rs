@@ -1,7 +1,8 @@
-//! The tester alone: two ports joined by a cable of our own, in a network namespace that no one else sees.
+//! The tester alone: two ports joined by a cable of our own, in a network namespace that no one
+//! else sees.
 //!
-//! The namespace belongs to a thread and has no name; it is gone with this value, and with the process however that ends. Start
-//! with [`BackToBack::new`].
+//! The namespace belongs to a thread and has no name; it disappears with this value, and with the
+//! process however that ends. Start with [`BackToBack::new`].
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
@@ -23,7 +24,7 @@ impl BackToBack {
     /// Makes the namespace and the pair.
     ///
     /// # Errors
-    /// No permission, no veth.
+    /// Fails without permission, or if the kernel has no veth.
     pub fn new() -> Result<BackToBack, LabError> {
         let (ready, made) = channel();
         let (end, wait) = channel::<()>();
@@ -45,10 +46,10 @@ impl BackToBack {
         })
     }
 
-    /// Its two ends: frames sent on the first arrive at the second.
+    /// Returns its two ends: frames sent on the first arrive at the second.
     ///
     /// # Errors
-    /// The pair is gone.
+    /// Fails if the pair is gone.
     pub fn ports(&self) -> Result<(Port, Port), LabError> {
         let port = |interface: &str| {
             Port::of_ours(&PortSpec {

@@ -1,8 +1,8 @@
-//! Capturing by hand: frames of a port as they pass, until there are enough, the time is over or nobody wants more.
+//! Captures frames of a port by hand, until there are enough, the time is over or the reader stops.
 //!
-//! Nothing is attached to the port or changed on it but the card's timestamping, which is put back when the value is dropped; so
-//! no lock is needed, and any port will do. What becomes of the frames is the caller's, who is a [`Keeper`]. Start with
-//! [`Capturing::open`], then [`Capturing::run`].
+//! Changes nothing on the port except the card's timestamping, which is restored when the value is
+//! dropped; so no lock is needed, and any port will do. The caller handles the frames as a
+//! [`Keeper`]. Start with [`Capturing::open`], then [`Capturing::run`].
 
 use std::time::{Duration, Instant};
 
@@ -15,84 +15,86 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::{self, look, state};
 
-/// How often a quiet capture looks whether it is over and whether its port is still there.
+/// Interval at which a quiet capture checks whether it is over and whether its port still exists.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Where captured frames go.
+/// Destination of captured frames.
 pub trait Keeper {
-    /// Takes a frame; `false` when nobody wants this one and more.
+    /// Takes a frame; `false` when neither this one nor more are wanted.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// Fails if the frame cannot be stored.
     fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError>;
 
-    /// Lets readers have what was kept so far, now that nothing comes for a while, and at the end; `false` when there are none
-    /// any more.
+    /// Makes stored frames available to readers while none arrive, and at the end; `false` when
+    /// there are no readers left.
     ///
     /// # Errors
-    /// It cannot be kept.
+    /// Fails if the frames cannot be stored.
     fn flush(&mut self) -> Result<bool, LabError> {
         Ok(true)
     }
 }
 
-/// Who takes the times of a capture.
+/// The source of a capture's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamps {
     /// The packet socket ([`Kind::User`]), the kernel or the card.
     pub kind: Kind,
-    /// On which clock.
+    /// Their clock.
     pub clock: Clock,
 }
 
 /// A capture of a port.
 pub struct Capturing {
-    /// Who takes the times.
+    /// The source of timestamps.
     pub stamps: Stamps,
-    /// Only frames with a signature of this session.
+    /// Captures only frames with a signature of this session.
     pub own: Option<u16>,
-    /// The end, when so many frames were kept.
+    /// Ends after this number of captured frames.
     pub keep_at_most: Option<u64>,
-    /// The end, after this time.
+    /// Ends after this time.
     pub at_most: Duration,
     spec: PortSpec,
     capture: Capture,
     _card: Option<ports::Stamping>,
 }
 
-/// What came of a capture.
+/// Totals of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureTotals {
-    /// Frames kept.
+    /// Frames captured.
     pub kept: u64,
-    /// Their bytes, as many as were kept of each.
+    /// Their stored bytes.
     pub bytes: u64,
-    /// Of these frames: longer than what was kept of them.
+    /// Captured frames that are longer than what was stored of them.
     pub cut: u64,
-    /// Of these frames: stamped by somebody worse than was to do it.
+    /// Captured frames with a worse timestamp than requested.
     pub stamped_otherwise: u64,
-    /// What passed, kept or not, and what was lost on the way to us.
+    /// Frames that passed, captured or not, and losses on the way to us.
     pub statistics: Statistics,
-    /// How long it was.
+    /// Duration in seconds.
     pub duration_s: f64,
-    /// It ended because the keeper wanted no more.
+    /// It ended because the keeper wanted no more frames.
     pub is_refused: bool,
-    /// It ended because the port went down or away; what was kept before counts.
+    /// It ended because the port went down or disappeared; earlier frames are valid.
     pub failed: Option<LabError>,
 }
 
 impl Capturing {
-    /// Begins to capture on a port, with times of this kind. Without one the kernel takes them, or the packet socket where it does
-    /// not: a capture is of the system's time, unless somebody wants the card's. The other stamps of `options` are not looked at.
+    /// Starts a capture on a port, with timestamps of this kind. By default the kernel takes them,
+    /// or the packet socket if it does not: captures use system time, unless the card's is
+    /// requested. The timestamps in `options` are ignored.
     ///
     /// # Errors
-    /// There is no such port, it is down, or nobody takes such times there; then nothing was changed.
+    /// Fails, without any change, if there is no such port, it is down, or such timestamps are not
+    /// available.
     pub fn open(
         spec: &PortSpec,
         options: &Options,
         stamps: Option<Kind>,
     ) -> Result<Capturing, LabError> {
-        // says which ports there are when there is no such port
+        // lists the existing ports if there is no such port
         look::look(spec)?;
         state::check(spec)?;
         let offers = Offers::of(spec)?;
@@ -126,10 +128,10 @@ impl Capturing {
         })
     }
 
-    /// Hands over frames until it is over or stopped.
+    /// Passes frames to the keeper until it is over or stopped.
     ///
     /// # Errors
-    /// The keeper's. That the port is gone is told with the totals.
+    /// Fails with the keeper's errors. If the port is gone, this is in the totals.
     pub fn run(
         &mut self,
         control: &Control,
@@ -163,7 +165,8 @@ impl Capturing {
         self.keep_at_most.is_some_and(|most| totals.kept >= most)
     }
 
-    /// Takes those of one block: how many there were, or why the port has none. The outer error is the keeper's.
+    /// Takes the frames of one block. Returns their number, or why the port has none. The outer
+    /// error is the keeper's.
     fn take(
         &mut self,
         patience: Duration,
@@ -199,27 +202,28 @@ impl CaptureTotals {
     }
 }
 
-/// Frames that are not ours, looked at one by one beside the receiver that counts them.
+/// Examines foreign frames one by one, in parallel with the receiver that counts them.
 pub struct Onlooker {
-    /// Absent after a flood.
+    /// `None` after a flood.
     capture: Option<Capture>,
     nonce: u16,
     unseen: u64,
 }
 
 impl Onlooker {
-    /// So many are looked at between two looks; more would cost the receiver.
+    /// Maximum number of frames per look; more would slow down the receiver.
     const AT_MOST: u64 = 50_000;
 
-    /// Looks at frames of a port that are not of this session, nor of one before it.
+    /// Opens a capture of frames on a port that belong neither to this session nor to one before
+    /// it.
     ///
     /// # Errors
-    /// No capture can be opened there.
+    /// Fails if no capture can be opened there.
     pub fn open(port: &PortSpec, nonce: u16) -> Result<Onlooker, LabError> {
         let options = Options {
             snap: 192,
             ring_bytes: 8 << 20,
-            // what the port takes anyway; the receiver decides about more
+            // only frames that the port accepts anyway; the receiver decides about others
             promiscuous: false,
             outgoing: false,
             ..Options::default()
@@ -231,10 +235,11 @@ impl Onlooker {
         })
     }
 
-    /// Hands over the begins of those that came since the last look. With a flood of frames it gives up for good.
+    /// Passes the beginnings of frames since the last look to `each`. Stops permanently after a
+    /// flood of frames.
     ///
     /// # Errors
-    /// The capture failed.
+    /// Fails if the capture failed.
     pub fn look(&mut self, each: &mut dyn FnMut(&[u8])) -> Result<(), LabError> {
         let Some(capture) = &mut self.capture else {
             return Ok(());
@@ -261,12 +266,12 @@ impl Onlooker {
         Ok(())
     }
 
-    /// There were too many.
+    /// Returns true after a flood of frames.
     pub fn has_given_up(&self) -> bool {
         self.capture.is_none()
     }
 
-    /// Frames that came while it looked and that it did not see.
+    /// Returns the number of frames that arrived and were not examined.
     pub fn unseen(&self) -> u64 {
         self.unseen
     }

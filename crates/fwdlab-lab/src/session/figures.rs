@@ -1,6 +1,7 @@
-//! What a session tells: of a second or of the whole of it, for each port that sends or receives.
+//! Figures of a session, for a second or for all of it, for each port that sends or receives.
 //!
-//! Plain values, for screens, files and servers alike. Start with [`Period`]; [`Counted`] is for ports that are no session's.
+//! Plain values, for screens, files and servers alike; nothing is read here. Start with [`Period`];
+//! [`Counted`] is for ports outside sessions.
 
 use std::time::Instant;
 
@@ -13,51 +14,52 @@ use super::Session;
 use crate::error::LabError;
 use crate::ports::counters::Counters;
 
-/// What a sender did, in a second or altogether.
+/// Figures of a sender, for a second or in total.
 #[derive(Debug, Clone, Default)]
 pub struct Sent {
     /// Frames given to the port, of which it may have dropped some.
     pub given: u64,
     /// Frames that were due and not sent.
     pub not_sent: u64,
-    /// Of the frames sent: missed because the sender was held up, and sent later.
+    /// Frames among those sent that were missed because the sender stalled, and sent later.
     pub made_up: u64,
     /// How often there was no room.
     pub ring_full: u64,
     /// System calls that told the kernel to send.
     pub wakeups: u64,
-    /// Of each stream; empty where there is one kind of frame.
+    /// Frames of each stream; empty if there is one kind of frame.
     pub streams: Vec<u64>,
     /// Frames per second that left.
     pub rate_pps: f64,
-    /// The load that was intended last; `None`: flat out.
+    /// The last intended load; `None`: flat out.
     pub intended_pps: Option<f64>,
     /// Bits per second with preamble and gap.
     pub l1_bps: f64,
     /// Bits per second of frames with FCS.
     pub l2_bps: f64,
-    /// What became of frames that the sender missed.
+    /// How the sender handles frames that it missed in a stall.
     pub hold_ups: Option<HoldUps>,
-    /// What the port's own counters say.
+    /// The port's own counters.
     pub port: Counters,
-    /// Frames that the kernel or other programs sent on this port: part of the port's counters, and none of ours.
+    /// Frames that the kernel or other programs sent on this port: in the port's counters, but not
+    /// ours.
     pub foreign: u64,
     /// The port had time to count every frame: what it has not counted did not leave.
     pub settled: bool,
-    /// How late frames left, since the begin.
+    /// How late frames left, since the beginning.
     pub lateness: Option<Histogram>,
     /// How long it took to send all frames, if their number was fixed.
     pub took: Option<Took>,
 }
 
-/// The time that so many frames took.
+/// The time to send a fixed number of frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Took {
     /// From the first frame to the last.
     pub seconds: f64,
-    /// The same by the load, or by the times of a capture; `None`: flat out.
+    /// The same according to the load, or to the times of a capture; `None`: flat out.
     pub planned_s: Option<f64>,
-    /// From the last frame to when the next would have been due.
+    /// From the last frame to the time at which another would have been due.
     pub gap_s: f64,
 }
 
@@ -65,14 +67,14 @@ impl Took {
     /// The last of N frames may be this late: systems stall now and then.
     const SLACK_S: f64 = 0.025;
 
-    /// Was the load not reached? The default of our methods, 0.5 %.
+    /// Returns true if the load was not reached, by the default of our methods, 0.5 %.
     pub fn is_too_long(&self) -> bool {
         (self.planned_s).is_some_and(|planned| self.seconds > planned * 1.005 + Self::SLACK_S)
     }
 }
 
 impl Sent {
-    /// What this host's hold-ups did to frames that were to leave at certain times.
+    /// Returns what stalls of this host did to frames that were to leave at certain times.
     pub fn held_up(&self) -> Option<HeldUp> {
         self.intended_pps?;
         Some(analysis::held_up(
@@ -82,8 +84,9 @@ impl Sent {
         ))
     }
 
-    /// Of the frames given to the port: those that did not leave. At the end these are all that its counter of sent frames lacks;
-    /// before, hardware and NAPI may still have to count some, and only what the port says it dropped is known.
+    /// Returns how many frames given to the port did not leave. At the end these are all that its
+    /// counter of sent frames lacks; before, hardware and NAPI may still have to count some, and
+    /// only the port's own count of drops is known.
     pub fn dropped(&self) -> u64 {
         let ours = self.port.tx_packets.saturating_sub(self.foreign);
         let not_counted = self.given.saturating_sub(ours);
@@ -93,13 +96,14 @@ impl Sent {
         }
     }
 
-    /// Frames that left the port.
+    /// Returns the number of frames that left the port.
     pub fn left(&self) -> u64 {
         self.given - self.dropped()
     }
 
-    /// Less left than was due, or so many frames took too long: the generator or its port was the limit (the default of our
-    /// methods, 0.5 %). Flat out everything is due that the port was given.
+    /// Returns true if the generator or its port was the limit: fewer frames left than were due, or
+    /// a fixed number took too long (the default of our methods, 0.5 %). Flat out, the frames given
+    /// to the port are those due.
     pub fn is_limited(&self) -> bool {
         // a recording has times of its own, and no load
         let due = match self.intended_pps.is_some() || self.lateness.is_some() {
@@ -111,36 +115,37 @@ impl Sent {
     }
 }
 
-/// What a receiver counted, in a second or altogether.
+/// Figures of a receiver, for a second or in total.
 #[derive(Debug, Clone, Default)]
 pub struct Received {
-    /// What is ours and what is not.
+    /// Counts of our frames and of foreign ones.
     pub counts: ReceiveCounts,
-    /// What the port's own counters say.
+    /// The port's own counters.
     pub port: Counters,
     /// Frames per second of all kinds, by the port's counters.
     pub port_pps: f64,
     /// Frames per second with our signature.
     pub ours_pps: f64,
-    /// Bits per second of all frames, with preamble and gap; `None` where the port does not count their bytes.
+    /// Bits per second of all frames, with preamble and gap; `None` if the port does not count
+    /// their bytes.
     pub l1_bps: Option<f64>,
     /// Bits per second of all frames, with FCS.
     pub l2_bps: Option<f64>,
 }
 
-/// Frames of a port that came or went, in an interval or altogether.
+/// Frames of a port in one direction, in an interval or in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Frames.
     pub frames: u64,
     /// Their bytes without FCS.
     pub bytes: u64,
-    /// Batches that they came or went in; 0 where that is not known.
+    /// Number of batches in which they were handled; 0 if unknown.
     pub batches: u64,
 }
 
 impl Counted {
-    /// What came after an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn since(self, before: Counted) -> Counted {
         Counted {
             frames: self.frames.saturating_sub(before.frames),
@@ -150,16 +155,16 @@ impl Counted {
     }
 }
 
-/// A part of a session, or the whole of it.
+/// A part of a session, or all of it.
 #[derive(Debug, Clone, Default)]
 pub struct Period {
-    /// When it ended, in seconds after the begin of the session.
+    /// Its end, in seconds after the beginning of the session.
     pub at_s: f64,
-    /// How long it was.
+    /// Its duration.
     pub duration_s: f64,
-    /// Of each sending port.
+    /// Figures of each sending port.
     pub sent: Vec<Sent>,
-    /// Of each receiving port.
+    /// Figures of each receiving port.
     pub received: Vec<Received>,
 }
 
@@ -174,27 +179,29 @@ pub(super) struct Snapshot {
 /// Readings of a sender.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct OfSender {
-    /// What it has given to its port.
+    /// Counts of frames given to its port.
     pub(super) counts: SendCounts,
-    /// What the port has counted.
+    /// Counters of the port.
     pub(super) port: Counters,
     /// Frames that others have sent on the port.
     pub(super) foreign: u64,
-    /// The port's counters contain the frames that the sender handed over. False for a sender without a port.
+    /// The port's counters contain the frames that the sender handed over. False for a sender
+    /// without a port.
     pub(super) reaches_port: bool,
-    /// At the end.
+    /// Known at the end.
     pub(super) took: Option<Took>,
 }
 
 impl OfSender {
-    /// Frames of ours that the port has counted as sent or dropped since an earlier reading.
+    /// Returns how many of our frames the port has counted as sent or dropped since an earlier
+    /// reading.
     pub(super) fn accounted(&self, before: &OfSender) -> u64 {
         let port = self.port.since(before.port);
         let foreign = self.foreign.saturating_sub(before.foreign);
         port.tx_packets.saturating_sub(foreign) + port.tx_dropped
     }
 
-    /// Has the port counted every frame that it was given since an earlier reading?
+    /// Returns true if the port has counted every frame that it was given since an earlier reading.
     pub(super) fn is_settled(&self, before: &OfSender) -> bool {
         let given = self.counts.total().saturating_sub(before.counts.total());
         !self.reaches_port || self.accounted(before) >= given
@@ -202,7 +209,8 @@ impl OfSender {
 }
 
 impl Snapshot {
-    /// Counts start at zero where the senders start; their ports' counters may have moved already.
+    /// Sets the counts of senders to zero at their start; the counters of their ports may have
+    /// moved already.
     pub(super) fn senders_started(&mut self) {
         for sender in &mut self.sent {
             sender.counts = SendCounts::default();
@@ -271,9 +279,10 @@ impl Session {
             let counts = since(now, before);
             let port = port_now.since(*port_before);
             let port_pps = port.rx_packets as f64 / duration_s;
-            // kernel counters count neither the FCS nor what is between frames
+            // kernel counters include neither the FCS nor the overhead between frames
             let l2_bps = 8.0 * (port.rx_bytes as f64 / duration_s + 4.0 * port_pps);
-            // a veth with an XDP program counts the bytes of some frames without their Ethernet header
+            // a veth with an XDP program counts the bytes of some frames without their Ethernet
+            // header
             let counts_bytes = receiving.port.facts.kind.as_deref() != Some("veth")
                 || receiving.receiver.receiver()?.name() != "xdp";
             period.received.push(Received {
@@ -331,7 +340,7 @@ mod tests {
             (sent(998, 4, 2, Some(1e3)), 994, true),
             (sent(1000, 0, 9000, None), 1000, false),
             (sent(1000, 1000, 0, None), 0, true),
-            // a frame of somebody else's that was dropped is not a frame of ours that left
+            // a foreign frame that was dropped is not a frame of ours that left
             (sent(10, 11, 0, Some(1e3)), 0, true),
             (sent(0, 0, 0, None), 0, false),
         ] {

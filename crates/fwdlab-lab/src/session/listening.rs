@@ -1,6 +1,6 @@
-//! Frames of a port, heard in the background for as long as somebody wants them.
+//! Captures frames of a port in the background.
 //!
-//! For those who do something else meanwhile and look now and then; who has nothing else to do takes a
+//! For callers that do something else meanwhile; otherwise use a
 //! [`Capturing`](super::capture::Capturing). Start with [`Listening::open`].
 
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use fwdlab_engine::capture::{Capture, Captured, Options};
 
 use crate::error::LabError;
 
-/// A quiet port is looked at so often.
+/// Timeout of one read from a quiet port.
 const PATIENCE: Duration = Duration::from_millis(8);
 
-/// Frames are handed over so soon after the first of them.
+/// Frames are handed over at most this long after the first one.
 const SOON_MS: u32 = 2;
 
-/// Memory for frames that have not been heard yet: half a second of 1 Gbit/s, for a thread that waits for its CPU.
+/// Memory for frames that have not been handed over yet: half a second of 1 Gbit/s, for a thread
+/// that waits for its CPU.
 const RING_BYTES: usize = 64 << 20;
 
-/// What is done with a frame.
+/// Called with each frame.
 pub type Heard = Box<dyn FnMut(&Captured<'_>) + Send>;
 
-/// A port that is listened to, until this is dropped.
+/// Captures a port until this is dropped.
 pub struct Listening {
     shared: Arc<Shared>,
 }
@@ -33,21 +34,22 @@ pub struct Listening {
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// How often the port was looked at from begin to end of the patience, and nothing was there.
+    /// Number of complete reads that timed out without a frame.
     quiet: AtomicU64,
-    /// Frames that found the memory full.
+    /// Frames that were lost because the memory was full.
     missed: Arc<AtomicU64>,
 }
 
 impl Listening {
-    /// Hears what passes from now on, both ways; frames that were sent past the kernel's queues leave unheard.
+    /// Captures frames from now on, in both directions, except those that are sent past the
+    /// kernel's queues.
     ///
     /// # Errors
-    /// There is no such port, or no CAP_NET_RAW.
+    /// Fails if there is no such port, or without CAP_NET_RAW.
     pub fn open(spec: &PortSpec, mut heard: Heard) -> Result<Listening, LabError> {
         let options = Options {
             ring_bytes: RING_BYTES,
-            // the port's own affair
+            // leave the mode of the port unchanged
             promiscuous: false,
             retire_ms: SOON_MS,
             ..Options::default()
@@ -80,16 +82,17 @@ impl Listening {
         Ok(Listening { shared })
     }
 
-    /// Frames that passed and were not heard, because too many waited: counted while this lives.
+    /// Returns the number of frames that were lost because too many waited, which is updated while
+    /// this lives.
     pub fn missed(&self) -> Arc<AtomicU64> {
         self.shared.missed.clone()
     }
 
-    /// Waits until what passed before this has been heard, or so long at most.
+    /// Waits until frames that passed before this call have been handed over, with a time limit.
     pub fn settle(&self, at_most: Duration) {
         let quiet = || self.shared.quiet.load(Ordering::Acquire);
         let (began, before) = (Instant::now(), quiet());
-        // the look that is under way may have begun before
+        // the read in progress may have started before
         while quiet() < before + 2 && began.elapsed() < at_most {
             thread::sleep(Duration::from_millis(1));
         }

@@ -1,10 +1,13 @@
-//! Driving ports by hand, as a library: senders and receivers on ports, started, read, steered and stopped, told as values.
+//! Drives ports by hand, as a library: senders and receivers on ports are started, read, controlled
+//! and stopped, and return values.
 //!
-//! What is sent, and how a second reads on a screen, is the caller's; here is only the driving, the same for a command, a server
-//! or a dashboard. Ports are taken with all checks and locks ([`Port::take`]), and nothing is left on one when its [`Session`] is
-//! gone. Start with [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; or [`Session::run`] does all
-//! three until it is over. [`figures`] has what is told; [`BackToBack`] is a cable of one's own. What is no session of senders and
-//! receivers has a file: [`answering`], [`capture`], [`absorber`] (frames of others, counted and taken away), [`one_by_one`].
+//! The caller decides what is sent, and how it is displayed; this only drives the ports, for a
+//! command, a server or a dashboard alike. Ports are taken with all checks and locks
+//! ([`Port::take`]), and nothing is left on one when its [`Session`] is gone. Start with
+//! [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; [`Session::run`]
+//! does all three until it is over. [`figures`] contains the returned values; [`BackToBack`] is a
+//! cable of our own. Other uses of ports have their own files: [`answering`], [`capture`],
+//! [`absorber`] (counts and removes frames of others), [`one_by_one`].
 
 pub mod absorber;
 pub mod answering;
@@ -39,27 +42,27 @@ use crate::error::LabError;
 use crate::ports::counters;
 use crate::ports::{Port, state};
 
-/// How often we look whether something is over.
+/// Interval at which we check whether something is over.
 const POLL: Duration = Duration::from_millis(2);
-/// A sender that has begun is given this time until its frames show in the port's counters.
+/// Time limit for a started sender's frames to appear in the port's counters.
 const FIRST_FRAMES: Duration = Duration::from_millis(250);
-/// Some of its frames have shown: the others are given this time.
+/// Time limit for the others after the first of its frames have appeared.
 const ALL_OF_THE_FIRST: Duration = Duration::from_secs(2);
-/// Frames may be under way when the last one was sent.
+/// Frames may be in flight after the last one was sent.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 /// Drivers of hardware read the card's counters every two seconds at the slowest.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(3);
-/// What is left of the last interval is told when it is longer than this.
+/// The rest of the last interval is reported if it is longer than this.
 const REST: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// As good as for ever, and far from the end of any clock.
+/// Practically forever, and far from the end of any clock.
 pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// What to do where the next hop cannot be asked for.
+/// Advice if the next hop cannot be resolved.
 pub const SAY_NEXT_HOP: &str = "Specify the next hop: --dst-mac MAC, or --via ADDRESS";
 
-/// What puts frames on a port.
+/// A source of frames on a port.
 pub enum Source {
     /// An engine, and what it sends.
     Engine(Box<LoneSender>, Box<Frames>),
@@ -68,7 +71,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What sends.
+    /// Returns the sender.
     pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
         match self {
             Source::Engine(lone, _) => lone.sender(),
@@ -76,7 +79,7 @@ impl Source {
         }
     }
 
-    /// The engine that sends.
+    /// Returns the engine that sends.
     pub fn engine(&mut self) -> Engine {
         match self {
             Source::Replay(_) => Engine {
@@ -97,11 +100,11 @@ impl Source {
     }
 }
 
-/// An engine for results.
+/// An engine, as described in results.
 pub struct Engine {
     /// Its name.
     pub name: &'static str,
-    /// The name and what it reached on this port: `af-xdp copy, 2 queues, need-wakeup`.
+    /// The name and the features in use on this port: `af-xdp copy, 2 queues, need-wakeup`.
     pub mode: String,
     /// Why others were not taken.
     pub not_taken: Vec<String>,
@@ -109,11 +112,11 @@ pub struct Engine {
 
 /// A port that sends.
 pub struct Sending {
-    /// Where.
+    /// The port.
     pub port: Port,
-    /// What.
+    /// The source of its frames.
     pub source: Source,
-    /// How much, and for how long.
+    /// Load and duration.
     pub schedule: Schedule,
     /// Mean size of its frames, for bits per second.
     pub mean: MeanSize,
@@ -122,10 +125,11 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// A port with the first of these engines that can send such frames there, prepared to.
+    /// Opens a port with the first of these engines that can send such frames there, and prepares
+    /// it.
     ///
     /// # Errors
-    /// None of them can.
+    /// Fails if none of them can.
     pub fn open(
         port: Port,
         engines: &[Mode],
@@ -145,10 +149,10 @@ impl Sending {
         })
     }
 
-    /// A port that sends a recording so many times, one frame at a time.
+    /// Opens a port that sends a recording this number of times, one frame at a time.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Fails if the port cannot be opened.
     pub fn replay(
         port: Port,
         recording: Recording,
@@ -168,10 +172,11 @@ impl Sending {
         })
     }
 
-    /// Takes such departures, with the next engine when this one cannot. A recording has none.
+    /// Enables departure timestamps of this kind, with the next engine if this one cannot take
+    /// them. A recording has none.
     ///
     /// # Errors
-    /// The engine asked for cannot, or none can.
+    /// Fails if the requested engine cannot take them, or none can.
     pub fn stamp(&mut self, kind: Kind) -> Result<(), LabError> {
         if let Source::Engine(lone, frames) = &mut self.source {
             lone.stamp(kind)?;
@@ -180,14 +185,15 @@ impl Sending {
         Ok(())
     }
 
-    /// What it has sent, what its port has counted, and what others sent there.
+    /// Reads the counts of the sender, of its port, and of frames that others sent there.
     fn reading(&mut self) -> Result<OfSender, LabError> {
         let sender = self.source.sender()?;
         let (counts, reaches_port) = (sender.counts()?, sender.capabilities().counts_at_driver);
         if self.others.is_none() && reaches_port {
             self.others = Some(Foreign::open(&self.port.spec)?);
         }
-        // a frame of others between the two readings is taken for one of ours that is missing, and settled by the next reading
+        // a foreign frame between the two readings looks like a missing frame of ours, which the
+        // next reading corrects
         let port = counters::read(&self.port.spec)?;
         let foreign = self.others.as_ref().map(Foreign::counts).transpose()?;
         let foreign = foreign.map_or(0, |counts| counts.frames);
@@ -200,8 +206,8 @@ impl Sending {
         })
     }
 
-    /// When the last of all frames that it was to send left, and how long all took; `None`: it was stopped before, or has no such
-    /// number. `first` is when its first frames were seen.
+    /// Returns when the last frame left, and how long all took; `None` if it was stopped before, or
+    /// has no fixed number. `first` is when its first frames were seen.
     fn took(&mut self, first: Instant) -> Result<Option<(Instant, Took)>, LabError> {
         let is_replay = matches!(self.source, Source::Replay(_));
         let sender = self.source.sender()?;
@@ -226,7 +232,7 @@ impl Sending {
                     gap_s: since_begin / (given - 1).max(1) as f64,
                 }
             }
-            // the first frame of a profile may be due later, and that of any may be seen late
+            // the first frame of a profile may be due later, and any first frame may be seen late
             (None, Some(planned)) => Took {
                 seconds: since_begin.min(since_first.max(planned)),
                 planned_s: Some(planned),
@@ -253,19 +259,19 @@ impl Sending {
 
 /// A port that receives.
 pub struct Receiving {
-    /// Where.
+    /// The port.
     pub port: Port,
-    /// What counts.
+    /// The receiver.
     pub receiver: LoneReceiver,
-    /// What is expected.
+    /// Expected frames.
     pub expected: Expected,
 }
 
 impl Receiving {
-    /// A port with this receiver, or the one of lowest cost that works there.
+    /// Opens a port with this receiver, or the one of lowest cost that works there.
     ///
     /// # Errors
-    /// It does not open, or none does.
+    /// Fails if it does not open, or none does.
     pub fn open(
         port: Port,
         counting: Option<Counting>,
@@ -279,17 +285,17 @@ impl Receiving {
         })
     }
 
-    /// What counts, by its name, and why others do not.
+    /// Returns the name of the receiver, and why others were not taken.
     ///
     /// # Errors
-    /// There is none, after one could not find what is expected.
+    /// Fails if there is none, after one could not detect the expected frames.
     pub fn engine(&mut self) -> Result<(&'static str, Vec<String>), LabError> {
         let name = self.receiver.receiver()?.name();
         Ok((name, words(self.receiver.rejected())))
     }
 }
 
-/// Engines that were not taken, and why.
+/// Describes engines that were not taken, and why.
 fn words(rejected: &[Rejected]) -> Vec<String> {
     let words = |Rejected { engine, reason }: &Rejected| {
         let reason = reason.to_string();
@@ -301,38 +307,39 @@ fn words(rejected: &[Rejected]) -> Vec<String> {
     rejected.iter().map(words).collect()
 }
 
-/// Ports, and how long they work.
+/// Ports, and how long they run.
 pub struct Session {
     /// Ports that send.
     pub sending: Vec<Sending>,
     /// Ports that receive.
     pub receiving: Vec<Receiving>,
-    /// The end, when the senders have no end of their own.
+    /// Time limit, for senders without an end of their own.
     pub at_most: Duration,
-    /// The end when so many frames of ours have come, or frames of any kind where none of ours is expected.
+    /// Ends after this number of our frames has arrived, or of any frames if none of ours is
+    /// expected.
     pub receive_at_most: Option<u64>,
-    /// Absent before the start.
+    /// `None` before the start.
     readings: Option<Readings>,
 }
 
-/// Readings of a session that has begun.
+/// Readings of a session that has started.
 struct Readings {
     begin: Snapshot,
-    /// The last that was told.
+    /// The last reading that was reported.
     last: Snapshot,
 }
 
-/// What a session that is over has counted.
+/// Totals of a session that is over.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
-    /// Since the last reading, where that is worth a line of its own.
+    /// Since the last reading, if that is long enough to be reported.
     pub rest: Option<Period>,
-    /// Since the begin.
+    /// Since the beginning.
     pub whole: Period,
 }
 
 impl Session {
-    /// These ports, until they are done or stopped.
+    /// Creates a session of these ports.
     pub fn new(sending: Vec<Sending>, receiving: Vec<Receiving>) -> Session {
         Session {
             sending,
@@ -343,10 +350,10 @@ impl Session {
         }
     }
 
-    /// Starts everything, and takes the next engine where frames do not get as far as the wire.
+    /// Starts everything, and takes the next engine if frames do not reach the wire.
     ///
     /// # Errors
-    /// An engine failed, or none works.
+    /// Fails if an engine failed, or none works.
     pub fn start(&mut self, control: &Control) -> Result<(), LabError> {
         for receiving in &mut self.receiving {
             receiving.receiver.expect(&receiving.expected)?;
@@ -362,19 +369,20 @@ impl Session {
         Ok(())
     }
 
-    /// Is everything sent, everything that was waited for received, or the time over?
+    /// Returns true if everything was sent, everything that was waited for was received, or the
+    /// time is over.
     ///
     /// # Errors
-    /// An engine failed.
+    /// Fails if an engine failed.
     pub fn is_over(&mut self) -> Result<bool, LabError> {
         let begin = self.readings()?.begin.at;
         Ok(begin.elapsed() >= self.at_most || self.is_done()?)
     }
 
-    /// What happened since the last reading, or since the begin.
+    /// Returns the figures since the last reading, or since the beginning.
     ///
     /// # Errors
-    /// An engine failed, or a port went down or away.
+    /// Fails if an engine failed, or a port went down or disappeared.
     pub fn read(&mut self) -> Result<Period, LabError> {
         self.check_ports()?;
         let now = self.snapshot()?;
@@ -387,10 +395,12 @@ impl Session {
         Ok(period)
     }
 
-    /// Another load for one of the ports that send, from now on. Loads that are known before are in its schedule.
+    /// Changes the load of one of the ports that send. Loads that are known in advance belong into
+    /// its schedule.
     ///
     /// # Errors
-    /// There is no such port, it sends flat out or with stretches, or its engine cannot.
+    /// Fails if there is no such port, if it sends flat out or with stretches, or if its engine
+    /// cannot change the load.
     pub fn set_load(&mut self, port: usize, load_pps: f64) -> Result<(), LabError> {
         let Some(sending) = self.sending.get_mut(port) else {
             let what = format!("there is no sending port {port}");
@@ -401,10 +411,11 @@ impl Session {
         Ok(())
     }
 
-    /// Ends sending, waits for frames that are under way, and says what was counted. It can be started again.
+    /// Stops sending, waits for frames in flight, and returns the totals. The session can be
+    /// started again.
     ///
     /// # Errors
-    /// An engine failed, or a port went down or away.
+    /// Fails if an engine failed, or a port went down or disappeared.
     pub fn stop(&mut self, control: &Control) -> Result<Totals, LabError> {
         let begin = self.readings()?.begin.at;
         let took: Vec<_> = (self.sending.iter_mut())
@@ -450,10 +461,12 @@ impl Session {
         Ok(Totals { rest, whole })
     }
 
-    /// Goes on from [`start`](Self::start) until it is over or stopped; tells every interval and returns the whole.
+    /// Continues after [`start`](Self::start) until it is over or stopped; reports every interval
+    /// and returns the totals.
     ///
     /// # Errors
-    /// As of [`read`](Self::read) and [`stop`](Self::stop); whatever was attached is detached when the session is dropped.
+    /// Fails as [`read`](Self::read) and [`stop`](Self::stop) do; whatever was attached is detached
+    /// when the session is dropped.
     pub fn run(
         &mut self,
         control: &Control,
@@ -483,8 +496,9 @@ impl Session {
         Ok(self.readings.as_ref().ok_or_else(none)?)
     }
 
-    /// The clock starts with the first frame, so that no rate counts the time in which an engine gets ready. An engine that hands
-    /// over more frames than show in the port's counters does not send, whatever it counts: the next one is taken.
+    /// Waits for the first frame, at which the clock starts, so that no rate includes the time in
+    /// which an engine gets ready. An engine that hands over more frames than appear in the port's
+    /// counters does not really send: the next one is taken.
     fn wait_for_first_frames(
         &mut self,
         begin: &mut Snapshot,
@@ -502,10 +516,11 @@ impl Session {
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // the check may be late: the last of these frames is due this long after the first
+                // this check may be late: the last of these frames is due this long after the first
                 let since = (sending.schedule.load).due_after(handed_over.saturating_sub(1));
                 first.get_or_insert_with(|| before_now(since.unwrap_or_default()));
-                // a load below some frames per second has its first frame later; and not every engine sends into a port
+                // at a load of a few frames per second the first frame comes later; and not every
+                // engine sends into a port
                 let is_for_a_port = sending.source.sender()?.capabilities().counts_at_driver;
                 if handed_over == 0 || sending.port.facts.kind.is_none() || !is_for_a_port {
                     break;
@@ -547,7 +562,7 @@ impl Session {
                     },
                     frames,
                 )?;
-                // what is left of the rejected engine's frames is none of the next one's
+                // late frames of the rejected engine do not count as the next one's
                 *before = sending.reading()?;
                 sending.source.sender()?.start(sending.schedule.clone())?;
                 first = None;
@@ -556,8 +571,9 @@ impl Session {
         Ok(first.unwrap_or_else(Instant::now))
     }
 
-    /// When the senders ended. Those whose time was over sent for as long as they were to, whenever we saw that they were done:
-    /// a look that comes 2 ms late would make a load of 10 s wrong by 0.02 %.
+    /// Returns when the senders ended. Those whose time was over sent for their planned time,
+    /// whenever we saw that they were done: seeing it 2 ms late would make a load of 10 s wrong by
+    /// 0.02 %.
     fn ended(&self, begin: Instant) -> Instant {
         let now = Instant::now();
         let length = (self.sending.iter().map(|sending| sending.schedule.at_most)).max();
@@ -588,7 +604,7 @@ impl Session {
         Ok(true)
     }
 
-    /// A port that is down carries nothing, and nobody may notice.
+    /// Checks that all ports are up: a port that is down carries nothing without any other sign.
     fn check_ports(&self) -> Result<(), LabError> {
         let sending = self.sending.iter().map(|sending| &sending.port);
         let receiving = self.receiving.iter().map(|receiving| &receiving.port);
@@ -597,7 +613,8 @@ impl Session {
             .try_for_each(|port| state::check(&port.spec))
     }
 
-    /// Why a sender failed: that its port is gone says more than what the system call answered.
+    /// Returns why a sender failed: a missing port is a better reason than the error of the system
+    /// call.
     fn cause(&self, error: EngineError) -> LabError {
         match self.check_ports() {
             Err(port) => port,
@@ -631,9 +648,9 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Waits until nothing arrives any more and the ports have counted all that they were given, and reads everything for the last
-    /// time. The counters of hardware follow some time behind. What a port that only sends receives is nobody's here: others may
-    /// send to it.
+    /// Waits until no more frames arrive and the ports have counted all that they were given, and
+    /// reads everything for the last time. Counters of hardware are updated with a delay. Frames
+    /// that arrive on a port that only sends are ignored: others may send to it.
     fn drain(&mut self, begin: &Snapshot, control: &Control) -> Result<Snapshot, LabError> {
         let began = Instant::now();
         let mut quiet_since = began;
@@ -661,10 +678,10 @@ impl Session {
     }
 }
 
-/// The Ethernet address of the next hop on a port, asked with these addresses of ours.
+/// Resolves the Ethernet address of the next hop on a port, from these addresses of ours.
 ///
 /// # Errors
-/// Nobody answers.
+/// Fails if no host answers.
 pub fn next_hop(
     port: &Port,
     ours: [u8; 6],
@@ -683,7 +700,7 @@ pub fn next_hop(
     })
 }
 
-/// So long ago.
+/// Returns the instant that long ago.
 fn before_now(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_sub(time).unwrap_or(now)

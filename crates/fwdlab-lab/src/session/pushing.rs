@@ -1,6 +1,8 @@
-//! Some frames sent out of a port by hand, at once or one after the other with a gap, while the caller goes on.
+//! Sends some frames out of a port by hand, at once or one after another with a gap, without
+//! blocking the caller.
 //!
-//! They leave through the kernel's queues, so that captures see them leave. Start with [`Pusher::open`].
+//! They leave through the kernel's queues, so that captures see them leave. Start with
+//! [`Pusher::open`].
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -11,10 +13,10 @@ use fwdlab_engine::af_packet::SinglePort;
 
 use crate::error::LabError;
 
-/// Orders that wait.
+/// Maximum number of waiting orders.
 const WAITING: usize = 16;
 
-/// A port that sends what it is handed.
+/// A port that sends the frames it is given.
 pub struct Pusher {
     orders: SyncSender<Order>,
 }
@@ -28,7 +30,7 @@ impl Pusher {
     /// Opens the port.
     ///
     /// # Errors
-    /// There is no such port, or no CAP_NET_RAW.
+    /// Fails if there is no such port, or without CAP_NET_RAW.
     pub fn open(spec: &PortSpec) -> Result<Pusher, LabError> {
         let port = SinglePort::open_to_send(spec)?;
         let (orders, work) = sync_channel::<Order>(WAITING);
@@ -38,7 +40,7 @@ impl Pusher {
                 let mut due = Instant::now();
                 for frame in &order.frames {
                     thread::sleep(due.saturating_duration_since(Instant::now()));
-                    // a link that is down takes none: its counters say so
+                    // a link that is down accepts none, which its counters show
                     let _ = port.send(frame);
                     due += order.gap;
                 }
@@ -51,7 +53,8 @@ impl Pusher {
         Ok(Pusher { orders })
     }
 
-    /// Sends these, after those that were handed over before. `false`: too much waits already.
+    /// Sends these frames after those that were handed over before. `false`: too many orders are
+    /// waiting.
     pub fn push(&self, frames: Vec<Vec<u8>>, gap: Duration) -> bool {
         !matches!(
             self.orders.try_send(Order { frames, gap }),

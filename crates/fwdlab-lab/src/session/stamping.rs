@@ -1,7 +1,8 @@
-//! Who takes the times of a session's frames: the choice before it, and what came of it.
+//! Timestamps of a session's frames: chooses their source before it, and returns the results after
+//! it.
 //!
-//! What ports offer and what a stamp is, the engine knows; that a card is put back, [`ports`](crate::ports) sees to. Start with
-//! [`Stamping::choose`]; [`analysis`] is for the end, and [`Taken`] for results.
+//! The engine knows what ports offer and what a timestamp is; [`ports`](crate::ports) restores
+//! cards. Start with [`Stamping::choose`]; [`analysis`] is for the end, and [`Taken`] for results.
 
 use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::stamps::{Kind, Log, Offers, choose};
@@ -11,18 +12,18 @@ use super::Source;
 use crate::error::LabError;
 use crate::ports;
 
-/// A choice. Cards that were set for it are put back when it is dropped.
+/// A choice of timestamps. Cards that were changed for it are restored when it is dropped.
 #[derive(Debug)]
 pub struct Stamping {
-    /// Who takes the times.
+    /// The source of timestamps.
     pub kind: Kind,
-    /// Why nobody better does.
+    /// Why no better source is used.
     pub not_taken: Vec<String>,
     _cards: Vec<ports::Stamping>,
 }
 
 impl Stamping {
-    /// Nobody but the sender's schedule and the receiver, for these reasons.
+    /// Uses only the sender's schedule and the receiver, for these reasons.
     pub fn user(not_taken: Vec<String>) -> Stamping {
         Stamping {
             kind: Kind::User,
@@ -31,10 +32,11 @@ impl Stamping {
         }
     }
 
-    /// The kind that is wanted (`None`: the best) for frames from one port to another, with cards set where it needs them.
+    /// Chooses the requested kind (`None`: the best) for frames from one port to another, and
+    /// enables it on cards that need this.
     ///
     /// # Errors
-    /// What was asked for cannot be had; then nothing was changed.
+    /// Fails, without any change, if the requested kind is not available.
     pub fn choose(
         wanted: Option<Kind>,
         tx: &PortSpec,
@@ -56,28 +58,28 @@ impl Stamping {
     }
 }
 
-/// What was found out, with the times that were wanted.
+/// Results of timestamping.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Taken {
-    /// Frames with and without a departure; `None`: departures are those that frames carry.
+    /// Frames with and without a departure timestamp; `None`: departures are carried in the frames.
     pub departures: Option<(u64, u64)>,
-    /// The same of arrivals.
+    /// The same for arrivals.
     pub arrivals: Option<(u64, u64)>,
-    /// The time of day was set.
+    /// Step of the clock, if the time of day was set.
     pub clock_step_ns: Option<i64>,
 }
 
 impl Taken {
-    /// May the times be believed?
+    /// Returns true if the timestamps are reliable.
     pub fn is_valid(&self) -> bool {
         self.clock_step_ns.is_none()
     }
 }
 
-/// What a receiver has analysed, timed by the stamps of both ends where there are such.
+/// Returns the receiver's analysis, with the timestamps of both ends if there are any.
 ///
 /// # Errors
-/// The receiver or the sender failed.
+/// Fails if the receiver or the sender failed.
 pub fn analysis(
     sender: Option<&mut Source>,
     receiver: &mut LoneReceiver,

@@ -1,6 +1,8 @@
-//! Looking at a port that works by itself: which interval is due, and whether the port is still there.
+//! Watches a port that works by itself: which interval has ended, and whether the port still
+//! exists.
 //!
-//! For those that count in one place while the work is done in another (the kernel, a thread). Start with [`Watch::new`].
+//! For counts that are read in one place while the work is done in another (the kernel, a thread).
+//! Start with [`Watch::new`].
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +11,10 @@ use super::figures::Counted;
 use crate::error::LabError;
 use crate::ports::{Port, state};
 
-/// A last interval that is shorter than this is not told.
+/// A last interval that is shorter than this is not reported.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Readings of a port, now and then.
+/// Periodic readings of a port.
 pub(super) struct Watch<'a> {
     port: &'a Port,
     interval: Duration,
@@ -21,7 +23,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Begins where so much is counted.
+    /// Starts with this count.
     pub fn new(port: &Port, interval: Duration, counted: Counted) -> Watch<'_> {
         let now = Instant::now();
         Watch {
@@ -32,7 +34,8 @@ impl Watch<'_> {
         }
     }
 
-    /// The interval that ends now, if one does: with the end of all of it, or when it is long enough.
+    /// Returns the interval that ends now, if one does: at the end of everything, or when it is
+    /// long enough.
     pub fn interval(
         &mut self,
         now: Instant,
@@ -48,10 +51,10 @@ impl Watch<'_> {
         Some((counted.since(before), length))
     }
 
-    /// Looks after the port every second.
+    /// Checks the port every second.
     ///
     /// # Errors
-    /// It is down or gone.
+    /// Fails if it is down or gone.
     pub fn check(&mut self, now: Instant) -> Result<(), LabError> {
         if now - self.checked < SECOND {
             return Ok(());

@@ -1,9 +1,10 @@
-//! A site of values, for tests of the whole lab: hosts that are scripted as routers, a rig whose frames are arithmetic, and a clock that
-//! runs as fast as it is waited for.
+//! A site of values for tests of the whole lab: hosts scripted as routers, a rig whose frames are
+//! arithmetic, and a clock that advances as fast as it is waited for.
 //!
-//! The hosts outlive their beds, as machines in a rack do: what is not taken back is there in the next bed, costs frames their time, and
-//! shows in figures. What configurations did is gone with every bed, as if the machines were installed anew. Nothing here asks this
-//! machine anything, and every host fails when it is told to. Start with [`Scene::new`].
+//! The hosts outlive their beds, like machines in a rack: changes that are not undone exist in the
+//! next bed, slow down frames, and show in figures. The effects of configurations disappear with
+//! every bed, as if the machines were reinstalled. Nothing here queries this machine, and every
+//! host fails on demand. Start with [`Scene::new`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,18 +34,19 @@ use crate::tester::{Frames, Rig};
 /// The host of the tester's ports.
 pub(crate) const TESTER: &str = "tester1";
 
-/// What the rig can send, in frames per second.
+/// Limit of the rig, in frames per second.
 pub(crate) const MOST_PPS: f64 = 5e6;
 
-/// A plain router needs so long for a frame.
+/// Time that a plain router needs per frame.
 const FRAME_NS: f64 = 1000.0;
 
-/// And so much longer for every rule of nftables, every route that is not of the bed, and every configuration that it has.
+/// Additional time for every nftables rule, every route that is not of the bed, and every applied
+/// configuration.
 const RULE_NS: f64 = 10.0;
 const ROUTE_NS: f64 = 5.0;
 const CONFIGURATION_NS: f64 = 250.0;
 
-/// How many frames a router forwards per second.
+/// Returns how many frames per second a router forwards.
 pub(crate) fn capacity_pps(configurations: usize, rules: usize) -> f64 {
     1e9 / (FRAME_NS + RULE_NS * rules as f64 + CONFIGURATION_NS * configurations as f64)
 }
@@ -52,18 +54,18 @@ pub(crate) fn capacity_pps(configurations: usize, rules: usize) -> f64 {
 /// Ports of the routers.
 const PORTS: [&str; 2] = ["eth0", "eth1"];
 
-/// A site, and what tests want to know and do behind its back.
+/// A site, with access to its internals for tests.
 pub(crate) struct Scene {
     pub site: Site,
     pub world: Arc<World>,
-    /// How something fails, and what was asked so far of what may fail: of all hosts, or of the rig.
+    /// How calls fail, and the calls so far that may fail: of all hosts, or of the rig.
     pub faults: Arc<Faults>,
     pub registry: Registry,
-    /// Where the records are; it goes with this.
+    /// Folder of the records; removed when this is dropped.
     _folder: tempfile::TempDir,
 }
 
-/// What the hosts and the rig have in common.
+/// State that the hosts and the rig share.
 #[derive(Debug)]
 pub(crate) struct World {
     state: Mutex<State>,
@@ -75,78 +77,80 @@ struct State {
     now: Duration,
     routers: Vec<Router>,
     flow: Option<Flow>,
-    /// What the rig counted since the trial was armed, on each path.
+    /// Counts of the rig since the trial was armed, on each path.
     sent: Vec<u64>,
     received: Vec<u64>,
     nonce: u16,
-    /// Beds that were built.
+    /// Number of beds that were built.
     beds: usize,
     /// Commands that no router knows.
     unknown: Vec<String>,
-    /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed, or comes back.
+    /// A port of the first router goes down this long after the beginning of this trial, counted
+    /// from zero. It stays down until the next bed, or comes back.
     goes_down: Option<(usize, Duration, Away)>,
-    /// After how many trials routers are how many times as fast.
+    /// After this number of trials, routers are this many times as fast.
     speeds_up: Option<(usize, f64)>,
-    /// Of a constant load above this one a hundredth never leaves.
+    /// Above this constant load, a hundredth of the frames is not sent.
     stutters_above_pps: f64,
     /// The sender stalls at the beginning of every period, for this long.
     stalls: Option<(Duration, Duration)>,
-    /// Of constant loads above this one the routers lose a few frames.
+    /// Above this constant load, the routers lose a few frames.
     loses_above_pps: f64,
-    /// Trials that were begun.
+    /// Number of trials that were started.
     trials: usize,
-    /// How often each command of a hook was run on any host, with what it was told.
+    /// Commands of hooks that were run on any host, each with its environment.
     hooks: Vec<String>,
-    /// Restarts of the first router that were asked for, those of them that bring nothing about, and how often it was restarted.
+    /// Number of restarts of the first router that were requested, those among them without effect,
+    /// and the number of its boots.
     restarts: usize,
     stays_away: std::ops::Range<usize>,
     boot: usize,
 }
 
-/// A router as its tables have it.
+/// A router, represented by its tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Router {
-    /// Those that are not as after its start: `net/ipv4/ip_forward`, `1`.
+    /// Settings that differ from those after a boot: `net/ipv4/ip_forward`, `1`.
     settings: BTreeMap<String, String>,
     /// Addresses, neighbours and routes: `route 198.18.0.0/16 via 198.18.0.2 dev eth0`.
     lines: BTreeSet<String>,
     /// Tables of nftables: name, text.
     tables: BTreeMap<String, String>,
-    /// What configurations did.
+    /// Effects of configurations.
     applied: BTreeSet<String>,
     /// Tables of files that were loaded.
     loaded: BTreeSet<String>,
     is_down: bool,
-    /// How often the link of its second port came or went.
+    /// Number of link changes of its second port.
     link_changes: u64,
-    /// Frames that came in and that went out.
+    /// Frames received and sent.
     counted: (u64, u64),
 }
 
-/// How long a link is away.
+/// How long a link is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Away {
     ForGood,
-    /// It is there again before anybody looks.
+    /// It is up again before anyone checks.
     ForAMoment,
 }
 
-/// Frames on their way.
+/// Frames in flight.
 #[derive(Debug)]
 struct Flow {
     schedule: Schedule,
     began: Duration,
     path: usize,
-    /// Frames that were due so far, and those of them that left.
+    /// Frames that were due so far, and those among them that were sent.
     due: u64,
     left: u64,
-    /// Time that the router of the path has left for frames.
+    /// Time of the path's router that is available for frames.
     credit: f64,
     ended: bool,
 }
 
 impl Router {
-    /// What fwdlab has changed on it, or nothing.
+    /// Returns what fwdlab has changed on it; empty if nothing.
     pub fn changes(&self) -> Vec<String> {
         let settings = self
             .settings
@@ -193,7 +197,7 @@ impl Router {
         is_router && PORTS.into_iter().all(is_whole) && !self.is_down
     }
 
-    /// A setting becomes this; all are 0 after the start.
+    /// Changes a setting; all are 0 after a boot.
     fn set(&mut self, name: &str, value: &str) {
         match value.trim() {
             "0" => self.settings.remove(name),
@@ -201,7 +205,7 @@ impl Router {
         };
     }
 
-    /// A line of `ip -batch`.
+    /// Executes a line of `ip -batch`.
     fn line(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
@@ -225,7 +229,7 @@ impl Router {
         self.lines.retain(|line| !line.starts_with(begin));
     }
 
-    /// Rules for `nft -f`.
+    /// Executes rules of `nft -f`.
     fn rules(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(table) = line.strip_prefix("delete table inet ") {
@@ -238,7 +242,7 @@ impl Router {
         }
     }
 
-    /// A command with its input, as a Linux machine would answer it; `None`: it knows none of this name.
+    /// Answers a command with its input as a Linux machine would; `None`: unknown command.
     fn answer(&mut self, command: &str, input: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let file = |path: &str| path.strip_prefix("/proc/sys/").map(str::to_owned);
@@ -296,7 +300,7 @@ impl Router {
                 String::new()
             }
             ["exec", "nft", "-f", path] => {
-                // a file of this machine's stands where it was put
+                // a file of this machine is available where it was uploaded
                 let ours = path.strip_prefix("/tmp/fwdlab/")?;
                 let text = std::fs::read_to_string(ours).ok()?;
                 self.loaded.extend(
@@ -324,7 +328,7 @@ impl Router {
     }
 }
 
-/// `/proc/net/dev` with these ports: packets in, packets out.
+/// Returns `/proc/net/dev` with these ports: packets received, packets sent.
 fn net_dev(ports: &[(String, u64, u64)]) -> String {
     let line = |(name, rx, tx): &(String, u64, u64)| {
         format!(
@@ -337,7 +341,8 @@ fn net_dev(ports: &[(String, u64, u64)]) -> String {
     head.to_owned() + &ports.iter().map(line).collect::<String>()
 }
 
-/// Frames that are due so long after the begin of a schedule, if the sender could send so many.
+/// Returns the number of frames due at this time after the beginning of a schedule, for a sender
+/// with this limit.
 fn due(schedule: &Schedule, after: Duration, most_pps: f64) -> u64 {
     let time = after.min(schedule.at_most);
     let frames = match &schedule.load {
@@ -352,13 +357,13 @@ fn due(schedule: &Schedule, after: Duration, most_pps: f64) -> u64 {
             (0..steps).map(|step| at(step).min(most_pps) * 1e-4).sum()
         }
     };
-    // what is due at the very end is not lost by rounding
+    // prevents that rounding loses the last frame
     let frames = (frames + 1e-6) as u64;
     schedule.frames.map_or(frames, |most| frames.min(most))
 }
 
 impl State {
-    /// Lets time pass, and frames with it.
+    /// Advances the time, and the frames with it.
     fn pass(&mut self, time: Duration) {
         let from = self.now;
         self.now += time;
@@ -388,7 +393,7 @@ impl State {
         }
         let mut new = left - flow.left;
         if long > 0 {
-            // what was due meanwhile is forgiven
+            // frames that were due during a stall are dropped from the schedule
             new = (new as f64 * sends_s / time.as_secs_f64().max(f64::MIN_POSITIVE)) as u64;
         }
         flow.left = left;
@@ -405,7 +410,7 @@ impl State {
         if matches!(flow.schedule.load, LoadPlan::Constant(pps) if pps > self.loses_above_pps) {
             forwarded -= forwarded / 300;
         }
-        // a frame or two wait in its queue, no more
+        // its queue holds one or two frames, no more
         flow.credit = (most - forwarded as f64).clamp(0.0, 2.0);
         router.counted.0 += new;
         router.counted.1 += forwarded;
@@ -419,22 +424,22 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has passed on its clock.
+    /// Returns the time on its clock.
     pub fn elapsed(&self) -> Duration {
         self.state().now
     }
 
-    /// Trials of the rig so far, looks for a load among them.
+    /// Returns the number of trials of the rig so far, including looks for a load.
     pub fn trials(&self) -> usize {
         self.state().trials
     }
 
-    /// Beds that were built so far.
+    /// Returns the number of beds so far.
     pub fn beds(&self) -> usize {
         self.state().beds
     }
 
-    /// What is changed on the routers: each with its number.
+    /// Returns the changes on the routers, each with the number of the router.
     pub fn changes(&self) -> Vec<String> {
         let state = self.state();
         let routers = state.routers.iter().enumerate();
@@ -445,52 +450,53 @@ impl World {
         changes.collect()
     }
 
-    /// The routers lose a few frames of constant loads above this one, overloaded or not.
+    /// Makes the routers lose a few frames above this constant load, overloaded or not.
     pub fn loses_above(&self, pps: f64) {
         self.state().loses_above_pps = pps;
     }
 
-    /// The sender is held up again and again at constant loads above this one.
+    /// Makes the sender stall repeatedly above this constant load.
     pub fn stutters_above(&self, pps: f64) {
         self.state().stutters_above_pps = pps;
     }
 
-    /// After this many trials of the rig the routers are this many times as fast.
+    /// Makes the routers this many times as fast after this number of trials of the rig.
     pub fn speeds_up_after(&self, trials: usize, times: f64) {
         self.state().speeds_up = Some((trials, times));
     }
 
-    /// The sender stalls at the beginning of every period, for this long.
+    /// Makes the sender stall at the beginning of every period, for this long.
     pub fn stalls(&self, every: Duration, long: Duration) {
         self.state().stalls = Some((every, long));
     }
 
-    /// A port of the first router goes down in this trial of the rig, so long after its begin.
+    /// Takes a port of the first router down in this trial of the rig, this long after its
+    /// beginning.
     pub fn goes_down_in(&self, trial: usize, after: Duration, away: Away) {
         self.state().goes_down = Some((trial, after, away));
     }
 
-    /// Commands that no router knew.
+    /// Returns commands that no router knew.
     pub fn unknown(&self) -> Vec<String> {
         self.state().unknown.clone()
     }
 
-    /// Commands of hooks that were run, each with its environment.
+    /// Returns the commands of hooks that were run, each with its environment.
     pub fn hooks(&self) -> Vec<String> {
         self.state().hooks.clone()
     }
 
-    /// How often the first router was restarted.
+    /// Returns how often the first router was restarted.
     pub fn restarts(&self) -> usize {
         self.state().boot - 1
     }
 
-    /// The first router does not come back from these restarts, counted from zero.
+    /// Makes the first router stay away after these restarts, counted from zero.
     pub fn stays_away(&self, restarts: std::ops::Range<usize>) {
         self.state().stays_away = restarts;
     }
 
-    /// A command of a hook, which begins with `hook`.
+    /// Answers a command of a hook, which begins with `hook`.
     fn of_hook(&self, host: &str, command: &str, text: &str) -> Option<String> {
         if !command.starts_with("hook") {
             return None;
@@ -559,12 +565,13 @@ impl World {
     }
 }
 
-/// What a router is called.
+/// Returns the name of a router.
 fn name(number: usize) -> String {
     format!("router{}", number + 1)
 }
 
-/// A folder in memory, where that can be: what is written through to a disk takes longer than all else.
+/// Creates a folder in memory if possible: writing through to a disk takes longer than everything
+/// else.
 pub(crate) fn folder() -> tempfile::TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory
@@ -573,12 +580,12 @@ pub(crate) fn folder() -> tempfile::TempDir {
 }
 
 impl Scene {
-    /// A site with so many routers, on which hosts fail as these faults say.
+    /// Creates a site with this number of routers, whose hosts fail as specified by these faults.
     pub fn new(routers: usize, faults: Faults) -> Scene {
         Scene::with(routers, faults, Faults::default(), |hosts, _| hosts)
     }
 
-    /// The same with a rig that fails as these faults say, as one behind an agent would.
+    /// The same with a rig that fails as specified by these faults, like one behind an agent.
     pub fn with_rig(routers: usize, faults: Faults) -> Scene {
         Scene::with(routers, Faults::default(), faults, |_, rig| rig)
     }
@@ -631,7 +638,8 @@ impl Scene {
         }
     }
 
-    /// What the next start does when all hosts can be reached again: it takes back what is left. Returns what it could not.
+    /// Does what the next start does when all hosts can be reached again: undoes what is left.
+    /// Returns what could not be undone.
     pub fn start_again(&self) -> Vec<String> {
         let routers = self.world.state().routers.len();
         let hosts = Hosts::new(&self.world, routers, &Arc::default());
@@ -679,7 +687,7 @@ impl Hosts {
 struct Rack {
     hosts: Hosts,
     world: Arc<World>,
-    /// How its hosts and its rigs fail.
+    /// Faults of its hosts and of its rigs.
     faults: Arc<Faults>,
     rig: Arc<Faults>,
     registry: Registry,
@@ -692,7 +700,8 @@ impl Builder for Rack {
         self.rig.next_bed();
         self.registry
             .sweep_by(false, &|address| self.hosts.reach(address))?;
-        // on hosts that stay nothing can be measured that others change, nor where something is left of before
+        // existing hosts cannot be measured while another lab has them, or while an old change is
+        // left
         if let Some(found) = self.registry.list()?.first() {
             let hosts = self.hosts.routers.iter().map(|host| host.name());
             let hosts = hosts.collect::<Vec<_>>().join(", ");
@@ -798,7 +807,7 @@ impl Builder for Rack {
 struct Arithmetic(Arc<World>, Arc<Faults>);
 
 impl Arithmetic {
-    /// It is asked for something, and may fail.
+    /// Makes a call, which may fail.
     fn ask(&self, what: &str) -> Result<(), LabError> {
         Ok(self.1.fail(TESTER, what)?)
     }

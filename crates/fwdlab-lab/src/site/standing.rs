@@ -1,8 +1,10 @@
-//! A site of hosts that stand: the test bed of a file, on this machine, in namespaces of it, and on machines that answer to SSH.
+//! A site of existing hosts: the test bed of a file, on this machine, in its namespaces, and on
+//! machines reached by SSH.
 //!
-//! Nothing is built. Ports are looked at, taken up and given addresses, the DUT becomes a router, and all of that is written down before and
-//! taken back when the bed goes. Hosts are reached once, when the first bed is wanted, and one process at a time has a test bed. Start with
-//! [`Site::standing`].
+//! It builds no hosts. Ports are inspected, taken up and given addresses, and the DUT becomes a
+//! router; all of this is recorded first, and undone when the bed is removed. Hosts are connected
+//! once, when the first bed is requested, and only one process at a time can use a test bed. Start
+//! with [`Site::standing`].
 
 pub(crate) mod ports;
 
@@ -44,32 +46,33 @@ use crate::tester::apart::{self, Port};
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
-/// A link that was taken up a moment ago may need so long.
+/// Time limit for the link of a port that was just taken up.
 const LINK_PATIENCE: Duration = Duration::from_secs(6);
 
-/// Between two looks at something that is waited for.
+/// Interval of checks while waiting for something.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// An agent is brought and started in less, over a slow link, too.
+/// Time limit for uploading and starting an agent, also over a slow link.
 const AGENT: Duration = Duration::from_secs(120);
 
-/// One that is there says so in less, on a busy machine and over a slow link, too.
+/// Time limit for the greeting of a running agent, also on a busy machine and over a slow link.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// Nobody waits longer for an agent that lets go of ports.
+/// Time limit for an agent to release its ports.
 const LETTING_GO: Limit<'static> = Limit {
     time: Duration::from_secs(2),
     is_stopped: &|| false,
 };
 
-/// A look whether the DUT is ready may take so long.
+/// Time limit for one check whether the DUT is ready.
 const READY: Duration = Duration::from_secs(30);
 
 impl Site {
-    /// The hosts of a test bed, none of which is reached so far. `program` is brought to those that need an agent.
+    /// Creates a site of the hosts of a test bed, without connecting to any of them. `program` is
+    /// uploaded to those that need an agent.
     ///
     /// # Errors
-    /// An address that is none, with its place in the file.
+    /// Fails on an invalid address, with its position in the file.
     pub fn standing(bed: TestBed, program: &Path) -> Result<Site, FileError> {
         Ok(Site(Arc::new(Standing::new(bed, program)?)))
     }
@@ -103,15 +106,16 @@ impl Standing {
     }
 }
 
-/// The CPUs that a test bed gives the sender, where that runs on this machine.
+/// Returns the CPUs that a test bed gives the sender. They are checked only if the sender runs on
+/// this machine.
 ///
 /// # Errors
-/// A CPU that is not there, or not ours to use.
+/// Fails if a CPU does not exist, or if we may not use it.
 pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     let cpus = &bed.generator.cpus;
     let is_here = !matches!(bed.generator.host, Place::Ssh(_));
     if is_here && !cpus.is_empty() {
-        // says which are there
+        // fails with a list of the CPUs that exist
         Placement::choose(cpus)?;
     }
     let words = match (is_here, cpus.is_empty()) {
@@ -131,14 +135,14 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     })
 }
 
-/// How a VPP on the DUT's host is spoken to, if it is one.
+/// Returns the command line interface of a VPP on the DUT's host; used only if the DUT is VPP.
 pub(crate) fn cli(bed: &TestBed, host: &Arc<dyn Host>) -> Cli {
     let dut = &bed.dut;
     let program = dut.vppctl.as_deref().unwrap_or("vppctl");
     Cli::new(host.clone(), program, dut.socket())
 }
 
-/// Whose words are understood on the DUT.
+/// Returns the command language of the DUT.
 pub(crate) fn words<'a>(bed: &TestBed, cli: &'a Cli) -> Words<'a> {
     match bed.dut.kind {
         System::Linux | System::None => Words::Linux,
@@ -151,15 +155,15 @@ fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
     Way::to(place).map_err(|why| bed.error(at, why))
 }
 
-/// The host at a place.
+/// Returns the host at a place.
 ///
 /// # Errors
-/// An address that is none.
+/// Fails on an invalid address.
 pub(crate) fn reach(place: &Place) -> Result<Arc<dyn Host>, String> {
     Ok(Way::to(place)?.reach())
 }
 
-/// A port of a host, where that is this machine or a namespace of it.
+/// Returns the port of a host if that is this machine or one of its namespaces.
 pub(crate) fn spec(place: &Place, port: &str) -> Option<PortSpec> {
     let netns = match place {
         Place::Local => None,
@@ -172,7 +176,8 @@ pub(crate) fn spec(place: &Place, port: &str) -> Option<PortSpec> {
     })
 }
 
-/// The addresses behind the ports of a switch, and the MTU of every port of a test bed, as far as hosts can be asked.
+/// Returns the addresses behind the ports of a switch, and the MTU of every port of a test bed, as
+/// far as the hosts answer.
 pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
     let keys = ["tester-a", "tester-b", "tester-2"];
     let testers = bed.tester_ports().into_iter().zip(keys);
@@ -224,19 +229,19 @@ pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
     (addresses, mtus)
 }
 
-/// The networks that a test bed gives its links.
+/// Returns the networks that a test bed gives its links.
 pub(crate) fn given(bed: &TestBed) -> Vec<Network> {
     let Ends { a, b } = bed.networks;
     [a, b].into_iter().flatten().collect()
 }
 
-/// Ports that an agent keeps others from until this is dropped.
+/// Ports that an agent reserves until this is dropped.
 #[derive(Debug)]
 struct FarClaim(Remote);
 
 impl Drop for FarClaim {
     fn drop(&mut self) {
-        // it lets go of all of a bed's, and with its own end
+        // the agent releases all ports of a bed, also when it ends
         let _ = (self.0).put_to("let go of ports", &wire::Question::Release, &[], LETTING_GO);
     }
 }
@@ -247,7 +252,7 @@ pub(super) enum Way {
     Here,
     Namespace(String),
     Ssh(Target),
-    /// A virtual machine of ours: what is changed in it goes with it.
+    /// A virtual machine of ours: changes in it disappear with it.
     Machine(Target),
 }
 
@@ -261,7 +266,7 @@ impl Way {
         })
     }
 
-    /// In words: `router1`.
+    /// Returns its name in words: `router1`.
     fn words(&self) -> String {
         match self {
             Way::Here => "this machine".into(),
@@ -284,7 +289,7 @@ impl Way {
     }
 }
 
-/// Seats of ports, as [`TestBed::tester_ports`] has them.
+/// Indices of ports in [`TestBed::tester_ports`].
 const A: usize = 0;
 const B: usize = 1;
 const SECOND: usize = 2;
@@ -294,22 +299,22 @@ pub(super) struct Standing {
     bed: TestBed,
     /// The hosts of the tester, each once.
     testers: Vec<Way>,
-    /// On which of them the ports of [`TestBed::tester_ports`] are.
+    /// The host of each port in [`TestBed::tester_ports`].
     seats: Vec<usize>,
     pub(super) dut: Option<Way>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
-    /// Ends what takes long.
+    /// Ends long operations.
     control: Mutex<Control>,
 }
 
-/// The hosts, once they were reached.
+/// The hosts, after they were connected.
 #[derive(Debug)]
 struct Hosts {
-    /// Those of the tester, in the order of [`Standing::testers`].
+    /// Hosts of the tester, in the order of [`Standing::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
-    /// Nobody else measures on this test bed.
+    /// Keeps others from measuring on this test bed.
     lock: Arc<Lock>,
 }
 
@@ -317,31 +322,32 @@ struct Hosts {
 #[derive(Debug, Clone)]
 struct Station {
     host: Arc<dyn Host>,
-    /// Behind which a rig, or a part of it, is on another machine.
+    /// The agent, if a rig or a part of it is on another machine.
     agent: Option<Remote>,
 }
 
 impl Station {
-    /// Does the agent answer, where there is one?
+    /// Returns true if the agent answers, or if there is none.
     fn is_there(&self, limit: Limit<'_>) -> bool {
         let agent = self.agent.as_ref();
         agent.is_none_or(|agent| agent.is_there(limit))
     }
 }
 
-/// One process at a time has a test bed: a lock that goes with it, however it ends.
+/// Ensures that one process at a time uses a test bed: a lock that ends with the process, however
+/// it ends.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // not only ours: a child that was just forked has the file, too
+        // unlock explicitly: a child that was just forked holds the file, too
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Standing {
-    /// The hosts as they were reached before, or now.
+    /// Returns the hosts; connects to them at the first call.
     fn hosts(&self) -> Result<Arc<Hosts>, LabError> {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         match &*reached {
@@ -353,7 +359,7 @@ impl Standing {
         }
     }
 
-    /// The same where every agent answers: one that was lost is started anew.
+    /// The same, but restarts agents that no longer answer.
     fn hosts_anew(&self) -> Result<Arc<Hosts>, LabError> {
         let hosts = self.hosts()?;
         let control = self.control();
@@ -367,7 +373,7 @@ impl Standing {
         Ok(reached.insert(anew).clone())
     }
 
-    /// Reaches them. What is `known` of before is not looked at again, but for agents.
+    /// Connects to the hosts. `known` hosts are reused, except for lost agents.
     fn reach(&self, known: Option<&Hosts>) -> Result<Arc<Hosts>, LabError> {
         let control = self.control();
         let is_stopped = || control.is_stopped();
@@ -411,7 +417,7 @@ impl Standing {
         control.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Goes with the process, however it ends.
+    /// Locks the test bed; the lock ends with the process, however it ends.
     fn lock(&self) -> Result<Lock, LabError> {
         Registry::open()?;
         let path = registry::directory().join(format!("bed-{}.lock", self.bed.name));
@@ -434,7 +440,7 @@ impl Standing {
         }
     }
 
-    /// The host of the DUT.
+    /// Returns the host of the DUT.
     pub(super) fn dut_host(&self) -> Result<Arc<dyn Host>, LabError> {
         let dut = self.hosts()?.dut.clone();
         dut.ok_or_else(|| LabError::Preflight("nobody can log into its DUT".into()))
@@ -468,7 +474,7 @@ impl Standing {
         }
     }
 
-    /// The ports and addresses of this bed.
+    /// Returns the ports and addresses of this bed.
     fn networks(&self, tester: Ends<[u8; 6]>, dut: Ends<[u8; 6]>) -> Networks {
         let mut networks = Networks::EMBEDDED;
         let given = &self.bed.networks;
@@ -490,7 +496,7 @@ impl Standing {
         networks
     }
 
-    /// The DUT on its host, which is not prepared so far.
+    /// Returns the DUT on its host, before any preparation.
     fn device(
         &self,
         host: &Arc<dyn Host>,
@@ -522,7 +528,7 @@ impl Standing {
         })
     }
 
-    /// The switch, where it can be asked and every port is there.
+    /// Returns the switch, if it can be queried and every port exists.
     fn switch(&self) -> Result<Option<BedSwitch>, LabError> {
         let Some(switch) = &self.bed.switch else {
             return Ok(None);
@@ -550,7 +556,7 @@ impl Standing {
         }))
     }
 
-    /// Keeps other fwdlabs from a port of the tester, where that is nobody's who needs it.
+    /// Reserves a port of the tester against other fwdlabs; refuses one that is in use.
     fn claim(&self, station: &Station, seat: usize, port: &str) -> Result<Claim, LabError> {
         let networks = given(&self.bed);
         let Some(agent) = &station.agent else {
@@ -563,7 +569,7 @@ impl Standing {
         let what = format!("claim {port}");
         match agent.put_to(&what, &question, &[], Limit::OURS) {
             Ok(_) => Ok(Box::new(FarClaim(agent.clone()))),
-            // it says what is wrong with the port; nobody refuses its user anything
+            // the agent refuses because of the port, not for lack of a permission
             Err(HostError {
                 host,
                 failure: Failure::Refused(why),
@@ -573,7 +579,7 @@ impl Standing {
         }
     }
 
-    /// Namespace of the tester's ports, as the engine wants it.
+    /// Returns the tester's port with its namespace, in the engine's format.
     fn port(&self, seat: usize, interface: &str) -> PortSpec {
         PortSpec {
             netns: match &self.testers[self.seats[seat]] {
@@ -585,7 +591,8 @@ impl Standing {
     }
 }
 
-/// Before what a lost host has cut off is tried again: a connection that was dropped is there at once, a router that restarts in a minute.
+/// Waits before retries after a lost host: a dropped connection is back at once, a router that
+/// restarts in a minute.
 const PATIENCE: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
@@ -673,7 +680,7 @@ impl Builder for Standing {
                 (dut, networks)
             }
             _ => {
-                // a loop is nobody's: what leaves at one port is for the other one
+                // in a loop, frames that leave at one port are addressed to the other one
                 let own = Ends {
                     a: Mac(of_tester.b.mac),
                     b: Mac(of_tester.a.mac),
@@ -898,7 +905,7 @@ impl Builder for Standing {
         Ok(boot)
     }
 
-    /// Of the DUT, as far as it can be asked.
+    /// Returns facts about the DUT, as far as it answers.
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
         let mut facts = match (&self.dut, self.hosts()) {
             (Some(_), Ok(hosts)) => match &hosts.dut {
@@ -920,7 +927,7 @@ impl Builder for Standing {
     }
 }
 
-/// The tester's ports that are TAP devices.
+/// Returns the tester's ports that are TAP devices.
 fn blind(links: &Ends<Link>) -> Vec<String> {
     let taps = [&links.a, &links.b].into_iter().filter(|link| link.is_tap);
     taps.map(|link| link.name.clone()).collect()
@@ -948,7 +955,7 @@ fn wait_for_link(host: &dyn Host, port: &str, control: &Control) -> Result<(), L
     Ok(())
 }
 
-/// Both ends of a link take the same frames, or one drops them without a word.
+/// Checks that both ends of a link have the same MTU; otherwise one of them silently drops frames.
 fn same_mtu(bed: &TestBed, tester: &Ends<Link>, dut: &Ends<Link>) -> Result<(), LabError> {
     for (key, ours, theirs) in [("a", &tester.a, &dut.a), ("b", &tester.b, &dut.b)] {
         if let (Some(ours), Some(theirs)) = (ours.mtu, theirs.mtu)

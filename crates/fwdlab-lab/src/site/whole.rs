@@ -1,4 +1,5 @@
-//! A site whose DUT is a disk of somebody's that starts as a whole machine, and whose tester is on this one.
+//! A site whose DUT is a user's disk image, started as a whole machine, with the tester on this
+//! machine.
 //!
 //! ```text
 //!   namespace of ours          QEMU
@@ -6,8 +7,9 @@
 //!     rx0  (TAP) ============== third port; the first is that of its management
 //! ```
 //!
-//! The machine is started when it is first wanted and goes with the site; what is changed in it goes with it. From then on it is a host that
-//! answers to SSH like any other, and [`super::standing`] does the rest. Start with [`Site::of_machine`].
+//! The machine is started on first use and stopped with the site, and changes in it disappear with
+//! it. Once started, it is a host reached by SSH like any other, and [`super::standing`] does the
+//! rest. Start with [`Site::of_machine`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -41,19 +43,20 @@ use crate::vm::login::{Inside, log_in};
 use crate::vm::qemu::Accelerator;
 use crate::vm::scratch::Scratch;
 
-/// The tester's ports, which no other machine has: they are in a namespace of ours.
+/// The tester's ports, whose names cannot clash: they are in a namespace of ours.
 const PORTS: [&str; 2] = ["tx0", "rx0"];
 
-/// So many frames wait for a machine that does not fetch them: as many as the path check sends, and no more than a card has.
+/// Number of frames that wait for a machine that does not fetch them: as many as the path check
+/// sends, and no more than a card has.
 const QUEUE: &str = "1000";
 
-/// Ports and their MAC addresses, by Linux and by FreeBSD.
+/// Lists ports and their MAC addresses, on Linux and on FreeBSD.
 const LIST_PORTS: &str = "if [ $(uname -s) = FreeBSD ]; then \
     for i in $(ifconfig -l ether); do echo $i $(ifconfig $i | sed -n 's/^[[:space:]]*ether //p'); done; \
     else for i in /sys/class/net/*; do echo ${i##*/} $(cat $i/address); done; fi";
 
 impl Site {
-    /// A machine that is started when it is wanted. `program`: this one.
+    /// Creates a site with a machine that is started on first use. `program`: this program.
     pub fn of_machine(bed: WholeMachine, disk: Disk, program: &Path) -> Site {
         Site(Arc::new(Whole {
             bed,
@@ -74,20 +77,20 @@ struct Whole {
     control: Mutex<Control>,
 }
 
-/// A machine that runs. What is on top goes first.
+/// A running machine. Fields are dropped from top to bottom.
 #[derive(Debug)]
 struct Up {
     standing: Standing,
     computer: Computer,
-    /// Which boot of it was let in last.
+    /// Id of the boot that was last logged into.
     system: String,
     scratch: Scratch,
-    /// Its namespace goes with it.
+    /// Removes its namespace when dropped.
     _registration: Registration,
 }
 
 impl Whole {
-    /// The machine, started if it is not.
+    /// Returns the machine; starts it if it is not running.
     fn up(&self) -> Result<Arc<Up>, LabError> {
         let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(up) = &*up {
@@ -164,7 +167,8 @@ impl Whole {
         })
     }
 
-    /// The same as a bed of hosts that stand. What it says of the DUT's place is another's, which is put in its place.
+    /// Returns the equivalent bed of existing hosts. Its DUT has a dummy address, which the caller
+    /// replaces.
     fn standing(&self, namespace: &str, ports: &Ends<String>) -> Result<TestBed, LabError> {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let kind = match self.bed.kind {
@@ -191,7 +195,7 @@ impl Whole {
         Ok(bed)
     }
 
-    /// Who executes its instructions, and what that means for figures.
+    /// Describes the accelerator, and what it means for figures.
     fn words(&self) -> String {
         let fastest = fastest();
         let doubt = match fastest.accelerator {
@@ -202,7 +206,7 @@ impl Whole {
     }
 }
 
-/// Two TAP devices in a namespace, to which a machine is connected.
+/// Creates two TAP devices in a namespace, to which a machine is connected.
 fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
     let make = || {
         let tap = |name: &&str| {
@@ -220,7 +224,7 @@ fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
     Ok(taps)
 }
 
-/// What the machine itself calls its second and third port.
+/// Returns the machine's own names of its second and third port.
 fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
     let command = Command::shell(LIST_PORTS).called("list its ports");
     let said = ssh.run(&command, Limit::OURS)?;
@@ -308,7 +312,7 @@ impl Builder for Whole {
         let began = Instant::now();
         let up = self.up()?;
         let dut = up.standing.dut_host()?;
-        // it may go before it says so
+        // the machine may go down before it answers
         let _ = dut.run(&Command::shell(REBOOT).called("reboot"), limit);
         up.computer.wait_for_restart(limit)?;
         self.inside(&up.computer, &up.scratch, limit.is_stopped)?;

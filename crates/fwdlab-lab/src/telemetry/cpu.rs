@@ -1,13 +1,13 @@
-//! CPUs of a host: where their time went, software interrupts, what their backlogs saw, and which node they are on.
+//! CPUs of a host: their times, software interrupts, backlog counters, and nodes.
 //!
-//! Functions of the texts that the kernel gives; who reads them is [`super::read`]. Start with [`times`].
+//! Pure functions of the kernel's texts, which [`super::read`] reads. Start with [`times`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::{CpuTime, Softnet};
 
-/// `/proc/stat`: after `cpu0` user nice system idle iowait irq softirq steal, in ticks of 10 ms (`man 5 proc`). What guests of this host
-/// took is in user already.
+/// Parses `/proc/stat`: after `cpu0` user nice system idle iowait irq softirq steal, in ticks of 10
+/// ms (`man 5 proc`). User time includes that of guests of this host.
 pub(super) fn times(text: &str) -> Vec<CpuTime> {
     let of = |line: &str| {
         let (name, numbers) = line.split_once(' ')?;
@@ -30,7 +30,7 @@ pub(super) fn times(text: &str) -> Vec<CpuTime> {
     text.lines().filter_map(of).collect()
 }
 
-/// `/proc/softirqs`: a column per CPU that exists, a row per kind.
+/// Parses `/proc/softirqs`: a column for each existing CPU, a row for each kind.
 pub(super) fn softirqs(text: &str) -> BTreeMap<String, Vec<u64>> {
     let of = |line: &str| {
         let (kind, numbers) = line.split_once(':')?;
@@ -40,8 +40,8 @@ pub(super) fn softirqs(text: &str) -> BTreeMap<String, Vec<u64>> {
     text.lines().filter_map(of).collect()
 }
 
-/// `/proc/net/softnet_stat`: a row per CPU that is online, hexadecimal: processed, dropped, squeezed; from kernel 5.14 on the thirteenth is
-/// the CPU, before that rows are counted.
+/// Parses `/proc/net/softnet_stat`: a row for each online CPU, hexadecimal: processed, dropped,
+/// squeezed; from kernel 5.14 the thirteenth column is the CPU, before that rows are counted.
 pub(super) fn softnet(text: &str) -> Vec<Softnet> {
     let of = |(row, line): (u32, &str)| {
         let n: Vec<u64> = (line.split_whitespace())
@@ -57,7 +57,8 @@ pub(super) fn softnet(text: &str) -> Vec<Softnet> {
     (0..).zip(text.lines()).filter_map(of).collect()
 }
 
-/// `/sys/devices/system/node/node1/cpulist:8-15` by node.
+/// Parses lines such as `/sys/devices/system/node/node1/cpulist:8-15`. Returns the node of each
+/// CPU.
 pub(super) fn nodes(text: &str) -> BTreeMap<u32, String> {
     let of = |line: &str| {
         let (path, list) = line.split_once(':')?;
@@ -93,7 +94,7 @@ mod tests {
         let all = softirqs(text);
         assert_eq!(all["NET_RX"], [1_234_567, 7_654_321]);
         assert_eq!(all.len(), 2);
-        // of a machine whose CPU 1 is offline, kernel 6.18
+        // from a machine whose CPU 1 is offline, kernel 6.18
         let text = "07496e7e 00000001 00000010 0 0 0 0 0 0 0000000b 0 0 00000000 0 0\n\
             36cbb31b 00000000 000000fa 0 0 0 0 0 0 0000000c 0 0 00000002 0 0\n";
         let all = softnet(text);

@@ -1,11 +1,12 @@
-//! Counters of drops that are no port's: the IP layer's, those of rules of nftables, those of connection tracking.
+//! Drop counters that belong to no port: those of the IP layer, of nftables rules, and of
+//! connection tracking.
 //!
-//! Functions of texts. Start with [`ip`] and [`Ruleset`].
+//! Pure functions of texts. Start with [`ip`] and [`Ruleset`].
 
 use std::collections::BTreeMap;
 
-/// Counters of the IP layer that say that a packet was not forwarded (`man 7 netstat` has none; RFC 4293 and
-/// Documentation/networking/snmp_counter.rst of the kernel do).
+/// Counters of the IP layer that mean that a packet was not forwarded (not documented in `man 7
+/// netstat`, but in RFC 4293 and Documentation/networking/snmp_counter.rst of the kernel).
 const IP: &[(&str, &[&str])] = &[
     (
         "Ip",
@@ -41,7 +42,8 @@ fn is_told(group: &str, name: &str) -> bool {
     groups.any(|(of, names)| *of == group && names.contains(&name))
 }
 
-/// `/proc/net/snmp` and `/proc/net/netstat`, a line of names and a line of numbers each, and `/proc/net/snmp6`, a line for each.
+/// Parses `/proc/net/snmp` and `/proc/net/netstat`, a line of names and a line of numbers each, and
+/// `/proc/net/snmp6`, a line for each counter.
 pub(super) fn ip(text: &str) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut last: Option<(&str, &str)> = None;
@@ -70,7 +72,8 @@ pub(super) fn ip(text: &str) -> BTreeMap<String, u64> {
     all
 }
 
-/// `/proc/net/stat/nf_conntrack`: a line of names, then a line of hexadecimal numbers for each CPU.
+/// Parses `/proc/net/stat/nf_conntrack`: a line of names, then a line of hexadecimal numbers for
+/// each CPU.
 pub(super) fn conntrack(text: &str) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines
@@ -92,19 +95,19 @@ pub(super) fn conntrack(text: &str) -> BTreeMap<String, u64> {
     all
 }
 
-/// What `nft -t list ruleset` prints: how much there is, and how much rules dropped that count.
+/// The output of `nft -t list ruleset`: its size, and the drops of rules with counters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ruleset {
     /// Rules in all chains.
     pub rules: u64,
     /// Sets and maps.
     pub sets: u64,
-    /// Packets by rule, of those that count and drop: `nft ip t f: ip saddr 10.0.0.1 drop`.
+    /// Packets by rule, for rules that count and drop: `nft ip t f: ip saddr 10.0.0.1 drop`.
     pub drops: BTreeMap<String, u64>,
 }
 
 impl Ruleset {
-    /// Reads the text; one that was cut off in the middle gives what it has.
+    /// Parses the text; a truncated text yields what it contains.
     pub fn of(text: &str) -> Ruleset {
         let mut found = Ruleset::default();
         let (mut table, mut chain) = (String::new(), None);
@@ -141,7 +144,8 @@ impl Ruleset {
     }
 }
 
-/// A rule without its counts, and how many packets it had, if it counts them and they end there.
+/// Returns a rule without its counts, and its number of packets, if it has a counter and drops or
+/// rejects them.
 fn dropped(words: &[&str]) -> Option<(String, u64)> {
     let at = words
         .windows(2)

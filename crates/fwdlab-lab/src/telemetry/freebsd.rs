@@ -1,15 +1,18 @@
-//! Telemetry of FreeBSD: counters of network cards in their drivers' sysctl trees, and what `netstat`, `pfctl` and `sysctl` say of the host.
+//! Telemetry of FreeBSD: counters of network cards in their drivers' sysctl trees, and the output
+//! of `netstat`, `pfctl` and `sysctl`.
 //!
-//! The names are those of the manuals and of BSDRP's `nic-queue-usage`; nothing here was run on the real thing yet. cxl counts packets whose
-//! checksums it verified, ixl and bxe only unicast. Functions of texts. Start with [`tree`] and [`statistics`].
+//! The names are those of the manuals and of BSDRP's `nic-queue-usage`; nothing here was run on the
+//! real thing yet. cxl counts packets whose checksums it verified, ixl and bxe only unicast. Pure
+//! functions of texts. Start with [`tree`] and [`statistics`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::{CpuTime, PortCount, QueueCount, Reading, Size, Way};
 use serde_json::Value;
 
-/// A driver: its root, `#` being the number of the interface; what it calls the packets of a queue, `#` being that of the queue, in and
-/// out; and those of the port, in and out.
+/// A driver: its sysctl root, where `#` is the number of the interface; its names of a queue's
+/// packet counters, where `#` is the number of the queue, in and out; and those of the port's, in
+/// and out.
 struct Driver {
     names: &'static [&'static str],
     root: &'static str,
@@ -68,13 +71,13 @@ const DRIVERS: &[Driver] = &[
     },
 ];
 
-/// Words in names of counters of what was dropped, and of pause frames.
+/// Words in names of counters of drops, and of pause frames.
 const DROPS: &[&str] = &[
     "drop", "discard", "missed", "no_desc", "nobuf", "overrun", "rx_ovflw", "trunc",
 ];
 const PAUSES: &[&str] = &["pause", "xon", "xoff"];
 
-/// The driver of an interface, and its number: `ix0`.
+/// Returns the driver of an interface such as `ix0`, and the root of its sysctl tree.
 fn of(interface: &str) -> Option<(&'static Driver, String)> {
     let digits = interface.find(|c: char| c.is_ascii_digit())?;
     let (name, number) = interface.split_at(digits);
@@ -87,12 +90,13 @@ fn of(interface: &str) -> Option<(&'static Driver, String)> {
     Some((driver, root))
 }
 
-/// The sysctl tree that has an interface's counters; `None` for a driver that is not known here.
+/// Returns the sysctl tree that has an interface's counters; `None` for an unknown driver.
 pub fn tree(interface: &str) -> Option<String> {
     of(interface).map(|(_, root)| root)
 }
 
-/// What `sysctl TREE` prints of an interface: its packets by queue, and what the port counted.
+/// Parses the output of `sysctl TREE` for an interface: its packets by queue, and the counts of the
+/// port.
 pub fn statistics(interface: &str, text: &str) -> (Vec<QueueCount>, PortCount) {
     let mut port = PortCount::default();
     let mut queues: BTreeMap<(Way, u32), u64> = BTreeMap::new();
@@ -134,7 +138,7 @@ pub fn statistics(interface: &str, text: &str) -> (Vec<QueueCount>, PortCount) {
     (queues.into_iter().map(of).collect(), port)
 }
 
-/// The number for which `#` stands.
+/// Returns the number in place of `#`.
 fn number(pattern: &str, name: &str) -> Option<u32> {
     let (before, behind) = pattern.split_once('#')?;
     name.strip_prefix(before)?
@@ -143,8 +147,9 @@ fn number(pattern: &str, name: &str) -> Option<u32> {
         .ok()
 }
 
-/// `kern.cp_times`: five numbers for each CPU: user, nice, system, interrupt, idle, in ticks of which `kern.clockrate` says how many a
-/// second has (`stathz`). Threads that forward are interrupts or system there.
+/// Parses `kern.cp_times`: five numbers for each CPU: user, nice, system, interrupt, idle, in ticks
+/// whose number per second is in `kern.clockrate` (`stathz`). Threads that forward count as
+/// interrupt or system there.
 fn cpus(times: &str, clockrate: &str) -> Vec<CpuTime> {
     let hz = clockrate.split_once("stathz = ").and_then(|(_, rest)| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
@@ -154,7 +159,7 @@ fn cpus(times: &str, clockrate: &str) -> Vec<CpuTime> {
     let numbers = times.trim().trim_start_matches("kern.cp_times:");
     let numbers: Vec<u64> = (numbers.split_whitespace())
         .map_while(|n| n.parse().ok())
-        // ours are of 10 ms
+        // our ticks have 10 ms
         .map(|ticks: u64| ticks * 100 / hz)
         .collect();
     let of = |(cpu, n): (u32, &[u64])| CpuTime {
@@ -168,7 +173,7 @@ fn cpus(times: &str, clockrate: &str) -> Vec<CpuTime> {
     (0..).zip(numbers.chunks_exact(5)).map(of).collect()
 }
 
-/// What `netstat -s -p ip` calls packets that it did not forward.
+/// Names of packets that were not forwarded, in the output of `netstat -s -p ip`.
 const IP: &[&str] = &[
     "bad header checksum",
     "not forwardable",
@@ -180,7 +185,7 @@ const IP: &[&str] = &[
     "unknown/unsupported protocol",
 ];
 
-/// Counters of `netstat -s`: `ip:` alone on a line, then a count and its words.
+/// Parses counters of `netstat -s`: `ip:` alone on a line, then a count and its words.
 fn ip(text: &str) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut group = "";
@@ -202,7 +207,8 @@ fn ip(text: &str) -> BTreeMap<String, u64> {
     all
 }
 
-/// States of pf and their limit, as `pfctl -si` and `pfctl -sm` print them, and what pf dropped for want of them.
+/// Parses the states of pf and their limit, as printed by `pfctl -si` and `pfctl -sm`, and what pf
+/// dropped for lack of states.
 fn pf(text: &str, into: &mut Reading) {
     let mut states = Size::default();
     for line in text.lines() {
@@ -227,11 +233,11 @@ fn pf(text: &str, into: &mut Reading) {
     }
 }
 
-/// Counters of interfaces, as `netstat -ibdn --libxo json` prints them.
+/// Parses counters of interfaces, as printed by `netstat -ibdn --libxo json`.
 fn links(text: &str) -> Option<BTreeMap<String, PortCount>> {
     let all: Value = serde_json::from_str(text.trim()).ok()?;
     let of = |one: &Value| {
-        // of each interface the line of its link, not those of its addresses
+        // for each interface only the line of its link, not those of its addresses
         let is_link = one.get("network")?.as_str()?.starts_with("<Link");
         let number = |name: &str| one.get(name).and_then(Value::as_u64).unwrap_or(0);
         let mut port = PortCount {
@@ -257,7 +263,8 @@ fn links(text: &str) -> Option<BTreeMap<String, PortCount>> {
     Some(all.iter().filter_map(of).collect())
 }
 
-/// The text for `sh` that reads a FreeBSD host, each part behind a line with its name; what it has not says nothing.
+/// Returns the `sh` script that reads a FreeBSD host, each part after a line with its name; missing
+/// parts print nothing.
 pub(super) fn script(ports: &[String], mark: &str) -> String {
     let mut text = String::from("exec 2>/dev/null\n");
     let trees = ports.iter().filter_map(|port| tree(port));
@@ -282,7 +289,8 @@ pub(super) fn script(ports: &[String], mark: &str) -> String {
     text
 }
 
-/// What a FreeBSD host answered, its parts being found by their names; `None`: it says nothing of its CPUs, whose ticks are its clock.
+/// Parses the answer of a FreeBSD host, whose parts are found by their names; `None` if it lacks
+/// CPU times, whose ticks are the clock.
 pub(super) fn understood(part: &dyn Fn(&str) -> String, ports: &[String]) -> Option<Reading> {
     let cpus = cpus(&part("times"), &part("clock"));
     let mut reading = Reading {
@@ -335,14 +343,14 @@ pub(super) fn understood(part: &dyn Fn(&str) -> String, ports: &[String]) -> Opt
 mod tests {
     use super::*;
 
-    /// Queues with their packets, and what the port counted.
+    /// Returns queues with their packets, and the counts of the port.
     fn said(interface: &str, text: &str) -> (Vec<(Way, u32, u64)>, u64, u64) {
         let (queues, port) = statistics(interface, text);
         let queues = queues.iter().map(|q| (q.way, q.queue, q.packets)).collect();
         (queues, port.rx_packets, port.tx_packets)
     }
 
-    /// As BSDRP's tool and the drivers' manuals have them.
+    /// As in BSDRP's tool and the drivers' manuals.
     #[test]
     fn trees_of_all_drivers() {
         use Way::{Rx, Tx};
@@ -462,7 +470,7 @@ mod tests {
         assert!(cpus("kern.cp_times: 1 2 3 4 5", "").is_empty());
     }
 
-    /// As the manuals of the programs have it, shortened.
+    /// As in the manuals of the programs, shortened.
     #[test]
     fn a_host_as_it_answers() {
         let part = |name: &str| -> String {

@@ -1,11 +1,12 @@
-//! Interrupts of devices: how often on which CPU, and where they may go.
+//! Interrupts of devices: their counts by CPU, and their affinities.
 //!
-//! Functions of texts. Start with [`interrupts`].
+//! Pure functions of texts. Start with [`interrupts`].
 
 use fwdlab_model::telemetry::Interrupt;
 
-/// `/proc/interrupts`, and the files below `/proc/irq` as `/proc/irq/41/smp_affinity_list:0-3`. Those of the CPUs themselves have no
-/// number and are left out.
+/// Parses `/proc/interrupts`, and the files below `/proc/irq` as
+/// `/proc/irq/41/smp_affinity_list:0-3`. Interrupts of the CPUs themselves have no number and are
+/// left out.
 pub(super) fn interrupts(table: &str, affinity: &str) -> Vec<Interrupt> {
     let cpus: Vec<usize> = (table.lines().next().unwrap_or_default())
         .split_whitespace()
@@ -29,7 +30,8 @@ pub(super) fn interrupts(table: &str, affinity: &str) -> Vec<Interrupt> {
         for (cpu, count) in cpus.iter().zip(&words) {
             counts[*cpu] = count.parse().ok()?;
         }
-        // behind the counts: chip, number there and kind, then what drivers call it; shared ones are separated by commas
+        // after the counts: chip, number there and kind, then the driver's name; shared ones are
+        // separated by commas
         let name = words.get(cpus.len()..)?;
         let name = name
             .split_first()

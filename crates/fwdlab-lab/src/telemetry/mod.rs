@@ -1,9 +1,12 @@
-//! Telemetry of a DUT: what its host counts around a trial, read by one command over any [`Host`].
+//! Telemetry of a DUT: the counters of its host around a trial, read by one command over any
+//! [`Host`].
 //!
-//! A saturated DUT cannot be asked. So counters are read before the load and after it, while nothing moves, and their differences are exact;
-//! what is read while frames flow comes from a sampler that was started before them. Every subject has a file with functions of the texts
-//! that a host gives, tested on recorded ones; what follows from the readings is in `fwdlab_measure::telemetry`. Nothing here makes a trial
-//! fail: what could not be read is kept as missing, with its reason. Start with [`Wanted`] and [`read`].
+//! A saturated DUT does not answer queries. So counters are read before the load and after it,
+//! while nothing moves, and their differences are exact; readings while frames flow come from a
+//! sampler that was started before them. Each subject has a file with pure functions of the host's
+//! texts, tested on recorded ones; `fwdlab_measure::telemetry` draws conclusions from the readings.
+//! Nothing here makes a trial fail: what could not be read is recorded as missing, with its reason.
+//! Start with [`Wanted`] and [`read`].
 
 mod cpu;
 mod drops;
@@ -29,19 +32,19 @@ use self::drops::Ruleset;
 use self::sampler::Sampler;
 use crate::host::{Command, Failure, Host, HostError, Limit, quoted};
 
-/// A reading takes 30 ms; on a host that swaps, or far away, seconds.
+/// Time limit of a reading, which takes 30 ms, or seconds on a remote host or one that swaps.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What stands before the answer to each part of the command.
+/// Precedes the answer to each part of the command.
 const MARK: &str = "@@ ";
 
-/// Stands in the answer for a part that the host could not read.
+/// Replaces the answer to a part that the host could not read.
 const FAILS: &str = "@@ fails ";
 
-/// The last part: without it the answer is not whole.
+/// The last part: without it the answer is incomplete.
 const END: &str = "end";
 
-/// Entries of connection tracking, how many there may be, and in how many lists they are sought.
+/// Entries of connection tracking, their maximum, and the number of hash buckets.
 const CONNTRACK: [&str; 3] = [
     "/proc/sys/net/netfilter/nf_conntrack_count",
     "/proc/sys/net/netfilter/nf_conntrack_max",
@@ -54,26 +57,27 @@ const SENSORS: &str = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_fre
     /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name /sys/class/powercap/*/energy_uj \
     /sys/class/powercap/*/max_energy_range_uj";
 
-/// Of these what meters of power and energy say: what is read while frames flow, too.
+/// The meters of power and energy among them, which are also read while frames flow.
 const METERS: &str = "/sys/class/hwmon/hwmon*/name /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name \
     /sys/class/powercap/*/energy_uj /sys/class/powercap/*/max_energy_range_uj";
 
-/// More of a set of rules is not read: a hundred thousand rules print ten megabytes.
+/// Longer rule sets are truncated: a hundred thousand rules print ten megabytes.
 const LARGEST_RULESET: usize = 4 << 20;
 
 /// What is read around trials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Which subjects.
+    /// The subjects.
     pub collect: BTreeSet<Subject>,
-    /// How often samples are made while frames flow; `None`: none are.
+    /// Interval of samples while frames flow; `None`: no samples.
     pub every: Option<Duration>,
-    /// A command on the host that prints what it takes, in watts.
+    /// A command on the host that prints its power in watts.
     pub power: Option<String>,
 }
 
 impl Default for Wanted {
-    /// Before and after, and no samples: that costs a trial 30 ms beside its load and nothing within it.
+    /// Readings before and after, and no samples: this costs a trial 30 ms outside its load and
+    /// nothing within it.
     fn default() -> Wanted {
         Wanted {
             collect: Subject::ALL.into(),
@@ -84,7 +88,7 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// What a campaign asks for; `None`: nothing is read.
+    /// Returns what a campaign requests; `None`: nothing is read.
     pub fn asked(asked: &Asked) -> Option<Wanted> {
         let wanted = Wanted {
             collect: (asked.collect.as_deref())
@@ -98,12 +102,12 @@ impl Wanted {
     }
 }
 
-/// Where a DUT is read.
+/// The host on which a DUT is read.
 #[derive(Debug, Clone)]
 pub struct Observed {
-    /// What runs there.
+    /// Its system.
     pub system: System,
-    /// Its host.
+    /// The host.
     pub host: Arc<dyn Host>,
     /// Ports of the test.
     pub ports: Vec<String>,
@@ -111,9 +115,10 @@ pub struct Observed {
     pub cpus: Vec<usize>,
 }
 
-/// The text for `sh` that reads everything wanted, each part behind a line with its name. It works with BusyBox, and what a host has not
-/// says nothing. A program costs a millisecond to start, and many when the host is busy: all files are read by one of them. What no load
-/// changes is read only the first time.
+/// Returns the `sh` script that reads everything requested, each part after a line with its name.
+/// It works with BusyBox, and missing files print nothing. A program takes a millisecond to start,
+/// and much longer on a busy host, so one program reads all files. What no load changes is read
+/// only the first time.
 fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
     let mut text = String::from("exec 2>/dev/null\n");
     let mut part = |name: &str, command: &str| {
@@ -183,15 +188,16 @@ fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
     text
 }
 
-/// A command that says so when it fails.
+/// Returns a command that prints a mark when it fails.
 fn failing(name: &str, command: &str) -> String {
     format!("{{ {command} || echo '{FAILS}{name}'; }}")
 }
 
-/// Reads everything wanted by one command. Of FreeBSD everything is read that is known.
+/// Reads everything requested by one command. On FreeBSD, reads everything known.
 ///
 /// # Errors
-/// The host does not run it. What only parts of it do not give is missing in the reading.
+/// Fails if the host does not run the command. Parts that could not be read are missing in the
+/// reading.
 fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading, HostError> {
     let (host, ports) = (&observed.host, &observed.ports[..]);
     let text = match observed.system {
@@ -220,7 +226,7 @@ fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading,
     })
 }
 
-/// Parts of an answer by their names.
+/// Splits an answer into its parts by name.
 fn parts(text: &str) -> BTreeMap<&str, String> {
     let mut parts: BTreeMap<&str, String> = BTreeMap::new();
     let mut at = "";
@@ -238,7 +244,7 @@ fn parts(text: &str) -> BTreeMap<&str, String> {
     parts
 }
 
-/// The content of files by their names, from lines of `NAME:LINE`.
+/// Returns the content of files by their names, from lines of `NAME:LINE`.
 fn files(text: &str) -> BTreeMap<&str, String> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for (name, line) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -249,7 +255,7 @@ fn files(text: &str) -> BTreeMap<&str, String> {
     files
 }
 
-/// What an answer says; `None`: it is not whole.
+/// Parses an answer; `None` if it is incomplete.
 fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> {
     let parts = parts(text);
     parts.get(END)?;
@@ -257,7 +263,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
     let files = files(part("files"));
     let file = |name: &str| files.get(name).map_or("", String::as_str);
     let text_of = |names: &[&str]| names.iter().map(|name| file(name)).collect::<String>();
-    // of files of which there are many the lines as they came
+    // folders with many files: keep the lines unchanged
     let below = |folder: &str| -> String {
         let own = part("files")
             .lines()
@@ -334,7 +340,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
         }
     }
     sensors::read(part("sensors"), &mut reading);
-    // what was zero says nothing, and there are hundreds
+    // counters that are zero carry no information, and there are hundreds
     reading.drops.retain(|_, count| *count > 0);
     reading
         .softirqs
@@ -349,11 +355,11 @@ pub(crate) struct Beside {
     wanted: Wanted,
     before: Reading,
     sampler: Option<Sampler>,
-    /// Why there is no sampler that should be.
+    /// Why a requested sampler is missing.
     not_sampled: Option<String>,
 }
 
-/// What was read around a trial.
+/// Readings around a trial.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     host: String,
@@ -367,7 +373,8 @@ pub(crate) struct Seen {
 }
 
 impl Beside {
-    /// Reads what is there before the load, and starts the sampler. `None`: this host cannot be read, which is told as missing.
+    /// Reads the host before the load, and starts the sampler. `Err`: this host cannot be read,
+    /// which is recorded as missing.
     pub fn begin(observed: Observed, wanted: &Wanted) -> Result<Beside, Box<Seen>> {
         let before = match read(&observed, wanted, true) {
             Ok(before) => before,
@@ -387,7 +394,7 @@ impl Beside {
         })
     }
 
-    /// Ends the sampler, and reads again, now that nothing moves any more.
+    /// Ends the sampler, and reads again, now that nothing moves.
     pub fn end(self) -> Seen {
         let Beside {
             observed,
@@ -435,7 +442,7 @@ impl Seen {
         seen
     }
 
-    /// What it says of a trial in which so many frames were sent, and came back.
+    /// Returns the telemetry of a trial in which this number of frames was sent and received.
     pub fn told(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
         let around = Around {
             host: &self.host,
@@ -449,7 +456,8 @@ impl Seen {
         between(&self.before, &self.during, &self.after, &around)
     }
 
-    /// Mean power while frames flowed, from this time after their begin on, by meter.
+    /// Returns the mean power of each meter while frames flowed, starting at this time after the
+    /// first one.
     pub fn power_watts(&self, from: Duration) -> BTreeMap<String, f64> {
         let from_s = self.before.uptime_s + from.as_secs_f64();
         let counts = |reading: &&Reading| reading.uptime_s >= from_s;
@@ -457,7 +465,7 @@ impl Seen {
         power_of(&during)
     }
 
-    /// The readings, as they are kept.
+    /// Returns the readings as they are stored.
     pub fn records(&self, test_case: &str, trial: u32) -> Vec<Record> {
         let during = self.during.iter().map(|reading| (When::During, reading));
         let all = std::iter::once((When::Before, &self.before)).chain(during);
@@ -482,7 +490,7 @@ mod tests {
         vec!["eth0".to_owned()]
     }
 
-    /// As a router prints it whose driver is igb, shortened.
+    /// Output of a router with the driver igb, shortened.
     const ANSWER: &str = "@@ files\n/proc/uptime:100.25 180.00\n/proc/stat:cpu  2 0 0 8 0 0 0 0 0 0\n/proc/stat:cpu0 2 0 0 8 0 0 0 0 0 0\n\
         /proc/softirqs: CPU0\n/proc/softirqs: NET_RX: 5\n/proc/softirqs: HI: 0\n/proc/net/softnet_stat:0000000a 00000000 00000001\n\
         /sys/devices/system/node/node0/cpulist:0\n/proc/interrupts: CPU0\n/proc/interrupts: 24: 7 PCI-MSI 0-edge eth0-TxRx-0\n\
@@ -565,7 +573,7 @@ mod tests {
         assert_eq!(reading.power_watts["command"], 84.5);
     }
 
-    /// A host may fail in every way; a trial does not fail with it, and the reason is kept.
+    /// A host may fail in every way; the trial does not fail, and the reason is recorded.
     #[test]
     fn what_cannot_be_read_is_missing() {
         for how in Fails::ALL {

@@ -1,14 +1,16 @@
-//! Ports: what interfaces and their drivers count, by queue where a driver tells that, and what was dropped or paused.
+//! Ports: counters of interfaces and their drivers, by queue if the driver has them, and drops and
+//! pauses.
 //!
-//! The drivers' names for counters are in the tables here, one row per form of a name. Functions of texts. Start with [`links`] and
-//! [`statistics`].
+//! The tables contain the drivers' names of counters, one row per form of a name. Pure functions of
+//! texts. Start with [`links`] and [`statistics`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::{PortCount, QueueCount, Way};
 use serde_json::Value;
 
-/// How drivers call the packets of a queue, `#` being its number. Several names of one queue and way add up.
+/// Drivers' names of the packet counters of a queue, where `#` is its number. Several names of one
+/// queue and direction add up.
 const QUEUES: &[(&str, Way)] = &[
     // igb, ixgbe, ice, and virtio_net before kernel 6.10
     ("rx_queue_#_packets", Way::Rx),
@@ -33,14 +35,15 @@ const QUEUES: &[(&str, Way)] = &[
     ("[#]: tx_bcast_packets", Way::Tx),
 ];
 
-/// Of veth, whose NAPI counts every packet as one for XDP, with a program or without. (virtio_net has this name, too, for those that a
-/// program saw.) What a queue sends is counted only for XDP, and so is not read.
+/// Counter of veth, whose NAPI counts every packet as one for XDP, with or without a program.
+/// (virtio_net uses this name, too, for packets that a program saw.) What a queue sends is counted
+/// only for XDP, and so is not read.
 const VETH_QUEUE: &str = "rx_queue_#_xdp_packets";
 
-/// The counter by which a veth is known.
+/// The counter that identifies a veth.
 const VETH: &str = "peer_ifindex";
 
-/// Words in names of counters of what was dropped.
+/// Words in names of counters of drops.
 const DROPS: &[&str] = &[
     "drop",
     "discard",
@@ -59,12 +62,13 @@ const DROPS: &[&str] = &[
 const PAUSES: &[&str] = &["pause", "xon", "xoff", "flow_control"];
 const NO_PAUSES: &[&str] = &["duration", "transition", "storm", "watermark"];
 
-/// What `ethtool -S` prints of a port: its packets by queue, and its driver's counters of drops and pauses that are not zero.
+/// Parses the output of `ethtool -S` for a port: its packets by queue, and its driver's counters of
+/// drops and pauses that are not zero.
 pub(super) fn statistics(port: &str, text: &str) -> (Vec<QueueCount>, PortCount) {
     let mut queues: BTreeMap<(Way, u32), u64> = BTreeMap::new();
     let mut count = PortCount::default();
     let lines = text.lines().filter_map(|line| {
-        // bnxt's names have colons
+        // bnxt's names contain colons
         let (name, value) = line.trim().rsplit_once(':')?;
         Some((name.trim(), value.trim().parse::<u64>().ok()?))
     });
@@ -102,7 +106,7 @@ pub(super) fn statistics(port: &str, text: &str) -> (Vec<QueueCount>, PortCount)
     (queues.collect(), count)
 }
 
-/// The number for which `#` stands.
+/// Returns the number in place of `#`.
 fn number(pattern: &str, name: &str) -> Option<u32> {
     let (before, behind) = pattern.split_once('#')?;
     let number = name.strip_prefix(before)?.strip_suffix(behind)?;
@@ -110,7 +114,7 @@ fn number(pattern: &str, name: &str) -> Option<u32> {
     is_number.then(|| number.parse().ok()).flatten()
 }
 
-/// What `ip -s -s -j link show` prints: counters of all interfaces.
+/// Parses the output of `ip -s -s -j link show`: counters of all interfaces.
 pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
     let all: Vec<Value> = serde_json::from_str(text.trim()).map_err(|error| {
         format!("`ip -s -s -j link show` prints no JSON ({error}): an iproute2 from 2018 on does")
@@ -129,7 +133,7 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
         for way in ["rx", "tx"] {
             let counters = stats.get(way).and_then(Value::as_object);
             for (what, value) in counters.into_iter().flatten() {
-                // those with two words are parts of `errors`
+                // names with two words are parts of `errors`
                 let is_drop = matches!(what.as_str(), "dropped" | "nohandler" | "errors")
                     || what.ends_with("_errors");
                 if let Some(frames) = value.as_u64().filter(|frames| is_drop && *frames > 0) {
@@ -142,8 +146,8 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
     Ok(all.iter().filter_map(of).collect())
 }
 
-/// What a port is besides: `/sys/class/net/eth0/device/numa_node:1`, `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`,
-/// `large-receive-offload: on`.
+/// Adds other properties of a port: `/sys/class/net/eth0/device/numa_node:1`,
+/// `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`, `large-receive-offload: on`.
 pub(super) fn describe(count: &mut PortCount, text: &str) {
     for line in text.lines() {
         let Some((what, value)) = line.rsplit_once(':') else {
@@ -169,10 +173,10 @@ pub(super) fn describe(count: &mut PortCount, text: &str) {
 mod tests {
     use super::*;
 
-    /// Way, number, packets.
+    /// Direction, number, packets.
     type Queue = (Way, u32, u64);
 
-    /// Queues with their packets, and counters of drops and pauses.
+    /// Returns queues with their packets, and counters of drops and pauses.
     fn said(text: &str) -> (Vec<Queue>, Vec<String>, Vec<String>) {
         let (queues, count) = statistics("eth0", text);
         (
@@ -194,7 +198,7 @@ mod tests {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// As the drivers' documentation and reports of their users print it, shortened.
+    /// As printed in the drivers' documentation and in reports of users, shortened.
     #[test]
     fn queues_of_the_common_drivers() {
         use Way::{Rx, Tx};

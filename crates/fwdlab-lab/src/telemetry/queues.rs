@@ -1,7 +1,8 @@
-//! The live view of a port's queues: what each received in the last second, and the port itself, in and out.
+//! The live view of a port's queues: packets of each in the last second, and of the port itself, in
+//! and out.
 //!
-//! Over any host: `ethtool -S` and the interface's own counters on Linux, the driver's sysctl tree on FreeBSD. It sends nothing and changes
-//! nothing. Start with [`look`] and [`rates`].
+//! Over any host: `ethtool -S` and the interface's own counters on Linux, the driver's sysctl tree
+//! on FreeBSD. It sends nothing and changes nothing. Start with [`look`] and [`rates`].
 
 use std::time::Instant;
 
@@ -11,38 +12,38 @@ use super::{freebsd, ports};
 use crate::error::LabError;
 use crate::host::{Command, Host, Limit, quoted};
 
-/// What a port counted at a moment.
+/// Counters of a port at a moment.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// When the counters were read, by our clock, and how long that took.
+    /// When the counters were read, by our clock.
     at: Instant,
     queues: Vec<QueueCount>,
     rx_packets: u64,
     tx_packets: u64,
 }
 
-/// Packets between two looks.
+/// Packets between two readings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
     /// Time between them in seconds.
     pub seconds: f64,
-    /// Of each receive queue: its number and packets.
+    /// Number and packets of each receive queue.
     pub rx_queues: Vec<(u32, u64)>,
-    /// Of each queue that sends, where the driver tells it.
+    /// Number and packets of each transmit queue, if the driver counts them.
     pub tx_queues: Vec<(u32, u64)>,
-    /// Packets that came into the port.
+    /// Packets received by the port.
     pub rx_packets: u64,
-    /// Packets that left it.
+    /// Packets sent by it.
     pub tx_packets: u64,
 }
 
 impl Rates {
-    /// Packets of all receive queues.
+    /// Returns the packets of all receive queues.
     pub fn rx_of_queues(&self) -> u64 {
         self.rx_queues.iter().map(|(_, packets)| packets).sum()
     }
 
-    /// So many packets per second.
+    /// Converts a number of packets to packets per second.
     pub fn pps(&self, packets: u64) -> f64 {
         packets as f64 / self.seconds
     }
@@ -51,7 +52,8 @@ impl Rates {
 /// Reads the counters of a port once.
 ///
 /// # Errors
-/// There is no such port, nothing of it can be read, or its driver tells no packets by queue.
+/// Fails if there is no such port, if it cannot be read, or if its driver does not count packets by
+/// queue.
 pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
     let (name, text) = (quoted(port), freebsd::tree(port));
     let text = match &text {
@@ -88,7 +90,7 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
     })
 }
 
-/// What came and went between two looks.
+/// Returns the packets between two readings.
 pub fn rates(before: &Look, after: &Look) -> Rates {
     let all = fwdlab_measure::telemetry::queues(&before.queues, &after.queues);
     let of = |way: Way| {

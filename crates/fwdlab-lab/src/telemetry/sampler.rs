@@ -1,7 +1,9 @@
-//! Samples while frames flow: a loop of a shell on the host, started before the load, whose lines carry the host's own clock.
+//! Samples while frames flow: a shell loop on the host, started before the load, whose lines carry
+//! the host's own clock.
 //!
-//! It is one of the DUT's programs: when the DUT gives programs no time, its samples come late, and that is what is to be known. A sampler
-//! that ends before its time costs its samples and nothing else. Start with [`Sampler::start`].
+//! It is one of the DUT's programs: when the DUT gives programs no time, its samples are late,
+//! which is itself a result. If a sampler ends early, only its samples are missing. Start with
+//! [`Sampler::start`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,39 +15,39 @@ use fwdlab_model::telemetry::Reading;
 use super::{METERS, Observed, Subject, System, Wanted, cpu, sensors};
 use crate::host::{Command, Heard, Process, quoted};
 
-/// What is listened for at once: a sampler that is to end ends in this time.
+/// Time limit of one read from the sampler, and so of the reaction to its end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The first and the last line of a sample.
 const BEGIN: &str = "@@ sample ";
 const END: &str = "@@ end";
-/// Lines behind which meters of the host stand, and what the user's command for power prints.
+/// Lines that precede the meters of the host, and the output of the user's command for power.
 const OF_METERS: &str = "@@ meters";
 const OF_POWER: &str = "@@ power";
 
-/// A sampler that runs.
+/// A running sampler.
 #[derive(Debug)]
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
     listener: JoinHandle<Made>,
 }
 
-/// Samples, and why they ended before they should.
+/// Samples, and why they ended early.
 type Made = (Vec<Reading>, Option<String>);
 
-/// `/proc/uptime`: seconds since the host started.
+/// Parses `/proc/uptime`: seconds since the host started.
 pub(super) fn uptime(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The loop. Its clock is read by the shell itself.
+/// Returns the loop. The shell itself reads its clock.
 fn script(every: Duration, wanted: &Wanted) -> String {
     let mut meters = String::new();
     if wanted.collect.contains(&Subject::Sensors) {
         meters += &format!("echo '{OF_METERS}'; grep -sH '' {METERS}\n");
     }
     if let Some(power) = &wanted.power {
-        // it may end the shell that runs it
+        // in a subshell, because it may end the shell that runs it
         meters += &format!("echo '{OF_POWER}'; ({power})\n");
     }
     format!(
@@ -56,7 +58,7 @@ fn script(every: Duration, wanted: &Wanted) -> String {
 }
 
 impl Sampler {
-    /// Starts one on the host, on the CPUs of the DUT where these are known.
+    /// Starts a sampler on the host, on the CPUs of the DUT if these are known.
     pub fn start(observed: &Observed, every: Duration, wanted: &Wanted) -> Result<Sampler, String> {
         if observed.system != System::Linux {
             return Err("samples are made on Linux only".into());
@@ -89,7 +91,8 @@ impl Sampler {
     }
 }
 
-/// Follows the lines until it is over, and then those that are there already. What it started ends with the process.
+/// Reads lines until it is over, then those that are already available. The loop ends with the
+/// process.
 fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Made {
     let mut samples = Samples::default();
     loop {
@@ -108,7 +111,7 @@ fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Made {
     }
 }
 
-/// Samples from lines.
+/// Collects samples from lines.
 #[derive(Debug, Default)]
 struct Samples {
     whole: Vec<Reading>,
@@ -128,7 +131,7 @@ impl Samples {
     }
 }
 
-/// A sample that is whole.
+/// Parses a complete sample.
 fn understood((uptime_s, text): (f64, String)) -> Reading {
     let split = |text: &str, at: &str| {
         let (before, behind) = text.split_once(at).unwrap_or((text, ""));
@@ -204,7 +207,7 @@ mod tests {
         assert!(why.unwrap().contains("ended before the trial"));
     }
 
-    /// The loop of a real shell: its clock moves, and it is gone when it is over.
+    /// The loop of a real shell: its clock advances, and the process is gone afterwards.
     #[test]
     fn a_shell_makes_samples_and_ends() {
         let observed = Observed {
@@ -214,7 +217,7 @@ mod tests {
             cpus: Vec::new(),
         };
         let every = Duration::from_millis(20);
-        // no other test has this time
+        // no other test has this interval
         let mark = "sleep 0.020317";
         let every = every + Duration::from_micros(317);
         let runs = || {

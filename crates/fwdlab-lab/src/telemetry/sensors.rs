@@ -1,20 +1,21 @@
 //! Sensors of a host: frequency of its CPUs, temperatures, meters of energy and power.
 //!
-//! Functions of texts, lines of `PATH:CONTENT` each. Start with [`read`].
+//! Pure functions of texts, lines of `PATH:CONTENT` each. Start with [`read`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::{EnergyCount, Reading};
 
-/// The meter that is a user's command.
+/// The name of the meter that is a user's command.
 pub(super) const COMMAND: &str = "command";
 
-/// Puts what sensors say into a reading: cpufreq in kHz, thermal zones and hwmon in thousandths of a degree, hwmon's power in microwatts,
-/// energy of powercap in microjoules (Documentation/hwmon/sysfs-interface.rst, Documentation/power/powercap).
+/// Adds the values of sensors to a reading: cpufreq in kHz, thermal zones and hwmon in thousandths
+/// of a degree, hwmon's power in microwatts, energy of powercap in microjoules
+/// (Documentation/hwmon/sysfs-interface.rst, Documentation/power/powercap).
 pub(super) fn read(text: &str, into: &mut Reading) {
     let files: BTreeMap<&str, &str> = (text.lines())
         .filter_map(|line| {
-            // names of powercap's zones have colons
+            // names of powercap's zones contain colons
             let (path, content) = line.rsplit_once(':')?;
             Some((path, content.trim()))
         })
@@ -60,7 +61,7 @@ pub(super) fn read(text: &str, into: &mut Reading) {
     }
 }
 
-/// What a user's command for power prints: watts.
+/// Parses the output of a user's command for power, in watts.
 pub(super) fn watts(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let number = text

@@ -1,14 +1,15 @@
 //! Sizes of a host's tables, and its memory.
 //!
-//! Functions of texts. Start with [`sizes`].
+//! Pure functions of texts. Start with [`sizes`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::telemetry::Size;
 
-/// Entries of connection tracking, their limit and the buckets of their hash, as `PATH:NUMBER`; the line of `/proc/slabinfo` that has their
-/// memory (name, objects in use, objects, bytes of each); `Prefixes:` of `/proc/net/fib_triestat`, of all tables together; the
-/// fourth number of `/proc/net/rt6_stats`; `MemTotal` and `MemAvailable` of `/proc/meminfo`.
+/// Parses entries of connection tracking, their limit and the buckets of their hash, as
+/// `PATH:NUMBER`; the line of `/proc/slabinfo` with their memory (name, objects in use, objects,
+/// bytes of each); `Prefixes:` of `/proc/net/fib_triestat`, of all tables together; the fourth
+/// number of `/proc/net/rt6_stats`; `MemTotal` and `MemAvailable` of `/proc/meminfo`.
 pub(super) fn sizes(text: &str) -> BTreeMap<String, Size> {
     let mut sizes = BTreeMap::new();
     let mut at = |name: &str, value: u64| {

@@ -1,15 +1,16 @@
-//! The build of VPP that stands beside the repository, for tests of several crates.
+//! The VPP build next to the repository, for tests of several crates.
 //!
-//! It is unpacked once, into the folder of the target for temporary files. It starts nothing. Start with [`unpacked`].
+//! It is unpacked once, into the target's folder for temporary files. It starts nothing. Start with
+//! [`unpacked`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the build is, for those who have it elsewhere.
+/// Path of the build, if it is elsewhere.
 const BUILD: &str = "FWDLAB_VPP_BUILD";
 
-/// Unpacked once for all tests, and for those of the next run.
+/// Unpacks it once for all tests, and for those of the next run.
 pub fn unpacked() -> Result<PathBuf, String> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vpp");
     let folder = std::env::var_os(BUILD).map_or(beside, PathBuf::from);
@@ -40,7 +41,7 @@ pub fn unpacked() -> Result<PathBuf, String> {
     }
 }
 
-/// What a tool says, or why it failed.
+/// Returns the output of a tool, or why it failed.
 fn try_tool(words: &[&str]) -> Result<String, String> {
     let output = Command::new(words[0]).args(&words[1..]).output();
     let output = output.map_err(|e| format!("{}: {e}", words[0]))?;

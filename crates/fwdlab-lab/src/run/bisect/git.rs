@@ -1,7 +1,8 @@
-//! Commits as candidates: each is checked out in a worktree of our own, built by a command of the user's, and its kernel is kept.
+//! Commits as candidates: checks each out in a worktree of our own, builds it with the user's
+//! command, and keeps its kernel.
 //!
-//! The user's checkout is never touched. One worktree serves all commits, so that a build compiles only what differs; it is removed in
-//! the end. Start with [`Commits::between`] and [`Git::new`].
+//! Never touches the user's checkout. One worktree serves all commits, so that a build compiles
+//! only what differs; it is removed at the end. Start with [`Commits::between`] and [`Git::new`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,24 +16,25 @@ use crate::host::{self, Host, Limit, Local};
 use crate::vm::image::cache::Cache;
 use crate::vm::image::{Image, ImageKind};
 
-/// Who builds for longer than this hangs.
+/// A build that takes longer than this hangs.
 const BUILD: Duration = Duration::from_secs(6 * 3600);
 
-/// Lines of a failed build that are told.
+/// Number of lines of a failed build's output to report.
 const TOLD: usize = 5;
 
-/// A kernel that is kept.
+/// File name of a kept kernel.
 const KERNEL: &str = "bzImage";
 
-/// What candidates are commits of.
+/// Lists the commits of a repository as candidates.
 #[derive(Debug)]
 pub struct Commits;
 
 impl Commits {
-    /// The commits from one revision to another, along first parents; both included.
+    /// Returns the commits from one revision to another, along first parents, both included.
     ///
     /// # Errors
-    /// It is no repository, one of them is no revision of it, or the other does not descend from the first.
+    /// Fails if `repository` is no git repository, if one of the names is not a revision in it, or
+    /// if the newer one does not descend from the older one.
     pub fn between(repository: &Path, good: &str, bad: &str) -> Result<Vec<Candidate>, LabError> {
         let commit = |name: &str| {
             let name = format!("{name}^{{commit}}");
@@ -68,16 +70,16 @@ impl Commits {
 #[derive(Debug)]
 pub struct Git {
     build: Build,
-    /// What is kept: `COMMIT/bzImage`, `COMMIT/lib/modules`, `COMMIT.out` and `COMMIT.err`.
+    /// Folder of kept files: `COMMIT/bzImage`, `COMMIT/lib/modules`, `COMMIT.out` and `COMMIT.err`.
     kept: PathBuf,
     has_worktree: bool,
 }
 
 impl Git {
-    /// A search of this name builds so.
+    /// Creates the builder for the search with this name.
     ///
     /// # Errors
-    /// There is no place for builds.
+    /// Fails if the folder for builds cannot be made.
     pub fn new(build: Build, name: &str) -> Result<Git, LabError> {
         let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
         let kept = cache.folder().join("bisect").join(name);
@@ -90,7 +92,7 @@ impl Git {
         })
     }
 
-    /// Where kernels and what builds said are kept.
+    /// Returns the folder of kept kernels and build output.
     pub fn folder(&self) -> &Path {
         &self.kept
     }
@@ -103,7 +105,7 @@ impl Git {
         Path::new(&self.build.repository)
     }
 
-    /// The worktree has this commit.
+    /// Checks this commit out in the worktree.
     fn check_out(&mut self, commit: &str) -> Result<(), LabError> {
         let tree = self.worktree();
         if self.has_worktree {
@@ -113,7 +115,7 @@ impl Git {
             )?;
             return Ok(());
         }
-        // of a search that was killed
+        // left behind by a search that was killed
         self.remove_worktree();
         let path = tree.display().to_string();
         let words = [
@@ -127,19 +129,19 @@ impl Git {
     fn remove_worktree(&mut self) {
         let tree = self.worktree();
         let path = tree.display().to_string();
-        // what cannot be removed is in a cache
+        // what cannot be removed is in a cache anyway
         let _ = git(self.repository(), &["worktree", "remove", "--force", &path]);
         let _ = fs::remove_dir_all(&tree);
         let _ = git(self.repository(), &["worktree", "prune"]);
         self.has_worktree = false;
     }
 
-    /// Runs the command in the worktree; the last line it prints.
+    /// Runs the command in the worktree. Returns the last line that it prints.
     fn run(&self, commit: &str, control: &Control) -> Result<Result<String, String>, LabError> {
         let [out, err] = ["out", "err"].map(|kind| self.kept.join(format!("{commit}.{kind}")));
         let [tree, out_path, err_path] =
             [&self.worktree(), &out, &err].map(|path| path.display().to_string());
-        // both are kept, and the last line of the one is not mixed with the other
+        // keep both, without mixing the last line of one with the other
         let script = "exec sh -c \"$1\" >\"$2\" 2>\"$3\"";
         let words = [
             "-C",
@@ -185,7 +187,7 @@ impl Git {
         }
     }
 
-    /// Keeps the kernel that was built, for the worktree will have another commit.
+    /// Keeps the kernel that was built, because the worktree will get another commit.
     fn keep(&self, commit: &str, last: &str) -> Result<String, String> {
         let tree = self.worktree();
         let is_image = |name: &str| {
@@ -225,7 +227,7 @@ impl Git {
             fs::create_dir_all(&folder).map_err(failed)?;
             let to = folder.join(&kernel.release);
             let [from, to] = [modules.join("."), to].map(|path| path.display().to_string());
-            // a link in it leads to where it was built
+            // a link in it leads to the folder in which it was built
             let command = host::Command::new("cp", &["-a", "--", &from, &to]);
             (Local.run(&command, Limit::OURS)).map_err(|e| e.to_string())?;
         }
@@ -245,7 +247,7 @@ impl Source for Git {
         control: &Control,
     ) -> Result<Result<String, String>, LabError> {
         let commit = &candidate.name;
-        // built before a search was interrupted, or for the comparison again
+        // built before the search was interrupted, or again for the comparison
         if self.kept.join(commit).join(KERNEL).exists() {
             return Ok(Ok(self.kernel(commit)));
         }
@@ -258,7 +260,7 @@ impl Source for Git {
         }
     }
 
-    /// A build has all CPUs, and takes longer than a boot.
+    /// A build uses all CPUs, and takes longer than a boot.
     fn together(&self) -> usize {
         1
     }
@@ -272,7 +274,7 @@ impl Drop for Git {
     }
 }
 
-/// Asks git, without hooks; what it says.
+/// Runs git without hooks. Returns its output.
 fn git(folder: &Path, words: &[&str]) -> Result<String, LabError> {
     let folder = folder.display().to_string();
     let before = ["-C", &folder, "-c", "core.hooksPath=/dev/null"];

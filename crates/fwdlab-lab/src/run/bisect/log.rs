@@ -1,6 +1,7 @@
-//! The log of a bisection on disk: lines are appended before anything is told, so that what was measured is never measured again.
+//! The log of a bisection on disk. Lines are appended before anything is reported, so that no
+//! candidate is measured twice.
 //!
-//! It searches nothing. Start with [`Log::create`] and [`Log::open`].
+//! It does not search. Start with [`Log::create`] and [`Log::open`].
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,24 +11,24 @@ use fwdlab_model::bisect::{Began, Compared, FORMAT, Line, Tested, Verdict};
 
 use crate::error::LabError;
 
-/// A log that is written by nobody else.
+/// A log that no other process writes.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// What is searched.
+    /// The search.
     pub began: Began,
-    /// What is known of candidates.
+    /// The candidates tested so far.
     pub tested: Vec<Tested>,
     /// The comparison at the end.
     pub compared: Option<Compared>,
 }
 
 impl Log {
-    /// A new log; there is no file of this name.
+    /// Creates a new log.
     ///
     /// # Errors
-    /// There is, or it cannot be written.
+    /// Fails if a file of this name exists, or if it cannot be written.
     pub fn create(path: &Path, began: Began) -> Result<Log, LabError> {
         let failed = |e| LabError::system(format!("make the log {}", path.display()), e);
         let folder = path
@@ -52,10 +53,11 @@ impl Log {
         Ok(log)
     }
 
-    /// The log of this name, to be continued. A last line that was not written to its end is removed.
+    /// Opens the log of this name to continue it. Removes an incomplete last line.
     ///
     /// # Errors
-    /// It cannot be read, is no such log, or another process writes it.
+    /// Fails if the log cannot be read, is not a log of a bisection, or is in use by another
+    /// process.
     pub fn open(path: &Path) -> Result<Log, LabError> {
         let failed = |e| LabError::system(format!("read the log {}", path.display()), e);
         let wrong = |why: String| {
@@ -110,12 +112,12 @@ impl Log {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is known of every candidate; the last line counts.
+    /// Returns the verdict on every candidate; the last line about it counts.
     pub fn verdicts(&self) -> Vec<Option<Verdict>> {
         let mut verdicts = vec![None; self.began.candidates.len()];
         for one in &self.tested {
@@ -124,7 +126,7 @@ impl Log {
         verdicts
     }
 
-    /// What is known of this candidate.
+    /// Returns the last test of this candidate.
     pub fn of(&self, at: usize) -> Option<&Tested> {
         self.tested.iter().rev().find(|one| one.at == at)
     }
@@ -145,7 +147,7 @@ impl Log {
         lock(&self.file, &self.path)
     }
 
-    /// A line is one write.
+    /// Each line is one write.
     fn write(&mut self, line: &Line) -> Result<(), LabError> {
         let failed = |e| LabError::system(format!("write the log {}", self.path.display()), e);
         let text = serde_json::to_string(line).map_err(|e| failed(io::Error::other(e)))?;
@@ -157,7 +159,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // not only ours: a child that was just forked has the file, too
+        // unlock explicitly: a child that was just forked holds the file, too
         let _ = self.file.unlock();
     }
 }
@@ -222,7 +224,7 @@ mod tests {
         assert!(busy.contains("another fwdlab"), "{busy}");
         drop(log);
         assert!(Log::create(&path, began()).is_err());
-        // the power went off in the middle of a line
+        // power was lost in the middle of a line
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"line\":\"tes").unwrap();
         drop(file);

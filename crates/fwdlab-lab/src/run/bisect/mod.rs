@@ -1,8 +1,9 @@
-//! Bisection by instructions: candidates become images, images are booted and measured in runs like any other, until the first that changed
-//! the figure is found.
+//! Bisection by instructions: candidates become images, which are booted and measured in ordinary
+//! runs until the first one that changed the figure is found.
 //!
-//! What is tested next and what a figure means is in `fwdlab_measure::bisect`; this carries it out and keeps a [`log`](Log), from which a
-//! search is continued. Start with [`Bisection::carry_out`]; where images come from is a [`Source`].
+//! `fwdlab_measure::bisect` decides what to test next and what a figure means; this module carries
+//! it out and keeps a [`log`](Log), from which a search can be continued. Start with
+//! [`Bisection::carry_out`]; a [`Source`] provides the images.
 
 mod git;
 mod log;
@@ -31,26 +32,26 @@ use super::{Control, Measured};
 use crate::dut::Configuration;
 use crate::error::LabError;
 
-/// What kind of run its runs are.
+/// Kind of the runs of a bisection.
 const KIND: &str = "bisect";
 
-/// Where images come from.
+/// Provides images.
 pub trait Source {
-    /// The image of a candidate, or why it has none and is to be skipped.
+    /// Returns the image of a candidate, or the reason why it has none and must be skipped.
     ///
     /// # Errors
-    /// What concerns all candidates.
+    /// Fails for reasons that affect all candidates.
     fn image(
         &mut self,
         candidate: &Candidate,
         control: &Control,
     ) -> Result<Result<String, String>, LabError>;
 
-    /// So many candidates are worth having at a time.
+    /// Returns how many candidates to test at a time.
     fn together(&self) -> usize;
 }
 
-/// Candidates that are images.
+/// Candidates that are images already.
 #[derive(Debug, Clone, Copy)]
 pub struct Images;
 
@@ -63,91 +64,93 @@ impl Source for Images {
         Ok(Ok(candidate.name.clone()))
     }
 
-    /// As many as are booted side by side: they take the time of one.
+    /// As many as are booted in parallel: together they take the time of one.
     fn together(&self) -> usize {
         side_by_side()
     }
 }
 
-/// What happens meanwhile.
+/// Progress of a bisection.
 pub enum Told<'a> {
-    /// In a run.
+    /// An event of a run.
     Event(&'a Event),
-    /// These are built, if they must be, and measured now; so many rounds may follow.
+    /// These candidates are built if necessary, and measured now.
     Testing {
-        /// Their places among the candidates.
+        /// Their indices among the candidates.
         which: &'a [usize],
-        /// Rounds after this one, if nothing must be skipped.
+        /// Rounds after this one, if no candidate must be skipped.
         rounds: u32,
     },
-    /// What came of a candidate.
+    /// A candidate was tested.
     Tested(&'a Tested),
-    /// The last as before and the first after it are measured by function.
+    /// The last unchanged candidate and the first changed one are now compared by function.
     Comparing,
 }
 
-/// How it ended.
+/// How a bisection ended.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// With an answer.
+    /// The change was found.
     Found(Box<Answer>),
-    /// Good and bad are not shown to be different.
+    /// The ends show no difference.
     NoDifference {
-        /// Figure of good.
+        /// Figure of the good end.
         good: Figure,
-        /// Figure of bad.
+        /// Figure of the bad end.
         bad: Figure,
-        /// In words.
+        /// The reason, in words.
         why: String,
     },
-    /// This end cannot be measured.
+    /// An end cannot be measured.
     NoEnd {
-        /// Its place among the candidates.
+        /// Its index among the candidates.
         at: usize,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// By a signal; the log says how far it was.
+    /// Stopped by a signal; the log contains what was tested until then.
     Interrupted,
 }
 
-/// Which is the first that changed it.
+/// The first candidate that changed the figure.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Where the change is.
+    /// The position of the change.
     pub found: Found,
-    /// Both sides of it.
+    /// Both sides of it, by function.
     pub compared: Compared,
-    /// What lies between good and bad.
+    /// Difference between the good and the bad end.
     pub whole: f64,
 }
 
-/// What a bisection needs.
+/// Parameters of a bisection.
 pub struct Bisection<'a> {
-    /// Who carries it out.
+    /// The machine that carries it out.
     pub host: Host,
     /// Applied to every DUT.
     pub set: Option<Configuration>,
-    /// Where runs are kept.
+    /// Folder of the runs.
     pub runs: &'a Path,
-    /// Stops it.
+    /// Stops the bisection.
     pub control: &'a Control,
-    /// Makes the page of a run.
+    /// Renders the page of a run.
     pub render: &'a dyn Fn(&RunInfo, &Summary, &Measured) -> String,
 }
 
-/// What a run says of its images.
+/// Results of a run.
 struct Run {
     id: String,
-    /// Of every image, in order: its figures, or why there are none; neither when it was stopped before.
+    /// For every image, in order: its figures or the reason why it has none; `None` if the run was
+    /// stopped before it was measured.
     found: Vec<Option<Result<Exact, String>>>,
 }
 
 impl Bisection<'_> {
-    /// Searches, from what the log knows, to the end.
+    /// Searches, starting with what the log contains, until the end.
     ///
     /// # Errors
-    /// An end has no image or does not boot, or something failed that is nothing of a candidate's.
+    /// Fails if an end has no image or does not boot, or if something unrelated to a single
+    /// candidate fails.
     pub fn carry_out(
         &self,
         log: &mut Log,
@@ -196,7 +199,7 @@ impl Bisection<'_> {
         }
     }
 
-    /// Measures these candidates in one run, and writes down what they are.
+    /// Measures these candidates in one run, and logs the verdicts.
     fn test(
         &self,
         which: &[usize],
@@ -231,7 +234,7 @@ impl Bisection<'_> {
                 }
             }
         }
-        // where an end has no image, nothing can be held against it
+        // if an end has no image, there is nothing to compare with
         if images.is_empty() || ends.is_none() && images.len() < which.len() {
             return Ok(());
         }
@@ -328,7 +331,7 @@ impl Bisection<'_> {
         })))
     }
 
-    /// One run of these images; the A/A control of the first, where it is wanted.
+    /// Measures these images in one run; the first one also as A/A control, if requested.
     fn measure(
         &self,
         began: &Began,
@@ -427,7 +430,8 @@ impl Bisection<'_> {
             kind: KIND,
             applied_to_all: self.set.clone(),
             values,
-            // of ends and of the comparison every image is needed; a candidate that does not boot is skipped
+            // the ends and the comparison need every image; otherwise a candidate that does not
+            // boot is skipped
             goes_on: !are_ends && !profile,
             without_control: !are_ends,
             ..Command::default()
@@ -436,7 +440,7 @@ impl Bisection<'_> {
     }
 }
 
-/// Candidates that are in question at most after the next round, whatever it says.
+/// Returns the maximum number of open candidates after the next round, whatever its verdicts.
 fn open_after(verdicts: &[Option<Verdict>], tests: usize) -> usize {
     let last = verdicts.len() - 1;
     let is = |verdict| move |at: &usize| verdicts[*at] == Some(verdict);
@@ -446,7 +450,7 @@ fn open_after(verdicts: &[Option<Verdict>], tests: usize) -> usize {
     (open + 1).div_ceil(tests + 1).saturating_sub(1)
 }
 
-/// What a test case says.
+/// Returns the figures of a test case, or its first failure.
 fn said(case: &TestCase) -> Option<Result<Exact, String>> {
     if let Some(found) = exact_of(case) {
         return Some(Ok(found.clone()));

@@ -1,7 +1,9 @@
-//! Trials in the embedded test bed: resets of the kernel, whose outage is known from outside (by the clock of the command that makes
-//! it, and by the second for which forwarding or a port is down), and loads that the sender cannot hold.
+//! Trials on the embedded test bed: resets of the kernel whose outage is known independently (from
+//! the clock of the command that causes it, and because forwarding or a port is down for one
+//! second), and loads that the sender cannot sustain.
 //!
-//! The device is asked directly: no search for a load stands before it. Start with [`resets_take_as_long_as_they_take`].
+//! These tests call the device directly, without a load search. Start with
+//! [`resets_take_as_long_as_they_take`].
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,7 +20,8 @@ const SECOND: u64 = 1_000_000_000;
 /// A load that any host carries.
 const LOAD_PPS: f64 = 20_000.0;
 
-/// A trial in which the sender was held up for less says something of lost frames, too; it is tried so often.
+/// A trial gives a usable outage by lost frames if the sender stalled for less than this in all;
+/// and the number of attempts.
 const HELD_UP_S: f64 = 0.1;
 const ATTEMPTS: u32 = 3;
 
@@ -26,7 +29,7 @@ const ATTEMPTS: u32 = 3;
 fn the_longest_silence_after_a_moment() {
     let ms = 1_000_000;
     let mut silence = Silence::default();
-    // frames until 100 ms, none until 120, until 200, none until 500, some more
+    // frames until 100 ms, none until 120, some until 200, none until 500, then some more
     for at in 0..=600u64 {
         let received = at.min(100) + at.clamp(120, 200) - 120 + at.clamp(500, 600) - 500;
         silence.look(at * ms, received, (at > 150).then_some(150 * ms));
@@ -37,7 +40,7 @@ fn the_longest_silence_after_a_moment() {
         (200 * ms, Some(501 * ms))
     );
     assert_eq!(silence.resolution_ns, ms);
-    // and one that has not ended
+    // and a silence that has not ended
     silence.look(1000 * ms, 280, Some(150 * ms));
     assert_eq!(silence.outage().first_after_ns, None);
     assert_eq!(silence.outage().last_before_ns, 600 * ms);
@@ -49,7 +52,7 @@ fn skipped(test: &str, why: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Has work done with the router of a test bed.
+/// Runs `work` on the router of a test bed.
 fn on_bed<T>(
     stream: &Stream,
     work: impl FnOnce(&mut Real<'_>) -> Result<T, LabError>,
@@ -77,12 +80,12 @@ fn on_bed<T>(
     work(&mut Real::new(bed, tester, &common, &control))
 }
 
-/// When the DUT is reset, and for how long it must have forwarded again.
+/// When the DUT is reset, and for how long it must forward again.
 const BEFORE_NS: u64 = SECOND / 4;
 const AFTER_NS: u64 = SECOND / 2;
 
-/// Has the DUT reset in a trial: frames for a moment, then the reset, then until it forwards again, and no more than three seconds. Made
-/// again when the sender was held up.
+/// Resets the DUT in a trial: sends frames for a moment, resets, then sends until the DUT forwards
+/// again, for at most three seconds. Repeated if the sender stalled.
 fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
     let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
     let question = Question {
@@ -126,13 +129,14 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
     })
 }
 
-/// For how long the sender was held up in all: while frames came, or while none did.
+/// Returns for how long the sender stalled in all: with or without frames arriving.
 fn held_up_s(answer: &Answer) -> f64 {
     (answer.frames_intended - answer.frames_sent) as f64 / LOAD_PPS
 }
 
-/// Checks that a reset took a time within these bounds, by lost frames and by moments, as exactly as it says and as the sender was
-/// on time; `false` when that says little.
+/// Checks that a reset took a time within these bounds, by lost frames and by timestamps, within
+/// the reported resolution and the sender's lateness. Returns false if the sender stalled too long
+/// to conclude anything.
 fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
     let outage = answer.outage.unwrap();
     let by_moments = (outage.first_after_ns.unwrap() - outage.last_before_ns) as f64 / 1e9;
@@ -145,7 +149,7 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
          was \
          {shortest_s} to {longest_s} s"
     );
-    // a host that holds the sender up keeps frames from being counted, and commands from their next step, for about as long; a frame
+    // a host that stalls the sender also delays counters and commands for about as long; a frame
     // that was not sent in that time was not lost
     let slack = resolution + 1.1 * held_up + 0.005;
     for seconds in [by_moments, by_loss] {
@@ -155,24 +159,24 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
     held_up < HELD_UP_S
 }
 
-/// A number of the clock in a file, in seconds.
+/// Reads a clock value in nanoseconds from a file. Returns seconds.
 fn clock(path: &Path) -> f64 {
     let text = std::fs::read_to_string(path).unwrap();
     text.trim().parse::<f64>().unwrap() / 1e9
 }
 
-/// Takes a minute.
+/// Tests that take a minute.
 mod slow {
     use super::*;
 
-    /// One after the other: side by side they would disturb each other.
+    /// One after another, because in parallel they would disturb each other.
     #[test]
     fn resets_take_as_long_as_they_take() {
         const TEST: &str = "resets_take_as_long_as_they_take";
         if !rustix::process::geteuid().is_root() {
             return skipped(TEST, "not root");
         }
-        // an outage that its own clock knows
+        // an outage timed by its own clock
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let stamp = |name: &str| format!("date +%s%N > {}", at(name).display());
@@ -189,8 +193,9 @@ mod slow {
         assert!(c - b >= 0.3);
         let mut exact = check(&known, c - b, d - a);
 
-        // After a port was down, its addresses, neighbours and routes are set again, of both IP versions: else nothing would come back. A
-        // second, and what a busy host takes to begin and to end it.
+        // After a port was down, its addresses, neighbours and routes are restored for both IP
+        // versions; otherwise no frame would come back. The upper bound is one second, plus what a
+        // busy host takes to start and end it.
         for (what, version) in [
             ("forwarding", IpVersion::Ipv4),
             ("interface", IpVersion::Ipv4),
@@ -216,8 +221,9 @@ mod slow {
     }
 }
 
-/// Far more than any sender of this test bed can send: it is ended by the clock, and what never left is counted. A trial that went on
-/// until all had left would be longer than it says, and its rates higher than they were.
+/// The load is far above what any sender of this test bed can send: the clock ends the trial, and
+/// frames that were not sent are counted. If the trial lasted until all frames had left, it would
+/// be longer than it reports, and its rates too high.
 #[test]
 fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
     const TEST: &str = "a_sender_that_falls_short_does_not_make_the_trial_longer";
@@ -254,8 +260,9 @@ fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
     }
 }
 
-/// A burst that is over before the sender has handed over its last batch is a burst all the same: what a search for the longest one
-/// loses is the DUT's, and not cut off. One attempt in some is enough, for the sender may be held up in any.
+/// A burst that ends before the sender has handed over its last batch is still a complete burst:
+/// losses in a search for the longest burst are the DUT's, and the burst is not cut off. One
+/// successful attempt is enough, because the sender may stall in any of them.
 #[test]
 fn a_short_burst_leaves_whole() {
     const TEST: &str = "a_short_burst_leaves_whole";
@@ -291,7 +298,7 @@ fn a_short_burst_leaves_whole() {
     }
 }
 
-/// Its frames are counted all the same, what its ports count is said to be not read, and what should be done to it is refused.
+/// Frames are counted, port counters are reported as not read, and actions on the DUT are refused.
 #[test]
 fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
     const TEST: &str = "a_dut_that_nobody_can_log_into_is_measured_from_outside";

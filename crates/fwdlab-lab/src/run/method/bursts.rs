@@ -1,7 +1,8 @@
-//! Campaigns by instructions: every iteration of a test case is a boot of its image, in which bursts are sent until their median is known.
+//! Campaigns by instructions: every iteration of a test case is a boot of its image, in which
+//! bursts are sent until their median is known.
 //!
-//! Nothing is timed, so several guests run at a time. The reference is booted once more in every iteration, as A/A control.
-//! Start with [`Bursts`].
+//! Nothing is timed, so several guests run at a time. The reference is booted once more in every
+//! iteration, as A/A control. Start with [`Bursts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -37,25 +38,27 @@ use crate::vm::machine::{ACCELERATOR, Boot, Machine};
 use crate::vm::scratch::Scratch;
 use crate::vm::{self, machine};
 
-/// It is looked so often whether a guest has ended.
+/// Interval at which guests are checked for their end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a boot takes with its bursts, on a quiet host.
+/// Duration of a boot with its bursts, on a quiet host.
 const BOOT: Duration = Duration::from_secs(8);
 
-/// Memory of a guest: its file system takes a tenth of it, and large tables have room.
+/// Memory of a guest: a tenth for its file system, and room for large tables.
 const MEMORY_MIB: u32 = 1024;
 
-/// Of more CPUs than this, some are left for others.
+/// With more CPUs than this, the others are left for other programs.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
-/// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
+/// Ticks per instruction of a processor that counts instructions: what is measured is a loop and a
+/// few more instructions.
 const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
 
-/// What every guest has beside the usual.
+/// Programs that every guest has in addition to the usual ones.
 const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
 
-/// What a guest has if a configuration names it, from a package if this machine does not have it.
+/// Programs that a guest has if a configuration names them, from a package if this machine lacks
+/// them.
 const PROGRAMS_NAMED: &[&str] = &[
     "iptables",
     "ip6tables",
@@ -68,21 +71,21 @@ const PROGRAMS_NAMED: &[&str] = &[
     "ping",
 ];
 
-/// Names of files with what was counted by call path, through the DUT and past it.
+/// Names of files with counts by call path, of bursts through the DUT and past it.
 pub const THROUGH: &str = "through.folded";
 const PAST: &str = "past.folded";
 
-/// Functions that take fewer instructions per frame are not named one by one.
+/// Functions with fewer instructions per frame than this are not listed separately.
 const LEAST: f64 = 0.05;
 
-/// By the guest's clock: multicast groups are reported, routes of IPv6 looked through, memory is given back. In the first seconds that was
-/// up to 7 instructions per frame of some bursts.
+/// By the guest's clock: multicast groups are reported, IPv6 routes scanned, memory freed. In the
+/// first seconds these added up to 7 instructions per frame to some bursts.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// Who executes a burst for longer than this hangs.
+/// A burst that executes for longer than this hangs.
 const BURST: Duration = Duration::from_secs(600);
 
-/// Says what has no image, or an image that nothing can be done with.
+/// Rejects test cases without an image, and images with a procedure that cannot use them.
 pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
     let is_exact = matches!(campaign.procedure, Procedure::Exact(_));
     let with_image = campaign.cases.iter().find(|case| case.image.is_some());
@@ -100,7 +103,7 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
     }
 }
 
-/// Says what cannot be counted.
+/// Rejects what cannot be counted.
 pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
     let campaign = plan.campaign();
     let counts = campaign.procedure.check_counts();
@@ -130,7 +133,7 @@ pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), File
     }
 }
 
-/// The test case that is booted once more, as A/A control.
+/// Returns the test case that is booted once more, as A/A control.
 pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
     let Procedure::Exact(p) = &plan.campaign().procedure else {
         return None;
@@ -140,12 +143,13 @@ pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
     plan.has_control().then_some(reference.unwrap_or(0))
 }
 
-/// A boot, and the time that it takes beside others.
+/// Returns one boot, and its share of the time if boots run in parallel.
 pub(in crate::run) fn estimate() -> (u32, Duration) {
     (1, BOOT / side_by_side() as u32)
 }
 
-/// What was counted by call path before the run was cut off; most boots have no profile.
+/// Restores the counts by call path from before the run was interrupted; most boots have no
+/// profile.
 fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
     let stacks = |boot: &BootRecord, name: &str| -> Option<Stacks> {
         let kept = run.writer.kept_raw(&boot.test_case, boot.boot, name).ok()?;
@@ -161,32 +165,34 @@ fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
     measured.profiles = profiles.collect();
 }
 
-/// What a boot of before the run was cut off found.
+/// Returns the result of a boot from before the run was interrupted.
 pub(in crate::run) fn made(
     test_case: &str,
     iteration: u32,
     boots: &[BootRecord],
 ) -> Option<Iteration> {
-    // the control has a name of its own
+    // the control has its own name
     let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
     boots.iter().find(of_it).map(verify::of_boot)
 }
 
-/// So many machines take the time of one.
+/// Returns how many machines run in the time of one.
 pub(in crate::run) fn side_by_side() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     cpus.min(MOST_SIDE_BY_SIDE)
 }
 
-/// So many machines run at a time, where they have the memory: twice as many as there are CPUs, so that none rests while the last one of
-/// three boots, and that they have more of the CPUs beside other programs. Their clocks are their instructions: none is disturbed.
+/// Returns how many machines run at a time if memory permits: twice the number of CPUs, so that no
+/// CPU idles during the last boot of three, and that the machines get a larger share of the CPUs
+/// next to other programs. Their clocks are their instructions, so that they do not disturb each
+/// other.
 fn at_a_time() -> usize {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machines = available_kib(&memory).map_or(1, |kib| kib / 1024 / u64::from(MEMORY_MIB));
     (2 * side_by_side()).min(machines.max(1) as usize)
 }
 
-/// `MemAvailable:   21310464 kB`.
+/// Parses `MemAvailable:   21310464 kB`.
 fn available_kib(meminfo: &str) -> Option<u64> {
     let mut lines = meminfo.lines();
     let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -214,28 +220,28 @@ struct Wanted {
     plugin: Option<PathBuf>,
 }
 
-/// A guest that has been started: it ends with what it measured.
+/// A guest that has been started: it ends with its results.
 type Going = JoinHandle<Result<Booted, LabError>>;
 
 /// The guests of a run.
 pub(in crate::run) struct Bursts {
     p: campaign::Exact,
-    /// Where kernels and file systems lie while they are needed.
+    /// Folder of kernels and file systems while they are needed.
     scratch: Option<Scratch>,
     images: BTreeMap<String, Files>,
     plugin: Option<PathBuf>,
-    /// What sent bursts, in words.
+    /// Senders of the bursts, in words.
     generators: BTreeSet<String>,
     /// Number of the last boot.
     boots: u32,
     going: Vec<(Wanted, Going)>,
     most: usize,
-    /// Guests that are under way are not waited for any more.
+    /// Tells running guests to end: no one waits for them any more.
     is_over: Arc<AtomicBool>,
 }
 
 impl Bursts {
-    /// Of a run that begins.
+    /// Creates the method for a new run.
     pub fn new(p: &campaign::Exact) -> Bursts {
         Bursts {
             p: p.clone(),
@@ -371,7 +377,7 @@ impl Method for Bursts {
             if let Some(ended) = going.position(|(_, guest)| guest.is_finished()) {
                 break ended;
             }
-            // this is where requests are read
+            // this reads requests
             running.control.is_stopped();
             std::thread::sleep(LOOK);
         };
@@ -394,7 +400,7 @@ impl Method for Bursts {
     ) -> Result<(), LabError> {
         measured.boots.sort_by_key(|record| record.boot);
         let names: Vec<String> = self.generators.iter().cloned().collect();
-        // beside rates, that of the rates is the run's
+        // in addition to rates: the run's engine is that of the rates
         if run.info.facts.engine.is_empty() {
             run.info.facts.engine = match names.is_empty() {
                 true => ACCELERATOR.to_string(),
@@ -412,7 +418,7 @@ impl Method for Bursts {
 }
 
 impl Bursts {
-    /// Keeps what a boot measured.
+    /// Stores the results of a boot.
     fn keep(
         &mut self,
         wanted: &Wanted,
@@ -469,11 +475,11 @@ impl Bursts {
     }
 }
 
-/// What the same configurations cost in instructions, where that is wanted beside their rates. What cannot be counted is warned of, and
-/// costs nothing else.
+/// Measures the cost of the same configurations in instructions, if that was requested in addition
+/// to their rates. What cannot be counted causes only a warning.
 ///
 /// # Errors
-/// Nothing can be kept any more.
+/// Fails if the run cannot be stored.
 pub(in crate::run) fn beside(
     plan: &Plan,
     control: &Control,
@@ -511,7 +517,7 @@ pub(in crate::run) fn beside(
     Ok(cases)
 }
 
-/// The plugin that counts by call path; what is missing costs the profiles and nothing else.
+/// Builds the plugin that counts by call path; if that fails, only the profiles are missing.
 fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
     let built = Cache::of_user()
         .map_err(|e| e.to_string())
@@ -526,7 +532,7 @@ fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
     }
 }
 
-/// Files of every image; of an image that is none, why.
+/// Prepares the files of every image; returns the reason for images that cannot be used.
 fn images(
     running: &Running<'_>,
     scratch: &Scratch,
@@ -566,7 +572,7 @@ fn images(
                 words: &words,
             };
             let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
-            // of a disk's own boot
+            // the console of a disk's own boot entry
             let entry = kernel.entry.as_ref();
             let console = entry.and_then(|entry| std::fs::read(entry.path(inside::CONSOLE)).ok());
             let words = image.words().into_iter();
@@ -596,7 +602,7 @@ fn images(
                     let name = format!("images/{}/console", images.len() + 1);
                     run.keep(&name, ".log", &String::from_utf8_lossy(&console))?;
                 }
-                // what the cache forgets meanwhile is still wanted
+                // keep it even if the cache removes it meanwhile
                 let files = Files {
                     kernel: scratch.keep(&files.kernel)?,
                     initramfs: scratch.keep(&files.initramfs)?,
@@ -616,19 +622,20 @@ fn images(
     Ok(images)
 }
 
-/// What came of a boot.
+/// Results of a boot.
 struct Booted {
     record: BootRecord,
     console: String,
-    /// Of the bursts in the middle, through the DUT and past it; or why there is none.
+    /// Profiles of the middle bursts, through the DUT and past it, or the reason why there are
+    /// none.
     profile: Option<Result<[Stacks; 2], String>>,
-    /// What sent the bursts, in words.
+    /// The sender of the bursts, in words.
     generator: String,
-    /// Configurations by name, and what of them was in force.
+    /// Configurations by name, and which parts of them were in force.
     in_force: Vec<(String, BTreeMap<String, String>)>,
 }
 
-/// Has the emulator count by call path.
+/// Makes the emulator count by call path.
 struct Profiler {
     plugin: PathBuf,
     symbols: PathBuf,
@@ -644,19 +651,19 @@ impl Profiler {
         }
     }
 
-    /// As QEMU takes it.
+    /// Returns the plugin argument in QEMU's syntax.
     fn argument(&self) -> OsString {
         vm::plugin::argument(&self.plugin, &self.folder, &self.symbols)
     }
 
-    /// Writes down what the functions of the guest's kernel are called now.
+    /// Writes the current symbol names of the guest's kernel to a file.
     fn name_functions(&self, host: &Remote) -> Result<(), LabError> {
         let symbols = host.read("/proc/kallsyms")?;
         std::fs::write(&self.symbols, symbols)
             .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
     }
 
-    /// What was counted in these bursts.
+    /// Returns the counts of these bursts.
     fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], String> {
         let [through, past] = bursts.map(|burst| {
             let read =
@@ -667,7 +674,8 @@ impl Profiler {
     }
 }
 
-/// What each function of the DUT takes for a frame: what it takes on the whole way less what it takes past the DUT.
+/// Returns the instructions per frame of each DUT function: those on the whole path minus those
+/// past the DUT.
 fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
     let per = |stacks: &Stacks| stacks.per(frames.into());
     let rows = fwdlab_model::stacks::difference(&per(past), &per(through));
@@ -682,7 +690,8 @@ fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
     shares
 }
 
-/// Boots a machine, makes it what is wanted, and sends bursts until enough is known; with what its console said.
+/// Boots a machine, configures it, and sends bursts until the median is known. Also returns its
+/// console output.
 fn boot(
     wanted: &Wanted,
     number: u32,
@@ -742,7 +751,7 @@ fn boot(
         }
     }
     let ticks_per_instruction = machine.per_instruction();
-    // when nothing is counted any more; of the first boot, as all are alike
+    // read after all counting; only in the first boot, because all are alike
     let is_first = wanted.turn.iteration == 1 && !wanted.control && !is_dead(&made);
     let configurations = wanted.configurations.iter().filter(|_| is_first);
     let in_force = configurations

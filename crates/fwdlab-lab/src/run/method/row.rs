@@ -1,8 +1,10 @@
-//! Configurations against the plain DUT: DUTs side by side, slices in balanced order, the whole rebuilt many times.
+//! Compares configurations with the plain DUT: DUTs side by side, slices in balanced order,
+//! everything rebuilt many times.
 //!
-//! Configuration 0 is the reference (of `quick` the plain DUT), 1 is the A/A control (the same once more), the rest are those asked for.
-//! Which rows a campaign or `fwdlab quick --vs` needs, and how often they are rebuilt, is in [`super::slices`]. Start with [`Row`], which builds
-//! and measures one rebuild.
+//! Configuration 0 is the reference (in `quick` the plain DUT), 1 is the A/A control (the reference
+//! again), the rest are the requested ones. [`super::slices`] decides which rows a campaign or
+//! `fwdlab quick --vs` needs, and how often they are rebuilt. Start with [`Row`], which builds and
+//! measures one rebuild.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,31 +25,32 @@ use crate::run::trial::{Bench, Counted, SURPLUS};
 use crate::run::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::tester::Rig;
 
-/// The plain DUT and the control stand beside the configurations.
+/// The reference and the control, which precede the compared DUTs.
 pub(in crate::run) const CONTROLS: usize = 2;
 
-/// A load that overloads the DUT is sought so often before it is given up.
+/// Number of searches for a load that overloads the DUT before the rebuild fails.
 const OVERLOAD_LOOKS: u32 = 6;
 
-/// What stands beside the reference DUT and the control.
+/// A DUT that is compared with the reference and the control.
 pub(super) struct Beside<'a> {
-    /// For people.
+    /// Name for people.
     pub name: String,
     pub configuration: Option<&'a Configuration>,
     /// What a sweep sets on it.
     pub setting: Option<(&'a str, &'a Swept, u64)>,
 }
 
-/// DUTs side by side: the reference, the reference once more as A/A control, and what is compared with them. It is built again and again.
+/// DUTs side by side: the reference, the same again as A/A control, and the DUTs that are compared
+/// with them. It is rebuilt again and again.
 pub(super) struct Row<'a> {
-    /// With the stream of all of them.
+    /// Parameters with the stream of all DUTs.
     parameters: Arc<Parameters>,
-    /// Its test cases, in words.
+    /// Name of its test cases.
     name: String,
     /// Applied to the reference and the control only.
     pub reference: Option<&'a Configuration>,
     beside: Vec<Beside<'a>>,
-    /// What stands in records about each of them.
+    /// The description of each DUT in records.
     pub compared: Vec<Compared>,
     random: Random,
     /// The intended load, once it is known: the same in all rebuilds.
@@ -55,7 +58,7 @@ pub(super) struct Row<'a> {
     /// Length of the slices of the next rebuild.
     slice: Duration,
     built: u32,
-    /// The DUT that could not be made what it should be, when building failed for that.
+    /// The DUT that could not be configured, if that made the rebuild fail.
     pub failed: Option<usize>,
 }
 
@@ -75,7 +78,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// So many rebuilds were made before the run was cut off, with this load.
+    /// Continues after this number of rebuilds before the run was interrupted, at this load.
     pub fn goes_on(&mut self, built: u32, load: Option<f64>) {
         (self.built, self.load) = (built, load);
     }
@@ -84,12 +87,12 @@ impl<'a> Row<'a> {
         &self.parameters.streams[0]
     }
 
-    /// How many DUTs there are.
+    /// Returns the number of DUTs.
     pub fn duts(&self) -> usize {
         CONTROLS + self.beside.len()
     }
 
-    /// So many DUTs, from this number on, are no longer compared.
+    /// Removes this number of DUTs from the comparison, starting with number `first`.
     pub fn remove(&mut self, first: usize, count: usize) {
         self.beside
             .drain(first - CONTROLS..first - CONTROLS + count);
@@ -104,7 +107,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Builds everything, and measures by slices for as long as `slices` says of the time that building took. `None` when it was stopped.
+    /// Builds everything, and measures slices for the time that `slices` returns, given the time
+    /// that building took. `None` when it was stopped.
     pub fn rebuild(
         &mut self,
         slices: &mut dyn FnMut(Duration) -> Duration,
@@ -186,8 +190,8 @@ impl<'a> Row<'a> {
         Ok(Some((result, record)))
     }
 
-    /// Only overloaded DUTs are compared: if one of them forwards nearly all of the load, the rebuild is invalid, and the next ones offer
-    /// more. Says why. A load that was requested stays.
+    /// Raises the load if a DUT forwards nearly all of it: only overloaded DUTs are compared, so
+    /// that the rebuild is invalid. Returns the reason. A requested load is not changed.
     fn raise_load(&mut self, result: &Rebuild, pps: f64) -> Option<String> {
         let rates = result.rates_pps.iter().copied();
         let (fastest, rate) = rates.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -204,7 +208,7 @@ impl<'a> Row<'a> {
         ))
     }
 
-    /// Makes a DUT what it is in this comparison.
+    /// Configures a DUT for its role in this comparison.
     fn configure(
         &self,
         bed: &Bed,
@@ -221,7 +225,7 @@ impl<'a> Row<'a> {
             Some(beside) => beside.configuration,
             None => self.reference,
         };
-        // the one given by --set belongs to every DUT, the plain one included
+        // the configuration given by --set is applied to every DUT, including the plain one
         let common = self.parameters.configuration.as_ref();
         for wanted in common.into_iter().chain(own) {
             configure(bed, place, tester, self.stream(), wanted, stop, run)?;
@@ -275,7 +279,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The intended load in frames per second: as asked for, else 1.6 times of what the plain DUT forwards.
+/// Returns the intended load in frames per second: the requested one, else 1.6 times what the plain
+/// DUT forwards.
 fn intended(
     parameters: &Parameters,
     stream: &Stream,
@@ -297,7 +302,7 @@ fn intended(
         placement: &parameters.placement,
         control: stop,
     };
-    // a busy host may keep the generator from showing what it can
+    // on a busy host the generator may not reach its maximum
     for _ in 0..OVERLOAD_LOOKS {
         if let Some(pps) = bench.overload(stream)?.load_pps {
             return match (parameters.within_line(Some(pps), stream), parameters.line) {

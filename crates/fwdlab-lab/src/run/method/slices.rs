@@ -1,7 +1,9 @@
-//! Campaigns by slices: every configuration of the matrix beside the reference DUT, all of them built anew for every iteration.
+//! Campaigns by slices: every configuration of the matrix compared with the reference DUT, all of
+//! them rebuilt for every iteration.
 //!
-//! Test cases with the same traffic stand beside each other in one [`Row`]; with a sweep each has a DUT for every value. A configuration that
-//! cannot be applied leaves its row, and the others are measured. Start with [`rows`] and [`Slices`].
+//! Test cases with the same traffic share one [`Row`]; with a sweep each has a DUT for every value.
+//! A configuration that cannot be applied leaves its row, and the others are measured. Building and
+//! measuring a row is in [`super::row`]. Start with [`rows`] and [`Slices`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,23 +31,25 @@ use crate::run::plan::{Agenda, Plan};
 use crate::run::trial::block;
 use crate::run::{Measured, Parameters, Run, verify};
 
-/// More DUTs beside each other take longer to build than to measure.
+/// More DUTs side by side would take longer to build than to measure.
 const MOST_DUTS: usize = 64;
 
-/// A rebuild with fewer blocks of slices would say nothing when a third of them is disturbed.
+/// Fewest blocks of slices per rebuild: with fewer, a rebuild would be useless if a third of them
+/// is disturbed.
 const ENOUGH_BLOCKS: u32 = 8;
 
-/// Shortest slices' time of a rebuild that is worth building for.
+/// Shortest total time of slices that is worth a rebuild.
 const MIN_SLICES: Duration = Duration::from_millis(600);
 
-/// What a rebuild takes beside its slices, until that is known; and more of it is not reckoned with.
+/// Initial estimate of the time that a rebuild takes in addition to its slices, and the maximum
+/// that is assumed.
 const OVERHEAD: Duration = Duration::from_millis(500);
 const MOST_OVERHEAD: Duration = Duration::from_secs(2);
 
 /// Time to build one DUT.
 const BUILD: Duration = Duration::from_millis(250);
 
-/// Test cases that stand beside each other: those with the same traffic.
+/// Groups test cases into rows: those with the same traffic.
 pub(in crate::run) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
@@ -58,7 +62,7 @@ pub(in crate::run) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
     rows
 }
 
-/// Says what slices cannot measure.
+/// Rejects what slices cannot measure.
 pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
@@ -97,7 +101,7 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
     }
 }
 
-/// What one rebuild of a row takes: trials, and time.
+/// Returns the number of trials in one rebuild of a row, and its duration.
 pub(in crate::run) fn estimate(
     parameters: &Plan,
     p: &campaign::Paired,
@@ -112,21 +116,23 @@ pub(in crate::run) fn estimate(
     (1, time(p, duts) + BUILD * duts)
 }
 
-/// How long slices are made: as was asked for, and long enough for the blocks that a rebuild needs.
+/// Returns the duration of the slices: the requested one, or longer if the blocks of a rebuild need
+/// it.
 fn time(p: &campaign::Paired, duts: u32) -> Duration {
     p.duration.0.max(block(duts) * ENOUGH_BLOCKS)
 }
 
-/// How long slices are made in the next rebuild, where there is a time for all rebuilds together.
+/// Divides a time limit for all rebuilds together into the durations of their slices.
 struct Budget {
     total: Duration,
     began: Instant,
-    /// What the last rebuild took beside its slices.
+    /// Time that the last rebuild took in addition to its slices.
     overhead: Duration,
 }
 
 impl Budget {
-    /// The time of building comes out of the share, but for the first rebuild, which also sought the load.
+    /// Returns the duration of the slices of the next rebuild: its share of the time minus the time
+    /// of building, except in the first rebuild, which also searched for the load.
     fn share(&mut self, building: Duration, rebuilds_left: u32, is_first: bool) -> Duration {
         let share = self.left() / rebuilds_left.max(1);
         let building = if is_first { self.overhead } else { building };
@@ -139,21 +145,21 @@ impl Budget {
         self.total.saturating_sub(self.began.elapsed())
     }
 
-    /// The same, and at least the time of the fewest rebuilds.
+    /// Returns the remaining time, and at least that of this number of the shortest rebuilds.
     fn left_for(&self, rebuilds: u32) -> Duration {
         let least = self.overhead + self.overhead / 2 + MIN_SLICES;
         self.left().max(least * rebuilds)
     }
 }
 
-/// Rows of DUTs, which are built anew in every turn.
+/// Rows of DUTs, which are rebuilt in every turn.
 pub(in crate::run) struct Slices<'a> {
     p: &'a campaign::Paired,
     rows: Vec<Standing<'a>>,
     budget: Option<Budget>,
 }
 
-/// What has been found of a row.
+/// A row with its test cases and results.
 struct Standing<'a> {
     row: Row<'a>,
     cases: Vec<Member>,
@@ -162,14 +168,14 @@ struct Standing<'a> {
 
 /// A test case in its row.
 struct Member {
-    /// Its place among all test cases.
+    /// Its index among all test cases.
     case: usize,
     /// The numbers of its DUTs, with the value that is set on each.
     duts: Vec<(usize, Option<u64>)>,
 }
 
 impl<'a> Slices<'a> {
-    /// The rows of a run, before any of them is built.
+    /// Creates the rows of a run, before any of them is built.
     pub fn new(plan: &'a Plan, agenda: &Agenda, p: &'a campaign::Paired) -> Slices<'a> {
         let campaign = plan.campaign();
         let rows = agenda.measures.iter().zip(&agenda.names);
@@ -262,7 +268,7 @@ impl Method for Slices<'_> {
         }
     }
 
-    /// Returns a control: the first one, or one that differs from itself.
+    /// Sets the control of the run: the first row's, or one that differs from itself.
     fn end(
         &mut self,
         running: &mut Running<'_>,
@@ -285,7 +291,7 @@ impl Method for Slices<'_> {
     }
 }
 
-/// What is under way, and what the first difference is so far.
+/// Returns the progress, with the first difference so far.
 fn progress(
     running: &Running<'_>,
     standing: &Standing<'_>,
@@ -331,7 +337,7 @@ fn slices_of(outcome: &Outcome) -> Option<&Paired> {
 }
 
 impl Standing<'_> {
-    /// Takes over the rebuilds of before the run was cut off, which had this load.
+    /// Restores the rebuilds with this load from before the run was interrupted.
     fn resume(&mut self, p: &campaign::Paired, load: Option<f64>, measured: &Measured) {
         let names = self.row.compared.iter().map(|dut| &dut.test_case);
         let names: Vec<&String> = names.collect();
@@ -348,7 +354,7 @@ impl Standing<'_> {
         self.row.goes_on(built.len() as u32, load);
     }
 
-    /// What a rebuild says of each test case, and of the control.
+    /// Returns the iteration of each test case from a rebuild, and adds the rebuild to the control.
     fn iterations(
         &mut self,
         running: &Running<'_>,
@@ -386,7 +392,8 @@ impl Standing<'_> {
         each.collect()
     }
 
-    /// The test case of a DUT leaves the row, with all of its DUTs. The reference and the control belong to none, and cannot.
+    /// Removes the test case of this DUT from the row, with all of its DUTs. Returns `None` for the
+    /// reference and the control, which belong to no test case.
     fn leave(&mut self, dut: usize) -> Option<usize> {
         let has = |member: &Member| member.duts.iter().any(|(number, _)| *number == dut);
         let at = self.cases.iter().position(has)?;
@@ -401,7 +408,8 @@ impl Standing<'_> {
     }
 }
 
-/// Is it the configuration or the setting that fails, and will do so in every rebuild?
+/// Returns true if the configuration or the setting itself fails, which would recur in every
+/// rebuild.
 fn is_its_own(error: &LabError) -> bool {
     matches!(
         error,
@@ -412,7 +420,7 @@ fn is_its_own(error: &LabError) -> bool {
     )
 }
 
-/// The row of these test cases, before it is built.
+/// Creates the row of these test cases, before it is built.
 fn stand<'a>(
     parameters: &'a Plan,
     p: &'a campaign::Paired,
@@ -472,7 +480,7 @@ fn stand<'a>(
         }
     }
     let mut row = Row::new(common, name, beside);
-    // a command may call anything plain
+    // a command may use any configuration as plain
     let reference = Some(&p.reference).filter(|name| *name != PLAIN);
     row.reference = reference.and_then(|name| parameters.configuration(name));
     row.compared = compared;
@@ -497,7 +505,7 @@ fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
     }
 }
 
-/// How much the differences can be trusted.
+/// Evaluates how trustworthy the differences are.
 pub(in crate::run) fn noise(
     cases: &[TestCase],
     control: Option<&Comparison>,

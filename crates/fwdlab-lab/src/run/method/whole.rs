@@ -1,6 +1,8 @@
-//! Trials that count as a whole: a search or a list of loads, on a test bed of its own for every iteration of a test case.
+//! Trials that count as a whole: a search or a list of loads, on a test bed of its own for every
+//! iteration of a test case.
 //!
-//! A suite of a command is one turn, in which the procedure goes through all sizes and series on one bed. Start with [`Whole`].
+//! A suite of a command is one turn, in which the procedure measures all sizes and series on one
+//! bed. [`super::super::course`] follows the procedure. Start with [`Whole`].
 
 use std::collections::BTreeMap;
 
@@ -27,14 +29,14 @@ use crate::run::plan::Plan;
 use crate::run::suite::capacities;
 use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_words};
 
-/// What is known for all turns.
+/// State that all turns share.
 #[derive(Default)]
 pub(in crate::run) struct Whole {
     /// Largest load of every stream: the same in all iterations, unless one turns out to be wrong.
     limits: BTreeMap<String, Limit>,
-    /// The first trial of the last turn.
+    /// Index of the first trial of the last turn.
     first: usize,
-    /// Test cases that drop out with it.
+    /// Test cases that drop out after it.
     gone: BTreeMap<usize, Failure>,
 }
 
@@ -71,7 +73,7 @@ impl Method for Whole {
             outcomes,
             trials: trials.map(|trial| trial.trial).collect(),
             failure,
-            // the readings of the DUT's host come in the end, of all test cases at once
+            // telemetry of the DUT's host is evaluated at the end, for all test cases together
             ..Iteration::default()
         };
         Ok(Some(Made {
@@ -90,7 +92,7 @@ impl Method for Whole {
 }
 
 impl Whole {
-    /// One iteration of one test case: what was found, and what failed within it.
+    /// Measures one iteration of one test case. Returns its outcomes, and the failure within it.
     fn turn(
         &mut self,
         work: &Work,
@@ -131,7 +133,7 @@ impl Whole {
         };
         let mut device = Simulated {
             simulation: Simulation::new(match of_case {
-                // every iteration has noise of its own
+                // every iteration has its own noise
                 Some(_) => Dut {
                     seed: asked.seed,
                     ..dut.clone()
@@ -177,7 +179,7 @@ impl Whole {
         });
         let (bed, tester, words, routes) = match stands {
             Ok(stands) => stands,
-            // a host that does not answer once: the others' beds may be built
+            // if a host does not answer once, other test beds may still be built
             Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
             Err(error) => return Err(error),
         };
@@ -193,7 +195,7 @@ impl Whole {
             .map(|swept| Setting::new(parameter, swept));
         let mut device = Real::new(bed, tester, common, control);
         device.setting = setting;
-        // what fails from here on is this test case's
+        // a failure from here on affects only this test case
         let limits = match self.limits(&mut device, common, running, run) {
             Ok(limits) => limits,
             Err(error) => return Ok((Vec::new(), Some(error))),
@@ -237,7 +239,7 @@ impl Whole {
         Ok((followed.outcomes, result.and(undone).err()))
     }
 
-    /// What can be offered: measured when a stream comes for the first time.
+    /// Returns the largest loads: measured when a stream occurs for the first time.
     fn limits(
         &mut self,
         device: &mut Real<'_>,
@@ -269,7 +271,7 @@ impl Whole {
             let is_suite = plan.suite().is_some();
             let found = bounds.largest(size, mean, || {
                 if is_suite {
-                    // what can be offered in all of its series
+                    // the tester must sustain it in all of its series
                     return device.sustained_in_all(stream, run);
                 }
                 let (found, overload) = device.look(run, |device, run| {
@@ -302,8 +304,8 @@ impl Whole {
         Ok(limits)
     }
 
-    /// A load was found while the machine was as it was then. If it turns out that it does not overload the DUT, or that the generator
-    /// does not reach it, the next iteration looks for one again.
+    /// Forgets a load that no longer overloads the DUT, or that the generator does not reach: it
+    /// was found while the machine was in another state, and the next iteration searches again.
     fn forget_limits(&mut self, common: &Parameters, found: &[Outcome], running: &mut Running<'_>) {
         let is_good = |one: &Outcome| one.answered && !one.found.is_tester_bound();
         if !wants_overload(&running.plan.campaign.procedure) || found.iter().all(is_good) {
@@ -318,7 +320,8 @@ impl Whole {
     }
 }
 
-/// Test cases with a configuration that the DUT cannot have: they are not tried again in every iteration.
+/// Returns the test cases with a configuration that the DUT cannot have: they are not tried in
+/// every iteration.
 fn with_configuration(name: &str, error: &LabError, plan: &Plan) -> BTreeMap<usize, Failure> {
     let why = format!("{error} (found out in an earlier iteration, and not tried again)");
     let why = Failure::from(&LabError::Impossible(why));
@@ -329,7 +332,8 @@ fn with_configuration(name: &str, error: &LabError, plan: &Plan) -> BTreeMap<usi
         .collect()
 }
 
-/// By what the largest load of a stream is known: what overloads one kind of DUT says nothing of another.
+/// Returns the key of a stream's largest load, which includes the kind of DUT: what overloads one
+/// kind may not overload another.
 fn id_of_limit(frames: &Variant, stream: &Stream, common: &Parameters) -> String {
     format!("{}@{}", frames.id(stream), common.dut.kind)
 }

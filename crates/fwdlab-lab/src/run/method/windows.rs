@@ -1,9 +1,11 @@
-//! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial. It is what `fwdlab quick` does.
+//! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long
+//! trial. `fwdlab quick` uses it.
 //!
-//! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run. The result of
-//! an iteration is reported when it ends, by the readings until then, and again at the end of the run if all readings change it. The first
-//! test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh DUT; those of one
-//! configuration share it. Start with [`Windows`].
+//! Windows of 20 ms count if the machine was quiet around them, which is judged by the probe
+//! readings of the whole run. The result of an iteration is reported when it ends, by the readings
+//! until then, and again at the end of the run if all readings change it. The first test case is
+//! measured once more in every iteration, as A/A control. Every iteration of a test case has a
+//! fresh DUT; test cases of one configuration share it. Start with [`Windows`].
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -36,19 +38,19 @@ use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, tim
 use crate::tester::Rig;
 use crate::witness::probe::{Probes, pairs};
 
-/// A bed, an engine that proves itself, a configuration.
+/// Time for a bed, an engine that proves itself, and a configuration.
 const BED: Duration = Duration::from_millis(800);
 
-/// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
+/// Duration of a trial beyond its windows: start, warm-up, drain, reading counters.
 const OVERHEAD: Duration = Duration::from_millis(250);
 
-/// Readings of the probe before the first trial.
+/// Number of probe readings before the first trial.
 const CALIBRATION_READINGS: usize = 120;
 
-/// Progress is told so often.
+/// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Says what windows cannot measure.
+/// Rejects what windows cannot measure.
 pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     if campaign.is_simulated() {
@@ -68,14 +70,15 @@ pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
     Ok(())
 }
 
-/// What one iteration of a test case takes: trials, and time.
+/// Returns the number of trials of one iteration of a test case, and its duration.
 pub(in crate::run) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
     let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
     (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
 }
 
-/// May all test cases of an iteration be measured on one bed? Those of several configurations or kinds of DUT may not, and other series than plain ones
-/// have routes of their own.
+/// Returns true if all test cases of an iteration can share one bed: not with several
+/// configurations or kinds of DUT, nor with series other than plain ones, which have their own
+/// routes.
 fn share_beds(cases: &[Case]) -> bool {
     let same =
         |case: &Case| case.configuration == cases[0].configuration && case.dut == cases[0].dut;
@@ -84,7 +87,8 @@ fn share_beds(cases: &[Case]) -> bool {
         .all(|case| same(case) && case.variant.is_plain())
 }
 
-/// The control is measured as if it were one more test case.
+/// Returns the index of the test case, and whether it is the control, which is measured like one
+/// more test case.
 fn case_of(turn: Turn, cases: &[Case]) -> (usize, bool) {
     match turn.case < cases.len() {
         true => (turn.case, false),
@@ -92,20 +96,21 @@ fn case_of(turn: Turn, cases: &[Case]) -> (usize, bool) {
     }
 }
 
-/// A trial with its windows: the gate is drawn from all probe readings of the run, so trials are judged at the end.
+/// A trial with its windows: the gate depends on all probe readings of the run, so trials are
+/// judged at the end.
 struct Raw {
     record: TrialRecord,
     windows: Vec<Window>,
 }
 
-/// A bed that stands, for the test cases of one iteration.
+/// A bed in use, for the test cases of one iteration.
 struct Standing {
     iteration: u32,
     bed: Bed,
     tester: Box<dyn Rig>,
 }
 
-/// All trials so far, what was read beside them, and the bed of the last one.
+/// All trials so far, the probe readings around them, and the bed of the last one.
 pub(in crate::run) struct Windows<'a> {
     p: &'a campaign::Maxfwd,
     calibration: Vec<Reading>,
@@ -124,11 +129,11 @@ struct Planned<'a> {
     duration: Duration,
 }
 
-/// A trial that is about to be made.
+/// Parameters of a trial that is about to start.
 struct Attempt<'a> {
     common: &'a Parameters,
     planned: Planned<'a>,
-    /// What hooks are told of its iteration, and where they run.
+    /// The context of hooks in this iteration, and their hosts.
     place: &'a Place,
     hosts: &'a Hosts,
     work: &'a Work,
@@ -141,7 +146,7 @@ impl Method for Windows<'_> {
         running: &Running<'_>,
         measured: &Measured,
     ) -> Option<BTreeMap<usize, Iteration>> {
-        // they are judged with all others
+        // they are judged together with all others
         let name = &running.agenda.names[turn.case];
         is_made(name, turn.iteration, &measured.trials).then(BTreeMap::new)
     }
@@ -188,7 +193,7 @@ impl Method for Windows<'_> {
             self.standing = None;
         }
         self.judge(running);
-        // the conductor takes it back from here
+        // hand the iteration over to the conductor
         let made = running.agenda.measures[turn.case].cases().iter();
         let iterations = made.filter_map(|&case| {
             let all = &mut running.made[case];
@@ -202,7 +207,7 @@ impl Method for Windows<'_> {
         }))
     }
 
-    /// Would as many trials again make quiet what is not?
+    /// Returns true if doubling the trials may make noisy test cases quiet.
     fn wants_more(&mut self, running: &Running<'_>) -> bool {
         let cases = running.plan.campaign().cases.iter().zip(&running.made);
         let cases: Vec<TestCase> = cases
@@ -221,13 +226,13 @@ impl Method for Windows<'_> {
         self.standing = None;
         measured.trials = self.judge(running);
         running.compared = control(&running.agenda.names[0], &measured.trials);
-        // the result follows from the trials that are kept
+        // the result follows from the stored trials
         Ok(run.writer.judged_again(&measured.trials)?)
     }
 }
 
 impl<'a> Windows<'a> {
-    /// Of a run that begins.
+    /// Creates the method for a new run.
     pub fn new(p: &'a campaign::Maxfwd) -> Windows<'a> {
         Windows {
             p,
@@ -239,7 +244,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// Judges every trial so far by what has been read until now, and makes the iterations of all test cases anew.
+    /// Judges every trial by the readings so far, and recomputes the iterations of all test cases.
     fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
         running.gate = of_run(&self.calibration, &self.readings);
         let gate = running.gate.as_ref();
@@ -261,7 +266,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// One iteration of one test case; again where it is invalid.
+    /// Measures one iteration of one test case; repeats it if it is invalid.
     fn iteration(
         &mut self,
         work: &Work,
@@ -278,7 +283,7 @@ impl<'a> Windows<'a> {
         for _ in 0..MAX_INVALID {
             let mut standing = self.standing(&common, work, running, run)?;
             let hosts = Hosts::of(&standing.bed);
-            // what is made again is made on another bed, and so are they
+            // a repetition uses another bed, and runs the hooks again
             let before = (When::Before, Every::Iteration);
             let made =
                 around_or_error(all, before, &place, &hosts, &work.control, run).and_then(|()| {
@@ -302,7 +307,8 @@ impl<'a> Windows<'a> {
             let after = around_or_error(all, after, &place, &hosts, &Control::default(), run);
             let is_valid = made?;
             after?;
-            // whatever disturbed an invalid one may have changed the DUT: a link that went down took its routes along
+            // what disturbed an invalid trial may have changed the DUT: a link that went down
+            // removed its routes
             if is_valid {
                 self.standing = Some(standing);
                 break;
@@ -311,7 +317,7 @@ impl<'a> Windows<'a> {
         Ok(())
     }
 
-    /// One trial of a test case on a bed that stands. Is it valid?
+    /// Makes one trial of a test case on an existing bed. Returns true if it is valid.
     fn attempt(
         &mut self,
         attempt: Attempt<'_>,
@@ -408,7 +414,7 @@ impl<'a> Windows<'a> {
         };
         run.keep_telemetry(&record, counted.telemetry.as_deref())?;
         keep_windows(run, &record, &windows)?;
-        // the gate as known now; in the end all are judged by the final one
+        // the gate as known now; at the end all trials are judged by the final one
         let mut record = gated(record, &windows, gate.as_ref());
         if record.not_saturated && may_offer_more(common, known.load_pps, stream) {
             self.loads.remove(&case);
@@ -423,7 +429,7 @@ impl<'a> Windows<'a> {
         Ok(is_valid)
     }
 
-    /// The bed of the last trial, where all of this iteration share one, or a fresh one.
+    /// Returns the bed of the last trial if all of this iteration share one, else a new one.
     fn standing(
         &mut self,
         common: &Parameters,
@@ -433,7 +439,7 @@ impl<'a> Windows<'a> {
     ) -> Result<Standing, LabError> {
         let turn = work.turn;
         let shared = share_beds(&running.plan.campaign().cases);
-        // the old one goes before the new one comes
+        // remove the old bed before building the new one
         let last = self.standing.take();
         if let Some(last) = last.filter(|last| shared && last.iteration == turn.iteration) {
             return Ok(last);
@@ -455,7 +461,7 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Iterations of a test case: what its trials say, and what failed.
+/// Returns the iterations of a test case, from its trials and its failures.
 fn iterations_of(case: usize, judged: &[TrialRecord], running: &Running<'_>) -> Vec<Iteration> {
     let name = &running.agenda.names[case];
     let mut all = iterations(judged.iter().filter(|record| record.test_case == *name));
@@ -475,25 +481,26 @@ fn iterations_of(case: usize, judged: &[TrialRecord], running: &Running<'_>) -> 
     all
 }
 
-/// Why a trial of windows is invalid whose load was found while the DUT was slower.
+/// Reason of an invalid trial whose load was found while the DUT was slower.
 const NOT_OVERLOADED: &str =
     "the load does not overload the DUT any more: less than 1.1 times the output was offered";
 
-/// Can a load that was found be looked for again, and a larger one be found? Not one that was requested, that fills the line, or that is all
-/// the generator has.
+/// Returns true if a larger load could be found in a new search: not if the load was requested, or
+/// is line rate, or all that the generator can send.
 fn may_offer_more(parameters: &Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
     let more = load_pps.map(|pps| SURPLUS * pps);
     parameters.load.is_none() && more.is_some() && parameters.within_line(more, stream) > load_pps
 }
 
-/// The load of a stream: as was asked for, or one that overloads the DUT; never above the line.
+/// Returns the load of a stream: the requested one, or one that overloads the DUT; at most line
+/// rate.
 fn overload(
     parameters: &Parameters,
     bench: &mut Bench<'_>,
     stream: &Stream,
 ) -> Result<Overload, LabError> {
     let found = match parameters.load {
-        // whether frames are lost inside is then not known before; a configuration may do it
+        // it is then unknown whether frames are lost inside; a configuration may cause it
         Some(load) => Overload {
             load_pps: parameters
                 .load_pps(load, stream)
@@ -508,7 +515,8 @@ fn overload(
     })
 }
 
-/// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
+/// Reads for a fifth of a second how fast the DUT's CPU is now, and how far from the others. The
+/// facts record the distance.
 pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
     let placement = &parameters.placement;
     let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
@@ -540,14 +548,15 @@ pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> V
 }
 
 struct Progress<'a> {
-    /// Of the test case.
+    /// Name of the test case.
     name: &'a str,
     planned: &'a Planned<'a>,
     iterations: u32,
     work: &'a Work,
 }
 
-/// One trial, while progress is told from this thread. `None` when the run was stopped in it.
+/// Makes one trial, and reports progress from this thread. `None` when the run was stopped during
+/// it.
 fn trial(
     bench: &mut Bench<'_>,
     planned: &Planned<'_>,
@@ -561,7 +570,8 @@ fn trial(
         duration,
         ..
     } = *planned;
-    // a trial needs some more windows than the median of the quiet ones: about half of the shortest trial
+    // a trial needs more windows than the median of the quiet ones: about half of those in the
+    // shortest trial
     let wanted = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
     let enough = |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= wanted;
     let stop = bench.control.clone();
@@ -647,7 +657,8 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
     record
 }
 
-/// Has a turn been made, by trials of before the run was cut off: one that is valid, or as many as are made at most?
+/// Returns true if trials from before the run was interrupted complete a turn: a valid one, or the
+/// maximum number of attempts.
 pub(in crate::run) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
     let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
     let made = trials.iter().filter(of_it);
@@ -655,11 +666,11 @@ pub(in crate::run) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRe
     valid || made.count() >= MAX_INVALID as usize
 }
 
-/// File of the windows of a trial.
+/// Name of the file with the windows of a trial.
 const WINDOWS: &str = "intervals.csv";
 
 fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
-    // of several pairs of CPUs in one field, and nothing where no distance was read
+    // several pairs of CPUs share one field, which is empty if no distance was read
     let distances = |reading: &Reading| -> String {
         let all: Vec<String> = (reading.distances_ns.iter())
             .map(|ns| format!("{ns:.1}"))
@@ -690,7 +701,7 @@ fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Resu
         .raw(&record.test_case, record.trial, WINDOWS, csv.as_bytes())?)
 }
 
-/// The windows of a trial as [`keep_windows`] kept them.
+/// Reads the windows of a trial that [`keep_windows`] stored.
 fn kept_windows(run: &Run<'_>, record: &TrialRecord) -> Result<Vec<Window>, LabError> {
     let (case, trial) = (&record.test_case, record.trial);
     let text = run.writer.kept_raw(case, trial, WINDOWS)?;

@@ -1,7 +1,8 @@
-//! Runs that are cut off at every event, and go on: what they find is what a run finds that nobody disturbed.
+//! Tests that a run which is interrupted at any event and resumed has the same result as an
+//! uninterrupted run.
 //!
-//! What a process leaves that is killed after an event is a copy of its run's directory at that moment. Hosts are scripted, and DUTs simulated.
-//! See [`crate::site::scripted`].
+//! A copy of the run's directory after an event is what a process leaves that is killed there.
+//! Hosts are scripted, and DUTs simulated. See [`crate::site::scripted`].
 
 use std::cell::RefCell;
 use std::fs;
@@ -46,7 +47,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The only run below a root.
+/// Returns the only run in a root folder.
 fn only_run(root: &Path) -> PathBuf {
     let mut runs = fs::read_dir(root)
         .unwrap()
@@ -54,7 +55,7 @@ fn only_run(root: &Path) -> PathBuf {
     runs.find(|path| path.join("run.json").exists()).unwrap()
 }
 
-/// Carries a plan out to its end, and calls `seen` after every event that is journalled.
+/// Carries a plan out to its end, and calls `seen` after every journalled event.
 fn whole(plan: &Plan, runs: &Path, seen: impl Fn()) -> Measured {
     let mut listener = |event: &Event| {
         if !matches!(event.kind, EventKind::Progress { .. }) {
@@ -73,7 +74,8 @@ fn finish(run: Run<'_>, measured: &Measured) {
         .unwrap();
 }
 
-/// Opens a run whose files another test's child may have inherited, until that has executed its program.
+/// Opens a run; waits if another test's child has inherited its files, until that has executed its
+/// program.
 fn opened(dir: &Path) -> Result<CutOff, LabError> {
     let began = Instant::now();
     loop {
@@ -99,7 +101,8 @@ fn go_on_with(plan: &Plan, dir: &Path) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// What was found, without the numbers of trials. Which windows were quiet is this machine's doing: of them there is what they say, if anything.
+/// Returns the result without the numbers of trials. Which windows were quiet depends on this
+/// machine, so only whether there are any figures is compared for them.
 fn found(measured: &Measured) -> Vec<TestCase> {
     let summary = measured.summary.as_ref().unwrap();
     let is_by_windows = summary.procedure == "maxfwd";
@@ -124,7 +127,8 @@ fn found(measured: &Measured) -> Vec<TestCase> {
     cases
 }
 
-/// What a killed process may do to the last lines of a journal: nothing, tear one, lose an event whose trial is kept.
+/// Damages a journal as a killed process may: not at all, a torn last line, or a lost event whose
+/// trial is stored.
 fn hurt(dir: &Path, how: usize) {
     let journal = dir.join(["events.jsonl", "trials.jsonl"][how % 2]);
     let text = fs::read(&journal).unwrap();
@@ -132,14 +136,15 @@ fn hurt(dir: &Path, how: usize) {
     let torn = match how % 3 {
         0 => text.clone(),
         1 => [&text[..], b"{\"torn\":"].concat(),
-        // of what happened last nothing is known but what the other journal says
+        // only the other journal contains what happened last
         _ if how.is_multiple_of(2) && lines.len() > 2 => lines[..lines.len() - 1].concat(),
         _ => text.clone(),
     };
     fs::write(&journal, torn).unwrap();
 }
 
-/// Cuts a campaign off after every event, goes on, and compares what is found. Says how often trials were cut off.
+/// Interrupts a campaign after every event, resumes it, and compares the results. Returns how often
+/// trials were interrupted.
 fn cut_everywhere(scene: &Scene, text: &str) -> usize {
     let plan = plan(scene, text);
     let (runs, copies) = (folder(), folder());
@@ -161,7 +166,7 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
         let dir = only_run(&copies.path().join(at.to_string()));
         hurt(&dir, at);
         match go_on_with(&plan, &dir) {
-            // the last event says that it has ended, and only the head does not
+            // the last event is the end of the run, which only the head lacks
             Ok(measured) => {
                 assert_eq!(found(&measured), right, "cut off after event {at}");
                 let summary = measured.summary.as_ref().unwrap();
@@ -185,7 +190,7 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
         assert_eq!(all.count(), gap.cut_off as usize, "{at}");
         let again = verify::derive(&stored);
         assert_eq!(again.differences, ["x"; 0], "{at}");
-        // what has come to its end has nothing left
+        // nothing is left of a finished run
         let error = opened(&dir).err().unwrap().to_string();
         assert!(error.contains("has come to its end"), "{error}");
     }
@@ -193,7 +198,8 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
     cut_off
 }
 
-/// Cut off in the course of what was cut off: every gap tells its own trials, and what is found is the same.
+/// Interrupted again after it was resumed: every gap lists its own trials, and the result is the
+/// same.
 #[test]
 fn a_campaign_that_is_cut_off_twice_goes_on() {
     let scene = Scene::new(1, Faults::default());
@@ -251,7 +257,7 @@ trials = 3
 fn a_simulated_campaign_goes_on_wherever_it_is_cut_off() {
     let scene = Scene::new(1, Faults::default());
     assert!(cut_everywhere(&scene, SIMULATED) > 5);
-    // those that are known well enough stay so
+    // test cases that are precise enough remain so
     let until = "iterations = { until = \"±1.5%\", min = 5, max = 7 }";
     let text = SIMULATED.replace("iterations = 2", until);
     assert!(cut_everywhere(&scene, &text) > 5);
@@ -339,12 +345,12 @@ fn nothing_else_may_have_changed() {
         "`iterations`",
     );
     let head = fs::read_to_string(dir.join("run.json")).unwrap();
-    // a run while it runs
+    // a run that is running
     let held = opened(&dir).unwrap();
     let error = reopen(&dir).err().unwrap().to_string();
     assert!(error.contains("still running"), "{error}");
     drop(held);
-    // nothing of all that has touched it
+    // none of these attempts changed it
     assert_eq!(fs::read_to_string(dir.join("run.json")).unwrap(), head);
     let damaged = fs::read_to_string(dir.join("trials.jsonl")).unwrap();
     fs::write(dir.join("trials.jsonl"), damaged.replacen("64", "65", 1)).unwrap();

@@ -1,6 +1,7 @@
-//! How campaigns are conducted: until when they measure, what they restart, and the commands of users that they run.
+//! Tests how campaigns are conducted: when they stop measuring, what they restart, and the user
+//! commands that they run.
 //!
-//! All on scripted hosts, as the other whole runs here. Start with the texts of the campaigns.
+//! All on scripted hosts, like the other whole runs here. Start with the texts of the campaigns.
 
 use fwdlab_measure::campaign::Turn;
 use fwdlab_model::campaign::{On, When};
@@ -20,7 +21,7 @@ impl Made {
         notes.collect()
     }
 
-    /// How often each test case was measured, why no oftener, and how many values there are.
+    /// Returns for each test case its number of iterations, why it ended, and the number of values.
     fn ends(&self) -> Vec<(u32, Enough, usize)> {
         let ends = self.cases().iter().map(|case| {
             let stopped = case.stopped.as_ref().expect("an interval decided");
@@ -41,8 +42,8 @@ fn with(first: &str, procedure: &str) -> String {
 
 const MRR: &str = "id = 'mrr'\ntrials = 1\nfor = '100ms'";
 
-/// Routers of values do not vary: the fewest iterations are enough, by every kind of procedure, and the control is measured as often as
-/// what it controls.
+/// Scripted routers do not vary: the minimum number of iterations is enough for every kind of
+/// procedure, and the control is measured as often as its test case.
 #[test]
 fn measuring_ends_when_the_interval_is_narrow() {
     let until = "iterations = { until = '±1%', min = 5, max = 8 }";
@@ -56,7 +57,7 @@ fn measuring_ends_when_the_interval_is_narrow() {
 
         let scene = Scene::new(1, Faults::default());
         let made = campaign(&scene, &with(&first, "id = 'maxfwd'\nfor = '100ms'"));
-        // whether windows were quiet is this machine's doing, and how many iterations that takes
+        // whether windows were quiet, and so the number of iterations, depends on this machine
         let [of_first, of_second] = made.ends()[..] else {
             panic!("two test cases")
         };
@@ -79,7 +80,8 @@ fn measuring_ends_when_the_interval_is_narrow() {
     }
 }
 
-/// A simulated DUT that varies: what varies little ends before what varies much, and that at the maximum.
+/// A simulated DUT that varies: a test case that varies little ends before one that varies much,
+/// which ends at the maximum.
 #[test]
 fn what_varies_is_measured_oftener_and_no_oftener_than_it_may_be() {
     let noisy = |noise: f64, max: u32| {
@@ -154,7 +156,8 @@ fn check_plain_and_nat(made: &Made) -> Checked {
     (figures.iter().sum(), wrong.concat())
 }
 
-/// It is told to restart as often as the campaign says, and costs its group; the next one finds it back.
+/// The DUT is restarted as often as the campaign permits; then its group fails, and the next one
+/// finds it back.
 #[test]
 fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
     let scene = Scene::new(1, Faults::default());
@@ -181,10 +184,10 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
         .iter()
         .filter(|text| text.contains("restart of the DUT, try"));
     assert_eq!(tries.count(), 2, "{warnings:?}");
-    // the group that is lost asks no more, and the other one is restarted
+    // the lost group does not restart it again, and the other one does
     assert_eq!(scene.world.restarts(), 1);
 
-    // once it came back after all
+    // the DUT came back at the second attempt
     let scene = Scene::new(1, Faults::default());
     scene.world.stays_away(0..1);
     let made = campaign(
@@ -249,7 +252,7 @@ fn hooks_run_around_and_beside_what_they_belong_to() {
         told(one[4], "router1: hook last [", &[case]);
         assert!(!one[0].contains("FWDLAB_TRIAL"), "{ran:#?}");
         assert_eq!(ran.len(), 5 * trials, "{ran:#?}");
-        // not by a clock: its first frames have left by then
+        // not by a clock: the hook sees frames because the first ones have left by then
         for line in ran.iter().filter(|line| line.contains("hook beside")) {
             assert!(!line.ends_with(" after 0 frames"), "{line}");
         }
@@ -281,7 +284,8 @@ fn by_windows() -> String {
     HOOKS.replace("id = \"mrr\"\ntrials = 1", "id = \"maxfwd\"")
 }
 
-/// Wherever it is and whoever fails, a hook among them: told, with nothing left and no wrong figure.
+/// A failure at any command, including hooks, is reported, leaves nothing behind, and produces no
+/// wrong figure.
 #[test]
 fn whatever_fails_wherever_beside_hooks_is_told_and_no_figure_is_wrong() {
     let check = |measured: &Measured| {
@@ -301,7 +305,7 @@ fn whatever_fails_wherever_beside_hooks_is_told_and_no_figure_is_wrong() {
     }
 }
 
-/// The first command of a hook that begins so fails in this way.
+/// Makes the first command that begins like this hook fail in this way.
 fn failing(text: &str, hook: &str, how: Fails) -> (Scene, Made) {
     let whole = Scene::new(1, Faults::default());
     campaign(&whole, text);
@@ -316,7 +320,7 @@ fn failing(text: &str, hook: &str, how: Fails) -> (Scene, Made) {
 #[test]
 fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
     for text in [HOOKS.to_owned(), by_windows()] {
-        // a trial is made again, and the iteration is whole
+        // a trial is repeated, and the iteration is complete
         for hook in ["hook trial", "hook of the trial", "hook beside"] {
             let (_, made) = failing(&text, hook, Fails::Exit);
             assert_eq!(made.failures(), ["x"; 0], "{hook}");
@@ -335,7 +339,7 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
             let failed: Vec<_> = records.iter().filter(|one| one.failure.is_some()).collect();
             assert_eq!(failed.len(), 1, "{failed:#?}");
         }
-        // an iteration is lost with its reason, and the other test cases are not
+        // an iteration fails with its reason, and the other test cases do not
         for (hook, when) in [("hook first", "hook before"), ("hook last", "hook after")] {
             for how in [Fails::Exit, Fails::TimedOut] {
                 let (scene, made) = failing(&text, hook, how);
@@ -350,7 +354,7 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
                 let is_lost = |case: &&TestCase| case.failures().any(|(_, of)| of == why);
                 let lost = made.cases().iter().find(is_lost).expect("one is");
                 assert!(lost.figures.is_empty(), "{hook}: its figures do not count");
-                // what comes after runs whatever came of the rest
+                // hooks after run even if others failed
                 let ran = scene.world.hooks().join("\n");
                 assert!(ran.contains("hook last"), "{ran}");
             }
@@ -358,14 +362,15 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
     }
 }
 
-/// Every way of counting that needs no guest, with how many DUTs stand side by side. Guests: `a_skip_is_for_the_turn_that_began_first`.
+/// Every method of counting that needs no guest, with the number of DUTs side by side. Guests:
+/// `a_skip_is_for_the_turn_that_began_first`.
 const COUNTINGS: [(usize, &str); 3] = [
     (1, MRR),
     (1, "id = 'maxfwd'\nfor = '100ms'"),
     (4, "id = 'paired'\nfor = '1s'"),
 ];
 
-/// Carries a campaign out while somebody asks this of its run after every event that `when` says.
+/// Carries a campaign out, and sends its run the requests that `when` returns for each event.
 fn steered(text: &str, duts: usize, when: impl FnMut(&Event) -> &'static [Request]) -> Made {
     let scene = Scene::new(duts, Faults::default());
     let campaign = Campaign::parse("c.toml", text).unwrap();
@@ -392,7 +397,7 @@ fn host(scene: &Scene) -> plan::Host {
     }
 }
 
-/// Keeps events, and asks of their run what `when` says.
+/// Keeps events, and sends their run the requests that `when` returns.
 fn asking<'a>(
     runs: &'a Path,
     mut when: impl FnMut(&Event) -> &'static [Request] + 'a,
@@ -406,14 +411,14 @@ fn asking<'a>(
                 .open(path)
                 .unwrap();
             writeln!(file, "{}", serde_json::json!({ "request": asked })).unwrap();
-            // requests are read a few times a second only
+            // requests are read only a few times per second
             std::thread::sleep(Duration::from_millis(250));
         }
         events.push(event.clone());
     }
 }
 
-/// What was asked, and whether it was done.
+/// Returns the requests, and whether they were heeded.
 fn told(made: &Made) -> Vec<(Request, bool)> {
     let told = made.events.iter().filter_map(|event| match event.kind {
         EventKind::Steered { request, heeded } => Some((request, heeded)),
@@ -422,7 +427,7 @@ fn told(made: &Made) -> Vec<(Request, bool)> {
     told.collect()
 }
 
-/// The end of a trial or a rebuild that is no control's.
+/// Returns true for the end of a trial or rebuild that is not a control's.
 fn ends(event: &Event) -> bool {
     match &event.kind {
         EventKind::TrialFinished { record } => !record.control,
@@ -431,14 +436,14 @@ fn ends(event: &Event) -> bool {
     }
 }
 
-/// In every way of counting: what had ended when it was skipped keeps its result, later iterations say that they were skipped, and other
-/// test cases are measured.
+/// For every method of counting: iterations that ended before the skip keep their results, later
+/// ones report that they were skipped, and other test cases are measured.
 #[test]
 fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
     for (duts, procedure) in COUNTINGS {
         let mut text = with("iterations = 3\norder = 'grouped'", procedure);
         if procedure.contains("paired") {
-            // what stands side by side is skipped together: two rows
+            // test cases side by side are skipped together: two rows
             let row = "configuration = ['nat']\nsize = [64, 128]";
             text = text.replace("configuration = ['plain', 'nat']", row);
         }
@@ -449,7 +454,7 @@ fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
             asked |= is_first;
             if is_first { &[Request::Skip] } else { &[] }
         });
-        // windows may have been too few that were quiet: that is no skip
+        // too few windows may have been quiet: that is not a skip
         let skipped = |case: &TestCase| -> Vec<bool> {
             let failures = case.iterations.iter().map(|one| one.failure.as_deref());
             failures
@@ -465,7 +470,8 @@ fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
     }
 }
 
-/// In every way of counting, an iteration is reported when it ends, before the next one is measured.
+/// For every method of counting, an iteration is reported when it ends, before the next one is
+/// measured.
 #[test]
 fn an_iteration_is_reported_when_it_ends() {
     for (duts, procedure) in COUNTINGS {
@@ -478,7 +484,7 @@ fn an_iteration_is_reported_when_it_ends() {
                     test_case,
                     iteration,
                 } => {
-                    // the first report of each: the end of the run may repeat it
+                    // only the first report of each: the end of the run may repeat it
                     let key = (iteration.iteration, test_case.clone());
                     reported.entry(key).or_insert(measured);
                 }
@@ -503,7 +509,7 @@ fn a_paused_run_measures_nothing_until_it_goes_on() {
         let text = with("iterations = 2\norder = 'grouped'", procedure);
         let mut asked = 0;
         let made = steered(&text, duts, |event| match &event.kind {
-            // it is told by the run while it waits
+            // the run reports it while it waits
             EventKind::Steered {
                 request: Request::Pause,
                 heeded: true,
@@ -559,11 +565,11 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
     }
 }
 
-/// A way of counting whose turns overlap, as guests do: the last one that began ends first.
+/// A method of counting whose turns overlap, as guests do: the last one that began ends first.
 #[derive(Default)]
 struct Overlapping {
     going: Vec<conductor::Work>,
-    /// How many were under way when each began.
+    /// How many turns were in progress when each began.
     beside: Vec<usize>,
     fails: bool,
 }
@@ -613,7 +619,8 @@ impl conductor::Method for Overlapping {
     }
 }
 
-/// Three test cases, twice each, of which three turns are under way at a time; what was found, and what happened.
+/// Runs three test cases with two iterations each, three turns at a time. Returns the results and
+/// the events.
 fn overlapping(
     method: &mut Overlapping,
     when: impl FnMut(&Event) -> &'static [Request],
@@ -655,13 +662,13 @@ fn a_skip_is_for_the_turn_that_began_first() {
         }
         _ => &[],
     });
-    // both turns of the first test case were under way
+    // both turns of the first test case were in progress
     let skipped = Some("skipped on request".to_owned());
     assert_eq!(made[0], [skipped.clone(), skipped]);
     assert_eq!(made[1..], [vec![None, None], vec![None, None]]);
     assert_eq!(method.beside.iter().max(), Some(&2));
 
-    // all that is under way ends, and is reported
+    // all turns in progress end, and are reported
     let mut method = Overlapping {
         fails: true,
         ..Overlapping::default()
@@ -698,7 +705,8 @@ fn turns_that_are_under_way_end_while_a_run_is_paused() {
     assert_eq!(made, vec![vec![None, None]; 3]);
 }
 
-/// The load was found while the DUT was slow. An iteration that it does not overload is a lower bound, and the next one looks again.
+/// The load was found while the DUT was slow. An iteration that it does not overload is a lower
+/// bound, and the next one searches again.
 #[test]
 fn a_load_that_overloads_no_more_is_searched_again() {
     let text = |procedure: &str| {
@@ -740,7 +748,8 @@ fn a_load_that_overloads_no_more_is_searched_again() {
     assert!(trials[1].validity.is_valid() && !trials[1].not_saturated);
 }
 
-/// Slices compare overloaded DUTs only: a rebuild in which one forwards all of the load does not count, and the load is raised.
+/// Slices compare overloaded DUTs only: a rebuild in which one forwards all of the load does not
+/// count, and the load is raised.
 #[test]
 fn slices_raise_a_load_that_one_of_the_duts_forwards() {
     let scene = Scene::new(4, Faults::default());
@@ -756,7 +765,7 @@ fn slices_raise_a_load_that_one_of_the_duts_forwards() {
         reasons[0].contains("so it was not overloaded"),
         "{reasons:?}"
     );
-    // each time by as much as the fastest was seen to forward
+    // each time to what the fastest DUT was seen to forward
     let enough = &reasons[2..];
     assert!(
         !enough.is_empty() && enough.iter().all(String::is_empty),

@@ -1,8 +1,9 @@
-//! Frames of a port handled one at a time, on a thread beside the one that tells of them.
+//! Handles frames of a port one at a time, on a thread separate from the one that reports them.
 //!
-//! For questions and answers, and for a walk through what arrives; everything faster is for a [`Session`](super::Session). What
-//! is in the frames is the caller's. Start with [`OneByOne::open`] and [`OneByOne::run`]; what [`Hands`] can do is in [`talk`]
-//! (ask, answer) and [`walk`] (look at the numbers of frames).
+//! For queries and answers, and for walks through arriving frames; everything faster uses a
+//! [`Session`](super::Session). The caller defines the content of frames. Start with
+//! [`OneByOne::open`] and [`OneByOne::run`]; the abilities of [`Hands`] are in [`talk`] (query,
+//! answer) and [`walk`] (check the numbers of frames).
 
 pub mod talk;
 pub mod walk;
@@ -20,7 +21,7 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::Port;
 
-/// How long a system call waits before it looks whether it is over.
+/// Timeout of a system call, after which it checks whether it is over.
 const SLICE: Duration = Duration::from_millis(50);
 /// Longest frame, with offloads.
 const BUFFER: usize = 1 << 16;
@@ -32,7 +33,7 @@ pub struct OneByOne {
     cpus: Vec<usize>,
 }
 
-/// What the thread counts.
+/// Counts of the thread.
 #[derive(Default)]
 struct Counts {
     frames: AtomicU64,
@@ -50,7 +51,7 @@ impl Counts {
     }
 }
 
-/// The port as the thread has it that handles its frames.
+/// The port, for the thread that handles its frames.
 pub struct Hands<'a> {
     single: &'a SinglePort,
     control: &'a Control,
@@ -59,11 +60,11 @@ pub struct Hands<'a> {
 }
 
 impl OneByOne {
-    /// A port, and the CPUs of the thread that handles its frames (none: any). Frames that arrive are seen beside whoever else
-    /// takes them.
+    /// Opens a port, with the CPUs of the thread that handles its frames (empty: any). Other
+    /// receivers of the frames still get them.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Fails if the port cannot be opened.
     pub fn open(port: Port, cpus: &[usize]) -> Result<OneByOne, LabError> {
         Ok(OneByOne {
             single: SinglePort::open(&port.spec)?,
@@ -72,11 +73,11 @@ impl OneByOne {
         })
     }
 
-    /// Does the work on a thread of its own until it ends, and tells of every interval. The work is asked to end when the port
-    /// goes down or away.
+    /// Runs `work` on its own thread until it ends, and reports every interval. The work is told to
+    /// end when the port goes down or disappears.
     ///
     /// # Errors
-    /// The work's, or that the port is gone.
+    /// Fails with the error of the work, or if the port is gone.
     pub fn run<T: Send>(
         &self,
         control: &Control,
@@ -123,7 +124,7 @@ impl OneByOne {
 }
 
 impl Hands<'_> {
-    /// Shall the work end?
+    /// Returns true if the work must end.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.control.is_stopped()
     }
@@ -131,16 +132,16 @@ impl Hands<'_> {
     /// Sends a frame. `false`: there was no room for it.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses it.
     pub fn send(&self, frame: &[u8]) -> Result<bool, LabError> {
         Ok(self.single.send(frame)?)
     }
 
-    /// Takes a frame and returns its length, which is more than the buffer's when the end was cut off. `None`: there was none
-    /// in this time.
+    /// Receives a frame and returns its length, which exceeds the buffer's if the frame was
+    /// truncated. `None`: there was none in this time.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses it.
     pub fn receive(
         &self,
         buffer: &mut [u8],

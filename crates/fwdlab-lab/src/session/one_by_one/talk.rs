@@ -1,6 +1,6 @@
-//! Questions and answers: frames that are asked and timed, and frames that are sent back.
+//! Queries and answers: sends and times queries, and sends frames back.
 //!
-//! How a question looks, and what is an answer to it, is the caller's ([`Dialogue`]). Start with [`Hands::ask`].
+//! The caller defines queries and their answers ([`Dialogue`]). Start with [`Hands::ask`].
 
 use std::time::{Duration, Instant};
 
@@ -8,53 +8,53 @@ use super::super::SECOND;
 use super::{BUFFER, Hands, SLICE};
 use crate::error::LabError;
 
-/// How long an answer is waited for.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How much is asked.
+/// Number and rate of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Questions {
-    /// So many at once, at least one; then an answer is waited for.
+    /// Number of queries sent at once, at least one, before waiting for an answer.
     pub burst: u64,
-    /// So many in a second; `None`: as soon as the last ones were answered.
+    /// Queries per second; `None`: the next ones follow as soon as the last ones were answered.
     pub rate_pps: Option<u64>,
-    /// So many in all; `None`: until it is over.
+    /// Number of queries in total; `None`: until it is over.
     pub frames: Option<u64>,
 }
 
-/// What questions look like, and what becomes of them.
+/// Defines queries and handles results.
 pub trait Dialogue {
-    /// The frame of a question with its number, and when it is asked: the time since the begin.
+    /// Returns the frame of the query with this number, sent at this time since the beginning.
     ///
     /// # Errors
-    /// There is no such frame.
+    /// Fails if there is no such frame.
     fn question(&mut self, number: u32, at: Duration) -> Result<Vec<u8>, LabError>;
 
-    /// Number and time of the question that this frame answers.
+    /// Returns number and time of the query that this frame answers.
     fn answer(&self, frame: &[u8]) -> Option<(u32, Duration)>;
 
-    /// What happened.
+    /// Reports a result.
     fn tell(&mut self, what: Asked);
 }
 
-/// What happened to questions.
+/// Results of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// There was no room for one.
     NoRoom,
     /// One was answered after this time.
     Answered(Duration),
-    /// None of those asked last was answered.
+    /// None of the last queries was answered.
     Unanswered,
-    /// A second is over.
+    /// A second has passed.
     Second,
 }
 
 impl Hands<'_> {
-    /// Asks and waits for an answer, until all is asked or it is over.
+    /// Sends queries and waits for answers, until all are sent or it is over.
     ///
     /// # Errors
-    /// There is no such question, or the system refuses.
+    /// Fails if a query has no frame, or the system refuses it.
     pub fn ask(&self, questions: &Questions, dialogue: &mut dyn Dialogue) -> Result<(), LabError> {
         let begin = Instant::now();
         let gap = (questions.rate_pps)
@@ -89,7 +89,7 @@ impl Hands<'_> {
         Ok(())
     }
 
-    /// Waits for an answer; after the first, only what is there already is taken.
+    /// Waits for an answer; after the first one, takes only those that have already arrived.
     fn wait_for_answers(
         &self,
         begin: Instant,
@@ -123,11 +123,12 @@ impl Hands<'_> {
         }
     }
 
-    /// Sends frames back that `turn_back` has turned, and not those of which it says `false`, until there were so many or it is
-    /// over. Tells `quiet` of every second without a frame.
+    /// Sends frames back that `turn_back` has turned around, except those for which it returns
+    /// `false`, until this number is reached or it is over. Calls `quiet` for every second without
+    /// a frame.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses it.
     pub fn answer(
         &self,
         frames: Option<u64>,
@@ -146,7 +147,7 @@ impl Hands<'_> {
                 continue;
             };
             quiet_since = Instant::now();
-            // what was cut off is not sent back
+            // truncated frames are not sent back
             let Some(frame) = buffer.get_mut(..len) else {
                 continue;
             };

@@ -1,6 +1,6 @@
-//! A walk through frames that arrive, by the numbers they carry: what is missing, and what comes too late.
+//! Checks the numbers in arriving frames: which are missing, and which are late.
 //!
-//! Where the number is, the caller knows. Start with [`Hands::walk`]; [`Sequence`] is pure.
+//! The caller knows the position of the number. Start with [`Hands::walk`]; [`Sequence`] is pure.
 
 use std::time::{Duration, Instant};
 
@@ -8,29 +8,29 @@ use super::super::SECOND;
 use super::{BUFFER, Hands, SLICE};
 use crate::error::LabError;
 
-/// Frames in the order of their numbers.
+/// Checks the order of frame numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sequence {
     expected: Option<u32>,
-    /// How often numbers were left out.
+    /// Number of gaps.
     pub gaps: u64,
-    /// How many numbers were left out.
+    /// Number of missing numbers.
     pub missing: u64,
-    /// Frames whose number had its turn before.
+    /// Frames whose number is lower than the expected one.
     pub late: u64,
 }
 
-/// What is wrong with a number.
+/// An error in the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Numbers from this one on were left out.
+    /// Numbers from this one on are missing.
     Gap(u32),
-    /// This one was expected, which is later.
+    /// This higher number was expected.
     OutOfOrder(u32),
 }
 
 impl Sequence {
-    /// Takes the next number; a fault names the one that was expected.
+    /// Takes the next number; a fault contains the expected one.
     pub fn take(&mut self, number: u32) -> Option<Fault> {
         let expected = self.expected.replace(number.wrapping_add(1))?;
         let delta = number.wrapping_sub(expected);
@@ -52,41 +52,42 @@ impl Sequence {
 /// The number of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbered {
-    /// This one.
+    /// Its number.
     Number(u32),
-    /// It is of the kind, and too short for one.
+    /// It is of this kind, but too short for a number.
     TooShort,
     /// It is of another kind.
     No,
 }
 
-/// What is told on the way.
+/// Events of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Walked {
-    /// A second more has passed without the first frame.
+    /// Another second without the first frame.
     Waiting,
     /// A frame of this length has no room for a number.
     TooShort(usize),
-    /// A frame with this number came out of its turn.
+    /// A frame with this number was out of sequence.
     Wrong(u32, Fault),
 }
 
-/// What a walk has seen.
+/// Results of a walk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Walk {
-    /// The numbers.
+    /// The sequence of numbers.
     pub sequence: Sequence,
-    /// Frames that arrived and could not be looked at in time: this host may be the cause of gaps.
+    /// Frames that arrived and could not be examined in time: gaps may be caused by this host.
     pub dropped: u64,
     /// From the first frame to the end, without the silence that ended it.
     pub duration: Duration,
 }
 
 impl Hands<'_> {
-    /// Looks at frames until it is over, or `until_silence` until nothing has come for a second after something has.
+    /// Examines frames until it is over, or, with `until_silence`, until nothing has arrived for a
+    /// second after the first frame.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses it.
     pub fn walk(
         &self,
         until_silence: bool,

@@ -1,7 +1,7 @@
-//! Ports of hosts that stand: what they are, who needs them, and how they are taken up and given back.
+//! Ports of existing hosts: their properties, their users, and how they are taken up and restored.
 //!
-//! In the words of the system that has them: `ip` of Linux, `ifconfig` of FreeBSD (**not yet run on the real thing**), and VPP's command line.
-//! What is changed is written down first. Start with [`take`].
+//! Uses the tools of the host's system: `ip` of Linux, `ifconfig` of FreeBSD (**not yet run on the
+//! real thing**), and VPP's command line. Every change is recorded first. Start with [`take`].
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, Limit, quoted};
 use crate::ports::routes;
 
-/// What is known of a port.
+/// Properties of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The port's own name, which everything that is done with it uses: a test bed may say another one of it.
+    /// The port's own name, which all commands use; a test bed may use another name for it.
     pub name: String,
     pub mac: [u8; 6],
-    /// The largest packet; nothing where its system has another word for that.
+    /// The largest packet; `None` if the system has another notion of it.
     pub mtu: Option<u32>,
-    /// Shall it be up?
+    /// Administrative state.
     pub is_up: bool,
-    /// Is there somebody at the other end? Nothing where it does not say.
+    /// Whether the link has a carrier; `None` if unknown.
     pub has_link: Option<bool>,
     /// It is a TAP device, whose kernel does not count the frames that an XDP program takes.
     pub is_tap: bool,
 }
 
-/// Whose words are understood on a host.
+/// The command language of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Words<'a> {
     Linux,
@@ -38,7 +38,7 @@ pub(crate) enum Words<'a> {
     Vpp(&'a Cli),
 }
 
-/// What `ip -json link` says of a port.
+/// A port in the output of `ip -json link`.
 #[derive(Debug, Deserialize)]
 struct OfLinux {
     ifname: String,
@@ -53,7 +53,7 @@ struct LinkInfo {
     info_kind: Option<String>,
 }
 
-/// Looks at a port, refuses one that is in use, and takes it up.
+/// Inspects a port, refuses one that is in use, and takes it up.
 pub(super) fn take(
     host: &Arc<dyn Host>,
     port: &str,
@@ -101,7 +101,7 @@ pub(super) fn take_up(
     Ok(())
 }
 
-/// What is known of a port.
+/// Returns the properties of a port.
 pub(crate) fn look(host: &dyn Host, port: &str, words: Words<'_>) -> Result<Link, LabError> {
     let (said, asked, found) = match words {
         Words::Linux => {
@@ -164,7 +164,8 @@ fn of_linux(said: &str) -> Option<Link> {
     })
 }
 
-/// `em0: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500`, and behind it `ether` and `status`.
+/// Parses `em0: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500`, followed by
+/// lines with `ether` and `status`.
 fn of_freebsd(said: &str, port: &str) -> Option<Link> {
     let mut lines = said.lines();
     let head = lines.next()?;
@@ -185,8 +186,8 @@ fn of_freebsd(said: &str, port: &str) -> Option<Link> {
     })
 }
 
-/// Of its hardware a line with its name, number and link, and behind it `Ethernet address 02:fe:...`; of the interface one with its name,
-/// number and state.
+/// Parses the hardware output, a line with name, number and link, followed by `Ethernet address
+/// 02:fe:...`, and the interface output, a line with name, number and state.
 fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
     let is_own = |line: &&str| line.split_whitespace().next() == Some(port);
     let third = |line: &str| line.split_whitespace().nth(2) == Some("up");
@@ -203,7 +204,8 @@ fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
     })
 }
 
-/// Who needs this port, where that can be seen: what is forwarded by default, and our own way to the host.
+/// Returns who needs this port, as far as that can be seen: a default route, or our own connection
+/// to the host.
 pub(crate) fn in_use(
     host: &dyn Host,
     port: &str,
@@ -218,8 +220,7 @@ pub(crate) fn in_use(
             (default, own)
         }
         Words::FreeBsd => {
-            // without such a route it fails
-            // destination, gateway, flags, interface
+            // without such a route it fails destination, gateway, flags, interface
             let all = host.ask("netstat", &["-rn"])?;
             let mut routes = all.lines().filter_map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
@@ -243,10 +244,11 @@ pub(crate) fn in_use(
     Ok(is_there.then(|| format!("it has {server}, by which fwdlab reaches the host")))
 }
 
-/// A port of the tester says nothing of its own: no neighbour discovery, no router solicitations.
+/// Keeps a port of the tester from sending frames of its own: neighbour discovery, router
+/// solicitations.
 pub(super) fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(), LabError> {
     let file = format!("/proc/sys/net/ipv6/conf/{port}/disable_ipv6");
-    // a kernel without IPv6 says nothing
+    // a kernel without IPv6 sends nothing
     let Ok(before) = host.read(&file) else {
         return Ok(());
     };
@@ -258,13 +260,14 @@ pub(super) fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(
     Ok(host.write(&file, b"1")?)
 }
 
-/// Programs of administrators, which not every user's PATH has.
+/// Folders of administrators' programs, which are not in every user's PATH.
 const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; ";
 
-/// Prints what a configuration may change of a router, a line each. Values: `/proc/sys/net/ipv4/ip_forward:0`,
-/// `offload eth1 rx-gro-list:off`, `mtu eth1:1500`. What is there or not: `=-4 route 192.0.2.0/24 dev eth1`. Not looked at are keys of TCP
-/// fast open, which are made when they are first needed, files that are orders (`vm.drop_caches`), and addresses and routes that the kernel or
-/// a daemon (DHCP, BGP) has set.
+/// Prints everything on a router that a configuration may change, one item per line. Values:
+/// `/proc/sys/net/ipv4/ip_forward:0`, `offload eth1 rx-gro-list:off`, `mtu eth1:1500`. Objects that
+/// exist or not: `=-4 route 192.0.2.0/24 dev eth1`. Excluded are keys of TCP fast open, which are
+/// made when they are first needed, files that trigger actions (`vm.drop_caches`), and addresses
+/// and routes set by the kernel or a daemon (DHCP, BGP).
 const LOOK: &str = r#"look() {
     find $settings -type f -perm -200 ! -name tcp_fastopen_key ! -name drop_caches ! -name compact_memory \
         ! -name stat_refresh -exec grep -Hs '' {} +
@@ -288,8 +291,10 @@ const LOOK: &str = r#"look() {
 }
 "#;
 
-/// Makes it what is read. Some set others (`ip_forward`, `conf/all`, groups of offloads, addresses and the routes over them): that takes
-/// several rounds. What came with a link that was not there before goes with it, and is not touched.
+/// Restores the state that it reads from its input. Some settings change others (`ip_forward`,
+/// `conf/all`, groups of offloads, addresses and the routes over them), so this takes several
+/// rounds. Settings of a link that did not exist before disappear with the link, and are not
+/// touched.
 const PUT_BACK: &str = r#"before=$(cat)
 differing() {
     { printf '%s\n==\n' "$before"; look; } | awk '
@@ -322,11 +327,12 @@ left=$(differing)
 [ -z "$left" ] || { printf 'not as before: %s\n' "$left" >&2; exit 1; }
 "#;
 
-/// Whatever a configuration does to the rules of nftables, to settings of network and memory, to addresses, routes, their rules and MTUs
-/// and to offloads of the DUT's ports is taken back, be it with a set or with a command of its own: the next test case shall not be measured
-/// with it.
+/// Records the state of the DUT so that it can be restored: nftables rules, settings of network and
+/// memory, addresses, routes, their rules, MTUs and offloads of the DUT's ports, whether a set or a
+/// command of its own changes them. The next test case must not be measured with them.
 ///
-/// A namespace has settings of the network for itself; those of the memory are the machine's, and another bed may be changing them.
+/// A namespace has its own network settings; memory settings belong to the machine, and another bed
+/// may be changing them.
 pub(super) fn keep(
     host: &Arc<dyn Host>,
     ports: [&str; 2],

@@ -1,4 +1,5 @@
-//! Test beds of hosts that stand: namespaces of this machine, and the same behind servers of SSH.
+//! Tests of test beds of existing hosts: namespaces of this machine, and the same behind SSH
+//! servers. Start with [`Rack`].
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use crate::host::ssh::tests::{Server, program};
 use crate::host::wire::connection::{Connection, Epitaph};
 use crate::tester::Frames;
 
-/// Two namespaces, joined by two links; they go when this is dropped.
+/// Two namespaces, joined by two links; removed when this is dropped.
 struct Rack {
     names: [String; 2],
 }
@@ -50,9 +51,9 @@ impl Rack {
         Netns::bare(&self.names[1])
     }
 
-    /// All that a test bed changes, of both hosts.
+    /// Returns everything that a test bed changes on both hosts.
     fn state(&self) -> BTreeSet<String> {
-        // links come and go with the other end, and so do addresses that the kernel gives them
+        // links, and the addresses that the kernel assigns to them, depend on the other end
         let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
             { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
             ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
@@ -99,7 +100,7 @@ fn parsed(text: &str) -> TestBed {
     TestBed::parse("rack.toml", text).unwrap()
 }
 
-/// Frames go through, in both versions of IP, and nothing is left afterwards.
+/// Checks that frames of both IP versions are forwarded, and that nothing is left afterwards.
 fn forwards(site: &Site, rack: &Rack) {
     let before = rack.state();
     let placement = Placement::default();
@@ -117,7 +118,7 @@ fn forwards(site: &Site, rack: &Rack) {
     let (mut rig, _) = site.open(&bed, &choice).unwrap();
     for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
         let stream = Stream::new(version, FrameSize::new(128).unwrap(), 10).unwrap();
-        // a sender whose CPU is busy may be held up for all of the time
+        // a sender on a busy CPU may stall for the whole time
         let mut proofs = (0..10).map(|_| rig.prove(0, &stream, 100).unwrap());
         let proof = proofs
             .find(|proof| proof.sent > 0)
@@ -136,7 +137,7 @@ fn forwards(site: &Site, rack: &Rack) {
     rack.is_as(&before);
 }
 
-/// What the DUT's host counts around frames is read where that is, over its own connection.
+/// Checks that telemetry around frames is read on the DUT's host, over its own connection.
 fn telemetry_of(site: &Site) {
     use crate::telemetry::{Beside, Wanted as Read};
     let placement = Placement::default();
@@ -153,7 +154,7 @@ fn telemetry_of(site: &Site) {
     let proof = rig.prove(0, &stream, 100).unwrap();
     assert_eq!(proof.received, 100);
     let told = reading.end().told(100, 100);
-    // the ports are the DUT's, and what went through them is counted
+    // the ports are the DUT's, and count the frames
     assert!(
         told.ports["da"].rx_packets >= 100 && told.ports["db"].tx_packets >= 100,
         "{told:?}"
@@ -169,7 +170,7 @@ fn a_bed_of_namespaces_forwards_and_is_as_before() {
     let Some(rack) = Rack::new("near") else {
         return;
     };
-    // rules of others are there again afterwards
+    // foreign rules are restored afterwards
     let others = "table ip others { chain c { ip daddr 10.9.9.9 accept; }; }";
     rack.dut().feed("nft", &["-f", "-"], others).unwrap();
     let site = Site::standing(parsed(&rack.near()), Path::new("/nowhere")).unwrap();
@@ -177,7 +178,8 @@ fn a_bed_of_namespaces_forwards_and_is_as_before() {
     forwards(&site, &rack);
 }
 
-/// udev gives most cards several names. Whatever a bed calls a port, all that is done with it uses its own name.
+/// udev gives most cards several names. Whichever name a bed uses, all commands use the port's own
+/// name.
 #[test]
 fn ports_of_a_bed_are_known_by_any_name() {
     let Some(rack) = Rack::new("names") else {
@@ -199,7 +201,7 @@ fn ports_of_a_bed_are_known_by_any_name() {
     assert_eq!(bed.paths()[0].tx.interface, "ta");
     assert_eq!(bed.dut(0).observed().unwrap().ports, ["da", "db"]);
     drop(bed);
-    // and so do the dangers that are looked at: half a default route is one
+    // the checks for dangers use the own name, too: half a default route is a danger
     for (host, port) in [(&tester, "ta"), (&dut, "db")] {
         host.ask("ip", &["link", "set", port, "up"]).unwrap();
         let route = ["128.0.0.0/1", "dev", port];
@@ -216,7 +218,7 @@ fn ports_of_a_bed_are_known_by_any_name() {
     }
 }
 
-/// Everything of a DUT's network that a configuration could leave behind.
+/// Returns everything in a DUT's network that a configuration could leave behind.
 fn network_of(dut: &dyn Host) -> BTreeSet<String> {
     let text = "cat /proc/sys/vm/of_test 2>/dev/null; find /proc/sys/net -type f -perm -200 ! -name tcp_fastopen_key -exec grep -Hs '' {} +
         ip -oneline link show | grep -o '^.* mtu [0-9]*' | sed 's/<.*>//'
@@ -227,7 +229,8 @@ fn network_of(dut: &dyn Host) -> BTreeSet<String> {
     said.lines().map(str::to_owned).collect()
 }
 
-/// After success, failure and a kill: no test case is measured with what the one before has set.
+/// Checks after success, failure and a kill that no test case is measured with settings of the one
+/// before.
 fn leaves_nothing(site: &Site, dut: &dyn Host) {
     let before = network_of(dut);
     let is_as_before = |of: &str| {
@@ -298,7 +301,7 @@ fn leaves_nothing(site: &Site, dut: &dyn Host) {
     is_as_before("a kill");
 }
 
-/// What was there before, and is not what fwdlab would set.
+/// Changes the state before the test to values that fwdlab would not set.
 fn settle(dut: &dyn Host) {
     let text = "cd /proc/sys/net/ipv4; echo 77 > ip_default_ttl; echo 0 > tcp_ecn; echo 78 > icmp_ratelimit; echo 0 > ip_forward
         echo 1 > conf/lo/forwarding; echo 1 > conf/da/rp_filter; ethtool -K da gro on; nft add table ip kept
@@ -378,7 +381,7 @@ fn a_bed_behind_ssh_forwards_and_is_as_before() {
     forwards(&site, &rack);
     assert!(!site.is_here());
     telemetry_of(&site);
-    // an agent that was lost is started anew for the next bed
+    // a lost agent is restarted for the next bed
     let agent = standing.hosts().unwrap().testers[0].agent.clone().unwrap();
     let id = agent.ask("sh", &["-c", "echo $PPID"]).unwrap();
     Local.ask("kill", &["-9", id.trim()]).unwrap();
@@ -387,7 +390,7 @@ fn a_bed_behind_ssh_forwards_and_is_as_before() {
     assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
 }
 
-/// An agent in a namespace of the test, over a stream that may beat.
+/// Starts an agent in a namespace of the test, over a stream that may send heartbeats.
 fn agent(
     program: &Path,
     folder: &Path,
@@ -425,7 +428,8 @@ impl Epitaph for Unknown {
     }
 }
 
-/// A rack whose second port of the tester is in a namespace of its own, and a third one behind a bridge beside the first.
+/// A rack whose second tester port is in its own namespace, and a third one behind a bridge with
+/// the first.
 struct Spread {
     rack: Rack,
     names: [String; 3],
@@ -472,14 +476,15 @@ impl Spread {
         format!("{near}[receiver]\nhost = 'netns:{receiver}'\nports = {{ b = 'tb' }}\n{second}")
     }
 
-    /// Packets that have left the port of who sends.
+    /// Returns how many packets have left the sender's port.
     fn sent(&self) -> u64 {
         let generator = Netns::bare(&self.rack.names[0]);
         let table = crate::interfaces::read_counters(&generator).unwrap();
         table["ta"].tx_packets
     }
 
-    /// Nothing more leaves, a second after something was lost. A busy machine may need a little longer to end a process.
+    /// Checks that no more frames leave a second after something was lost. A busy machine may need
+    /// a little longer to end a process.
     fn is_silent(&self) {
         std::thread::sleep(Duration::from_millis(1500));
         let last = self.sent();
@@ -496,7 +501,7 @@ impl Drop for Spread {
     }
 }
 
-/// Frames without end.
+/// A schedule without end.
 fn endless() -> Schedule {
     Schedule {
         load: LoadPlan::Constant(2000.0),
@@ -517,7 +522,8 @@ fn by_packets() -> Choice {
     }
 }
 
-/// Sender, second sender and receiver are three hosts: first in this process, then behind an agent each.
+/// Sender, second sender and receiver are three hosts: first in this process, then each behind an
+/// agent.
 #[test]
 fn senders_and_receiver_on_several_hosts_are_one_tester() {
     let test = "senders_and_receiver_on_several_hosts_are_one_tester";
@@ -536,7 +542,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
         forwards(&site, &spread.rack);
     }
 
-    // behind agents: who sends, and who counts
+    // behind agents: the senders and the receiver
     let start = |name: &str, beats| {
         let folder = folder.path().join(name);
         agent(&program, &folder, name, &[], beats)
@@ -562,7 +568,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     let remotes = vec![generator.0.clone(), receiver.0.clone(), second.0.clone()];
     let (site, _) = behind(remotes.clone(), true);
     forwards(&site, &spread.rack);
-    // what one host of two would number twice is only counted
+    // two senders would use the same sequence numbers, so frames are only counted
     let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
     let (mut rig, chosen) = site.open(&bed, &by_packets()).unwrap();
     assert!(
@@ -577,7 +583,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     assert!(error.contains("2 hosts send into one port"), "{error}");
     drop((rig, bed, site));
 
-    // both ways: who receives sends, too
+    // both directions: the receiver sends, too
     let (site, standing) = behind(remotes[..2].to_vec(), false);
     let both = Wanted {
         both_ways: true,
@@ -654,7 +660,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
         last.received[0]
     );
 
-    // who counts dies while frames flow: they end, and who waits is told
+    // if the receiver dies while frames flow, they end, and the waiting call fails
     rig.arm(Frames::Stream(&stream), None).unwrap();
     rig.start(endless()).unwrap();
     rig.wait(Duration::from_millis(200));
@@ -670,7 +676,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     assert!(matches!(error, LabError::Host(_)), "{error:?}");
     spread.is_silent();
     drop((rig, bed));
-    // and who sends
+    // and the same if the sender dies
     let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
     assert!(
         standing.hosts().unwrap().testers[1].agent.is_none(),
@@ -688,7 +694,7 @@ fn senders_and_receiver_on_several_hosts_are_one_tester() {
     assert!(error.contains("lost connection to"), "{error}");
     drop((rig, bed, site, standing));
 
-    // a connection over which nothing comes any more, and that is still there
+    // a connection that still exists, but delivers nothing
     let mute = start(&spread.rack.names[0], false);
     let (receiver, _child) = start(&spread.names[0], true);
     let (site, _) = behind(vec![mute.0.clone(), receiver.clone()], false);
@@ -765,7 +771,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         "{error}"
     );
 
-    // and nobody has to wait for it
+    // and waiting for it can be interrupted
     let patient = near.replace("[dut]\n", "[dut]\nready = { command = 'sleep 60' }\n");
     let site = Site::standing(parsed(&patient), Path::new("/nowhere")).unwrap();
     let control = Control::default();
@@ -799,7 +805,8 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     dut.ask("ip", &["link", "set", "db", "mtu", "1500"])
         .unwrap();
 
-    // a port of the tester is as safe as one that is driven by hand, and nobody is told of flags that a bed has not
+    // a port of the tester is protected like one that is driven by hand, and errors mention no
+    // options that a bed lacks
     let tester = Netns::bare(&rack.names[0]);
     tester
         .ask("ip", &["addr", "add", "10.9.9.1/24", "dev", "ta"])
@@ -812,7 +819,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         "{error}"
     );
     tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
-    // an address of the bed's own network is none of others'
+    // an address in the bed's own network is no danger
     tester
         .ask("ip", &["addr", "add", "10.77.1.2/24", "dev", "ta"])
         .unwrap();
@@ -826,7 +833,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     );
     tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
 
-    // somebody lives there
+    // the port is in use
     let batch = "addr add 192.0.2.1/24 dev da\nroute add default via 192.0.2.2 dev da\n";
     dut.feed("ip", &["-batch", "-"], batch).unwrap();
     let error = site
@@ -838,7 +845,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         "{error}"
     );
 
-    // and two at a time are one too many
+    // only one process at a time can use the bed
     let other = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
     let error = other
         .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
@@ -863,7 +870,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     assert!(error.starts_with("rack.toml:3:8: `ssh://a/b?"), "{error}");
 }
 
-/// Only what is a machine of its own is restarted: never this one, on which fwdlab runs.
+/// Only a separate machine is restarted: never this one, on which fwdlab runs.
 #[test]
 fn this_machine_is_not_restarted() {
     let site = |dut: &str| {
