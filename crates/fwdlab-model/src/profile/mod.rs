@@ -142,7 +142,7 @@ pub enum Direction {
     Forward,
     /// Reversed: sources and destinations swapped
     Reverse,
-    /// As written in forward tests, and reversed in the reverse direction of bidirectional tests
+    /// In every direction that the test uses; reversed in the reverse direction
     #[default]
     Both,
 }
