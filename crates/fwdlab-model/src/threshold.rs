@@ -15,8 +15,8 @@ pub struct Judged {
     pub failed: Vec<String>,
     /// Test cases that could not be judged, and why.
     pub not_judged: Vec<String>,
-    /// Test cases whose results are too imprecise: the limit is within their confidence interval, or
-    /// a violation would not have been detected.
+    /// Test cases whose results are too imprecise: the limit is within their confidence interval,
+    /// or a violation would not have been detected.
     pub blind: Vec<String>,
     /// Number of figures that pass it.
     pub kept: u32,

@@ -151,7 +151,8 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
-    /// 198.18.10.1 to 198.19.10.1 and 2001:2:0:10::1 to 2001:2:0:8010::1, UDP and TCP ports 2000 to 2000
+    /// 198.18.10.1 to 198.19.10.1 and 2001:2:0:10::1 to 2001:2:0:8010::1, UDP and TCP ports 2000 to
+    /// 2000
     #[default]
     Default,
     /// RFC 2544 appendix C: 198.18.1.2 to 198.19.65.2, TTL 10, UDP ports 49184 to 7
