@@ -542,8 +542,8 @@ pub struct Dip {
     /// Time of the first interval below the threshold; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_impact_s: Option<f64>,
-    /// Time from which the rate stayed at its previous level; absent when it did not recover, 0
-    /// when it never dropped.
+    /// Time from which the rate stayed at its previous level; absent when this was not observed,
+    /// 0 when it never dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regained_s: Option<f64>,
     /// The largest missing share of the rate in any interval.

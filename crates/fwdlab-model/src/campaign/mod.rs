@@ -178,8 +178,8 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bed {
-    /// A test-bed file, or its name: rack1 is beds/rack1.toml next to the campaign or in a parent
-    /// directory; bed = "rack1" is the short form
+    /// A test-bed file, or its name: rack1 is beds/rack1.toml next to the campaign or one level
+    /// above it; bed = "rack1" is the short form
     pub file: Option<String>,
     /// The sender: auto chooses the fastest engine that passes its self-test on this host; sim
     /// simulates DUT and tester

@@ -569,7 +569,7 @@ impl Default for Soak {
 pub struct Plr {
     /// Smallest load
     pub min: Rate,
-    /// Time limit of the search
+    /// Total duration of the search
     #[serde(rename = "for")]
     pub duration: Period,
     /// The target loss ratio

@@ -54,10 +54,10 @@ pub struct Reference {
     pub by: Share,
 }
 
-/// A number, with a unit where one was typed.
+/// A number, with a unit if one was typed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
-    /// The number, in frames per second, nanoseconds or percent where it has a unit.
+    /// The number, in frames per second, nanoseconds or percent if it has a unit.
     pub number: f64,
     /// Its unit; `None`: that of the figure.
     pub unit: Option<Unit>,
