@@ -96,7 +96,7 @@ macro_rules! kinds {
 kinds! {
     /// The first event of every run.
     RunStarted = "run_started" {
-        /// [`crate::version::EVENT_FORMAT`].
+        /// Version of the event format ([`crate::version::EVENT_FORMAT`]).
         format: u32,
         /// The header of the run.
         info: Box<RunInfo>,

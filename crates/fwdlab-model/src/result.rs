@@ -117,9 +117,9 @@ pub struct TrialRecord {
     /// noise gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Windows during which the machine was in the first state of [`Noise::states`], before and
-    /// after. In that state the DUT's CPU runs at full speed, or if that is rare, at its most
-    /// frequent speed, and the CPUs have their most frequent distance.
+    /// Windows before and after which the machine was in the first state of [`Noise::states`]: the
+    /// DUT's CPU at full speed, or if that is rare, at its most frequent speed, and the CPUs at
+    /// their most frequent distance.
     pub quiet: Stratum,
     /// Windows during which the DUT's CPU was contended: slower than in any state.
     pub contended: Stratum,
