@@ -1,7 +1,8 @@
-//! Lists of the public items of the crates that are used as libraries, so that a change of their interface shows in review.
+//! Lists the public items of the crates that are used as libraries, so that a change of their
+//! interface shows in review.
 //!
-//! They are read from the source text, with [`crate::source`]. Items of private modules are listed too, because the crate may export them.
-//! Start with [`generated`].
+//! Items are read from the source text with [`crate::source`]. Items of private modules are listed
+//! too, because the crate may re-export them. Start with [`generated`].
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::tree::{self, File};
 const LIBRARIES: [&str; 4] = ["engine", "measure", "packet", "stats"];
 const RENEW: &str = "cargo run -p xtask -- api";
 
-/// Path and text of every list.
+/// Returns path and text of every list.
 fn generated(files: &[File]) -> Vec<(String, String)> {
     let list = |library: &&str| {
         let of_it = |file: &&File| {
@@ -35,7 +36,7 @@ fn generated(files: &[File]) -> Vec<(String, String)> {
     LIBRARIES.iter().map(list).collect()
 }
 
-/// Public items without their bodies; of enums and traits with what is in them.
+/// Returns public items without their bodies; for enums and traits also their members.
 fn items(code: &str) -> Vec<String> {
     let mut items = Vec::new();
     let mut begin = 0;
@@ -91,7 +92,7 @@ pub fn write(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists that are not what the source says.
+/// Returns lists that differ from the source.
 pub fn stale(files: &[File]) -> Vec<Finding> {
     let known = |path: &str| files.iter().find(|file| file.path == path);
     generated(files)

@@ -1,7 +1,8 @@
-//! Chores in Rust, so that they work wherever the project builds: `cargo run -p xtask -- check | schemas | api | test`.
+//! Project chores in Rust, so that they work wherever the project builds:
+//! `cargo run -p xtask -- check | schemas | api | test`.
 //!
-//! Not for anything a user of fwdlab needs: that belongs in the program. Start with [`check`], which enforces the
-//! layout that ARCHITECTURE.md describes; [`mod@test`] is what `make test` runs.
+//! Nothing for users of fwdlab: that belongs in the program. Start with [`check`], which enforces
+//! the layout described in ARCHITECTURE.md; [`mod@test`] is what `make test` runs.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -71,7 +72,7 @@ fn run(arguments: &[String]) -> anyhow::Result<bool> {
     }
 }
 
-/// The root of the workspace: where the folder of this crate lies.
+/// Returns the root of the workspace, from the folder of this crate.
 fn root() -> anyhow::Result<PathBuf> {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .context("run it as `cargo run -p xtask -- COMMAND`")?;

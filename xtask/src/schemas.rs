@@ -1,6 +1,7 @@
-//! JSON Schemas of everything we keep or print, generated from `model`, so that other programs can rely on it.
+//! JSON Schemas of everything we store or print, generated from `model`, so that other programs can
+//! rely on it.
 //!
-//! Not written by hand: change the type in `model`, then renew them. Start with [`generated`].
+//! Do not edit them by hand: change the type in `model`, then regenerate. Start with [`generated`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::check::Finding;
 const FOLDER: &str = "crates/fwdlab/schemas";
 const RENEW: &str = "cargo run -p xtask -- schemas";
 
-/// Name and text of every schema.
+/// Returns name and text of every schema.
 fn generated() -> anyhow::Result<Vec<(String, String)>> {
     fn text<T: JsonSchema>() -> anyhow::Result<String> {
         Ok(serde_json::to_string_pretty(&schema_for!(T))? + "\n")
@@ -46,7 +47,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
     .into())
 }
 
-/// Writes all schemas, removes those that no longer exist, and returns what was written.
+/// Writes all schemas, removes those that no longer exist, and returns the written paths.
 pub fn write(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -65,7 +66,7 @@ pub fn write(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// Schemas that are not what `model` says now.
+/// Returns schemas that differ from `model`.
 pub fn stale(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let folder = root.join(FOLDER);
     let generated = generated()?;
@@ -89,7 +90,7 @@ pub fn stale(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Names of the schemas in the folder, if there is one.
+/// Returns the names of the schemas in the folder, if it exists.
 fn kept(folder: &Path) -> anyhow::Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(Vec::new());

@@ -1,15 +1,17 @@
-//! Rust source as far as a textual check needs it: code without comments and literals, and the paths it names.
+//! Rust source as far as a textual check needs it: code without comments and literals, and the
+//! paths in it.
 //!
-//! Not a parser: it knows comments, literals, braces and `use` trees, which is what the checks ask about and is the
-//! same in every edition. Start with [`code`].
+//! Not a parser: it knows comments, literals, braces and `use` trees, which suffices for the checks
+//! and is the same in every edition. Start with [`code`].
 
-/// The source with every comment and every string or character literal replaced by spaces: lines and columns stay.
+/// Returns the source with every comment and every string or character literal replaced by spaces;
+/// lines and columns stay the same.
 pub fn code(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
     let mut after_word = false;
     while let Some(first) = rest.chars().next() {
-        // a raw string or a byte string starts with a letter: only where no word goes on
+        // a raw string or a byte string starts with a letter, but not in the middle of a word
         let hidden = if after_word && first.is_alphabetic() {
             0
         } else {
@@ -29,7 +31,8 @@ pub fn code(source: &str) -> String {
     code
 }
 
-/// Bytes of the comment or literal that `text` starts with; 0 if it starts with code.
+/// Returns the length in bytes of the comment or literal at the start of `text`; 0 if it starts
+/// with code.
 fn hidden_length(text: &str) -> usize {
     if text.starts_with("//") {
         return text.find('\n').unwrap_or(text.len());
@@ -82,7 +85,7 @@ fn block_comment_length(text: &str) -> usize {
     text.len()
 }
 
-/// Length of a literal in quotes, both quotes included.
+/// Returns the length of a literal with both its quotes.
 fn quoted_length(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -96,7 +99,7 @@ fn quoted_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Length of a character literal; 0 for a lifetime.
+/// Returns the length of a character literal; 0 for a lifetime.
 fn character_length(text: &str) -> usize {
     let mut characters = text.char_indices().skip(1);
     match (characters.next(), characters.next()) {
@@ -110,7 +113,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Replaces every item behind `#[cfg(test)]` by spaces. Wants [`code`], where every brace is a brace.
+/// Replaces every item behind `#[cfg(test)]` by spaces. Requires the result of [`code`], in which
+/// every brace is a real one.
 pub fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut kept = String::with_capacity(code.len());
@@ -126,7 +130,7 @@ pub fn without_tests(code: &str) -> String {
     kept
 }
 
-/// Bytes up to the semicolon or the closing brace that ends the item.
+/// Returns the number of bytes up to the semicolon or the closing brace that ends the item.
 fn item_length(item: &str) -> usize {
     let mut depth = 0;
     for (at, c) in item.char_indices() {
@@ -141,7 +145,7 @@ fn item_length(item: &str) -> usize {
     item.len()
 }
 
-/// Does the word stand in this line of code, alone?
+/// Returns true if this line of code contains the word, and not only as part of another one.
 pub fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -150,7 +154,8 @@ pub fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Every path that starts with `start::` (`std::fs::read`), with its line from 1; `use` trees are written out.
+/// Returns every path that starts with `start::` (`std::fs::read`), with its line number; `use`
+/// trees are expanded.
 pub fn paths(code: &str, start: &str) -> Vec<(usize, String)> {
     let head = format!("{start}::");
     let mut paths = Vec::new();
@@ -164,7 +169,8 @@ pub fn paths(code: &str, start: &str) -> Vec<(usize, String)> {
     paths
 }
 
-/// Calls `found` for every path of a `use` tree, and returns the bytes read. An ordinary path is a tree of one.
+/// Calls `found` for every path of a `use` tree, and returns the number of bytes read. An ordinary
+/// path is a tree of one.
 fn expand(tree: &str, prefix: &str, found: &mut dyn FnMut(String)) -> usize {
     let mut path = prefix.to_owned();
     let mut at = 0;
@@ -194,7 +200,7 @@ fn expand(tree: &str, prefix: &str, found: &mut dyn FnMut(String)) -> usize {
         if !tree[at..].starts_with("::") {
             break;
         }
-        // `Vec::<u8>::new` goes on after types; the path up to them is what the checks ask for
+        // `Vec::<u8>::new` continues after the types; the checks need only the path before them
         if tree[at + 2..].starts_with('<') {
             break;
         }

@@ -1,7 +1,9 @@
-//! `make test`: the checks, the lints and all tests, with what was skipped and why in the last lines.
+//! `make test`: runs the checks, the lints and all tests, and ends with a list of what was skipped
+//! and why.
 //!
-//! cargo-nextest runs the tests, by `.config/nextest.toml`: no test has a second try. A test that cannot run here prints
-//! `SKIPPED: <test>: <reason>` and returns; nextest calls that passed, and the last lines tell them apart. Start with [`all`].
+//! cargo-nextest runs the tests according to `.config/nextest.toml`, without retries. A test that
+//! cannot run here prints `SKIPPED: <test>: <reason>` and returns; nextest counts it as passed, and
+//! the last lines list it separately. Start with [`all`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +18,11 @@ use crate::check;
 
 mod links;
 
-/// Property tests try the same cases in every run, as the fuzz targets do: when one fails, a change did it. New cases come with
-/// `cargo test`, or with another seed here.
+/// Property tests use the same cases in every run, as the fuzz targets do: if one fails, a change
+/// caused it. For new cases use `cargo test`, or another seed here.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Runs everything of a tier; `true` if nothing failed. One failure keeps nothing else from running.
+/// Runs everything in a tier; returns `true` if nothing failed. A failure does not stop the rest.
 pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     if tier != Tier::Rest {
@@ -30,7 +32,7 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
         tally.count("layout", findings.is_empty());
         lint(root, &mut tally, "rustfmt", &["fmt", "--all", "--check"])?;
     }
-    // clippy's compiler lints what it compiles: nothing is compiled twice
+    // clippy's compiler also builds what it lints, so nothing is compiled twice
     let lints = is_installed(root, "clippy", &mut tally)?;
     println!(
         "== {}build of the tests",
@@ -57,17 +59,17 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     Ok(tally.failed.is_empty())
 }
 
-/// Which tests are run.
+/// The tests to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// Those of `make test`.
     First,
-    /// Those that `make test-all` adds: they need a machine of their own, or minutes. And cargo deny.
+    /// Those that `make test-all` adds, which need a dedicated machine or minutes; and cargo deny.
     Rest,
 }
 
 impl Tier {
-    /// The profile of `.config/nextest.toml`.
+    /// Returns the profile in `.config/nextest.toml`.
     fn profile(self) -> &'static str {
         match self {
             Tier::First => "default",
@@ -76,16 +78,16 @@ impl Tier {
     }
 }
 
-/// What came of building.
+/// The result of building.
 struct Built {
     succeeded: bool,
-    /// What the compiler, or clippy in its place, does not like about our crates.
+    /// Number of warnings about our crates from the compiler, or from clippy in its place.
     warnings: usize,
-    /// What cargo said of everything it built.
+    /// cargo's messages about everything it built.
     messages: Vec<Value>,
 }
 
-/// Builds all tests, and the benchmarks to see that they build; shows what the compiler says.
+/// Builds all tests, and the benchmarks to check that they build; shows the compiler's messages.
 fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
     let mut command = cargo(root);
     command.args(compiler(lints)).args([
@@ -124,9 +126,9 @@ fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
     })
 }
 
-/// Runs the tests of a tier, as root if we are; they were built as the user who called.
+/// Runs the tests of a tier, as root if we are root; the calling user built them.
 fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Result<()> {
-    // make began with it; here it is waited for
+    // make started the download; wait for it here
     let installed = Command::new(root.join("scripts/bootstrap"))
         .arg("--tests")
         .stdin(Stdio::null())
@@ -159,7 +161,7 @@ fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Res
         "--no-deps",
     ];
     for (file, arguments) in [(&binaries, &list[..]), (&packages, &metadata)] {
-        // cargo wants its configuration before the command, nextest after it
+        // cargo takes its configuration before the command, nextest after it
         let (before, after) = match arguments[0] {
             "nextest" => (&[][..], compiler(lints)),
             _ => (compiler(lints), &[][..]),
@@ -202,7 +204,7 @@ fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Res
     Ok(())
 }
 
-/// Where `scripts/bootstrap --tests` puts it, or what the machine has.
+/// Returns nextest as installed by `scripts/bootstrap --tests`, or by the machine.
 fn nextest(root: &Path) -> Option<PathBuf> {
     let ours = root.join("target/venv/bin/cargo-nextest");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -212,7 +214,7 @@ fn nextest(root: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Without nextest: cargo, and nothing at the same time.
+/// Runs the tests with cargo if there is no nextest, one at a time.
 fn one_by_one(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()> {
     let mut command = cargo(root);
     command.arg("--root").args(compiler(lints));
@@ -232,7 +234,7 @@ fn one_by_one(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Links in the documentation of the crates, with the libraries of the test build.
+/// Checks links in the documentation of the crates, with the libraries of the test build.
 fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<()> {
     println!("== links in doc comments");
     let output = cargo(root)
@@ -247,7 +249,7 @@ fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<(
     Ok(())
 }
 
-/// The platform of this machine. Dependencies of other platforms were never downloaded.
+/// Returns the platform of this machine. Dependencies of other platforms are never downloaded.
 fn host() -> anyhow::Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")
@@ -259,7 +261,8 @@ fn host() -> anyhow::Result<String> {
     Ok(host.context("rustc -vV says no host")?.into())
 }
 
-/// Checks licences, duplicate versions and sources of the dependencies by `deny.toml`, and advisories if their database is here.
+/// Checks licences, duplicate versions and sources of the dependencies by `deny.toml`, and
+/// advisories if their database is here.
 fn dependencies(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     println!("== cargo deny");
     if !has_command(root, "deny")? {
@@ -284,7 +287,8 @@ fn dependencies(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has cargo-deny downloaded an advisory database? A check without one leaves an empty folder with a lock file.
+/// Returns true if cargo-deny has downloaded an advisory database. A check without one leaves an
+/// empty folder with a lock file.
 fn has_advisories() -> bool {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -292,11 +296,11 @@ fn has_advisories() -> bool {
     entries.is_some_and(|mut all| all.any(|entry| entry.is_ok_and(|one| one.path().is_dir())))
 }
 
-/// Examples in the documentation of the crates.
+/// Runs the examples in the documentation of the crates.
 fn documentation(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()> {
     println!("== examples in doc comments");
     let mut command = cargo(root);
-    // as root if we are
+    // as root if we are root
     command.arg("--root").args(compiler(lints));
     command.args(["test", "--workspace", "--doc", "--quiet"]);
     let passed = command.stdin(Stdio::null()).status();
@@ -316,7 +320,7 @@ fn lint(root: &Path, tally: &mut Tally, component: &str, arguments: &[&str]) -> 
     Ok(())
 }
 
-/// Is a component of the toolchain there? When it is not, what it checks is skipped.
+/// Returns true if a component of the toolchain is installed. If not, its checks are skipped.
 fn is_installed(root: &Path, component: &str, tally: &mut Tally) -> anyhow::Result<bool> {
     let installed = has_command(root, component.trim_start_matches("rust"))?;
     if !installed {
@@ -327,7 +331,7 @@ fn is_installed(root: &Path, component: &str, tally: &mut Tally) -> anyhow::Resu
     Ok(installed)
 }
 
-/// Does cargo have this command?
+/// Returns true if cargo has this command.
 fn has_command(root: &Path, command: &str) -> anyhow::Result<bool> {
     let probe = cargo(root)
         .args([command, "--version"])
@@ -337,7 +341,7 @@ fn has_command(root: &Path, command: &str) -> anyhow::Result<bool> {
     Ok(probe.context("run cargo")?.success())
 }
 
-/// What cargo is told of the compiler of our crates.
+/// Returns cargo's arguments that select the compiler of our crates.
 fn compiler(lints: bool) -> &'static [&'static str] {
     match lints {
         true => &[
@@ -348,7 +352,7 @@ fn compiler(lints: bool) -> &'static [&'static str] {
     }
 }
 
-/// cargo through the script that finds it and keeps root from building.
+/// Returns cargo, started through the script that finds it and prevents builds as root.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(root.join("scripts/cargo"));
     let tools = std::iter::once(root.join("target/venv/bin"));
@@ -362,12 +366,12 @@ fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Where cargo builds.
+/// Returns cargo's build directory.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// What passed, failed and was skipped.
+/// Counts of passed and failed tests, and the skipped ones.
 #[derive(Debug, Default, PartialEq)]
 struct Tally {
     passed: usize,
@@ -384,7 +388,8 @@ impl Tally {
         }
     }
 
-    /// Adds what a report in JUnit's format says, as nextest writes it: an element begins a line, and what a test said is in its own.
+    /// Adds the results of a JUnit report as written by nextest: each element starts a line, and
+    /// contains the output of its test.
     fn read(&mut self, report: &str) {
         let attribute = |line: &str, name: &str| {
             let rest = line.split_once(&format!(" {name}=\""))?.1;
@@ -418,7 +423,7 @@ impl Tally {
     }
 }
 
-/// Text of XML without what it writes for some characters.
+/// Returns XML text with its character entities decoded.
 fn plain(text: &str) -> String {
     let pairs = [
         ("&lt;", "<"),
@@ -433,7 +438,8 @@ fn plain(text: &str) -> String {
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// The last lines of the run: failures, skips by reason, and one line that machines read too.
+/// The last lines of the run: failures, skips by reason, and one line that is also
+/// machine-readable.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f)?;
@@ -466,7 +472,7 @@ impl fmt::Display for Tally {
 mod tests {
     use super::*;
 
-    /// What nextest 0.9.148 writes, cut short.
+    /// The output of nextest 0.9.148, shortened.
     const REPORT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="nextest-run" tests="5" failures="1" errors="0" time="1.0">
     <testsuite name="fwdlab::program" tests="5" disabled="0" errors="0" failures="1">

@@ -1,12 +1,15 @@
-//! Our engines against others' and against the kernel's limit, in turns within one run, as ratios.
+//! Our engines compared with other generators and with the kernel's limit, in alternating turns
+//! within one run, as ratios.
 //!
-//! `cargo bench -p fwdlab-engine`, as root (`make bench` gets the others' programs). Everything sends on one CPU and is counted
-//! there by the same XDP program, which drops; frames are 60 bytes without FCS. The contenders take turns of a fraction of a
-//! second, so that a change of the host's speed is in all of them, and a ratio is the median over the rounds of the ratio
-//! within a round. What is not installed is left out and said. `--quick` makes fewer rounds; a word in the arguments names
-//! the parts to run (`memory`, `transmit`, `receive`).
+//! `cargo bench -p fwdlab-engine`, as root (`make bench` downloads the other programs). Every
+//! sender runs on one CPU, and the same XDP program counts and drops its frames there; frames are
+//! 60 bytes without FCS. Turns last a fraction of a second, so that a change of the host's speed
+//! affects all contenders, and a ratio is the median over the rounds of the ratio within a round.
+//! Missing programs are listed and left out. `--quick` makes fewer rounds; words in the arguments
+//! select the parts to run (`memory`, `transmit`, `receive`).
 //!
-//! Not a test: nothing fails when a target is missed. Start with `main`; who takes part is in the three parts' files.
+//! Not a test: it never fails, even if a target is missed. Start with `main`; the files of the
+//! three parts list the contenders.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
 
@@ -29,7 +32,7 @@ use std::time::Duration;
 
 use contender::Turns;
 
-/// Sends, and counts what was sent.
+/// The sender, and the counting of its frames.
 const GENERATOR_CPU: usize = 0;
 /// Everything else.
 const OTHER_CPU: usize = 1;

@@ -1,4 +1,5 @@
-//! Which flows never arrived, told from numbers alone: compared with what etherparse reads in every frame that was played.
+//! Which flows never arrived, derived from numbers alone, compared with what etherparse reads in
+//! every played frame.
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,7 +41,7 @@ fn expectation(traffic: &Arc<Traffic>) -> Expectation {
     }))
 }
 
-/// The innermost flow and its VLANs, as etherparse reads them and as people write them.
+/// Returns the innermost flow and its VLANs, as etherparse reads them, in the usual notation.
 fn flow(frame: &[u8]) -> String {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
     let vlans = match sliced.vlan_ids()[..] {
@@ -75,8 +76,8 @@ fn flows(stream: &StreamExpected) -> &Flows {
     stream.flows.as_ref().unwrap()
 }
 
-/// Plays so many frames; whoever carries one of these flows is dropped by the DUT. Every flow of every stream is counted by
-/// what is in its frames, and by their numbers.
+/// Plays this number of frames; the DUT drops the flows selected by `is_dropped`. Counts every flow
+/// of every stream both by the contents of its frames and by their numbers.
 fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
     let traffic = traffic(text);
     let expectation = expectation(&traffic);
@@ -156,21 +157,21 @@ fn every_flow_that_is_missing_has_its_name() {
     for (text, frames) in [
         // one kind of frames
         ("[[stream]]\nflows = 20".to_owned(), 95),
-        // 12 frames of three sizes, of which each goes through the flows by itself
+        // 12 frames of three sizes, each of which cycles through the flows independently
         (format!("[[stream]]\n{imix}\nflows = 20"), 12 * 20 * 2),
         (format!("[[stream]]\n{imix}\nflows = 6\norder = 'shuffled'\nseed = 5"), 200),
         ("[[stream]]\nlayers = ['ipv6', 'tcp']\nsize = 128\nflows = 15".into(), 400),
         // less than a cycle
         (format!("[[stream]]\n{imix}\nflows = 100"), 37),
-        // sizes that go round at a pace of their own
+        // sizes with a cycle of their own
         ("[[stream]]\nsize = { from = 64, to = 70 }\nflows = 4".into(), 100),
-        // what differs is no flow
+        // fields that vary without being part of a flow
         ("[[stream]]\nsize = 128\nvary = [{ field = 'ipv4.source', count = 3 }, { field = 'ipv4.ttl', from = 9, to = 12 }]".into(), 50),
         // several streams at different rates
         (format!("[[stream]]\n{imix}\nflows = 20\nshare = 3\n[[stream]]\nlayers = ['ipv6', 'udp']\nsize = 100\nflows = 7"), 900),
         // tags and addresses in lists
         ("[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 200\nvary = [{ field = 'ipv4.destination', values = ['198.19.0.9', '198.19.7.1', '198.19.3.3'] }]".into(), 100),
-        // the same addresses in several VLANs; a priority is none
+        // the same addresses in several VLANs; the priority is not part of a flow
         ("[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 100\nvary = [{ field = 'vlan.id', from = 250, count = 9 }, { field = 'vlan.priority', count = 3 }]".into(), 100),
         ("[[stream]]\nlayers = ['vlan', 'vlan', 'ipv4', 'udp']\nsize = 100\nvary = [{ field = 'vlan[2].id', count = 3 }, { field = 'vlan.id', count = 2 }, { field = 'ipv4.source', count = 2 }]".into(), 100),
     ] {
@@ -180,7 +181,7 @@ fn every_flow_that_is_missing_has_its_name() {
     }
 }
 
-/// What etherparse does not take apart: flows that differ only by a label, a network or a key.
+/// Flows that etherparse does not parse: they differ only by a label, a network or a key.
 #[test]
 fn labels_and_networks_are_flows_of_their_own() {
     let ends = "198.18.10.1:2000 > 198.19.10.1:2000";
@@ -260,7 +261,7 @@ fn all_flows_are_counted_and_where_not_it_is_told() {
             "[[stream]]\nsize = 64\nflows = 10_000_000",
             (1 << 18, false),
         ),
-        // without signatures, and in no order that comes again
+        // without signatures, and in an order that never repeats
         ("[[stream]]\nlayers = ['ipv4', 'tcp']\nsize = 64", (1, true)),
         ("[[stream]]\nflows = 20\norder = 'drawn'", (20, true)),
     ] {

@@ -1,4 +1,5 @@
-//! The histogram of the BPF programs against that of the library: both put the same values into the same buckets.
+//! The histogram of the BPF programs compared with the library's: both put the same values into the
+//! same buckets.
 //!
 //! Needs the right to load BPF programs.
 
@@ -28,7 +29,7 @@ fn bpf_and_rust_agree_on_buckets() {
         };
         program.test_run(options).unwrap().return_value as usize
     };
-    // both ends of every bucket, so that a boundary shifted by one shows
+    // both ends of every bucket, to detect boundaries shifted by one
     for bucket in 0..BUCKETS {
         let (low, high) = bounds(bucket);
         assert_eq!(

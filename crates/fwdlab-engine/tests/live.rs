@@ -1,6 +1,8 @@
-//! Live frames on the wire: profiles byte for byte, departure times, loads that change, and what is left when it ends.
+//! Live frames on the wire: profiles byte for byte, departure times, changing loads, and the
+//! cleanup at the end.
 //!
-//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why.
+//! Needs root, `ip`, `ethtool` and for one test `nft`. Tests that cannot run here print `SKIPPED`
+//! and the reason on stderr.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -43,7 +45,7 @@ const NONCE: u16 = 0x3a7;
 /// The EtherType of frames without a signature.
 const UNKNOWN: [u8; 2] = [0x88, 0xb5];
 
-/// The sender, or a skip where it needs more than we may do.
+/// Opens the sender, or skips the test if privileges are missing.
 fn live(paths: &[PathSpec]) -> Option<XdpLive> {
     allowed(XdpLive::open(paths, &[]))
 }
@@ -64,10 +66,10 @@ fn send(sender: &mut XdpLive, load_pps: Option<f64>, frames: u64) -> SendCounts 
     sender.stop().unwrap()
 }
 
-/// Hears what arrives at a path's DUT, frame after frame: GRO would hold back those of TCP.
+/// Captures what arrives at a path's DUT, frame by frame: GRO would delay TCP frames.
 struct Listener {
     capture: Capture,
-    /// Live frames need it, and GRO is what else would make the port run it.
+    /// Live frames need NAPI; without this program, only GRO would make the port run it.
     _napi: XdpPass,
 }
 
@@ -85,7 +87,7 @@ fn listen(bed: &Bed, path: usize) -> Listener {
     }
 }
 
-/// So many frames of ours with the times of their arrival, or fewer when no more come.
+/// Returns this number of our frames with their arrival times, or fewer if no more arrive.
 fn take(Listener { capture, .. }: &mut Listener, frames: usize) -> Vec<(u64, Vec<u8>)> {
     let mut taken = vec![];
     let mut last = Instant::now();
@@ -125,7 +127,7 @@ fn test_frames(frame_size: u16) -> Frames {
     })
 }
 
-/// So many sources, destinations, source ports and destination ports.
+/// The numbers of sources, destinations, source ports and destination ports.
 fn flow_set(version: IpVersion, counts: [u32; 4]) -> FlowSet {
     fn spans<T: Copy>(first: [T; 2], counts: [u32; 2]) -> [Span<T>; 2] {
         [0, 1].map(|side| Span {
@@ -149,7 +151,7 @@ fn flow_set(version: IpVersion, counts: [u32; 4]) -> FlowSet {
     .unwrap()
 }
 
-/// A kind of frames that differ in four bytes, with its signature at the end or at a place.
+/// A kind of frames that differ in four bytes, with its signature at the end or at an offset.
 fn kind(
     layers: &[Layer],
     frame_size: usize,
@@ -212,8 +214,9 @@ fn traffic(streams: Vec<Stream>) -> TrafficFrames {
     streams::traffic(streams, NONCE)
 }
 
-/// An IMIX of UDP; UDP over IPv6 in a VLAN; TCP, ICMP and ICMPv6 with their signatures at odd and even bytes of what their
-/// checksums cover; frames without a signature. In rates that make them leave unevenly.
+/// An IMIX of UDP; UDP over IPv6 in a VLAN; TCP, ICMP and ICMPv6 with signatures at odd and even
+/// offsets within their checksummed bytes; frames without a signature. Their rates make them leave
+/// unevenly.
 fn mix() -> TrafficFrames {
     let ipv4 = Layer::Ipv4(ipv4::Repr {
         source: [198, 18, 0, 2].into(),
@@ -328,7 +331,7 @@ fn mix() -> TrafficFrames {
     ])
 }
 
-/// Where each kind of frames has its signature, counted through all streams.
+/// Returns where each kind of frames has its signature, numbered through all streams.
 fn signatures(frames: &TrafficFrames) -> Vec<Option<usize>> {
     let at = |kind: &Kind| {
         kind.program.instructions.iter().find_map(|i| match i {
@@ -340,9 +343,10 @@ fn signatures(frames: &TrafficFrames) -> Vec<Option<usize>> {
     kinds.map(at).collect()
 }
 
-/// The captured frames are those of the player; and when none was forgiven they were due when it says. Those with a signature come in
-/// its order. Those without are of a protocol that the kernel does not know, and of the frames that it takes off a port together it
-/// hands those to a capture last: they are known by their bytes, wherever they stand.
+/// Checks that the captured frames equal those of the player, and if no departure was skipped, that
+/// they were due at its times. Frames with a signature arrive in its order. Those without have an
+/// EtherType that the kernel does not know; of a batch of frames it passes those to a capture last,
+/// so they are matched by their bytes at any position.
 fn assert_as_played(
     case: &str,
     frames: &TrafficFrames,
@@ -385,7 +389,7 @@ fn assert_as_played(
     assert_eq!(counts.streams, of_streams, "{case}");
 }
 
-/// Checks all checksums with another implementation; returns what kind of frame it is.
+/// Checks all checksums with another implementation; returns the kind of the frame.
 fn check_with_etherparse(frame: &[u8]) -> &'static str {
     let headers = PacketHeaders::from_ethernet_slice(frame).unwrap();
     let payload = headers.payload.slice();
@@ -456,7 +460,7 @@ fn profiles_are_sent_as_packet_renders_them() {
         ("udp over IPv6 in a VLAN", counts.streams[1]),
     ];
     assert_eq!(seen, expected.into());
-    // as the rates say: 8 to 4 to 2 to 2 to 2 to 1
+    // in proportion to the rates: 8 to 4 to 2 to 2 to 2 to 1
     let share = FRAMES as f64 / 19.0;
     for (sent, rate) in counts.streams.iter().zip([8.0, 4.0, 2.0, 2.0, 2.0, 1.0]) {
         assert!((*sent as f64 - rate * share).abs() <= 2.0, "{counts:?}");
@@ -465,7 +469,8 @@ fn profiles_are_sent_as_packet_renders_them() {
     assert!((1..=FRAMES).contains(&lateness.len()));
 }
 
-/// Every sequence and time has its own checksum; some of them are 0 before they are written.
+/// Every sequence number and time has its own checksum; some of the checksums are 0 before they are
+/// written.
 #[test]
 fn checksums_are_right_flat_out_and_never_none_in_udp() {
     let Some(bed) = bed(1) else { return };
@@ -488,7 +493,8 @@ fn checksums_are_right_flat_out_and_never_none_in_udp() {
     }
 }
 
-/// Sets of all shapes, flat out: row after row, each frame is the one that the template writes.
+/// Sets of all shapes at full speed: in every round, each frame is the one that the template
+/// writes.
 #[test]
 fn test_frames_flat_out_are_those_of_the_template() {
     const FRAMES: u64 = 4000;
@@ -544,7 +550,7 @@ fn shipped_profiles_are_sent_or_refused_with_a_reason() {
     let (mut sent, mut refused) = (0, vec![]);
     for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fwdlab/profiles")) {
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        // three passes over a million frames are a long time in a test build
+        // three passes over a million frames take too long in a test build
         if name == "1M" {
             continue;
         }
@@ -595,7 +601,7 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
     files
 }
 
-/// What was there before is gone from the pages: longer and shorter frames of another trial.
+/// No remains of another trial's longer or shorter frames are left in the pages.
 #[test]
 fn test_frames_and_profiles_take_turns() {
     let Some(bed) = bed(1) else { return };
@@ -617,7 +623,8 @@ fn test_frames_and_profiles_take_turns() {
     }
 }
 
-/// Departures are exact: frame after frame one gap apart, at a change the longer of both at most. What is left out is counted.
+/// Departures are exact: consecutive frames are one gap apart, and at a change of the load at most
+/// the longer of both. Skipped departures are counted.
 #[test]
 fn a_load_changes_without_a_gap_and_without_a_debt() {
     const LOADS: [f64; 3] = [20_000.0, 47_000.0, 9_700.0];
@@ -672,7 +679,7 @@ fn a_load_changes_without_a_gap_and_without_a_debt() {
             left_out <= counts.not_sent,
             "{left_out} left out, {counts:?}"
         );
-        // and that is when they left: both clocks tick alike, whatever they show
+        // and they left at those times: both clocks run at the same rate, whatever their offset
         let mut late: Vec<u64> = captured
             .iter()
             .zip(&due)
@@ -686,7 +693,8 @@ fn a_load_changes_without_a_gap_and_without_a_debt() {
     sender.stop().unwrap();
 }
 
-/// All frames that were due until the end were sent or counted as not sent: the intended load to the last frame.
+/// All frames that were due until the end were sent or counted as not sent: the intended load to
+/// the last frame.
 #[test]
 fn what_was_due_is_exactly_the_load() {
     let Some(bed) = bed(1) else { return };
@@ -704,14 +712,15 @@ fn what_was_due_is_exactly_the_load() {
                 })
                 .unwrap();
             wait_until(|| sender.is_done());
-            // the last look at the clock is after the end
+            // the sender reads the clock for the last time after the end
             thread::sleep(Duration::from_millis(50));
             let counts = sender.stop().unwrap();
             let port = bed.transmitted(0).since(before);
             assert_eq!(counts.sent, [port.packets + port.dropped]);
             let due = load_pps * millis as f64 / 1000.0;
             let off = (counts.sent[0] + counts.not_sent) as f64 - due;
-            // streams of a profile do not leave evenly, so what was forgiven is right in the mean
+            // streams of a profile do not leave evenly, so the number of skipped frames is right
+            // only on average
             let allowed = match frames {
                 Frames::Test(_) => 1.0,
                 Frames::Traffic(_) => 20.0,
@@ -834,7 +843,7 @@ fn a_port_that_goes_down_or_away_ends_the_trial_with_an_error() {
     }
 }
 
-/// The programs and maps of a process that was killed are gone, and its frames end.
+/// After a process was killed, its programs and maps disappear, and its frames stop.
 #[test]
 fn a_killed_sender_leaves_nothing_behind() {
     if let Ok(netns) = std::env::var(VICTIM) {
@@ -863,7 +872,7 @@ fn a_killed_sender_leaves_nothing_behind() {
     victim.0.kill().unwrap();
     victim.0.wait().unwrap();
     let stopped = bed.transmitted(0);
-    // programs go after a grace period
+    // programs are freed after a grace period
     wait_until(|| ids.is_disjoint(&loaded_programs()));
     let later = bed.transmitted(0).since(stopped);
     assert_eq!((later.packets, later.dropped), (0, 0));
@@ -885,7 +894,7 @@ impl Drop for Killed {
     }
 }
 
-/// Sends until somebody ends us, but not for ever.
+/// Sends until it is killed, with a time limit.
 fn be_killed(netns: &str) {
     let port = PortSpec {
         netns: Some(netns.into()),
@@ -901,7 +910,7 @@ fn be_killed(netns: &str) {
     thread::sleep(Duration::from_secs(15));
 }
 
-/// The ids of the BPF programs that a process holds.
+/// Returns the ids of the BPF programs that a process holds.
 fn programs_of(process: u32) -> BTreeSet<u32> {
     let mut ids = BTreeSet::new();
     for file in std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap() {

@@ -1,6 +1,6 @@
-//! What the engine does seen from outside: on beds of our own where it sends, on values where it does not.
+//! Tests of the engine from outside: senders on test beds, everything else on values.
 //!
-//! One program for all of them: it is linked once.
+//! They are one program, so that it is linked only once.
 
 #[path = "veth/bed.rs"]
 mod bed;

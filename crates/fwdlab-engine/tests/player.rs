@@ -1,5 +1,5 @@
-//! Playing traffic against a naive model with exact fractions, against the times that TRex's documentation gives, and against
-//! frames rendered one by one.
+//! Playing traffic compared with a naive model with exact fractions, with the times in TRex's
+//! documentation, and with frames rendered one by one.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -36,7 +36,7 @@ fn write(variable: &str, offset: u16) -> Instruction {
     }
 }
 
-/// A frame whose bytes 20 to 24 count in a range, and whose first byte says which kind it is.
+/// A frame whose bytes 20 to 24 count in a range, and whose first byte marks its kind.
 fn counting(mark: u8, range: u64, len: usize, signed: bool) -> Kind {
     let mut template = vec![0xee; len];
     template[0] = mark;
@@ -68,7 +68,7 @@ fn counting(mark: u8, range: u64, len: usize, signed: bool) -> Kind {
     }
 }
 
-/// Streams that differ in their times alone.
+/// Streams that differ only in their timing.
 fn timed(timings: &[Timing]) -> TrafficFrames {
     let streams = (0..)
         .zip(timings)
@@ -76,7 +76,7 @@ fn timed(timings: &[Timing]) -> TrafficFrames {
     traffic(streams.collect())
 }
 
-/// Times and streams of the first frames.
+/// Returns times and streams of the first frames.
 fn times(player: &mut Player, frames: usize) -> Vec<(u64, usize)> {
     let mut times = vec![];
     while let Some(upcoming) = player.upcoming().filter(|_| times.len() < frames) {
@@ -86,10 +86,10 @@ fn times(player: &mut Player, frames: usize) -> Vec<(u64, usize)> {
     times
 }
 
-/// Rates here are multiples of 1 kpps up to 12, so that all times are multiples of this part of a unit.
+/// Rates here are multiples of 1 kpps up to 12, so all times are multiples of this part of a unit.
 const PARTS: u128 = 27_720;
 
-/// The first frames by a model that knows nothing of queues: each run of a stream is written down as a whole.
+/// The first frames by a model without queues, which writes down each run of a stream as a whole.
 fn model(timings: &[Timing], times_load: u32, frames: usize) -> Vec<(u64, usize)> {
     let parts = |ns: u64| u128::from(ns) * u128::from(UNIT) * PARTS;
     let run = |stream: usize, from: u128| -> Vec<(u128, usize, bool)> {
@@ -182,7 +182,7 @@ fn timings() -> impl Strategy<Value = Vec<Timing>> {
             rate_pps: (rate * 1000) as f64,
             mode,
             delay_ns: delay * 250 * US,
-            // the first starts, so that something does
+            // the first one starts, so that there are frames
             waits: waits && at > 0,
             next: next.filter(|&next| next < streams),
             runs,
@@ -223,7 +223,7 @@ proptest! {
         }
     }
 
-    /// Flat out: the same frames in the same order, whether it repeats or not.
+    /// At full speed: the same frames in the same order, whether it repeats or not.
     #[test]
     fn the_order_stays_without_times(timings in timings(), rates in prop::collection::vec(1_u32..9, 1..5)) {
         let steady: Vec<Timing> = rates.iter().map(|rate| Timing::new(f64::from(*rate) / 7.0, Emission::Continuous)).collect();
@@ -242,7 +242,7 @@ proptest! {
         }
     }
 
-    /// A buffer may hold what it likes.
+    /// A buffer may contain anything.
     #[test]
     fn frames_are_those_that_each_machine_renders(picks in prop::collection::vec(any::<bool>(), 200)) {
         let frames = traffic(three_streams(true));
@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// The next frame and its stream.
+/// Returns the next frame and its stream.
 fn next(player: &mut Player, held: Option<u32>) -> (u32, Vec<u8>) {
     let mut buffer = vec![0; player.buffer_len()];
     let stream = player.upcoming().unwrap().stream;
@@ -268,7 +268,7 @@ fn next(player: &mut Player, held: Option<u32>) -> (u32, Vec<u8>) {
     (stream, buffer)
 }
 
-/// An IMIX, a burst that repeats, and a few large frames.
+/// An IMIX, a repeating burst, and a few large frames.
 fn three_streams(signed: bool) -> Vec<Stream> {
     let kinds = |mark| {
         vec![
@@ -299,7 +299,7 @@ fn three_streams(signed: bool) -> Vec<Stream> {
     ]
 }
 
-/// Each kind rendered by a machine of its own, always as a whole.
+/// Each kind rendered by its own machine, always in full.
 struct Rendering {
     streams: Vec<(Stream, Vec<fwdlab_packet::modifier::Machine>, u64)>,
     buffer: Vec<u8>,
@@ -342,7 +342,8 @@ fn in_us(times: &[(u64, usize)]) -> Vec<(u64, usize)> {
     times.iter().map(us).collect()
 }
 
-/// The example of a chain in the description of TRex's protocol: twelve packets, and when they leave.
+/// The example of a chain in the description of TRex's protocol: twelve packets and their departure
+/// times.
 #[test]
 fn a_chain_as_in_trex() {
     let burst = |frames, next, delay_us: u64, waits, runs| Timing {
@@ -379,7 +380,7 @@ fn a_chain_as_in_trex() {
     assert_eq!(own_load_pps(&frames.traffic), 10.0);
 }
 
-/// Twice the rate: gaps are half as long, and the delay is not.
+/// At twice the rate, gaps are half as long, and the delay stays the same.
 #[test]
 fn the_load_scales_rates_and_neither_delays_nor_pauses() {
     let bursts = Emission::Bursts {
@@ -442,7 +443,7 @@ fn the_own_load_is_the_largest_sum_of_what_sends_together() {
     }
 }
 
-/// Over an hour every stream keeps step: frame n is due where the exact fraction says.
+/// For an hour, every stream keeps its schedule: frame n is due where the exact fraction says.
 #[test]
 fn nothing_drifts() {
     let rates = [1000.0, 3000.0, 7000.0];
@@ -536,14 +537,14 @@ fn cycles_are_for_what_never_ends_and_repeats() {
         let kinds = vec![counting(0, 7, 60, signed), counting(1, 6, 60, signed)];
         traffic(vec![stream(1, kinds, vec![0, 0, 1], steady)])
     };
-    // three frames a round; kind 0 is as before after 7 rounds, kind 1 after 6
+    // three frames per round; kind 0 repeats after 7 rounds, kind 1 after 6
     assert_eq!(player(signed(false)).cycle(), Some(3 * 42));
     assert_eq!(player(signed(true)).cycle(), None);
 }
 
 const SECOND: u64 = 1_000_000_000 * UNIT;
 
-/// Times in units and streams of the frames up to a time.
+/// Returns times in units, and streams, of the frames up to a time.
 fn until(player: &mut Player, end: u64) -> Vec<(u64, usize)> {
     let mut buffer = [0; 60];
     let mut all = vec![];
@@ -562,17 +563,18 @@ fn streams_are_steered_one_by_one_and_held() {
     let mut player = Player::new(&frames, None).unwrap();
     let count = |all: &[(u64, usize)], stream| all.iter().filter(|one| one.1 == stream).count();
     until(&mut player, ms(10) + ms(1) / 4);
-    // the first is held for a quarter of a millisecond after it sent, the second is four times as fast
+    // the first is paused a quarter of a millisecond after it sent, the second is four times as
+    // fast
     player.set_rates(&[0.0, 2000.0], ms(10) + ms(1) / 4);
     let held = until(&mut player, ms(20));
     assert_eq!((count(&held, 0), count(&held, 1)), (0, 19));
-    // it goes on with as much time to its next frame as it had left
+    // it resumes with as much time to its next frame as it had left
     player.set_rates(&[1000.0, 500.0], ms(20));
     let again = until(&mut player, ms(30));
     let first = again.iter().find(|one| one.1 == 0).unwrap().0;
     assert_eq!(first, ms(20) + ms(3) / 4);
     assert_eq!((count(&again, 0), count(&again, 1)), (10, 5));
-    // all are held: nothing is due, and nothing is over
+    // all are paused: nothing is due, but nothing has ended
     player.set_rates(&[0.0, 0.0], ms(30));
     assert_eq!(player.upcoming(), None);
     player.set_rates(&[1000.0, 500.0], ms(50));
@@ -581,7 +583,7 @@ fn streams_are_steered_one_by_one_and_held() {
     assert_eq!(later[0].0, ms(50) + ms(3) / 4);
     assert_eq!(player.not_sent(), 0);
 
-    // one that begins held sends when it is told to
+    // one that starts paused sends when its rate is set
     let held = Timing {
         held: true,
         ..second
@@ -620,9 +622,9 @@ fn a_new_load_leaves_no_gap_and_no_debt() {
     };
     let (first, last) = until(&mut player, SECOND);
     assert_eq!(&first[..2], [1000, 3000]);
-    // 333 us after the last frame of the second stream at the most
+    // at most 333 us after the last frame of the second stream
     assert!(SECOND - last < 334 * US * UNIT);
-    // a tenth of a gap of stream 0 has passed
+    // a tenth of a gap of stream 0 has elapsed
     let now = SECOND + 100 * US * UNIT;
     until(&mut player, now);
     player.set_load(50_000.0, now);
@@ -632,7 +634,7 @@ fn a_new_load_leaves_no_gap_and_no_debt() {
     assert!(now + SECOND - last < 34 * US * UNIT);
     // pauses stay: a burst is 100 us and 10 ms
     assert!((198..=202).contains(&faster[2]), "{faster:?}");
-    // nobody took anything for 80 us
+    // no frame was taken for 80 us
     let now = now + SECOND + 80 * US * UNIT;
     player.set_load(5000.0, now);
     let (slower, _) = until(&mut player, now + SECOND);

@@ -1,5 +1,5 @@
-//! Profiles as frames, judged by others: etherparse, tshark and scapy read what random profiles send; counts per flow and the
-//! values of TRex's field engine are what their definitions say.
+//! Profiles as frames, checked independently: etherparse, tshark and scapy read the frames of
+//! random profiles; counts per flow and the values of TRex's field engine match their definitions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -77,7 +77,7 @@ fn frames(kind: &Kind, stream: u16, count: usize) -> Vec<Vec<u8>> {
                 sequence,
                 timestamp_ns: 1000 * sequence,
             };
-            // as a sender does: over the frame before
+            // as a sender does: over the previous frame
             let len = match sequence {
                 0 => machine.render(&mut buffer, &signature),
                 _ => machine.patch(&mut buffer, &signature),
@@ -87,7 +87,7 @@ fn frames(kind: &Kind, stream: u16, count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// So many frames of every kind of every stream, with the kind.
+/// Returns this number of frames of every kind of every stream, with the kind.
 fn all_frames(compiled: &Compiled, count: usize) -> Vec<(Kind, Vec<u8>)> {
     let streams = compiled.traffic.streams.iter();
     let kinds = streams.flat_map(|stream| stream.kinds.iter().map(|kind| (stream.id, kind)));
@@ -103,7 +103,7 @@ fn all_frames(compiled: &Compiled, count: usize) -> Vec<(Kind, Vec<u8>)> {
 /// Source and destination address, source and destination port.
 type Flow = (Vec<u8>, Vec<u8>, u16, u16);
 
-/// Addresses and ports as etherparse reads them, of a frame whose lengths and checksums it finds right.
+/// Returns addresses and ports as etherparse reads them, after checking lengths and checksums.
 fn flow(frame: &[u8]) -> Flow {
     let sliced =
         SlicedPacket::from_ethernet(frame).unwrap_or_else(|error| panic!("{error}: {frame:02x?}"));
@@ -163,7 +163,7 @@ fn flow(frame: &[u8]) -> Flow {
     (source, destination, from, to)
 }
 
-/// Is the signature where the kind says it is?
+/// Checks that the signature is at its position.
 fn check_signature(kind: &Kind, frame: &[u8]) {
     let at = match kind.place {
         None => return,
@@ -205,7 +205,7 @@ proptest! {
         }
     }
 
-    /// What goes one way comes back the other: sources and destinations change places, nothing else does.
+    /// The reverse direction swaps sources and destinations, and nothing else.
     #[test]
     fn reverse_is_forward_with_its_sides_swapped(seed: u64) {
         let text = Dice(seed).profile();
@@ -214,7 +214,7 @@ proptest! {
         prop_assert_eq!(there.len(), back.len());
         for ((_, there), (_, back)) in there.iter().zip(&back) {
             let (source, destination, from, to) = flow(there);
-            // the port of VXLAN is the same both ways
+            // the port of VXLAN is the same in both directions
             let ports = if to == 4789 { (from, to) } else { (to, from) };
             prop_assert_eq!(
                 flow(back),
@@ -251,7 +251,7 @@ fn capture(profiles: u64) -> (Vec<Vec<u8>>, Vec<u8>) {
     (all, file)
 }
 
-/// What a command prints when it is given this; `None`: it is not there.
+/// Returns a command's output for this input; `None` if it is not installed.
 fn output_of(command: &mut Command, input: &[u8]) -> Option<String> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -273,7 +273,7 @@ fn random_profiles_are_right_to_tshark() {
     let (frames, file) = capture(300);
     let mut tshark = Command::new("tshark");
     tshark.args(["-r", "-", "-T", "fields"]);
-    // not what it guesses from ports
+    // do not let it guess protocols from ports
     for ports in [
         "udp.port==0-4788",
         "udp.port==4790-65535",
@@ -317,11 +317,11 @@ fn random_profiles_are_right_to_tshark() {
             }
         }
     }
-    // every kind of checksum was looked at, often
+    // every kind of checksum was checked often
     assert!(checked.iter().all(|checked| *checked > 50), "{checked:?}");
 }
 
-/// Scapy computes all lengths and checksums anew from the fields that it reads.
+/// Scapy recomputes all lengths and checksums from the fields that it reads.
 #[test]
 fn random_profiles_are_right_to_scapy() {
     const SCRIPT: &str = r#"
@@ -362,7 +362,7 @@ print(right)
     assert_eq!(output.trim(), frames.len().to_string());
 }
 
-/// How often each flow is in the frames.
+/// Counts the frames of each flow.
 fn counts(frames: &[Vec<u8>]) -> HashMap<Flow, u32> {
     let mut counts = HashMap::new();
     for frame in frames {
@@ -435,7 +435,7 @@ fn flows_in_the_default_shape() {
     }
 }
 
-/// The numbers at these bytes of the first frames.
+/// Returns the numbers at these bytes of the first frames.
 fn numbers(kind: &Kind, at: usize, bytes: usize, count: usize) -> Vec<u64> {
     frames(kind, 0, count)
         .iter()
@@ -476,7 +476,7 @@ fn the_field_engine_of_trex() {
     let ports = [1025, 1025, 1025, 1026, 1026, 1025, 1025, 1025];
     assert_eq!(numbers(&tuple, 34, 2, 8), ports);
     assert_eq!(numbers(&tuple, 70, 2, 8), ports);
-    // crossing the end costs one step; a range that is no multiple of the step is made larger
+    // crossing the end costs one step; a range that is not a multiple of the step is extended
     let up = stream("{ at = 60, bytes = 1, from = 1, to = 4, step = 3, independent = true }");
     assert_eq!(numbers(&up, 60, 1, 4), [1, 4, 1, 4]);
     let down = stream("{ at = 60, bytes = 1, from = 0, to = 3, start = 1, change = 'decrement' }");
@@ -502,7 +502,7 @@ fn the_field_engine_of_trex() {
     assert_eq!(numbers(&cached, 60, 1, 5), [0, 1, 0, 1, 0]);
 }
 
-/// A program with every instruction that a profile can ask for is the same as one written down in Rust.
+/// A program with every instruction that a profile can request equals one written in Rust.
 #[test]
 fn programs_are_what_they_say_instruction_by_instruction() {
     let kind = kind(
@@ -586,7 +586,7 @@ fn one_flow_of_the_smallest_frames_in_two_lines() {
     let kind = kind("[[stream]]\nsize = 64");
     assert_eq!(kind.template.len(), 60);
     assert_eq!(kind.place, Some(SignaturePlace::UdpPayload));
-    // nothing but the signature and the checksum that it needs
+    // only the signature and the checksum that it needs
     let fix = Instruction::FixTransport {
         l2_len: 14,
         l3_len: 20,
@@ -671,7 +671,7 @@ fn the_signature_goes_where_all_frames_have_room() {
             "[[stream]]\nlayers = ['ipv6', 'udp']\nsize = { from = 84, to = 1518 }",
             vec![Some(UdpPayload)],
         ),
-        // what the profile writes itself is left alone
+        // values that the profile sets itself are kept
         (
             "[[stream]]\nsize = 128\nvary = [{ at = 50, bytes = 4, from = 1, count = 9 }]",
             vec![Some(Tail)],
@@ -762,7 +762,7 @@ fn rates_shares_and_chains() {
         ),
         "{error}"
     );
-    // without a rate of its own, the line is full
+    // without its own rate, it fills the line
     let full = Profile::parse("test", "[[stream]]\nsize = 'imix'").unwrap();
     let streams = compile(&full, &on_10g).unwrap().traffic.streams;
     assert_eq!(streams[0].timing.rate_pps.floor(), 3_273_679.0);
@@ -1016,7 +1016,8 @@ fn rfc_4814_ports_are_in_its_ranges_and_spread() {
     );
     let distinct: std::collections::HashSet<_> = flows.iter().collect();
     assert!(distinct.len() > 3990);
-    // thirds of the range are hit about equally (a fair draw is off by more than 8 standard deviations here never)
+    // each third of the range is drawn about equally often (a fair draw never differs by more than
+    // 8 standard deviations here)
     for (of, from, to) in [(2, 1024_u32, 65_536_u32), (3, 1, 49_152)] {
         let third = (to - from) / 3;
         let low = flows
@@ -1055,7 +1056,8 @@ fn shipped() -> Vec<(String, Profile)> {
     found
 }
 
-/// Where a profile says no addresses, frames have those of the bed, in both directions; what it says stays.
+/// Frames have the bed's addresses in both directions where a profile sets none; addresses in the
+/// profile are kept.
 #[test]
 fn frames_have_the_addresses_of_the_bed_where_a_profile_says_none() {
     let addresses = Addresses {
@@ -1133,7 +1135,7 @@ fn shipped_profiles_are_what_they_say() {
                 }
                 _ => {}
             }
-            // all frames can be counted, but for those that say in their file that they cannot
+            // all frames can be counted, except for those whose file says that they cannot
             let unsigned = streams
                 .iter()
                 .flat_map(|stream| &stream.kinds)
@@ -1158,7 +1160,7 @@ fn shipped_profiles_are_what_they_say() {
     assert_eq!(flows.len(), 1_000_000);
 }
 
-/// The addresses of TRex's bench.py: 251 sources that count up, destinations beside them.
+/// The addresses of TRex's bench.py: 251 ascending sources, with matching destinations.
 #[test]
 fn bench_profiles_are_those_of_trex() {
     let of = |text: &str| frames(&kind(text), 0, 252);

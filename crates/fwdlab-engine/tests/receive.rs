@@ -1,7 +1,9 @@
-//! The analysis of receivers against DUTs whose every deed is known: a relay that delays, doubles, exchanges, damages and drops
-//! frames by their number, and a router that drops some flows.
+//! The analysis of receivers with DUTs whose every action is known: a relay that delays,
+//! duplicates, reorders, damages and drops frames by their number, and a router that drops some
+//! flows.
 //!
-//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why.
+//! Needs root, `ip`, `ethtool` and for one test `nft`. Tests that cannot run here print `SKIPPED`
+//! and the reason on stderr.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -66,7 +68,7 @@ fn expected(buffer_bytes: usize, flows: u32) -> Expected {
     }
 }
 
-/// Waits until so many frames are there and no more come, or it takes too long.
+/// Waits until this number of frames has arrived and no more come, or until a time limit.
 fn settle(receiver: &mut dyn Receiver, frames: u64) -> (ReceiveCounts, StreamAnalysis) {
     let begin = Instant::now();
     while receiver.counts().unwrap().received < frames && begin.elapsed().as_secs() < 5 {
@@ -83,7 +85,7 @@ fn settle(receiver: &mut dyn Receiver, frames: u64) -> (ReceiveCounts, StreamAna
     (receiver.counts().unwrap(), analysis.streams[0].clone())
 }
 
-/// A packet socket on a port whose index in its namespace is known.
+/// Opens a packet socket on a port whose index in its namespace is known.
 fn socket(port: &PortSpec, index: &str) -> OwnedFd {
     fwdlab_engine::port::within(&port.netns, || {
         let socket = rustix::net::socket_with(
@@ -102,16 +104,17 @@ fn socket(port: &PortSpec, index: &str) -> OwnedFd {
 
 const HOLD: Duration = Duration::from_millis(5);
 
-/// A frame that the relay has sent.
+/// A frame that the relay sent.
 #[derive(Clone, Copy)]
 struct Sent {
     number: u64,
     damaged: bool,
-    /// From its departure to just before the relay sent it.
+    /// From its departure until just before the relay sent it.
     after_ns: u64,
 }
 
-/// A DUT in user space: it holds every frame for a while, and treats some in its own way, by their number.
+/// A DUT in user space: it delays every frame, and treats some differently, depending on their
+/// number.
 struct Relay {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Sent>>,
@@ -119,7 +122,7 @@ struct Relay {
 
 impl Relay {
     fn start(bed: &Bed) -> Relay {
-        // nobody else forwards
+        // only the relay may forward
         bed.in_dut(0, "echo 0 > /proc/sys/net/ipv4/ip_forward")
             .unwrap();
         let port = |interface: &str| PortSpec {
@@ -138,7 +141,7 @@ impl Relay {
         Relay { stop, thread }
     }
 
-    /// Everything it has sent, in order.
+    /// Stops, and returns everything it sent, in order.
     fn stop(self) -> Vec<Sent> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().unwrap()
@@ -198,7 +201,8 @@ fn relay(input: &OwnedFd, output: &OwnedFd, stop: &AtomicBool) -> Vec<Sent> {
     }
 }
 
-/// What the definitions say of frames in this order of arrival: duplicates, reordered, largest extent (RFC 4737, 5560).
+/// Counts by definition, for this order of arrival: duplicates, reordered frames, largest extent
+/// (RFC 4737, 5560).
 fn by_definition(numbers: &[u64]) -> (u64, u64, u64) {
     let (mut seen, mut arrived) = (HashSet::new(), Vec::<u64>::new());
     let (mut duplicates, mut reordered, mut extent) = (0, 0, 0);
@@ -216,7 +220,7 @@ fn by_definition(numbers: &[u64]) -> (u64, u64, u64) {
     (duplicates, reordered, extent as u64)
 }
 
-/// The frames leave on time or a little late: their latency counts from when they were due.
+/// The frames leave on time or slightly late: their latency counts from when they were due.
 #[test]
 fn the_analysis_says_exactly_what_the_dut_did() {
     const FRAMES: u64 = 4200;
@@ -262,7 +266,8 @@ fn the_analysis_says_exactly_what_the_dut_did() {
         let whole: Vec<Sent> = log.iter().copied().filter(|sent| !sent.damaged).collect();
         let numbers: Vec<u64> = whole.iter().map(|sent| sent.number).collect();
         let (duplicates, reordered, extent) = by_definition(&numbers);
-        // the deeds by their numbers: 60 dropped, 42 doubled less those dropped or damaged, 84 exchanged
+        // expected by number: 60 dropped; 42 duplicated, less those dropped or damaged; 84
+        // reordered
         assert!(duplicates > 30 && reordered > 60, "the DUT did little");
         let name = receiver.name();
         assert_eq!(counts.received, log.len() as u64, "{name}");
@@ -277,14 +282,14 @@ fn the_analysis_says_exactly_what_the_dut_did() {
         let arrived: HashSet<u64> = numbers.iter().copied().collect();
         assert_eq!(found.lost(FRAMES), FRAMES - arrived.len() as u64, "{name}");
         assert_eq!(found.next, arrived.iter().max().unwrap() + 1, "{name}");
-        // every frame of flow 69 is dropped, and of no other flow all
+        // every frame of flow 69 is dropped, and no other flow is dropped entirely
         assert_eq!(found.silent_flows().collect::<Vec<_>>(), [69], "{name}");
         for (flow, &frames) in (0..).zip(&found.flows) {
             let of_flow = arrived.iter().filter(|number| *number % 70 == flow);
             assert_eq!(frames as usize, of_flow.count(), "{name}");
         }
 
-        // the first copies, as the relay timed them, just before they left it
+        // the first copies, as timed by the relay just before they left it
         let mut first = HashMap::new();
         for sent in &whole {
             first.entry(sent.number).or_insert(sent.after_ns);
@@ -299,7 +304,7 @@ fn the_analysis_says_exactly_what_the_dut_did() {
             "{name}"
         );
         assert!(found.latency_max_ns <= end_ns - start_ns, "{name}");
-        // half of all frames cannot be held up between the relay and the receiver
+        // half of all frames cannot have been delayed between the relay and the receiver
         let median_ns = after_ns[after_ns.len() / 2];
         let found_ns = found.latency.quantile(0.5).unwrap();
         assert!(
@@ -357,7 +362,7 @@ fn flows_that_the_dut_drops_are_named() {
             &[],
         ))
         .unwrap();
-        // twice: the second trial begins at zero
+        // twice: the second trial starts at zero
         for _ in 0..2 {
             receiver.expect(&expected(buffer_bytes, FLOWS)).unwrap();
             sender

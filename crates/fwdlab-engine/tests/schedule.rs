@@ -1,5 +1,5 @@
-//! The schedule of the BPF senders against that of the library: both let the same frames leave at the same times, whatever
-//! happens to the sender.
+//! The schedule of the BPF senders compared with the library's: both let the same frames leave at
+//! the same times, even if the sender stalls.
 //!
 //! Needs the right to load BPF programs.
 
@@ -82,7 +82,8 @@ impl Sender {
             .unwrap()
     }
 
-    /// All frames that leave at this time: when they are to leave, and what their signatures say of it.
+    /// Returns all frames that leave at this time: their intended departures, and those in their
+    /// signatures.
     fn departures(&mut self, now: u64) -> Vec<(u64, u64)> {
         let program: &mut Xdp = self
             .programs
@@ -133,7 +134,7 @@ fn bpf_and_rust_keep_the_same_schedule() {
         let (mut sent, mut over) = (0, false);
         while !over {
             now += match below(100) {
-                // longer than what can be made up after the end, now and then
+                // now and then longer than can be made up after the end
                 0 => below(30 * MS) * below(10),
                 1..5 => below(300_000),
                 _ => below(20 * gap + 1),
@@ -141,7 +142,7 @@ fn bpf_and_rust_keep_the_same_schedule() {
             let mut due = vec![];
             over = now >= end && !pacer.goes_on(now);
             if !over {
-                // after a hold-up the newest frame is due, and then perhaps another one already
+                // after a stall the newest frame is due, and then perhaps another one
                 while pacer.due(now) > 0 {
                     due.push((pacer.departure_ns(), pacer.intended_ns()));
                     pacer.taken(1);
@@ -164,8 +165,9 @@ fn bpf_and_rust_keep_the_same_schedule() {
     }
 }
 
-/// 10 s at 10 kpps through a DUT that takes 20 us, by a sender that is stopped for 100 ms: what it sends at a time, by the intended
-/// departures that are in its frames. Returns what a receiver finds.
+/// 10 s at 10 kpps through a DUT that takes 20 us, with a sender that is stopped for 100 ms. `send`
+/// returns the frames sent at a time, as the intended departures that they contain. Returns the
+/// receiver's analysis.
 fn stopped_once(mut send: impl FnMut(u64) -> Vec<u64>) -> StreamAnalysis {
     const DELAY_NS: u64 = 20_000;
     let template = FrameTemplate::new(&FrameSpec {
@@ -205,7 +207,7 @@ fn stopped_once(mut send: impl FnMut(u64) -> Vec<u64>) -> StreamAnalysis {
         }
         now += match (now - START) / MS {
             5000 if now == START + 5000 * MS => 100 * MS,
-            // while it is made up, frames do not leave with the clock's ticks
+            // while it catches up, frames do not leave with the clock's ticks
             5100..5600 => 5_000,
             _ => 100_000,
         };
@@ -214,7 +216,7 @@ fn stopped_once(mut send: impl FnMut(u64) -> Vec<u64>) -> StreamAnalysis {
     analysis.streams.into_iter().next().unwrap()
 }
 
-/// What lies above a percentile of 100,000 frames of which 999 were due while the sender was stopped.
+/// Checks the percentiles of 100,000 frames, 999 of which were due while the sender was stopped.
 fn is_told_of_the_stop(found: &StreamAnalysis) {
     let ms = |share| found.latency.quantile(share).unwrap() as f64 / 1e6;
     assert_eq!((found.received, found.early), (100_000, 0));
@@ -282,7 +284,7 @@ fn frames_that_a_stopped_sender_forgives_are_endlessly_late() {
     let held_up = held_up(0, pacer.not_sent(), None);
     let summary = found.latency_summary(0, Some(held_up), &Origins::default());
     let summary = summary.unwrap();
-    // of what came back nothing was late, and that is said to be the sender's doing
+    // none of the frames that came back was late, and the lost ones are attributed to the sender
     assert_eq!(summary.latency_max_ns, 20_000);
     assert_eq!(summary.latency_p999_ns, Some(20_000));
     assert!(summary.is_of_sender("latency_p999_ns"));
@@ -290,7 +292,8 @@ fn frames_that_a_stopped_sender_forgives_are_endlessly_late() {
     assert_eq!(summary.latency_with_loss_p999_ns, None);
 }
 
-/// As many frames are owed after a change of the load, and what is intended stays so but for a part of a frame.
+/// The number of owed frames survives a change of the load, and the intended number stays correct
+/// to a fraction of a frame.
 #[test]
 fn what_is_owed_survives_a_change_of_the_load() {
     let Some(mut sender) = Sender::load() else {
@@ -304,7 +307,7 @@ fn what_is_owed_survives_a_change_of_the_load() {
         let (mut now, mut sent, mut intended) = (START, 0, 0.0);
         for (phase, &load) in (1..).zip(&loads) {
             sender.steer(load, true, end, 0);
-            // the sender sees a new load when it looks for the first time
+            // the sender sees a new load when it checks for the first time
             let from = now;
             while now < START + phase * 30 * MS {
                 sent += sender.departures(now).len();
@@ -325,7 +328,7 @@ fn what_is_owed_survives_a_change_of_the_load() {
         let progress = sender.progress();
         assert_eq!((progress[NOT_SENT], progress[LAG]), (0, 0), "round {round}");
         assert!(progress[MADE_UP] > 0);
-        // a gap under way is cut off or drawn out at each change
+        // a gap in progress is shortened or extended at each change
         let off = sent as f64 - intended;
         assert!(off.abs() <= 7.0, "round {round}: {off} off");
     }

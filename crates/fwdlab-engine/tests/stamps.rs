@@ -1,6 +1,8 @@
-//! Stamps of the kernel on veth, at both ends of a DUT, against the times of user space: as many as frames, and in order.
+//! Kernel timestamps on veth at both ends of a DUT, compared with times in user space: one per
+//! frame, and in order.
 //!
-//! Needs root, `ip` and `ethtool`. What cannot run here says `SKIPPED` on stderr and why.
+//! Needs root, `ip` and `ethtool`. Tests that cannot run here print `SKIPPED` and the reason on
+//! stderr.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -62,13 +64,13 @@ fn schedule(frames: u64) -> Schedule {
     }
 }
 
-/// A frame that user space has received: what it says of its departure, and when it was read.
+/// A frame received in user space: the departure time that it contains, and when it was read.
 struct Seen {
     departure_ns: u64,
     read_ns: u64,
 }
 
-/// Reads frames of ours from a port until the sender is done and no more come.
+/// Reads our frames from a port until the sender has finished and no more come.
 fn read(port: &SinglePort, sender: &mut LoneSender, frames: u64) -> HashMap<u64, Seen> {
     let mut seen = HashMap::new();
     let mut buffer = [0; 256];
@@ -112,7 +114,8 @@ fn open(path: &PathSpec) -> (LoneSender, LoneReceiver) {
     (sender, receiver)
 }
 
-/// For each frame: intended departure <= the driver takes it <= it enters the kernel at the other end <= somebody reads it.
+/// For each frame: intended departure <= the driver takes it <= it enters the kernel at the other
+/// end <= user space reads it.
 #[test]
 fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
     let Some(bed) = crate::bed::bed(1) else {
@@ -120,7 +123,7 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
     };
     let path = &bed.paths()[0];
     let (mut sender, mut receiver) = open(path);
-    // the faster ones have no stamps, and say so
+    // the faster engines have no timestamps, and report it
     let taken: Vec<&str> = sender.rejected().iter().map(|r| r.engine).collect();
     assert_eq!(taken, ["xdp-live", "af-xdp"]);
     let words = sender.rejected()[1].reason.to_string();
@@ -139,7 +142,7 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
         if before.step_to(ahead).is_some() {
             return skip("somebody set the clock");
         }
-        // a host that is held up for long gives frames up before they are sent
+        // a host that stalls for long drops frames before they are sent
         let sent = counts.total();
         assert_eq!(seen.len() as u64, sent, "trial {trial}");
         let departures = sender.sender().unwrap().departures().unwrap();
@@ -182,7 +185,8 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
     }
 }
 
-/// Frames that the DUT's full queue drops have left, and have no arrival; those lost are not timed.
+/// Frames that the DUT's full queue drops have a departure and no arrival; lost frames are not
+/// timed.
 #[test]
 fn lost_frames_have_a_departure_and_no_arrival() {
     let Some(bed) = crate::bed::bed(1) else {
@@ -294,8 +298,9 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
     }
 }
 
-/// Linux takes the registration of memory with metadata on veth in copy mode, sends the frames, and writes a time into each: of when
-/// it freed the frame, on CLOCK_TAI. That is no departure: it is told as what it is, and compared with nothing.
+/// In copy mode on veth, Linux accepts the registration of memory with metadata, sends the frames,
+/// and writes a time into each: when it freed the frame, on CLOCK_TAI. That is not a departure
+/// time: it is reported as what it is, and not compared with anything.
 #[test]
 fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
     let Some(bed) = crate::bed::bed(1) else {
@@ -328,7 +333,7 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
         let analysis = receiver.analysis().unwrap().unwrap();
         (sent, analysis, receiver.arrivals().unwrap())
     };
-    // asked for what the device does not offer: refused, and frames go all the same
+    // a request that the device does not support is refused, and frames are sent anyway
     let mut sender = open(false).unwrap();
     let refused = sender.stamp(Kind::Hardware).unwrap_err().to_string();
     assert!(
@@ -383,8 +388,8 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
     }
 }
 
-/// veth answers XDP programs that ask when a frame arrived, and has nothing to say: what came as packets has a time of zero, what
-/// came as XDP frames ENODATA. Both end in software stamps, with the reason.
+/// veth accepts XDP programs that query the arrival time, but has none: for packets it returns
+/// zero, for XDP frames ENODATA. Both fall back to software timestamps, with the reason.
 #[test]
 fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
     let Some(bed) = crate::bed::bed(1) else {
@@ -441,7 +446,7 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
     assert!(refused.contains("for lo (XDP metadata)"), "{refused}");
 }
 
-/// A capture says of each frame who stamped it: the kernel where it entered, when asked for that.
+/// A capture records for each frame what took its timestamp: the kernel on entry, if requested.
 #[test]
 fn a_capture_has_the_stamps_of_the_kernel() {
     let Some(bed) = crate::bed::bed(1) else {

@@ -1,6 +1,8 @@
-//! Engines against the kernel: every sender and receiver over veth, through a Linux router in a namespace of its own.
+//! Engines and the kernel: every sender and receiver over veth, through a Linux router in its own
+//! namespace.
 //!
-//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why.
+//! Needs root, `ip`, `ethtool` and for one test `nft`. Tests that cannot run here print `SKIPPED`
+//! and the reason on stderr.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -56,7 +58,7 @@ fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
     )
 }
 
-/// A tester for a slow DUT. It proves nothing: such a DUT may lose frames at any load.
+/// A tester for a slow DUT, without a self-test, because such a DUT may lose frames at any load.
 fn overloading(bed: &Bed, mode: Mode) -> Option<Tester> {
     open(
         bed,
@@ -84,7 +86,7 @@ fn paced(frames: u64) -> Schedule {
     }
 }
 
-/// Waits until the sender is done, then for the rest of the frames.
+/// Waits until the sender has finished, then for the rest of the frames.
 fn finish(tester: &mut Tester) -> Reading {
     wait_until(|| tester.is_done());
     tester.stop().unwrap()
@@ -117,7 +119,8 @@ fn every_frame_of_every_sender_arrives() {
     }
 }
 
-/// A load over time puts out the frames of its integral, by any engine; what the sender could not send is counted.
+/// With any engine, a load that changes over time sends as many frames as its integral; frames that
+/// the sender could not send are counted.
 #[test]
 fn a_ramp_is_its_integral() {
     let Some(bed) = bed(1) else { return };
@@ -158,7 +161,7 @@ fn a_ramp_is_its_integral() {
     }
 }
 
-/// The host may hold up a sender at any time: what it could not send is counted, to the frame.
+/// The host may stall a sender at any time: frames that it could not send are counted exactly.
 #[test]
 fn the_mean_rate_is_the_intended_load() {
     let Some(bed) = bed(1) else { return };
@@ -175,7 +178,7 @@ fn the_mean_rate_is_the_intended_load() {
         };
         tester.start(schedule).unwrap();
         wait_until(|| tester.is_done());
-        // the last look at the clock is after the end
+        // the sender reads the clock for the last time after the end
         thread::sleep(Duration::from_millis(50));
         let reading = tester.stop().unwrap();
         let due = reading.sent[0] + reading.not_sent;
@@ -184,7 +187,7 @@ fn the_mean_rate_is_the_intended_load() {
     }
 }
 
-/// Overload, with a DUT that is slow and runs on another CPU than the sender: where every count is under strain.
+/// Overload, with a slow DUT on another CPU than the sender: the hardest case for every count.
 #[test]
 fn sent_is_what_the_port_sent_and_dropped_even_when_the_dut_is_overloaded() {
     let Some(bed) = bed(1) else { return };
@@ -197,13 +200,13 @@ fn sent_is_what_the_port_sent_and_dropped_even_when_the_dut_is_overloaded() {
         };
         let case = format!("{}: {reading:?} {port:?}", mode.name());
         assert!(port.dropped > 0, "no overload: {case}");
-        // flat out owes nothing, and what veth refuses it has dropped
+        // at full speed no frames are owed, and frames that veth refuses count as dropped
         assert_eq!((reading.sent[0], reading.not_sent), (OVERLOAD, 0), "{case}");
     }
 }
 
-/// With a queueing discipline, veth (Linux 6.16 and later) stops its queue instead of dropping: then refused frames have
-/// not been sent, and no counter of the port knows them.
+/// With a queueing discipline, veth (Linux 6.16 and later) stops its queue instead of dropping.
+/// Refused frames have then not been sent, and no counter of the port includes them.
 #[test]
 fn frames_that_a_stopped_queue_refuses_are_not_sent() {
     let Some(bed) = bed(1) else { return };
@@ -220,7 +223,7 @@ fn frames_that_a_stopped_queue_refuses_are_not_sent() {
         let case = format!("{}: {reading:?} {port:?}", mode.name());
         assert_eq!(reading.sent[0] + reading.not_sent, OVERLOAD, "{case}");
         if mode == Mode::AfXdp {
-            // it tried again until the port took the frame
+            // it retried until the port took the frame
             assert_eq!(port.dropped, 0, "{case}");
         } else if port.dropped > 0 {
             skip("this kernel's veth does not stop its queue");
@@ -244,7 +247,8 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
         return;
     };
     let mut left = 0;
-    // at least twice with frames left; when the host holds up the sender at the end, the ring may be empty
+    // at least twice with frames left; if the host stalls the sender at the end, the ring may be
+    // empty
     for round in 0.. {
         let before = bed.transmitted(0);
         tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
@@ -258,7 +262,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
             })
             .unwrap();
         let reading = finish(&mut tester);
-        // the DUT takes its time with what is queued
+        // the DUT still processes its queue
         let sent = reading.sent[0];
         wait_until(|| bed.transmitted(0).since(before).packets >= sent);
         wait_until(|| tester.receive_counts(0).unwrap().received >= sent);
@@ -268,7 +272,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
         if port.dropped > 0 {
             return skip("this kernel's veth does not stop its queue");
         }
-        // and what was left before did not come with this trial
+        // and frames left from an earlier trial did not arrive in this one
         assert_eq!(port.packets, sent, "{case}");
         assert_eq!((counts.received, counts.late), (sent, 0), "{case}");
         left += usize::from(reading.not_sent > 0);
@@ -281,13 +285,13 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
 
 const OVERLOAD: u64 = 50_000;
 
-/// Where senders are that overload a slow DUT, and where that is: on one CPU its thread would wake up before the sender and
-/// take every frame as it comes.
+/// The CPU of senders that overload a slow DUT, and another one for the DUT: on the same CPU its
+/// thread would wake up before the sender and take every frame immediately.
 const SENDER_CPU: usize = 0;
 const SLOW_DUT_CPU: usize = 1;
 
-/// Makes the DUT slow, and its NAPI, in a thread on a CPU of its own, take the frames of socket senders too, so that its queue
-/// fills.
+/// Makes the DUT slow, and makes its NAPI thread, on its own CPU, take the frames of socket senders
+/// too, so that its queue fills.
 fn slow_dut(bed: &Bed, rules: u32) -> Option<XdpPass> {
     if thread::available_parallelism().unwrap().get() <= SLOW_DUT_CPU {
         skip("sender and DUT need a CPU each");
@@ -318,7 +322,7 @@ fn slow_dut(bed: &Bed, rules: u32) -> Option<XdpPass> {
     Some(pass)
 }
 
-/// The kernel's threads for interfaces with the name of a DUT's, in any namespace.
+/// Returns the kernel threads for interfaces with the name of a DUT's, in any namespace.
 fn napi_threads() -> BTreeSet<i32> {
     let processes = std::fs::read_dir("/proc").unwrap();
     let is_napi = |pid: &i32| {
@@ -331,7 +335,7 @@ fn napi_threads() -> BTreeSet<i32> {
         .collect()
 }
 
-/// Sends flat out, and checks what holds in any case.
+/// Sends at full speed, and checks what must always hold.
 fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
     let mut tester = overloading(bed, mode)?;
     let before = bed.transmitted(0);
@@ -343,7 +347,8 @@ fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
         })
         .unwrap();
     let reading = finish(&mut tester);
-    // a DUT that others keep from its CPU takes its time with what is queued, and veth counts what its peer has taken
+    // a DUT without enough CPU time still processes its queue, and veth counts what its peer has
+    // taken
     let port = || bed.transmitted(0).since(before);
     wait_until(|| port().packets + port().dropped >= reading.sent[0]);
     let port = port();
@@ -374,7 +379,7 @@ fn frames_go_where_select_says() {
     }
 }
 
-/// Every renewal is a pause in which nothing is due: what was due is the time between them and no more.
+/// Every renewal is a pause in which nothing is due: only the time between renewals counts.
 #[test]
 fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
     const LOAD_PPS: f64 = 1e6;
@@ -399,7 +404,7 @@ fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
             let before = tester.read().unwrap().sent[0];
             let pause = tester.renew().unwrap();
             renewed += u32::from(pause > Duration::ZERO);
-            // goes on, however busy the host
+            // continues, however busy the host is
             wait_until(|| tester.read().unwrap().sent[0] > before + 1000);
         }
         let reading = tester.stop().unwrap();
@@ -448,7 +453,7 @@ fn frames_on_the_wire_are_those_of_the_template() {
             for (sequence, captured) in (0..).zip(captured) {
                 let case = format!("{} {stream:?} frame {sequence}", mode.name());
                 let flow = frames.flows.flow(sequence % frames.flows.len());
-                // when each was due is another test's question
+                // departure times are tested elsewhere
                 let at = match version {
                     IpVersion::Ipv4 => fwdlab_packet::signature::OFFSET_IPV4_UDP,
                     IpVersion::Ipv6 => fwdlab_packet::signature::OFFSET_IPV6_UDP,
@@ -472,12 +477,12 @@ fn frames_on_the_wire_are_those_of_the_template() {
     }
 }
 
-/// Incoming frames of the tester at the DUT's port.
+/// Frames of the tester that arrive at the DUT's port.
 struct Capture {
     socket: OwnedFd,
     /// A load that fits into the socket's buffer.
     load_pps: f64,
-    /// Thousands of frames fit too.
+    /// Thousands of frames fit, too.
     has_room: bool,
 }
 
@@ -497,13 +502,15 @@ impl Capture {
         let room = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 64 << 20);
         Capture {
             socket,
-            // in a user namespace there is room for some 200 frames, and this test is not always fast enough
+            // in a user namespace there is room for some 200 frames, and this test may be too slow
+            // for them
             load_pps: if room.is_ok() { LOAD_PPS } else { 5000.0 },
             has_room: room.is_ok(),
         }
     }
 
-    /// Frames until there are so many or none has come for a while, and those that are there already.
+    /// Returns frames until there are this many or none has come for a while, and those already
+    /// queued.
     fn take(&self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = vec![];
         let mut last = Instant::now();
@@ -517,13 +524,13 @@ impl Capture {
         frames
     }
 
-    /// The next frame that is there already.
+    /// Returns the next queued frame.
     fn next(&self) -> Option<Vec<u8>> {
         let mut frame = [0; 2048];
         loop {
             let (bytes, _) =
                 rustix::net::recv(&self.socket, &mut frame[..], RecvFlags::DONTWAIT).ok()?;
-            // the socket hears the DUT's other port too
+            // the socket also receives from the DUT's other port
             if frame[..6] == ADDRESSES.destination_mac && frame[6..12] == ADDRESSES.source_mac {
                 return Some(frame[..bytes].to_vec());
             }
@@ -667,7 +674,8 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
     );
 }
 
-/// What the kernel or another program sends through a port of ours is counted apart, and what we push through its queues is not.
+/// Frames that the kernel or another program sends through our port are counted separately, and
+/// frames that we push through its queues are not.
 #[test]
 fn frames_of_others_are_told_apart() {
     let Some(bed) = bed(1) else { return };
@@ -717,7 +725,7 @@ fn drops_have_the_kernels_names() {
             [("netfilter drop".to_owned(), frames)]
         );
     }
-    // frames of another trial are dropped as well, and not counted
+    // frames of another trial are dropped, too, and not counted
     monitor.expect(tester.nonce()).unwrap();
     tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
     tester.start(paced(1000)).unwrap();

@@ -1,8 +1,8 @@
-//! What procedures cost of our own time: a full NDR and PDR search as FD.io CSIT makes it, on a steady and on a noisy DUT, and
-//! the fits of a PLRsearch of half an hour.
+//! The computing time of procedures: a full NDR and PDR search as in FD.io CSIT, on a steady and on
+//! a noisy DUT, and the fits of a PLRsearch of half an hour.
 //!
-//! The DUT is a comparison and a little chance, so that what is measured is the procedure. `docs/reference/ndr.md` and
-//! `docs/reference/rfc2544.md` have the figures.
+//! The DUT is only a comparison and a random number, so the procedure dominates. The figures are in
+//! `docs/reference/ndr.md` and `docs/reference/rfc2544.md`.
 
 use std::hint::black_box;
 
@@ -14,11 +14,12 @@ use fwdlab_measure::procedure::Procedure;
 use fwdlab_model::procedure::Answer;
 use fwdlab_model::units::FrameSize;
 
-/// Trials of the search below, the warm-up included: the check value of the field's own implementation.
+/// Trials of the search below, including the warm-up: the same number as the reference
+/// implementation.
 const TRIALS: u64 = 36;
 
-/// Searches a DUT that forwards a million frames per second, more or less by this share from trial to trial; returns how many
-/// trials that took.
+/// Searches a DUT that forwards a million frames per second, give or take this share from trial to
+/// trial; returns the number of trials.
 fn search(question: &Question, noise: f64) -> u64 {
     let mut search = Search::new(question).expect("a right question");
     let mut random = Random::new(1);
@@ -56,7 +57,8 @@ fn ndr_and_pdr(c: &mut Criterion) {
     group.finish();
 }
 
-/// Half an hour of trials of a DUT that begins to lose frames at a million per second; returns how many that were.
+/// Half an hour of trials of a DUT that begins to lose frames at a million per second; returns
+/// their number.
 fn soak() -> u64 {
     let mut random = Random::new(7);
     let parameters = Parameters::standard(FrameSize::MIN, 9001.0, 14_880_952.0, 1);

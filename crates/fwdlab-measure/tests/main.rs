@@ -1,6 +1,6 @@
-//! Procedures against the reference, and testers that lie.
+//! Procedures compared with the reference implementation, and with unreliable testers.
 //!
-//! One program for all of them: it is linked once.
+//! They are one program, so that it is linked only once.
 
 mod mlrsearch;
 mod tester;

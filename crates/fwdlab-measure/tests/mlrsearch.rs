@@ -1,4 +1,5 @@
-//! MLRsearch against the reference: PyPI's MLRsearch 1.2.1 on random devices, trial by trial; and values known otherwise.
+//! MLRsearch compared with the reference, PyPI's MLRsearch 1.2.1, on random devices, trial by
+//! trial; and with values from other sources.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,12 +19,13 @@ use fwdlab_model::procedure::Ending;
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Searches of the reference in one test.
+/// Number of reference searches in one test.
 const SEARCHES: u32 = 700;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A Python that has the reference: the one that `scripts/bootstrap --tests` makes, else the system's.
+/// Returns a Python with the reference: the one that `scripts/bootstrap --tests` installs,
+/// otherwise the system's.
 fn python() -> Option<String> {
     let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
     [venv, "python3"]
@@ -53,7 +55,7 @@ fn goal(value: &Value) -> Goal {
     }
 }
 
-/// Replays one search of the reference and says where ours differs.
+/// Replays one search of the reference, and returns where ours differs.
 fn replay(reference: &Value) -> Result<(), String> {
     let number = |key: &str| reference[key].as_f64().unwrap();
     let mut search = Search::new(&Question {
@@ -84,7 +86,7 @@ fn replay(reference: &Value) -> Result<(), String> {
         search.record(loss, 0);
     }
     let error = reference["error"].as_str();
-    // the package's one slip: it has all it needs and raises over a rest of 1e-15 s
+    // a bug of the package: it has all it needs, but raises an error over a remainder of 1e-15 s
     let slipped = error.is_some_and(|error| !error.contains("lower bound"));
     if slipped {
         return Ok(());
@@ -159,7 +161,7 @@ fn same_trials_and_bounds_as_the_reference() {
         }
     }
     assert_eq!(text.lines().count(), SEARCHES as usize);
-    // more would mean that the reference is broken and proves nothing
+    // more would mean that the reference is broken, and proves nothing
     assert!(
         slips * 100 < SEARCHES,
         "{slips} searches of the reference raised"
@@ -217,7 +219,7 @@ fn the_readme_of_the_reference() {
     );
 }
 
-/// docs/methodology.md, "Check values of searches": NDR and PDR as FD.io CSIT seeks them.
+/// docs/methodology.md, "Check values of searches": NDR and PDR with the goals of FD.io CSIT.
 #[test]
 fn ndr_and_pdr_of_a_known_device() {
     let goals = ["ndr", "pdr"]
@@ -237,7 +239,7 @@ fn ndr_and_pdr_of_a_known_device() {
     assert!(outcome.iter().all(|goal| goal.is_regular));
     let pdr = outcome[1].conditional_throughput_pps.unwrap();
     assert!((pdr - 1_000_000.039).abs() < 1e-3, "{pdr}");
-    // the course has every trial but the warm-up, in order, and ends with what was found
+    // the course has every trial except the warm-up, in order, and ends with the result
     let course = search.course();
     let loads: Vec<u32> = trials[1..].iter().map(|t| t.load_index).collect();
     assert_eq!(course.iter().map(|s| s.load).collect::<Vec<_>>(), loads);
@@ -257,8 +259,8 @@ fn ndr_and_pdr_of_a_known_device() {
     }
 }
 
-/// docs/methodology.md, "Check values of searches": the goal of RFC 2544 needs 8 trials (the
-/// warm-up counted) and 139.5 s where a bisection takes eleven of 60 s.
+/// docs/methodology.md, "Check values of searches": the goal of RFC 2544 needs 8 trials (including
+/// the warm-up) and 139.5 s, while a bisection takes eleven trials of 60 s.
 #[test]
 fn rfc_2544_takes_139_5_seconds() {
     let (_, trials) = run(
@@ -296,8 +298,9 @@ fn the_search_ends_at_its_time_limit() {
     assert_eq!(trials.len(), 6);
 }
 
-/// The worked table of the draft. For the last two rows of the last goal it says Lower; the formula beside it and the
-/// reference say Upper: 45 s of bad short trials are left over, and 20 % of 105 s allow 21.
+/// The worked table of the draft. In the last two rows of the last goal it has Lower; the formula
+/// next to it and the reference yield Upper: 45 s of bad short trials remain, and 20 % of 105 s
+/// allow 21.
 #[test]
 fn trials_are_classified_as_in_the_worked_table() {
     let target = |trial_s: u64, sum_s: u64, loss_ratio, exceed_ratio| Target {
@@ -417,16 +420,17 @@ fn senseless_questions_are_refused_before_any_trial() {
     }
 }
 
-/// A device for the test of early ends: every trial's loss ratio is random around what its load says, and the same for both.
+/// A device for the test of early ends: every trial's loss ratio is random around a value for its
+/// load, and the same in both searches.
 fn noisy_loss(load_pps: f64, capacity_pps: f64, noise: f64, unit: [f64; 2]) -> f64 {
     let room = capacity_pps * (1.0 + noise * (unit[0] - 0.5));
     let overload = 1.0 - (room / load_pps).min(1.0);
-    // a small loss now and then, below and above what goals allow
+    // a small loss now and then, below and above what the goals allow
     let strays = if unit[1] < 0.2 { 0.05 * unit[1] } else { 0.0 };
     overload.max(strays)
 }
 
-/// Makes a search; a trial that may end early is told as `seen(loss)`. Also says how many did.
+/// Runs a search; a trial that may end early reports `seen(loss)`. Also returns how many did.
 fn searched(
     question: &Question,
     mut loss: impl FnMut(f64) -> f64,
@@ -455,7 +459,8 @@ fn searched(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What a trial lost until its early end may be any ratio above what all goals allow: nothing but the trial's time changes.
+    /// Whatever loss ratio above the limits of all goals a trial has at its early end, only its
+    /// duration changes.
     #[test]
     fn an_early_end_changes_nothing(
         seed: u64,
@@ -515,7 +520,7 @@ proptest! {
     }
 }
 
-/// The property says nothing if no trial ends early: a third of those of CSIT's search do.
+/// The property is meaningless if no trial ends early: in CSIT's search a third of them do.
 #[test]
 fn many_trials_end_early() {
     let goals = ["ndr", "pdr"].map(|name| Goal::preset(name).unwrap());
@@ -524,11 +529,11 @@ fn many_trials_end_early() {
     let (search, trials, early) = searched(&asked, capacity, |_| 1.0, true);
     assert_eq!(trials.len(), 36);
     assert!(early >= 10, "{early}");
-    // the warm-up, the first look and the guesses are made to their end
+    // the warm-up, the first trial and the guesses run to their end
     for trial in &trials[..4] {
         assert_eq!(search.ending(trial), None);
     }
-    // 0.5 % of a load for a second, and of what the start may miss
+    // 0.5 % of a load for a second, plus what may be missing at the start
     let last = trials.last().unwrap();
     let Some(Ending::Lost { frames }) = search.ending(last) else {
         panic!("{last:?}")

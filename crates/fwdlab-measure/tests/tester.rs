@@ -1,5 +1,6 @@
-//! What the tester could not do is never a property of the DUT: procedures on a DUT of a known capacity, with generators that stall or reach
-//! a limit. Every figure must be true, every bound a bound, and no sentence may blame the DUT.
+//! Limits of the tester must never be attributed to the DUT: procedures on a DUT with a known
+//! capacity, with generators that stall or reach a limit. Every figure must be true, every bound a
+//! bound, and no sentence may blame the DUT.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test")]
 
@@ -11,13 +12,14 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Delays, Interval, Question};
 use fwdlab_model::units::FrameSize;
 
-/// What the DUT forwards: all of a load up to here, and this much of every larger one.
+/// The DUT's capacity: it forwards every load up to this, and this much of every larger one.
 const CAPACITY_PPS: f64 = 1e6;
 
-/// The largest load that procedures may ask for.
+/// The largest load that procedures may request.
 const LARGEST_PPS: f64 = 1.6e6;
 
-/// Procedures with a figure that follows from the capacity, and how far it may be off: resolution, and what may be missing of a load.
+/// Procedures with a figure that follows from the capacity, and its tolerance: the resolution, and
+/// the part of a load that may be missing.
 const RATES: [(&str, f64); 8] = [
     ("throughput", 0.015),
     ("mlrsearch", 0.015),
@@ -29,7 +31,7 @@ const RATES: [(&str, f64); 8] = [
     ("trial", 0.0),
 ];
 
-/// Those with figures of other kinds.
+/// Procedures with figures of other kinds.
 const OTHERS: [&str; 4] = ["frame-loss", "latency", "recovery", "soak"];
 
 /// How a generator fails.
@@ -47,7 +49,7 @@ fn uniform(random: &mut Random) -> f64 {
 }
 
 impl Generator {
-    /// The rate at which it sends while it sends, and for which share of the time.
+    /// Returns the rate at which it sends while it sends, and for which share of the time.
     fn send(&mut self, load_pps: f64) -> (f64, f64) {
         match self {
             Generator::Limit(limit) => (load_pps.min(*limit), 1.0),
@@ -90,7 +92,7 @@ impl Generator {
             answer.samples.push(sample);
             at_ns += length_ns;
         }
-        // what was rounded in the samples was due all the same
+        // frames rounded away in the samples were due, too
         if answer.frames_sent.abs_diff(answer.frames_intended) <= 1000 && self.is_steady() {
             answer.frames_intended = answer.frames_sent;
         }
@@ -106,7 +108,7 @@ impl Generator {
     }
 }
 
-/// What a procedure finds with this generator.
+/// Returns what a procedure finds with this generator.
 fn found(id: &str, generator: &mut Generator, seed: u64) -> Vec<Outcome> {
     let more = match id {
         "soak" => "load = 9e5\nfor = '60s'",
@@ -141,7 +143,7 @@ fn found(id: &str, generator: &mut Generator, seed: u64) -> Vec<Outcome> {
     session.outcomes()
 }
 
-/// Nothing in an outcome is wrong.
+/// Checks that nothing in an outcome is wrong.
 fn check(id: &str, tolerance: f64, outcome: &Outcome, context: &str) {
     let words = format!("{}; {}", outcome.verdict, outcome.warnings.join("; "));
     for blame in [
@@ -167,7 +169,7 @@ fn check(id: &str, tolerance: f64, outcome: &Outcome, context: &str) {
     );
     let is_bound = outcome.found.is_tester_bound()
         || matches!(&outcome.found, Found::Trial(_))
-        // nothing was lost at the largest load of all
+        // nothing was lost even at the largest load
         || words.contains("may do more");
     let at_least = CAPACITY_PPS * (1.0 - tolerance);
     assert!(
@@ -194,7 +196,7 @@ fn a_generator_at_its_limit_gives_bounds() {
     }
 }
 
-/// It sends 16 % of what is due: nothing is known of the DUT.
+/// It sends 16 % of the due frames: nothing is known about the DUT.
 #[test]
 fn a_generator_that_stalls_at_every_load_gives_no_figure() {
     let ids = RATES

@@ -13,45 +13,46 @@ use crate::trial::Stream;
 /// Version of the log.
 pub const FORMAT: u32 = 1;
 
-/// A line of the log.
+/// One line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum Line {
-    /// The first: what is searched.
+    /// The first line: what the search covers.
     Began(Box<Began>),
-    /// A candidate.
+    /// A tested candidate.
     Tested(Box<Tested>),
-    /// The last: the candidates on both sides of the change, once more and by function.
+    /// The last line: the candidates on both sides of the change, measured again, with instructions
+    /// by function.
     Compared(Box<Compared>),
 }
 
-/// What is searched.
+/// What the search covers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Began {
     /// Version of the log.
     pub format: u32,
-    /// When (RFC 3339, UTC).
+    /// Start time (RFC 3339, UTC).
     pub started_at: String,
-    /// From the one that is good to the one that is bad.
+    /// The candidates, from the good end to the bad end.
     pub candidates: Vec<Candidate>,
-    /// How a candidate becomes an image, where it is none itself.
+    /// How to build an image from a candidate; absent when the candidates are images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
     /// Applied to every DUT, as typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// The test case of a campaign that is measured, where a file says it.
+    /// The test case of a campaign to measure; absent unless a campaign file was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<OfCampaign>,
-    /// What is sent.
+    /// The test traffic.
     pub stream: Stream,
-    /// Frames of a burst.
+    /// Frames per burst.
     pub frames: u32,
     /// Changes smaller than this are ignored, in percent.
     pub threshold_percent: f64,
 }
 
-/// One of those that are searched.
+/// One candidate of the search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// An image, or the id of a commit.
@@ -61,53 +62,53 @@ pub struct Candidate {
     pub title: String,
 }
 
-/// The test case of a campaign, on whatever image; what is sent is said by [`Began`].
+/// A test case of a campaign, without its image. [`Began`] has the test traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfCampaign {
-    /// The file; what its configuration names is in its folder.
+    /// The campaign file. Its configuration names paths relative to the directory of this file.
     pub file: String,
     /// Name of the test case, without an image.
     pub case: String,
-    /// Its configuration; `plain` is the router without any.
+    /// Name of the configuration; `plain` is the router without any configuration.
     pub configuration: String,
-    /// What that consists of: commands, files and directories.
+    /// Parts of the configuration: commands, files and directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
-    /// How it is measured.
+    /// How to measure it.
     pub procedure: campaign::Exact,
 }
 
-/// Images are built from commits.
+/// How to build images from commits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// The repository.
     pub repository: String,
-    /// What builds, by `sh -c`.
+    /// The build command, run with `sh -c`.
     pub command: String,
 }
 
-/// What came of a candidate.
+/// The result of a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tested {
-    /// Its place among the candidates, from 0.
+    /// Index of the candidate, from 0.
     pub at: usize,
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
-    /// What it is.
+    /// The verdict on it.
     pub verdict: Verdict,
-    /// What was measured; absent where it was skipped.
+    /// The measured figure; absent when the candidate was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<Figure>,
-    /// How many instructions more the same thing took in another boot: of the good end.
+    /// How many more instructions the same image took in another boot; only for the good end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<f64>,
-    /// What qualifies the verdict: why it was skipped, or that it is near the middle.
+    /// Why the candidate was skipped, or that its figure is close to the middle between the ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The image that was booted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The run that it is from.
+    /// The run that measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
@@ -115,32 +116,32 @@ pub struct Tested {
 /// A figure with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Instructions that the DUT executes for a frame.
+    /// Instructions that the DUT executes per frame.
     pub instructions_per_frame: f64,
-    /// Its uncertainty: lower and upper end.
+    /// Uncertainty: lower and upper bound.
     pub interval: [f64; 2],
 }
 
-/// What a candidate is.
+/// The verdict on a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As before the change.
+    /// Before the change.
     Good,
-    /// As after it.
+    /// After the change.
     Bad,
-    /// It cannot be built, booted or measured.
+    /// Skipped: it could not be built, booted or measured.
     Skipped,
 }
 
-/// Both sides of the change, measured in one run.
+/// Both sides of the change, compared in one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// The last that is as before.
+    /// The last candidate before the change.
     pub last_good: Exact,
-    /// The first that is not, with its difference from that.
+    /// The first candidate after the change, with its difference from the last good one.
     pub first_bad: Exact,
-    /// The run.
+    /// The run that compared them.
     pub run: String,
 }
 

@@ -9,44 +9,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::loss::Reason;
 
-/// What forwarding took of the DUT, from before the first frame of a trial until after the last one.
+/// The resources that the DUT used for forwarding, from before the first frame of a trial until
+/// after the last one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
-    /// For how long it was counted, in seconds.
+    /// Duration of the count, in seconds.
     pub duration_s: f64,
     /// Frames that came back in that time.
     pub frames: u64,
-    /// CPU time of what forwards, in nanoseconds, where the DUT tells that.
+    /// CPU time spent on forwarding, in nanoseconds; absent when the DUT does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
-    /// Of which thread or CPUs that is.
+    /// The thread or the CPUs that this CPU time belongs to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cpu_of: String,
-    /// The clock in which it is counted, in Hz, as the DUT tells it: of VPP that of its time stamps, of Linux that of its CPU.
+    /// The clock of the counts, in Hz, as the DUT reports it: for VPP its time-stamp clock, for
+    /// Linux its CPU clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
-    /// The nodes of VPP through which frames went.
+    /// The VPP nodes that processed frames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
-    /// Frames that it says it dropped, by its own reasons.
+    /// Frames that the DUT reports as dropped, by its own reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drops: Vec<Reason>,
 }
 
-/// A node of VPP on one of its threads.
+/// A VPP node on one thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// The thread: `vpp_main`, `vpp_wk_0`.
     pub thread: String,
     /// Its name: `ip4-lookup`.
     pub node: String,
-    /// Frames enter VPP there. It is also called when there are none, and these calls are among its clocks.
+    /// Frames enter VPP at this node. Its clocks include polls that found no frames.
     pub is_input: bool,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// Frames that went through it.
+    /// Frames that it processed.
     pub vectors: u64,
-    /// Clocks it took for all of them; VPP tells three digits of those of a frame.
+    /// Clocks spent on all of them; VPP reports the clocks per frame with three digits.
     pub clocks: f64,
 }
 

@@ -65,8 +65,9 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// Declares the kinds of events, and reads them. The name of the kind comes before its fields in a line, so that the fields can be read
-/// directly. serde's `flatten` would store them as generic values first, and every type in an event would be compiled a second time.
+/// Declares the kinds of events, and reads them. The name of the kind comes before its fields in a
+/// line, so that the fields can be read directly. serde's `flatten` would store them as generic
+/// values first, and would compile every type in an event a second time.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $name:literal { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ })+) => {
         /// What happened.
@@ -95,57 +96,59 @@ macro_rules! kinds {
 kinds! {
     /// The first event of every run.
     RunStarted = "run_started" {
-        /// [`crate::version::EVENT_FORMAT`].
+        /// Version of the event format ([`crate::version::EVENT_FORMAT`]).
         format: u32,
-        /// The head of the run.
+        /// The header of the run.
         info: Box<RunInfo>,
-        /// How long it will take, in seconds: an estimate.
+        /// Estimated duration, in seconds.
         estimate_s: f64,
-        /// It depends on a DUT that was not seen yet: a guess. A note corrects it.
+        /// The estimate is a guess, because it depends on a DUT that has not been measured yet. A
+        /// later note corrects it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         guessed: bool,
-        /// Trials or rebuilds planned.
+        /// Number of planned trials or rebuilds.
         steps: u32,
     }
-    /// A run that was cut off goes on.
+    /// An interrupted run was resumed.
     RunResumed = "run_resumed" {
-        /// The head of the run, with its gaps.
+        /// The header of the run, with its gaps.
         info: Box<RunInfo>,
-        /// How long the rest will take, in seconds: an estimate.
+        /// Estimated time remaining, in seconds.
         estimate_s: f64,
-        /// It depends on a DUT that was not seen yet: a guess.
+        /// The estimate is a guess, because it depends on a DUT that has not been measured yet. A
+        /// later note corrects it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         guessed: bool,
-        /// Trials or rebuilds that are left.
+        /// Number of remaining trials or rebuilds.
         steps: u32,
     }
-    /// The load was found that a stream has in all iterations.
+    /// The search found the load that a stream uses in all iterations.
     LoadFound = "load_found" {
-        /// Of what: a stream and the kind of its DUT, or a test case.
+        /// What the load is for: a stream and the kind of its DUT, or a test case.
         of: String,
-        /// Frames per second; absent when it is flat out.
+        /// The load in frames per second; absent when frames are sent as fast as possible.
         #[serde(skip_serializing_if = "Option::is_none")]
         load_pps: Option<f64>,
-        /// Where it comes from, in words.
+        /// Where the load comes from, in words.
         source: String,
-        /// The DUT lost frames inside while it was looked for.
+        /// The DUT dropped frames internally during the search.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         loses_inside: bool,
     }
-    /// The test bed stands, the engine is chosen.
+    /// The test bed is ready and the engine is chosen.
     BedReady = "bed_ready" {
-        /// Facts with what was set.
+        /// Facts about the host and the test bed, with the settings that were applied.
         facts: Box<Facts>,
     }
-    /// Where the run stands; several a second.
+    /// Progress of the run; several per second.
     Progress = "progress" {
-        /// What is going on, in words: `64B-2000flows-ipv4, iteration 2 of 5`.
+        /// The current activity, in words: `64B-2000flows-ipv4, iteration 2 of 5`.
         activity: String,
-        /// Steps done.
+        /// Finished steps.
         done: u32,
-        /// Steps planned.
+        /// Planned steps.
         steps: u32,
-        /// Estimate of the time left, in seconds.
+        /// Estimated time remaining, in seconds.
         left_s: f64,
         /// Offered load of the last window.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,124 +160,126 @@ kinds! {
         #[serde(skip_serializing_if = "Option::is_none")]
         estimate: Option<String>,
     }
-    /// A trial ended.
+    /// A trial finished.
     TrialFinished = "trial_finished" {
-        /// Its record.
+        /// The record of the trial.
         record: Box<TrialRecord>,
     }
-    /// A rebuild of a paired comparison ended.
+    /// A rebuild of a paired comparison finished.
     RebuildFinished = "rebuild_finished" {
-        /// Its record.
+        /// The record of the rebuild.
         record: Box<RebuildRecord>,
     }
-    /// A boot of a virtual machine ended.
+    /// A boot of a virtual machine finished.
     BootFinished = "boot_finished" {
-        /// Its record.
+        /// The record of the boot.
         record: Box<BootRecord>,
     }
-    /// An iteration of a test case ended. A later event of the same test case and iteration replaces it: it was measured again, or all
-    /// probes of the run changed the result.
+    /// An iteration of a test case finished. A later event of the same test case and iteration
+    /// replaces this one: it was measured again, or the probes of the whole run changed the result.
     IterationFinished = "iteration_finished" {
         /// Name of the test case.
         test_case: String,
-        /// What was found, or why nothing.
+        /// The result, or the reason why there is none.
         iteration: Box<Iteration>,
     }
-    /// A command of the user's ended that ran before, during or after what is measured.
+    /// A user command that runs before, during or after a measurement finished.
     HookFinished = "hook_finished" {
-        /// Its record.
+        /// The record of the hook.
         record: Box<HookRecord>,
     }
-    /// What was done on the DUT, such as the commands of a modifier.
+    /// Something was done on the DUT, such as running the commands of a modifier.
     Note = "note" {
-        /// In words.
+        /// The message.
         text: String,
     }
-    /// Something a reader must know.
+    /// A warning that affects how to read the results.
     Warning = "warning" {
-        /// What.
+        /// The message.
         text: String,
     }
-    /// Something that was asked of the run from outside.
+    /// A request to the running measurement, such as to pause.
     Steered = "steered" {
-        /// What.
+        /// The request.
         request: Request,
-        /// It was done; absent: there was nothing to do, such as nothing to skip.
+        /// The request had an effect. Absent when there was nothing to do, such as nothing to skip.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         heeded: bool,
     }
     /// The last event of a run.
     RunFinished = "run_finished" {
-        /// The result.
+        /// The results.
         summary: Box<Summary>,
     }
-    /// The last event of a run that could not go on or was stopped.
+    /// The last event of a run that failed or was stopped.
     RunEnded = "run_ended" {
-        /// Why.
+        /// The reason.
         reason: String,
     }
 }
 
-/// What can be asked of a run while it goes on.
+/// Requests that a running measurement accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Begin no other trial until it is resumed.
+    /// Start no more trials until resumed.
     Pause,
-    /// Go on after a pause.
+    /// Continue after a pause.
     Resume,
-    /// Leave the test case out that is being measured, in this iteration and all that follow.
+    /// Skip the current test case, in this iteration and all later ones.
     Skip,
-    /// End in order: everything is undone, what was measured is kept.
+    /// Stop cleanly: undo all changes and keep the measurements.
     Stop,
 }
 
-/// One rebuild of the arrangement in a paired comparison: a line of `trials.jsonl`.
+/// One rebuild of the test bed in a paired comparison: a line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RebuildRecord {
-    /// Which rebuild, from 1.
+    /// Number of the rebuild, from 1.
     pub rebuild: u32,
-    /// When it began (RFC 3339, UTC).
+    /// Start time (RFC 3339, UTC).
     pub started_at: String,
-    /// What was compared, the reference first; empty in a run of `quick`, whose parameters say it.
+    /// The compared DUTs, the reference first. Empty in runs of `quick`, where the run's parameters
+    /// list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compared: Vec<Compared>,
-    /// Which configuration stood in which place (place 0 first). Index 0 is the plain DUT.
+    /// The configuration in each place, place 0 first. Index 0 is the plain DUT.
     pub places: Vec<u32>,
-    /// Blocks of slices that were used.
+    /// Blocks of slices that count.
     pub blocks: u32,
-    /// Blocks that were not, because the generator was held up in one of their slices.
+    /// Blocks that do not count, because the generator stalled in one of their slices.
     pub blocks_not_offered: u32,
-    /// Length of its slices; absent in runs of before it was kept, in which it was 20 ms.
+    /// Duration of a slice, in seconds. Absent in older runs, which used 20 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice_s: Option<f64>,
-    /// Per configuration, plain first: median forwarding rate of its slices.
+    /// Median forwarding rate of the slices of each configuration, the plain DUT first.
     pub forwarding_rate_pps: Vec<f64>,
-    /// Per configuration, plain first: difference from the plain DUT in percent (0 for the plain DUT).
+    /// Difference from the plain DUT in percent for each configuration, the plain DUT (0) first.
     pub difference_percent: Vec<f64>,
-    /// Frames sent, all configurations.
+    /// Frames sent, over all configurations.
     pub frames_sent: u64,
-    /// Frames that came back.
+    /// Frames received, over all configurations.
     pub frames_received: u64,
-    /// Ledger of each configuration's DUT, plain first.
+    /// Ledger of each configuration's DUT, the plain DUT first.
     pub ledgers: Vec<crate::loss::Ledger>,
-    /// May it be used?
+    /// Whether the rebuild may be used.
     pub validity: crate::result::Validity,
 }
 
 /// A DUT of a paired comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
-    /// Name of the test case; of the reference and of the control what theirs would be.
+    /// Name of the test case. The reference and the control have the name that their own test case
+    /// would have.
     pub test_case: String,
     /// Its configuration.
     pub configuration: String,
-    /// It is the reference once more, for the A/A control.
+    /// True for the A/A control: the reference a second time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// What was sent.
+    /// The test traffic.
     pub stream: Stream,
-    /// What was swept, and the value that was set.
+    /// The swept parameter and its value; absent without a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<(String, u64)>,
 }

@@ -21,42 +21,43 @@ pub struct Facts {
     pub cpu_model: String,
     /// CPUs online.
     pub cpus: u32,
-    /// Threads per core, where told.
+    /// Threads per core, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads_per_core: Option<u32>,
-    /// Frequency governor of the DUT's CPU, where there is one.
+    /// Frequency governor of the DUT's CPU, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_governor: Option<String>,
-    /// Hypervisor flag of the CPU.
+    /// The CPU has the hypervisor flag.
     pub virtual_machine: bool,
-    /// `/sys/devices/system/cpu/vulnerabilities`: name, state.
+    /// Vulnerabilities and mitigations from `/sys/devices/system/cpu/vulnerabilities`: name, state.
     pub mitigations: BTreeMap<String, String>,
-    /// Memory, bytes.
+    /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Clock source of the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
-    /// We run as root of the host, not of a user namespace.
+    /// fwdlab runs as root of the host, not of a user namespace.
     pub privileged: bool,
-    /// What runs where, and what could not be arranged.
+    /// What runs on which CPU, and what could not be pinned.
     pub placement: BTreeMap<String, String>,
-    /// States of the machine, the one that figures are of first: at the start of a run as read in a moment, of a finished run those of
-    /// all its readings. Empty where the CPU had its full speed and no distance could be read.
+    /// States of the machine, starting with the one that the figures come from. At the start of a
+    /// run they come from a short reading, in a finished run from all its readings. Empty if the
+    /// CPU ran at full speed and no distance between CPUs could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<MachineState>,
-    /// Sysctls that were set in the namespaces: `namespace:name`, value.
+    /// Sysctls set in the namespaces: `namespace:name`, value.
     pub sysctls: BTreeMap<String, String>,
     /// Driver of the ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The link whose line rate bounds all loads, where there is one: `emulated link 1 Gbit/s`.
+    /// The link whose line rate limits all loads, if any: `emulated link 1 Gbit/s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Offloads of the DUT's ports: `port:feature`, `on` or `off`.
     pub offloads: BTreeMap<String, String>,
-    /// The engine, and in a few words why this one.
+    /// The engine, and briefly why it was chosen.
     pub engine: String,
-    /// Engines that are faster and not possible here, with what the system answered.
+    /// Faster engines that are not available here, with the system's error.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engines_rejected: BTreeMap<String, String>,
 }

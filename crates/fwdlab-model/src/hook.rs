@@ -10,37 +10,37 @@ use crate::campaign::{On, When};
 /// A hook that was run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookRecord {
-    /// When it ran.
+    /// The hook point.
     pub when: When,
-    /// The command, as it stands in the campaign.
+    /// The command, as written in the campaign.
     pub command: String,
     /// Where it ran.
     pub on: On,
-    /// What that host is called.
+    /// Name of that host.
     pub host: String,
-    /// The test case; absent around the whole campaign.
+    /// The test case; absent for hooks around the whole campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_case: Option<String>,
     /// Its iteration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u32>,
-    /// The trial, where it ran around or during one.
+    /// The trial, for hooks around or during a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<u32>,
-    /// When it was started (RFC 3339, UTC); absent where it was not.
+    /// Start time (RFC 3339, UTC); absent when it was not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// How long it ran, in seconds.
+    /// Duration, in seconds.
     pub duration_s: f64,
     /// How it ended, in words: `exit status: 0`, `ended with the trial`.
     pub status: String,
-    /// What it printed, standard error included; of much the beginning.
+    /// The beginning of its output, including standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// Bytes that it printed beyond that.
+    /// Bytes of output beyond that, which are not kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub output_left_out_bytes: u64,
-    /// Why what it belongs to does not count; absent when all is well.
+    /// Why the affected measurement does not count; absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

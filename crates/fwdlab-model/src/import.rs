@@ -17,7 +17,7 @@ pub const KIND: &str = "import";
 /// The archive of netbenches, as records name its format.
 pub const NETBENCHES: &str = "netbenches";
 
-/// The parameter of an imported run that says when its first series began, where the archive says it.
+/// The parameter of an imported run with the start time of its first series, if the archive has it.
 pub const MEASURED_AT: &str = "measured_at";
 
 /// The parameter that names the directory of the archive.
@@ -29,32 +29,32 @@ pub const SET: &str = "set";
 /// One run of an archive, as one line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedRecord {
-    /// The archive's format: `netbenches`. This key tells the record from a trial of ours.
+    /// The archive's format: `netbenches`. This key distinguishes the record from our own trials.
     pub imported_from: String,
     /// Name of the test case: the labels joined by dots, as in the archive's file names.
     pub test_case: String,
     /// What was varied: `image`, `configuration`, `traffic`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Which repetition, as the archive numbers it.
+    /// Number of the repetition in the archive.
     pub iteration: u32,
-    /// The result by our trimming rule; absent when the log gives none.
+    /// The result by our trimming rule; absent when the log does not yield one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
     /// The result by the archive's own rule, for exact reproduction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_legacy_pps: Option<f64>,
-    /// Samples our rule used.
+    /// Samples that our rule used.
     pub samples: u32,
-    /// Samples the archive's own rule used.
+    /// Samples that the archive's own rule used.
     pub samples_legacy: u32,
     /// Seconds of traffic that our rule used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// What the sender was asked for (`-R`); absent when flat out.
+    /// The load requested from the sender (`-R`); absent when it sent as fast as possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_load_pps: Option<f64>,
-    /// Median of what the sender says it sent.
+    /// Median of the rate that the sender reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
     /// Frames sent in the whole run.
@@ -63,7 +63,7 @@ pub struct ImportedRecord {
     /// Frames received in the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames_received: Option<u64>,
-    /// Lost over sent, where both are known.
+    /// Lost over sent frames, if both are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,
     /// Layer-2 throughput found by the equilibrium method, in bit/s of frames without FCS.
@@ -78,12 +78,12 @@ pub struct ImportedRecord {
     /// Flows, from the address and port ranges of the sender's command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u64>,
-    /// Files it comes from, relative to the archive; bytes that are not UTF-8 are replaced.
+    /// Source files, relative to the archive; bytes that are not UTF-8 are replaced.
     pub sources: Vec<String>,
-    /// What makes a reader doubt the number.
+    /// Reasons to doubt the result.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// May it be used?
+    /// Whether the run may be used.
     pub validity: Validity,
 }
 
@@ -95,50 +95,50 @@ pub struct ImportedCase {
     /// What was varied: `image`, `configuration`, `traffic`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// By our trimming rule.
+    /// The results by our trimming rule.
     pub ours: ImportedSeries,
-    /// By the archive's own rule.
+    /// The results by the archive's own rule.
     pub legacy: ImportedSeries,
-    /// Median by our rule against that by the archive's own, in percent of the latter.
+    /// Median by our rule compared with that by the archive's own rule, in percent of the latter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_difference_percent: Option<f64>,
-    /// Median of the layer-2 throughput by the equilibrium method, bit/s of frames without FCS.
+    /// Median layer-2 throughput by the equilibrium method, in bit/s of frames without FCS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_l2_bps: Option<f64>,
     /// Median offered load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
-    /// Lost over sent, runs in which both totals are known.
+    /// Lost over sent frames, over the runs in which both totals are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,
-    /// Network layer, where all runs agree.
+    /// Network layer, if all runs agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_version: Option<IpVersion>,
-    /// Frame size with FCS, where all runs agree.
+    /// Frame size with FCS, if all runs agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_size_bytes: Option<u32>,
-    /// Flows, where all runs agree.
+    /// Flows, if all runs agree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u64>,
-    /// Runs that are invalid.
+    /// Number of invalid runs.
     pub iterations_invalid: u32,
-    /// What makes a reader doubt the number.
+    /// Reasons to doubt the result.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// Results of the runs of one test case by one rule.
+/// Results of all runs of one test case by one rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedSeries {
-    /// Forwarding rates of the valid runs, in the order of their numbers.
+    /// Forwarding rates of the valid runs, ordered by run number.
     pub iterations_pps: Vec<f64>,
-    /// Their median; of an even number the mean of the two middle ones.
+    /// Their median; for an even number of runs, the mean of the two middle ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_pps: Option<f64>,
-    /// The smallest.
+    /// Lowest forwarding rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_pps: Option<f64>,
-    /// The largest.
+    /// Highest forwarding rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pps: Option<f64>,
 }

@@ -9,118 +9,121 @@ use serde::{Deserialize, Serialize};
 use crate::result::Validity;
 use crate::trial::Stream;
 
-/// A boot of a virtual machine, with what was measured on it: a line of `trials.jsonl`.
+/// One boot of a virtual machine, with the measurements made on it: a line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BootRecord {
-    /// Which boot, from 1.
+    /// Number of the boot, from 1.
     pub boot: u32,
-    /// When it began (RFC 3339, UTC).
+    /// Start time (RFC 3339, UTC).
     pub started_at: String,
     /// Name of the test case.
     pub test_case: String,
-    /// Which iteration of it, from 1.
+    /// Number of the iteration, from 1.
     pub iteration: u32,
-    /// It is the reference once more, for the A/A control.
+    /// True for the A/A control: the reference a second time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// The image, as it was asked for.
+    /// The image, as typed.
     pub image: String,
-    /// Release of its kernel.
+    /// Release of the image's kernel.
     pub kernel: String,
-    /// Ticks of the processor's counter per instruction: 1 where it counts instructions.
+    /// Ticks of the processor's counter per instruction: 1 if it counts instructions.
     pub ticks_per_instruction: f64,
-    /// From the start of the machine until it answered, in seconds of the host.
+    /// Time from starting the machine until it answered, in seconds of the host's clock.
     pub boot_s: f64,
-    /// What was sent.
+    /// The test traffic.
     pub stream: Stream,
-    /// Frames of a burst.
+    /// Frames per burst.
     pub frames: u32,
     /// All bursts, in order.
     pub bursts: Vec<BurstRecord>,
-    /// Instructions by function of the burst in the middle, those of the tester subtracted.
+    /// Instructions by function in the middle burst, without those of the tester.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionShare>,
-    /// May it be used?
+    /// Whether the boot may be used.
     pub validity: Validity,
 }
 
-/// A burst.
+/// One burst.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstRecord {
-    /// Where it went.
+    /// The path of the burst.
     pub way: Way,
-    /// Frames that were sent.
+    /// Frames sent.
     pub sent: u64,
-    /// Frames that came back.
+    /// Frames received.
     pub received: u64,
-    /// Instructions from the call that sends until the last frame was there.
+    /// Instructions from the sending call until the last frame arrived.
     pub instructions: u64,
 }
 
-/// Where a burst goes.
+/// The path of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// Through the DUT.
     Through,
-    /// From the generator to the receiver, past the DUT.
+    /// From the generator directly to the receiver, bypassing the DUT.
     Past,
 }
 
-/// What a frame costs a DUT in instructions.
+/// The cost of a frame on a DUT, in instructions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exact {
     /// The image.
     pub image: String,
-    /// Release of its kernel.
+    /// Release of the image's kernel.
     pub kernel: String,
-    /// Instructions that the DUT executes for a frame: median of the bursts through it less that of those past it.
+    /// Instructions that the DUT executes per frame: median of the bursts through it minus that of
+    /// the bursts bypassing it.
     pub instructions_per_frame: f64,
-    /// Its uncertainty: lower and upper end.
+    /// Uncertainty: lower and upper bound.
     pub interval: [f64; 2],
-    /// Of bursts through the DUT, generator and receiver included.
+    /// Instructions per frame in bursts through the DUT, including generator and receiver.
     pub through_per_frame: f64,
-    /// Of generator and receiver alone.
+    /// Instructions per frame of generator and receiver alone.
     pub tester_per_frame: f64,
-    /// Frames of a burst.
+    /// Frames per burst.
     pub frames: u32,
     /// Bursts through the DUT that count.
     pub bursts: u32,
-    /// Bursts through the DUT that were left out at the beginning: caches warmed up.
+    /// Initial bursts through the DUT that were discarded to warm up caches.
     pub warm_up: u32,
     /// Frames lost over frames sent through the DUT.
     pub frame_loss_ratio: f64,
-    /// Instructions of the DUT for a frame by function, the most first: what each takes by itself. Absent where no profile was made.
+    /// Instructions per frame on the DUT by function, excluding its callees, the largest first.
+    /// Absent without a profile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionShare>,
-    /// What it costs more than the reference; of the reference itself the A/A control, in boots of its own.
+    /// Additional cost compared with the reference. For the reference itself, the A/A control,
+    /// measured in separate boots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
 }
 
-/// What a function takes by itself.
+/// Instructions of one function, excluding its callees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionShare {
-    /// Its name, with its module: `nft_do_chain [nf_tables]`.
+    /// Name of the function, with its module: `nft_do_chain [nf_tables]`.
     pub function: String,
     /// Instructions per frame.
     pub per_frame: f64,
 }
 
-/// How many instructions more a frame costs than with the reference.
+/// Additional instructions per frame compared with the reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// Name of the reference's test case.
     pub reference: String,
-    /// Instructions more per frame; negative: less.
+    /// Additional instructions per frame; negative means fewer.
     pub instructions_per_frame: f64,
-    /// Its uncertainty: lower and upper end.
+    /// Uncertainty: lower and upper bound.
     pub interval: [f64; 2],
-    /// The same in percent of the reference.
+    /// The difference in percent of the reference.
     pub percent: f64,
-    /// The uncertainty does not reach to zero.
+    /// Proven: the uncertainty excludes zero.
     pub proven: bool,
-    /// In which functions, the largest differences first; absent without profiles.
+    /// The difference by function, the largest first; absent without profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionShare>,
 }

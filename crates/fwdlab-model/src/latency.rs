@@ -71,31 +71,32 @@ impl HeldUp {
 
 /// One-way latency of the frames of a trial or a stream, from intended departure to arrival.
 ///
-/// A percentile is the upper bound of the bucket it falls into (nearest rank). It is absent when fewer than 10 frames lie
-/// above it.
+/// A percentile is the upper bound of the bucket that contains it (nearest rank). It is absent when
+/// fewer than 10 frames are above it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencySummary {
-    /// Frames that were timed.
+    /// Frames with a measured latency.
     pub latency_frames: u64,
-    /// Frames that never arrived and have no latency: percentiles are of those that did. The ones with `with_loss` take the
-    /// latency of these as endless.
+    /// Frames that never arrived and have no latency. Percentiles exclude them; figures with
+    /// `with_loss` count their latency as infinite.
     pub latency_lost_frames: u64,
-    /// Frames that were due while their sender was held up for more than 100 us, and left later or never; in several streams, in
-    /// proportion to what each sent. Absent where the sender is not known, and where departures are stamped: they are no part
-    /// of such latencies.
+    /// Frames that were due while their sender stalled for more than 100 us, and that left late or
+    /// never; with several streams, in proportion to the frames sent by each. Absent when the
+    /// sender is unknown, and when departures are timestamped, because these latencies do not
+    /// include stalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_held_up_frames: Option<u64>,
-    /// Of these, frames that never left: `with_loss` takes their latency as endless too.
+    /// Frames among these that never left: `with_loss` counts their latency as infinite, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_not_sent_frames: Option<u64>,
-    /// The longest time for which the sender was held up; 0: never for more than 100 us.
+    /// The longest stall of the sender; 0 if none exceeded 100 us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_held_up_max_ns: Option<u64>,
-    /// The names of the figures here that may say more of the sender than of the DUT: fewer frames lie above them than were held
-    /// up.
+    /// Names of the figures here that may reflect the sender rather than the DUT: fewer frames are
+    /// above them than were delayed by a stall.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_of_sender: Vec<String>,
-    /// The shortest.
+    /// The minimum.
     pub latency_min_ns: u64,
     /// The mean.
     pub latency_mean_ns: f64,
@@ -104,65 +105,69 @@ pub struct LatencySummary {
     /// The median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p50_ns: Option<u64>,
-    /// 90 % of the frames took no longer.
+    /// The 90th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p90_ns: Option<u64>,
-    /// 99 % took no longer.
+    /// The 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p99_ns: Option<u64>,
-    /// 99.9 % took no longer.
+    /// The 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p999_ns: Option<u64>,
-    /// 99.99 % took no longer.
+    /// The 99.99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p9999_ns: Option<u64>,
-    /// The longest.
+    /// The maximum.
     pub latency_max_ns: u64,
-    /// The median with frames that were lost or never left counted as endless; absent too when it is endless.
+    /// The median, counting frames that were lost or never left as infinitely late; also absent
+    /// when it is infinite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p50_ns: Option<u64>,
-    /// The 99th percentile of the same.
+    /// The 99th percentile, counting these frames likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p99_ns: Option<u64>,
-    /// The 99.9th percentile of the same.
+    /// The 99.9th percentile, counting these frames likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p999_ns: Option<u64>,
-    /// Packet delay variation (RFC 5481): the 99.9th percentile less the shortest (RFC 8219 section 7.3.1).
+    /// Packet delay variation (RFC 5481): the 99.9th percentile minus the minimum (RFC 8219 section
+    /// 7.3.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pdv_p999_ns: Option<u64>,
-    /// Differences between the latencies of frames that left one after the other, without sign (IPDV, RFC 3393): the median.
+    /// Absolute difference between the latencies of consecutively sent frames (IPDV, RFC 3393): the
+    /// median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipdv_p50_ns: Option<u64>,
-    /// Their 99th percentile.
+    /// The 99th percentile of these differences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipdv_p99_ns: Option<u64>,
-    /// Their 99.9th percentile.
+    /// The 99.9th percentile of these differences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipdv_p999_ns: Option<u64>,
-    /// Smoothed variation in order of arrival (RFC 3550 section 6.4.1), at the end.
+    /// Final value of the smoothed variation in order of arrival (RFC 3550 section 6.4.1).
     pub jitter_ns: u64,
-    /// Which clocks the times are from, and where they were read.
+    /// The clocks of the timestamps, and where they were read.
     pub timestamps: String,
-    /// Who took the times of departure, where, and on which clock; absent in results of versions before this was kept.
+    /// What took the departure times, where, and on which clock; absent in results of versions that
+    /// did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub departure_timestamps: Option<TimestampOrigin>,
-    /// The same of the times of arrival.
+    /// The same for the arrival times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival_timestamps: Option<TimestampOrigin>,
 }
 
-/// Where the times of one end come from.
+/// The origin of the timestamps at one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimestampOrigin {
-    /// Who took them.
+    /// What took the timestamps.
     pub kind: TimestampKind,
-    /// Where on the way of a frame.
+    /// The point on a frame's path where they were taken.
     pub place: String,
-    /// What they count on: `CLOCK_MONOTONIC`, `CLOCK_REALTIME`, or a card's own clock as `/dev/ptp0`.
+    /// Their clock: `CLOCK_MONOTONIC`, `CLOCK_REALTIME`, or a card's own clock such as `/dev/ptp0`.
     pub clock: String,
 }
 
-/// Who takes a time.
+/// What takes a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TimestampKind {
@@ -170,7 +175,7 @@ pub enum TimestampKind {
     User,
     /// The kernel or an XDP program.
     Software,
-    /// The card.
+    /// The network card.
     Hardware,
 }
 

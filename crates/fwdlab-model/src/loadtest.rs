@@ -51,7 +51,8 @@ pub struct LoadTest {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Seconds(pub Vec<(String, BTreeMap<String, Port>)>);
 
-/// What a port did in a second; `global` and others beside the ports have other keys.
+/// The counts of one port in one second. `global` and other entries that are not ports have other
+/// keys.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Port {
     /// Frames sent per second.

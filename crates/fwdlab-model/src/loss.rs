@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A place on the way of a frame, in the order in which frames pass it.
+/// A place on the path of a frame, in the order in which frames pass it.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 pub enum Place {
     /// Between the generator and the DUT's forwarding: the DUT's input queue was full.
     DutInput,
-    /// Somewhere between two stages, for no meter between them is exact.
+    /// Somewhere between two stages, because no meter between them is exact.
     Between(Stage, Stage),
-    /// In another device of the bed, as people call it.
+    /// In another device of the test bed, by its usual name.
     In(String),
     /// Inside the DUT.
     Dut,
     /// At the DUT's output: the queue towards the receiver was full.
     DutOutput,
-    /// On our side, after the wire.
+    /// In the tester, behind the wire.
     Receiver,
 }
 
@@ -47,25 +47,25 @@ impl Place {
     }
 }
 
-/// Frames lost for one reason, in the kernel's own words.
+/// Frames lost for one reason, as named by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// The reason, such as `netfilter drop`.
     pub reason: String,
-    /// Frames lost for it.
+    /// Frames lost for this reason.
     pub frames: u64,
 }
 
 /// Frames lost at one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// How many.
+    /// Number of lost frames.
     pub frames: u64,
-    /// The counter, or the difference of counters, that says so.
+    /// The counter, or the difference of counters, that shows the loss.
     pub counter: String,
-    /// Why, where the kernel tells; may add up to less than `frames`.
+    /// Reasons, if the kernel reports them; may add up to less than `frames`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
 }
@@ -78,31 +78,34 @@ fn is_zero(frames: &u64) -> bool {
     *frames == 0
 }
 
-/// What became of every frame of one trial.
+/// Where every frame of one trial ended up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
-    /// Frames that should have been sent (intended load × duration); absent when flat out.
+    /// Frames that should have been sent (intended load × duration); absent when frames are sent as
+    /// fast as possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames_intended: Option<u64>,
-    /// Of these, frames that the generator did not send.
+    /// Frames among these that the generator did not send.
     pub frames_not_sent: u64,
-    /// The generator was the bottleneck: it sent less than 99.5 % of what was intended.
+    /// The generator was the bottleneck: it sent less than 99.5 % of the intended frames.
     #[serde(default)]
     pub gen_limited: bool,
     /// Frames handed to the generator's port.
     pub frames_sent: u64,
-    /// Frames handed over beside these, which a router does not forward; they are neither sent nor lost.
+    /// Additional frames sent during the trial that a router does not forward. They count neither
+    /// as sent nor as lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,
-    /// Frames that came back.
+    /// Frames received.
     pub frames_received: u64,
-    /// `frames_sent - frames_received`; negative when more came back.
+    /// `frames_sent - frames_received`; negative when more frames came back.
     pub frames_lost: i64,
-    /// Named losses, in the order of the way.
+    /// Losses with a known place, in the order of the frames' path.
     pub losses: Vec<Loss>,
-    /// Frames that no counter explains; anything but 0 makes the trial invalid.
+    /// Frames that no counter explains; any other value than 0 makes the trial invalid.
     pub frames_unexplained: u64,
-    /// Meters that say nothing to the frame, and why: what was lost beside them is only known to be between two others.
+    /// Meters that do not count exactly, and why. Losses at such a meter are only known to have
+    /// occurred between two others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_exact: Vec<NotExact>,
 }

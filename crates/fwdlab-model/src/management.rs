@@ -85,118 +85,120 @@ impl fmt::Display for Request {
     }
 }
 
-/// What management is asked in a trial: all of it side by side, each request again as soon as it is due and the one before has ended.
+/// The management requests of a trial. All kinds run concurrently; each request is repeated as soon
+/// as it is due and the previous one has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requests {
-    /// As they are typed.
+    /// The requests, as typed.
     pub requests: Vec<String>,
-    /// Where they go; absent: to the management port that the test bed has.
+    /// Address of the management; absent: the management port of the test bed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// From one to the next of a kind.
+    /// Interval between requests of a kind, in nanoseconds.
     pub every_ns: u64,
-    /// Without an answer for so long, a request is lost.
+    /// A request without an answer for this long is lost, in nanoseconds.
     pub patience_ns: u64,
 }
 
-/// What became of all requests of a kind in a trial.
+/// The results of all requests of a kind in a trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
-    /// As it was typed.
+    /// The request, as typed.
     pub request: String,
-    /// One after the other.
+    /// The requests in chronological order.
     pub requests: Vec<Sent>,
-    /// What was wrong with one that had no good answer.
+    /// What was wrong with one of the requests that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How late a request was sent at most: the tester's own doing.
+    /// The longest delay of a request by the tester itself, in nanoseconds.
     pub late_ns: u64,
 }
 
-/// One request.
+/// The result of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// When it was sent, in nanoseconds since the trial began.
     pub at_ns: u64,
-    /// After how long it was known what becomes of it.
+    /// Time until its result was known, in nanoseconds.
     pub took_ns: u64,
-    /// What became of it.
+    /// The result.
     pub fate: Fate,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// A good answer came.
+    /// A correct answer came.
     Answered,
-    /// An answer came, and was a refusal or wrong: a closed port, an exit code.
+    /// A refusal or a wrong answer came: a closed port, an exit code.
     Wrong,
-    /// None came in time.
+    /// No answer came in time.
     Lost,
 }
 
-/// How a DUT can be managed while it is flooded.
+/// How well a DUT can be managed while it is flooded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Management {
-    /// What it forwards in the flood: 100 % of the loads below.
+    /// Forwarding rate in the flood, in frames per second: 100 % of the loads below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carries_pps: Option<f64>,
-    /// From one request to the next of a kind, in seconds.
+    /// Interval between requests of a kind, in seconds.
     pub every_s: f64,
-    /// Without an answer for so long a request is lost, in seconds.
+    /// A request without an answer for this long is lost, in seconds.
     pub patience_s: f64,
-    /// The loads, in the order of time: at rest first, the flood last.
+    /// The loads in chronological order: at rest first, the flood last.
     pub loads: Vec<LoadStep>,
-    /// Every kind of request.
+    /// One entry per kind of request.
     pub requests: Vec<Responsiveness>,
 }
 
-/// One load for some time.
+/// One load, offered for some time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadStep {
-    /// `0 %`, `50 %`, `flood`.
+    /// Name of the load: `0 %`, `50 %`, `flood`.
     pub name: String,
-    /// What was to be offered.
+    /// Intended load, in frames per second.
     pub intended_load_pps: f64,
-    /// What was offered.
+    /// Offered load, in frames per second.
     pub offered_load_pps: f64,
-    /// What came out of the DUT.
+    /// Forwarding rate, in frames per second.
     pub forwarding_rate_pps: f64,
 }
 
-/// How requests of a kind were answered.
+/// The answers to requests of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Responsiveness {
-    /// As it was typed.
+    /// The request, as typed.
     pub request: String,
-    /// At each of the loads.
+    /// The answers at each load.
     pub at: Vec<AtLoad>,
-    /// How long after the end of the flood it began to answer as at rest, in seconds; absent when that was not seen.
+    /// Time from the end of the flood until it answered as at rest, in seconds; absent when it was
+    /// not observed to do so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_s: Option<f64>,
-    /// What was wrong with one that had no good answer.
+    /// What was wrong with one of the requests that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How late the tester itself sent one at most, in seconds.
+    /// The longest delay of a request by the tester itself, in seconds.
     pub late_s: f64,
 }
 
-/// Requests of a kind that were sent at one load.
+/// The answers to requests of a kind at one load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AtLoad {
-    /// Requests.
+    /// Number of requests.
     pub asked: u64,
-    /// Good answers.
+    /// Number of correct answers.
     pub answered: u64,
-    /// Refusals and wrong answers.
+    /// Number of refusals and wrong answers.
     pub wrong: u64,
-    /// No answer in time.
+    /// Number of requests without an answer in time.
     pub lost: u64,
-    /// Round trips of good answers, in seconds.
+    /// Round-trip times of correct answers, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_s: Option<Spread>,
-    /// The longest time without a good answer, in seconds.
+    /// The longest time without a correct answer, in seconds.
     pub silent_s: f64,
 }
 

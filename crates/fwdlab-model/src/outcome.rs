@@ -20,13 +20,14 @@ use crate::search::SearchOutcome;
 use crate::units::FrameSize;
 use crate::variant::{DirectionCounts, Variant};
 
-/// The standard that a procedure follows, and in which points it did not: the standard's name may be printed alone only
-/// when every one of its conditions was met.
+/// The standard that a procedure follows, and the conditions that it did not meet. Reports print
+/// the standard's name without qualification only if every condition was met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compliance {
-    /// Such as `RFC 2544 §26.1 throughput`; empty for a procedure of no standard.
+    /// Name of the standard, such as `RFC 2544 §26.1 throughput`; empty if the procedure follows no
+    /// standard.
     pub standard: String,
-    /// Conditions that were not met, in words.
+    /// Unmet conditions, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<String>,
 }
@@ -52,117 +53,117 @@ impl Compliance {
     }
 }
 
-/// What a procedure found.
+/// The result of a procedure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
-    /// Size of the frames, FCS counted; of a profile their mean, rounded.
+    /// Frame size with FCS; for a profile the mean, rounded.
     pub frame_size_bytes: FrameSize,
-    /// What differs from a plain series.
+    /// Differences from a plain series.
     #[serde(default, skip_serializing_if = "Variant::is_plain")]
     pub variant: Variant,
-    /// What was found, by procedure.
+    /// The result, by procedure.
     #[serde(flatten)]
     pub found: Found,
-    /// The same in words.
+    /// The result in words.
     pub verdict: String,
-    /// There is an answer: the procedure came to its end, and its conditions held.
+    /// The procedure finished under its conditions and has a result.
     pub answered: bool,
-    /// The question cannot be asked of this DUT: that there is no answer is no failure.
+    /// The procedure does not apply to this DUT: a missing result is not a failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_applicable: bool,
-    /// The standard behind it.
+    /// The standard it follows.
     pub compliance: Compliance,
-    /// What makes a reader doubt it.
+    /// Reasons to doubt the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Valid trials.
+    /// Number of valid trials.
     pub trials: u32,
 }
 
-/// What was found, by procedure.
+/// The result, by procedure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "procedure", content = "found", rename_all = "kebab-case")]
 pub enum Found {
-    /// A rising load and what came out.
+    /// Forwarding rate under a rising load.
     Ramp(Ramp),
     /// The largest load without loss.
     Throughput(Throughput),
-    /// Delays at some loads.
+    /// Delays at several loads.
     Latency(Latency),
     /// Loss over load.
     FrameLoss(FrameLoss),
     /// The longest burst without loss.
     BackToBack(BackToBack),
-    /// Time until losses end after overload.
+    /// Time until losses stop after overload.
     Recovery(Recovery),
     /// Time without forwarding after a reset.
     Reset(Reset),
-    /// What an event under load costs.
+    /// The cost of an event under load.
     Churn(Churn),
-    /// What the DUT takes of energy.
+    /// Energy used by the DUT.
     Energy(Energy),
-    /// What the management of a flooded DUT answers.
+    /// Management requests answered by a flooded DUT.
     Management(Management),
-    /// How close bursts may follow each other.
+    /// The smallest gap between bursts.
     Bursts(BurstGaps),
-    /// What comes out at the largest load.
+    /// Receive rate at the largest load.
     Mrr(Mrr),
-    /// One load for long.
+    /// One load for a long time.
     Soak(Soak),
     /// Delays at shares of one load.
     LoadedLatency(LoadedLatency),
-    /// The load whose average loss is a given share.
+    /// The load whose average loss is a given ratio.
     Plr(CriticalLoad),
-    /// The load at which what goes in is what comes out.
+    /// The load at which the DUT forwards all that is offered.
     Equilibrium(Equilibrium),
-    /// A procedure over the values of a parameter.
+    /// A procedure repeated for each value of a parameter.
     Sweep(Sweep),
-    /// One trial and nothing more.
+    /// A single trial.
     Trial(SingleTrial),
-    /// What comes out in overload.
+    /// Forwarding rate in overload.
     ForwardingRate(ForwardingRate),
-    /// Loads that meet goals.
+    /// Loads that meet loss goals.
     Mlrsearch(SearchOutcome),
-    /// What comes out in overload, by quiet windows.
+    /// Forwarding rate in overload, from quiet windows.
     Maxfwd(Box<Maxfwd>),
-    /// What configurations cost beside a reference DUT.
+    /// The cost of configurations compared with a reference DUT.
     Paired(Paired),
-    /// What a frame costs in instructions.
+    /// Instructions per frame.
     Exact(Box<Exact>),
 }
 
-/// The forwarding rate of quiet windows: of one trial, or of all iterations together.
+/// The forwarding rate of quiet windows, over one trial or over all iterations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Maxfwd {
-    /// Median forwarding rate of the quiet windows; absent when they were too few.
+    /// Median forwarding rate of the quiet windows; absent when there are too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
-    /// The same of all windows that were offered.
+    /// Median forwarding rate of all windows in which the load was offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Coefficient of variation of that over iterations, in percent.
+    /// Coefficient of variation of the ungated rate over iterations, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation_ungated_percent: Option<f64>,
-    /// What was offered in the windows that count: never below the forwarding rate.
+    /// Offered load in the windows that count; never below the forwarding rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
-    /// Offered less than 1.1 times what was forwarded: the DUT may forward more.
+    /// The offered load was less than 1.1 times the forwarding rate: the DUT may forward more.
     #[serde(default)]
     pub not_saturated: bool,
-    /// Lost over sent, whole trials.
+    /// Lost over sent frames, over whole trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,
-    /// What became of every frame.
+    /// Where every frame ended up.
     #[serde(flatten)]
     pub ledger: Ledger,
-    /// Quiet windows, which count.
+    /// Quiet windows. Only these count.
     pub quiet: Stratum,
-    /// Windows beside which the DUT's CPU was contended.
+    /// Windows during which the DUT's CPU was contended.
     pub contended: Stratum,
     /// Windows in another state of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<ApartStratum>,
-    /// Windows in which the load was not offered.
+    /// Windows in which the generator did not offer the load.
     pub windows_not_offered: u32,
 }
 
@@ -174,30 +175,31 @@ impl Maxfwd {
     }
 }
 
-/// What a configuration costs beside a reference DUT, by slices of traffic in turns.
+/// The cost of a configuration compared with a reference DUT, measured in alternating slices of
+/// traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Paired {
     /// The configuration of the reference DUT.
     pub reference: String,
-    /// What was swept; absent without a sweep.
+    /// The swept parameter; absent without a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
-    /// One per value of what was swept; one without a sweep.
+    /// One point per swept value; a single one without a sweep.
     pub points: Vec<PairedPoint>,
-    /// What a unit of the parameter costs; absent without a sweep.
+    /// Cost per unit of the parameter; absent without a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slope: Option<Slope>,
 }
 
-/// A configuration, at one value of what was swept, beside the reference DUT.
+/// A configuration at one swept value, compared with the reference DUT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairedPoint {
-    /// The value; absent without a sweep.
+    /// The swept value; absent without a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
-    /// The difference from the reference DUT; of one iteration, or of all.
+    /// The difference from the reference DUT, for one iteration or for all of them.
     pub comparison: Comparison,
-    /// Time per frame more than the reference DUT takes, in nanoseconds.
+    /// Additional time per frame compared with the reference DUT, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<f64>,
     /// Its 95 % confidence interval.
@@ -205,46 +207,49 @@ pub struct PairedPoint {
     pub cost_interval_ns: Option<[f64; 2]>,
 }
 
-/// A line through the points: time per frame over the value.
+/// A line fitted through the points: time per frame over the swept value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slope {
-    /// Time per frame of the reference DUT, in nanoseconds: the costs here are shares of it times this.
+    /// Time per frame of the reference DUT, in nanoseconds. Relative costs are multiplied by it.
     pub frame_ns: f64,
-    /// What one unit costs, in nanoseconds.
+    /// Cost per unit, in nanoseconds.
     pub unit_ns: f64,
-    /// Its 95 % confidence interval over iterations; absent below three.
+    /// Its 95 % confidence interval over iterations; absent with fewer than three.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_ns_interval: Option<[f64; 2]>,
-    /// What the line costs at no unit: what comes with the first.
+    /// Fixed cost, in nanoseconds: the line at zero units.
     pub fixed_ns: f64,
     /// The slope of each iteration, in percent of the reference DUT's time per frame.
     pub iterations_percent: Vec<f64>,
 }
 
-/// Whose rate a loss threshold ends.
+/// The load at which loss starts or ends, by a loss threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Edge {
-    /// Largest load within the threshold, as offered, in frames per second.
+    /// Largest offered load within the threshold, in frames per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturation_pps: Option<f64>,
     /// Change of the load between two samples.
     pub resolution_pps: f64,
-    /// The DUT forwards so much at least: the most that came out in a sample within the threshold.
+    /// Lower bound of what the DUT forwards: the highest forwarding rate of a sample within the
+    /// threshold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_pps: Option<f64>,
-    /// And less than this, the largest load of the first sample with lasting loss; absent when there was none.
+    /// Upper bound of what the DUT forwards: the largest load of the first sample with lasting
+    /// loss. Absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_pps: Option<f64>,
-    /// Begin of the first sample with lasting loss, in seconds since the trial began.
+    /// Start of the first sample with lasting loss, in seconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_s: Option<f64>,
-    /// The load passed what the DUT forwards at this moment or later; frames are lost from there on, or once the buffer is full.
+    /// Earliest time at which the load crossed what the DUT forwards, in seconds since the trial
+    /// began. On the way up, loss starts then, or once the buffer is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_s: Option<f64>,
-    /// And at this moment or earlier.
+    /// Latest time at which it crossed it, in seconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_s: Option<f64>,
-    /// Why it ends there, in words.
+    /// Why the threshold is crossed here, in words.
     pub reason: String,
 }
 
@@ -260,37 +265,40 @@ impl Edge {
     }
 }
 
-/// A ramp.
+/// The result of a ramp.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ramp {
     /// Load at the end of the ramp.
     pub target_pps: f64,
-    /// Loss ratio from which on a second counts as lossy.
+    /// A second counts as lossy from this loss ratio on.
     pub loss_threshold: f64,
-    /// Where the loss began, on the way up.
+    /// Where loss started on the way up.
     pub up: Edge,
-    /// Where it ended, on the way down, when there was one.
+    /// Where loss stopped on the way down; absent without a way down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Edge>,
-    /// The largest forwarding rate without lasting loss, by the rule of the public viewer of TRex load tests.
+    /// The largest forwarding rate without lasting loss, by the rule of the public viewer of TRex
+    /// load tests.
     pub max_ok_pps: f64,
     /// The largest forwarding rate of any second.
     pub max_forwarding_rate_pps: f64,
-    /// The largest share of the line rate that came back in any second, in percent, at most 100; absent where there is no link speed.
+    /// The largest share of the line rate that came back in any second, in percent, at most 100;
+    /// absent when the link has no speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_line_percent: Option<f64>,
     /// Median forwarding rate at the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_forwarding_rate_pps: Option<f64>,
-    /// The last over the one before it: below 0.9 the DUT forwards less in overload (livelock).
+    /// Median forwarding rate at the target over the largest one: below 0.9 the DUT forwards less
+    /// in overload (livelock).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collapse_ratio: Option<f64>,
-    /// Loss begins so near to the largest load that was offered, or not at all, that the DUT may do more.
+    /// Loss starts close to the largest offered load or not at all: the DUT may forward more.
     #[serde(default)]
     pub tester_bound: bool,
-    /// Every second; of both directions, of the one that lost more.
+    /// Every second; with two directions, of the one that lost more.
     pub samples: Vec<Interval>,
-    /// Of both directions: each on its own.
+    /// With two directions, the counts of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionCounts>,
 }
@@ -298,32 +306,32 @@ pub struct Ramp {
 /// RFC 2544 throughput of one frame size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
-    /// Frames per second of a full link; absent where there is no link speed.
+    /// Frames per second of a full link; absent when the link has no speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_rate_pps: Option<f64>,
-    /// The largest load that was searched.
+    /// The largest load that was tried.
     pub max_load_pps: f64,
-    /// Highest load without a lost frame, confirmed; absent when none was found.
+    /// Highest load without a lost frame, confirmed; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_pps: Option<f64>,
-    /// The same in percent of the line rate, or of the largest load where there is none.
+    /// The throughput in percent of the line rate, or of the largest load if the link has no speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
-    /// The same in bit/s of frames with FCS (layer 2).
+    /// The throughput in bit/s of frames with FCS (layer 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2_bps: Option<f64>,
     /// Smallest load with a lost frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lossy_pps: Option<f64>,
-    /// The search ended when the two were no farther apart.
+    /// The search ended when these two loads differed by no more than this.
     pub resolution_pps: f64,
-    /// How often the confirmation failed.
+    /// Number of failed confirmations.
     pub confirmations_failed: u32,
-    /// The tester's limit came first.
+    /// The tester's limit was reached first.
     pub tester_bound: bool,
 }
 
-/// How delays were measured.
+/// How delays are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LatencyMode {
     /// One tagged frame per trial, mean of the trials (RFC 2544 §26.2).
@@ -334,25 +342,25 @@ pub enum LatencyMode {
     Rfc8219,
 }
 
-/// Middle and ends of a figure over the repetitions.
+/// Center and extremes of a figure over the repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The mean.
     pub mean: f64,
     /// The median.
     pub median: f64,
-    /// The 1st percentile; of fewer than 100 values the smallest.
+    /// The 1st percentile; the smallest value if there are fewer than 100.
     pub p1: f64,
-    /// The 99th percentile; of fewer than 100 values the largest.
+    /// The 99th percentile; the largest value if there are fewer than 100.
     pub p99: f64,
     /// The smallest.
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// Standard deviation; absent for one value.
+    /// Standard deviation; absent for a single value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdev: Option<f64>,
-    /// How many.
+    /// Number of repetitions.
     pub repetitions: u32,
 }
 
@@ -374,7 +382,7 @@ pub struct LatencyPoint {
     pub worst_case_ns: Option<Spread>,
     /// Delays of each repetition.
     pub repetitions: Vec<Delays>,
-    /// Repetitions that lost frames: their delays are those of a full buffer, not of the DUT.
+    /// Repetitions that lost frames: their delays are those of a full buffer.
     pub lossy: u32,
 }
 
@@ -383,11 +391,11 @@ pub struct LatencyPoint {
 pub struct Latency {
     /// How it was measured.
     pub mode: LatencyMode,
-    /// From what to what a delay counts.
+    /// The two events between which a delay is measured.
     pub definition: String,
-    /// The load of 100 %.
+    /// The load that is 100 %.
     pub throughput_pps: f64,
-    /// One per load.
+    /// One point per load.
     pub points: Vec<LatencyPoint>,
 }
 
@@ -423,29 +431,30 @@ pub struct LoadedPoint {
     pub repetitions: Vec<Delays>,
 }
 
-/// A point of the loss curve.
+/// One point of the loss curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossPoint {
     /// The load in percent of the maximum rate.
     pub percent: f64,
     /// The load.
     pub load_pps: f64,
-    /// Lost frames in percent of those sent.
+    /// Lost frames in percent of sent frames.
     pub loss_percent: f64,
-    /// Frames per second that came back.
+    /// Forwarding rate in frames per second.
     pub forwarding_rate_pps: f64,
 }
 
 /// Frame loss rate of one frame size (RFC 2544 §26.3).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameLoss {
-    /// The rate of 100 %.
+    /// The rate that is 100 %.
     pub max_load_pps: f64,
-    /// From the highest load down.
+    /// From the highest load to the lowest.
     pub points: Vec<LossPoint>,
-    /// The last two loads lost nothing.
+    /// The last two loads were without loss.
     pub ended_clean: bool,
-    /// Forwarding rate at the highest load over the best of any load: below 0.9 the DUT forwards less in overload.
+    /// Forwarding rate at the highest load over the best at any load: below 0.9 the DUT forwards
+    /// less in overload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collapse_ratio: Option<f64>,
 }
@@ -455,31 +464,32 @@ pub struct FrameLoss {
 pub struct BackToBack {
     /// Rate within a burst: frames at minimum gap.
     pub line_rate_pps: f64,
-    /// The throughput that it rests on.
+    /// The throughput used in the calculation.
     pub throughput_pps: f64,
     /// The smallest load known to lose frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lossy_pps: Option<f64>,
-    /// Longest burst without loss, in frames, over the repetitions; absent when it does not apply.
+    /// Longest burst without loss, in frames, over the repetitions; absent when the procedure does
+    /// not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_frames: Option<Spread>,
     /// Longest burst of each repetition.
     pub repetitions: Vec<u64>,
-    /// Bursts of so many frames were tried at most.
+    /// The longest burst that was tried, in frames.
     pub limit_frames: u64,
-    /// Length of the mean burst in seconds.
+    /// Duration of the mean burst, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implied_time_s: Option<f64>,
-    /// The same without what the DUT forwarded meanwhile: the time for which it can buffer.
+    /// The duration without the frames that the DUT forwarded meanwhile: how long it can buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_time_s: Option<f64>,
-    /// Size of the buffer in frames, with the throughput as it was found.
+    /// Buffer size in frames, calculated with the measured throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_frames: Option<f64>,
-    /// The smallest that it can be, as far as the throughput and the burst are known.
+    /// Lower bound of the buffer size, from the uncertainty of throughput and burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_min_frames: Option<f64>,
-    /// The largest.
+    /// Upper bound of the buffer size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_max_frames: Option<f64>,
 }
@@ -487,16 +497,17 @@ pub struct BackToBack {
 /// System recovery of one frame size (RFC 2544 §26.5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recovery {
-    /// Load of the overload.
+    /// Load during the overload.
     pub overload_pps: f64,
-    /// Load after it.
+    /// Load after the overload.
     pub rest_pps: f64,
-    /// Time from the end of the overload to the last lost frame, in seconds; absent when it does not apply.
+    /// Time from the end of the overload to the last lost frame, in seconds; absent when the
+    /// procedure does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_s: Option<Spread>,
-    /// Of each repetition.
+    /// The time of each repetition.
     pub repetitions_s: Vec<f64>,
-    /// How exactly moments were known, in seconds.
+    /// Time resolution, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_s: Option<f64>,
 }
@@ -506,76 +517,83 @@ pub struct Recovery {
 pub struct Reset {
     /// What was reset, and how.
     pub what: String,
-    /// The load meanwhile.
+    /// The load during the reset.
     pub load_pps: f64,
     /// Reset time from lost frames, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_loss_s: Option<Spread>,
-    /// Reset time from the moments of the last frame before and the first after it, in seconds.
+    /// Reset time from the arrival of the last frame before and the first frame after the reset, in
+    /// seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_timestamp_s: Option<Spread>,
-    /// Each repetition: from lost frames, and from moments where the DUT came back.
+    /// Reset times of each repetition: from lost frames, and from arrival times if the DUT came
+    /// back.
     pub repetitions_s: Vec<(f64, Option<f64>)>,
-    /// How exactly moments were known, in seconds.
+    /// Time resolution, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_s: Option<f64>,
 }
 
-/// What an event under load costs: tables rewritten, a session cleared, rules loaded anew (terms of RFC 6412).
+/// The cost of an event under load: tables rewritten, a session cleared, rules reloaded (terms of
+/// RFC 6412).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Churn {
-    /// What was done to the DUT.
+    /// The event.
     pub event: String,
-    /// The load meanwhile.
+    /// The load during the event.
     pub load_pps: f64,
-    /// A rate below this share of that before the event is a dip.
+    /// A rate below this share of the rate before the event is a dip.
     pub share: f64,
-    /// How long an interval is, and with it how well moments are known, in seconds.
+    /// Length of an interval, and therefore the time resolution, in seconds.
     pub resolution_s: f64,
     /// The rate before the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_pps: Option<Spread>,
-    /// How much of that rate was missing in all until it was regained, as seconds of it.
+    /// Missing forwarding until the rate was regained, expressed as seconds of that rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deficit_s: Option<Spread>,
-    /// Every repetition.
+    /// One dip per repetition.
     pub dips: Vec<Dip>,
-    /// The first of them over time, around the event; `at_ns` is since the begin of its trial.
+    /// The first repetition over time, around the event; `at_ns` counts from the start of its
+    /// trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Interval>,
-    /// The moment of the event in that.
+    /// Time of the event in these samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_at_s: Option<f64>,
 }
 
-/// What the event did once. Moments are seconds after its begin.
+/// The effect of one event. Times are seconds after the start of the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dip {
     /// Median forwarding rate before the event.
     pub base_pps: f64,
-    /// Share of the intervals before the event that were below the threshold: dips which nothing was done for.
+    /// Share of the intervals before the event that were below the threshold: dips without a cause.
     pub before_ratio: f64,
-    /// Share of the intervals after the event in which the tester itself sent less than before: what it did not send is not missing.
+    /// Share of the intervals after the event in which the tester sent less than before. Frames
+    /// that it did not send do not count as missing.
     pub fell_short_ratio: f64,
-    /// When the first interval after it was below; absent when none was.
+    /// Time of the first interval below the threshold; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_impact_s: Option<f64>,
-    /// From when on the rate was that of before for good; absent when it was not seen, 0 when it never was lower.
+    /// Time from which the rate stayed at its previous level; absent when this was not observed,
+    /// 0 when it never dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regained_s: Option<f64>,
-    /// The largest share of the rate that was missing in an interval.
+    /// The largest missing share of the rate in any interval.
     pub depth: f64,
-    /// How long nothing at all came out.
+    /// Total time without any forwarding, in seconds.
     pub blackout_s: f64,
-    /// What was missing until the rate was regained, as seconds of the rate before.
+    /// Missing forwarding until the rate was regained, expressed as seconds of the rate before.
     pub deficit_s: f64,
-    /// The same in frames; absent in runs of versions that did not say it.
+    /// The deficit in frames; absent in runs of versions that did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deficit_frames: Option<f64>,
-    /// Lost frames over the offered load (loss-derived, RFC 6412); absent where frames were lost before the event, too.
+    /// Lost frames over the offered load (loss-derived, RFC 6412); absent when frames were lost
+    /// before the event, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_loss_s: Option<f64>,
-    /// What the event itself told of its course: the DUT's own log beside what frames show.
+    /// Moments reported by the event itself, such as by the DUT's log, to compare with the frames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
 }
@@ -583,30 +601,31 @@ pub struct Dip {
 /// Energy of the DUT's host, idle and under loads (docs/methodology.md, "Energy and cycles").
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Energy {
-    /// What each meter says. One may be part of another.
+    /// One entry per meter. A meter may include another.
     pub meters: Vec<Meter>,
     /// Every load, from the smallest to overload.
     pub points: Vec<EnergyPoint>,
 }
 
-/// What a meter says of the DUT.
+/// The readings of one power meter of the DUT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Meter {
-    /// Its name.
+    /// Name of the meter.
     pub name: String,
-    /// Power without a load.
+    /// Power without load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_watts: Option<f64>,
-    /// Power where the DUT forwarded most.
+    /// Power at the highest forwarding rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_watts: Option<f64>,
-    /// That over the forwarding rate: idle power included.
+    /// Power at the highest forwarding rate, over that rate: includes idle power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joules_per_frame: Option<f64>,
-    /// What forwarding adds to idling, over the forwarding rate.
+    /// Power added by forwarding, over the forwarding rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marginal_joules_per_frame: Option<f64>,
-    /// How far power follows load: 1 where idling costs nothing, 0 where it costs as much as the load.
+    /// How closely power follows load: 1 if idling costs nothing, 0 if it costs as much as full
+    /// load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proportionality: Option<f64>,
 }
@@ -614,14 +633,14 @@ pub struct Meter {
 /// Power at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnergyPoint {
-    /// Share of what the DUT forwards in overload; absent for overload itself.
+    /// The load as a share of the forwarding rate in overload; absent for overload itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Intended load.
     pub intended_load_pps: f64,
     /// Offered load.
     pub offered_load_pps: f64,
-    /// What came back.
+    /// Forwarding rate.
     pub forwarding_rate_pps: f64,
     /// Mean power in watts, by meter.
     pub watts: BTreeMap<String, f64>,
@@ -635,130 +654,133 @@ pub struct Mrr {
     /// Receive rates over the trials, in frames per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_rate_pps: Option<Spread>,
-    /// Of each trial.
+    /// Receive rate of each trial.
     pub trials_pps: Vec<f64>,
-    /// Nearly all that was offered came back: the DUT may do more.
+    /// Nearly all offered frames came back: the DUT may forward more.
     #[serde(default)]
     pub tester_bound: bool,
 }
 
-/// One load for long.
+/// The result of one load for a long time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Soak {
     /// The load.
     pub load_pps: f64,
-    /// How long, in seconds.
+    /// Duration, in seconds.
     pub duration_s: f64,
     /// Frames sent.
     pub frames_sent: u64,
     /// Frames lost.
     pub frames_lost: i64,
-    /// Lost over sent.
+    /// Lost over sent frames.
     pub loss_ratio: f64,
-    /// The loss ratio that passes.
+    /// The highest loss ratio that passes.
     pub loss_ratio_goal: f64,
-    /// Longest stretch without loss, in seconds.
+    /// Longest period without loss, in seconds.
     pub longest_lossless_s: f64,
-    /// Stretches of consecutive samples with loss.
+    /// Number of periods with loss: consecutive lossy samples.
     pub loss_bursts: u32,
-    /// The longest of them, in seconds.
+    /// The longest period with loss, in seconds.
     pub longest_burst_s: f64,
-    /// Trend of the forwarding rate in frames per second and hour (Theil-Sen).
+    /// Trend of the forwarding rate, in frames per second per hour (Theil-Sen).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trend_pps_per_hour: Option<f64>,
     /// Its 95 % confidence interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trend_interval_pps_per_hour: Option<(f64, f64)>,
-    /// Loss within its goal, and no trend proven.
+    /// Loss met its goal, and no trend was proven.
     pub passed: bool,
     /// Counts over time.
     pub samples: Vec<Interval>,
 }
 
-/// An estimate of a critical load, as of one moment of the search.
+/// The estimate of a critical load at one point of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// Seconds of trials so far.
+    /// Total duration of the trials so far, in seconds.
     pub at_s: f64,
-    /// Load of the trial.
+    /// Load of the last trial.
     pub load_pps: f64,
-    /// What it lost over what was due.
+    /// Frames that it lost over frames that were due.
     pub loss_ratio: f64,
-    /// The estimate, stretch function.
+    /// The estimate with the stretch function.
     pub stretch_pps: f64,
-    /// The estimate, erf function.
+    /// The estimate with the erf function.
     pub erf_pps: f64,
 }
 
-/// The load whose average loss is a given share (PLRsearch).
+/// The load whose average loss is a given ratio (PLRsearch).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CriticalLoad {
-    /// The loss ratio that is sought.
+    /// The target loss ratio.
     pub loss_ratio: f64,
     /// Smallest load that was offered.
     pub min_load_pps: f64,
     /// Largest load that was offered.
     pub max_load_pps: f64,
-    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits. If no
-    /// frame was lost: the largest load that was offered for long enough; the critical load is at least this, and has no upper end.
+    /// The critical load: the median of its estimated distribution. Absent until there was a trial
+    /// with loss and one without, and when no model fits. If no frame was lost, it is the largest
+    /// load that was offered for long enough, which is a lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_load_pps: Option<f64>,
-    /// Standard deviation of its natural logarithm, what all models say taken together.
+    /// Standard deviation of the natural logarithm of the critical load, over all models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Lower end: it is above this with a probability of 97.5 %. Absent where there need be no such load.
+    /// Lower bound: the critical load exceeds it with a probability of 97.5 %. Absent when such a
+    /// load need not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_pps: Option<f64>,
-    /// Upper end: it is below this with a probability of 97.5 %.
+    /// Upper bound: the critical load is below it with a probability of 97.5 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_pps: Option<f64>,
-    /// Probability that what the DUT forwards differs from trial to trial, and not only within trials.
+    /// Probability that the DUT's capacity varies between trials, and not only within them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_trials: Option<f64>,
-    /// The estimates in the course of time.
+    /// The estimates over time.
     pub estimates: Vec<Estimate>,
 }
 
-/// An iteration of an equilibrium search.
+/// One iteration of an equilibrium search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EquilibriumStep {
-    /// The load offered.
+    /// Offered load.
     pub load_pps: f64,
-    /// The step to the next.
+    /// Step to the next load.
     pub step_pps: f64,
-    /// What came out.
+    /// Forwarding rate.
     pub forwarding_rate_pps: f64,
 }
 
-/// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it.
+/// The load at which the DUT forwards all that is offered, as labs of the BSD Router Project
+/// measure it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Equilibrium {
     /// Rate of the link, or the largest load.
     pub max_load_pps: f64,
-    /// Relative difference that counts as none.
+    /// Relative differences up to this count as equal.
     pub tolerance: f64,
-    /// The rate measured last.
+    /// The last measured rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equilibrium_pps: Option<f64>,
-    /// The largest rate measured.
+    /// The largest measured rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_seen_pps: Option<f64>,
     /// Every iteration.
     pub steps: Vec<EquilibriumStep>,
 }
 
-/// The shape of a cost over a parameter.
+/// How the cost depends on the parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "shape")]
 pub enum Cost {
-    /// It costs nothing that could be seen.
+    /// No measurable cost.
     Constant {
         /// Time per frame, in nanoseconds.
         frame_ns: f64,
     },
     /// Every unit of the parameter costs the same.
     Linear {
-        /// Time per frame without any, in nanoseconds.
+        /// Time per frame at zero units, in nanoseconds.
         frame_ns: f64,
         /// Time per unit, in nanoseconds.
         unit_ns: f64,
@@ -774,27 +796,27 @@ pub enum Cost {
         /// Its 95 % confidence interval.
         doubling_ns_interval: (f64, f64),
     },
-    /// It costs nothing up to a value, and from the next on much.
+    /// No cost up to a value, and a high cost from the next value on.
     Cliff {
-        /// Time per frame before, in nanoseconds.
+        /// Time per frame up to that value, in nanoseconds.
         frame_ns: f64,
-        /// Time per frame after, in nanoseconds.
+        /// Time per frame beyond it, in nanoseconds.
         beyond_ns: f64,
-        /// The last value before.
+        /// The last value without the cost.
         last_before: u64,
-        /// The first value after.
+        /// The first value with the cost.
         first_after: u64,
     },
-    /// None of these shapes goes through the points: each stretch of values has its own slope.
+    /// None of these shapes fits the points: each range of values has its own slope.
     Stretches {
         /// Time per frame at the smallest value, in nanoseconds.
         frame_ns: f64,
-        /// The stretches, in the order of the values; each begins where the one before ends.
+        /// The ranges, ordered by value; each starts where the previous one ends.
         stretches: Vec<Stretch>,
     },
 }
 
-/// What a unit costs between two values of a parameter.
+/// Cost per unit between two values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
     /// The smaller value.
@@ -807,36 +829,36 @@ pub struct Stretch {
     pub unit_ns_interval: (f64, f64),
 }
 
-/// A value of the parameter.
+/// One value of the swept parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPoint {
     /// The value.
     pub value: u64,
     /// Frames per second, one per run.
     pub runs_pps: Vec<f64>,
-    /// Their median.
+    /// Median of the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median_pps: Option<f64>,
-    /// 95 % confidence interval of their mean.
+    /// 95 % confidence interval of the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_pps: Option<(f64, f64)>,
-    /// The median in percent of the reference's.
+    /// The median in percent of the reference's median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of_reference: Option<f64>,
 }
 
-/// A procedure over the values of a parameter.
+/// A procedure repeated for each value of a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
-    /// What is varied: `rules`, `table entries`, `flows`.
+    /// The swept parameter: `rules`, `table entries`, `flows`.
     pub parameter: String,
-    /// The procedure at each value.
+    /// The procedure run at each value.
     pub inner: String,
-    /// One per value, the reference first.
+    /// One point per value, the reference first.
     pub points: Vec<SweepPoint>,
-    /// The reference over time, in frames per second: a drift of it is a drift of the machine.
+    /// The reference over time, in frames per second: if it drifts, the machine drifts.
     pub reference_pps: Vec<f64>,
-    /// What it costs; absent with fewer than three values.
+    /// The cost; absent with fewer than three values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
@@ -878,23 +900,24 @@ impl Sweep {
     }
 }
 
-/// One trial and nothing more.
+/// The result of a single trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SingleTrial {
     /// Intended load.
     pub intended_load_pps: f64,
     /// Offered load.
     pub offered_load_pps: f64,
-    /// Frames per second that came back.
+    /// Forwarding rate in frames per second.
     pub forwarding_rate_pps: f64,
-    /// Lost over sent.
+    /// Lost over sent frames.
     pub frame_loss_ratio: f64,
-    /// Of both directions: each on its own. The rates above are those of the one that lost more.
+    /// With two directions, the counts of each. The rates above are of the direction that lost
+    /// more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionCounts>,
-    /// How long, in seconds.
+    /// Duration, in seconds.
     pub duration_s: f64,
-    /// Delays, when asked for.
+    /// Delays, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delays: Option<Delays>,
     /// Counts over time.
@@ -902,59 +925,59 @@ pub struct SingleTrial {
     pub samples: Vec<Interval>,
 }
 
-/// How close bursts may follow each other without loss (RFC 2544 §21).
+/// The smallest gap between bursts without loss (RFC 2544 §21).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstGaps {
     /// Frames per second within a burst.
     pub rate_pps: f64,
-    /// One per length.
+    /// One entry per burst length.
     pub bursts: Vec<BurstGap>,
 }
 
 /// Bursts of one length.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstGap {
-    /// Frames in a burst.
+    /// Frames per burst.
     pub frames: u32,
-    /// Smallest time without loss between the last frame of one and the first of the next, in seconds; absent when frames were lost
-    /// at any.
+    /// Smallest gap without loss between the last frame of a burst and the first frame of the next,
+    /// in seconds; absent when frames were lost at every gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_s: Option<f64>,
-    /// Largest such time with loss; absent when none is needed.
+    /// Largest gap with loss, in seconds; absent when bursts need no gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lossy_gap_s: Option<f64>,
-    /// The average load at that gap.
+    /// The average load at the smallest gap without loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
 }
 
-/// What comes out in overload (RFC 2285 §3.6.2): the samples of one long trial.
+/// The forwarding rate in overload (RFC 2285 §3.6.2), from the samples of one long trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForwardingRate {
     /// Intended load.
     pub load_pps: f64,
-    /// Median offered load of the samples used; absent when there are none.
+    /// Median offered load of the used samples; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
-    /// Forwarding rate of the samples used; its median is the result.
+    /// Forwarding rate of the used samples; its median is the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<Spread>,
-    /// Coefficient of variation of the samples used, in percent.
+    /// Coefficient of variation of the used samples, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation_percent: Option<f64>,
-    /// Less than 1.1 times of what came out was offered: the DUT may forward more.
+    /// The offered load was less than 1.1 times the forwarding rate: the DUT may forward more.
     pub not_saturated: bool,
-    /// A lower load, a little above the forwarding rate.
+    /// A lower load, slightly above the forwarding rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_load_pps: Option<f64>,
-    /// What came out at that: more than in overload is a livelock.
+    /// Forwarding rate at the lower load. If it exceeds that in overload, the DUT livelocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_forwarding_rate_pps: Option<f64>,
-    /// All samples, those at the ends too.
+    /// All samples, including those at both ends.
     pub samples: Vec<Interval>,
 }
 
-/// A figure that represents a result, with its unit: what is compared over iterations.
+/// A figure that represents a result, with its unit; compared over iterations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Its name: `throughput`, `ndr`, `cost of one of rules`.
@@ -973,13 +996,13 @@ pub const FORWARDING_RATE: &str = "forwarding rate";
 /// Name of the figure of instructions per frame.
 pub const INSTRUCTIONS: &str = "instructions per frame";
 
-/// Which way a figure is better.
+/// The direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// More is better: rates, and what a DUT can buffer.
+    /// Higher is better: rates, and buffer sizes.
     Higher,
-    /// Less is better: delays, losses, costs.
+    /// Lower is better: delays, losses, costs.
     Lower,
 }
 
@@ -992,7 +1015,7 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Nanoseconds per frame that something costs; the cost may be zero or negative.
+    /// Nanoseconds per frame of additional cost, which may be zero or negative.
     #[serde(rename = "ns/frame")]
     Cost,
     /// Seconds.

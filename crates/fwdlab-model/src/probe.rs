@@ -9,33 +9,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::Stratum;
 
-/// The probes' readings at one moment: before or after a window, or a trial.
+/// The readings of the probes at one moment: before or after a window or a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
     /// Speed of the DUT's CPU, in additions per nanosecond.
     pub additions_per_ns: f64,
-    /// Round trip of a cache line between the DUT's first CPU and each other one that frames cross to or from: the generator's,
-    /// then further ones of the DUT. Empty where it could not be read.
+    /// Round-trip times of a cache line between the DUT's first CPU and each other CPU on the
+    /// frames' path, in nanoseconds: first the generator's, then further CPUs of the DUT. Empty if
+    /// they could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances_ns: Vec<f64>,
 }
 
-/// One state that the hypervisor and other work on the same cores put the machine into, as found in a run's own readings: how fast the DUT's CPU is, and
-/// how far the CPUs are apart that frames cross.
+/// A state of the machine, caused by the hypervisor and by other work on the same cores, as found
+/// in a run's own readings: the speed of the DUT's CPU, and the distances between the CPUs on the
+/// frames' path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineState {
-    /// Something else takes a share of the DUT's core, here or on another virtual machine, as a busy SMT sibling does.
+    /// Other work uses a share of the DUT's core, on this or another virtual machine, as a busy SMT
+    /// sibling does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slowed: bool,
     /// Median speed of the DUT's CPU, in additions per nanosecond.
     #[serde(default)]
     pub additions_per_ns: f64,
-    /// Median round trip of a cache line, in nanoseconds, of each pair of CPUs: the DUT's first with the generator's, then with
-    /// further ones of the DUT. Empty where no distance could be read.
+    /// Median round-trip time of a cache line for each pair of CPUs, in nanoseconds: the DUT's
+    /// first CPU with the generator's, then with further CPUs of the DUT. Empty if no distance
+    /// could be read.
     pub round_trip_ns: Vec<f64>,
-    /// Readings of it.
+    /// Number of readings in this state.
     pub readings: u32,
-    /// Share of the readings that are of any state, in percent.
+    /// Their share of the readings in any state, in percent.
     pub percent: f64,
 }
 
@@ -71,19 +75,20 @@ impl fmt::Display for MachineState {
     }
 }
 
-/// Windows in another state of the machine than the one that figures are of.
+/// Windows in another state of the machine than the one that the figures come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApartStratum {
-    /// Was the DUT's CPU slowed ([`MachineState::slowed`])?
+    /// The DUT's CPU was slowed ([`MachineState::slowed`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slowed: bool,
-    /// How far the CPUs were apart ([`MachineState::round_trip_ns`]).
+    /// Distances between the CPUs ([`MachineState::round_trip_ns`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub round_trip_ns: Vec<f64>,
-    /// The state changed from one edge to the other, or was none that is common: it has neither speed nor distance.
+    /// The state changed during the window, or is not a common one. It then has neither speed nor
+    /// distance.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moved: bool,
-    /// The windows, and what came out in them.
+    /// The windows, and their forwarding rate.
     #[serde(flatten)]
     pub stratum: Stratum,
 }

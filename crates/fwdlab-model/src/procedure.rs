@@ -14,14 +14,14 @@ use crate::management::{self, Requests};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
 
-/// A stretch of a trial in which the load changes evenly from one value to another.
+/// A part of a trial in which the load changes linearly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
-    /// How long, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub duration_ns: u64,
-    /// Intended load at its begin, in frames per second.
+    /// Intended load at its start, in frames per second.
     pub from_pps: f64,
-    /// Intended load at its end.
+    /// Intended load at its end, in frames per second.
     pub to_pps: f64,
 }
 
@@ -50,7 +50,7 @@ impl Stretch {
 /// Frames that leave in bursts with a constant average load (RFC 2544 §21).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bursts {
-    /// Frames in each.
+    /// Frames per burst.
     pub frames: u32,
     /// Frames per second within a burst.
     pub rate_pps: f64,
@@ -75,11 +75,11 @@ impl Bursts {
 /// Waits around the traffic of a trial (RFC 2544 §23).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
-    /// After addresses were learned, before the traffic.
+    /// Wait between learning addresses and sending traffic.
     pub learn_ns: u64,
-    /// After the last frame, for late ones.
+    /// Wait after the last frame, for late frames.
     pub drain_ns: u64,
-    /// After the counters were read, for the DUT.
+    /// Wait after the counters were read, for the DUT to settle.
     pub settle_ns: u64,
 }
 
@@ -97,43 +97,44 @@ impl Waits {
     }
 }
 
-/// What ends a trial before its time: nothing that comes later can change what it says.
+/// A condition that ends a trial early, because the rest of the trial cannot change its result.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "when")]
 pub enum Ending {
-    /// More frames than this were lost.
+    /// More than this number of frames were lost.
     Lost {
-        /// How many may be.
+        /// Number of frames that may be lost.
         frames: u64,
     },
-    /// After a reset the DUT has forwarded this share of the load for this time.
+    /// After a reset, the DUT has forwarded this share of the load for this time.
     Recovered {
         /// Share of the intended load.
         share: f64,
-        /// For how long, in nanoseconds.
+        /// Duration, in nanoseconds.
         for_ns: u64,
     },
-    /// After an event the DUT has forwarded this share of what it forwarded before it for this time.
+    /// After an event, the DUT has forwarded this share of its previous forwarding rate for this
+    /// time.
     Regained {
         /// Share of the forwarding rate before the event.
         share: f64,
-        /// For how long, in nanoseconds.
+        /// Duration, in nanoseconds.
         for_ns: u64,
     },
 }
 
-/// Frames whose delay is to be measured, evenly spread over a part of the trial.
+/// Frames whose delay is measured, spread evenly over a part of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tagging {
-    /// Since the begin of the trial, in nanoseconds.
+    /// Start of that part, in nanoseconds since the trial began.
     pub from_ns: u64,
-    /// Until when.
+    /// End of that part, in nanoseconds since the trial began.
     pub until_ns: u64,
-    /// How many.
+    /// Number of frames.
     pub frames: u32,
 }
 
-/// What a trial is for.
+/// The purpose of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -141,18 +142,18 @@ pub enum Purpose {
     WarmUp,
     /// It guides a search.
     Search,
-    /// It confirms what a search found.
+    /// It confirms the result of a search.
     Confirm,
-    /// It is a result itself.
+    /// It is a measurement.
     Measure,
 }
 
-/// What is asked of a trial.
+/// The request for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
-    /// Size of the frames, FCS counted.
+    /// Frame size, including the FCS.
     pub frame_size_bytes: FrameSize,
-    /// The load over time, one stretch after the other.
+    /// The load over time, in consecutive parts.
     pub stretches: Vec<Stretch>,
     /// Waits before and after the traffic.
     pub waits: Waits,
@@ -162,38 +163,39 @@ pub struct Question {
     /// Measure the delay of some frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tagging: Option<Tagging>,
-    /// Frames leave in bursts; the load is their average.
+    /// Send frames in bursts; the load is their average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<Bursts>,
-    /// Say when the last lost frame was sent.
+    /// Report when the last lost frame was sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locate_loss: bool,
-    /// The trial may end before its time.
+    /// The condition on which the trial may end early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
-    /// Reset the DUT at this moment, and say how long nothing came out.
+    /// Reset the DUT at this time, and report how long it did not forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at_ns: Option<u64>,
-    /// What is reset then, and how.
+    /// What to reset, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset: Option<String>,
-    /// Say what power the DUT's host took from this moment on.
+    /// Report the power of the DUT's host from this time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_from_ns: Option<u64>,
-    /// Value of the parameter that a sweep varies: rules, table entries, flows.
+    /// Value of the swept parameter: rules, table entries, flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<u64>,
-    /// What the DUT's management is asked meanwhile.
+    /// Management requests to the DUT during the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
-    /// The trial is of no use when the load was not offered.
+    /// The trial is invalid if the load was not offered.
     pub needs_load: bool,
-    /// The load is more than the DUT forwards: a little may be missing (see `fwdlab_measure::validity`).
+    /// The load exceeds what the DUT forwards: a small part of it may be missing (see
+    /// `fwdlab_measure::validity`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overload: bool,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Why it is made, in words.
+    /// Why the trial is made, in words.
     pub reason: String,
 }
 
@@ -262,14 +264,14 @@ impl Question {
     }
 }
 
-/// Counts over a part of a trial, both sides read at one instant.
+/// Counts over a part of a trial; both sides were read at the same instant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// When it began, in nanoseconds since the trial began.
+    /// Start, in nanoseconds since the trial began.
     pub at_ns: u64,
-    /// How long it really was.
+    /// Actual length, in nanoseconds.
     pub length_ns: u64,
-    /// Intended load in its middle, in frames per second.
+    /// Intended load in the middle of the interval, in frames per second.
     pub intended_load_pps: f64,
     /// Frames sent in it.
     pub frames_sent: u64,
@@ -392,47 +394,52 @@ pub fn regained_at(
 /// Delays of the timed frames of one trial, in nanoseconds. Percentiles are by nearest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delays {
-    /// How many frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Their mean.
+    /// The mean.
     pub mean_ns: f64,
-    /// The smallest.
+    /// The minimum.
     pub min_ns: u64,
     /// The median.
     pub p50_ns: u64,
-    /// The 90th percentile; absent when fewer than 10 frames lie above it.
+    /// The 90th percentile; absent when fewer than 10 frames are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90_ns: Option<u64>,
-    /// The 99th percentile; absent when fewer than 10 frames lie above it.
+    /// The 99th percentile; absent when fewer than 10 frames are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<u64>,
-    /// The 99.9th percentile; absent when fewer than 10 frames lie above it.
+    /// The 99.9th percentile; absent when fewer than 10 frames are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p999_ns: Option<u64>,
-    /// The 99.99th percentile; absent when fewer than 10 frames lie above it.
+    /// The 99.99th percentile; absent when fewer than 10 frames are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p9999_ns: Option<u64>,
-    /// The largest.
+    /// The maximum.
     pub max_ns: u64,
-    /// Frames that were due while the sender was held up for more than 100 us, and left late or never.
+    /// Frames that were due while the sender stalled for more than 100 us, and that left late or
+    /// never.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held_up_frames: u64,
-    /// Of these, frames that never left.
+    /// Frames among these that never left.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_sent_frames: u64,
-    /// The longest time for which the sender was held up; 0: never for more than 100 us.
+    /// The longest stall of the sender; 0 if none exceeded 100 us.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held_up_max_ns: u64,
-    /// The median with frames that were lost or never left counted as endless; absent when it is endless, or where that is not known.
+    /// The median, counting frames that were lost or never left as infinitely late; absent when it
+    /// is infinite or when these frames are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_loss_p50_ns: Option<u64>,
-    /// The 99th percentile of the same; absent, too, when fewer than 10 frames lie above it.
+    /// The 99th percentile, counting these frames likewise; also absent when fewer than 10 frames
+    /// are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_loss_p99_ns: Option<u64>,
-    /// The 99.9th percentile of the same; absent, too, when fewer than 10 frames lie above it.
+    /// The 99.9th percentile, counting these frames likewise; also absent when fewer than 10 frames
+    /// are above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_loss_p999_ns: Option<u64>,
-    /// The worst case of RFC 8219 §7.2: the 99.9th percentile however few frames lie above it; of fewer than 1000 frames the largest.
+    /// The worst case of RFC 8219 §7.2: the 99.9th percentile, regardless of the number of frames
+    /// above it; the maximum if there are fewer than 1000 frames.
     #[serde(default)]
     pub worst_case_ns: u64,
 }
@@ -505,12 +512,12 @@ impl Delays {
     }
 }
 
-/// A time without any frame from the DUT.
+/// A period without any frame from the DUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outage {
-    /// When the last frame before it came, in nanoseconds since the trial began.
+    /// Arrival of the last frame before it, in nanoseconds since the trial began.
     pub last_before_ns: u64,
-    /// When the first frame after it came; absent when none did.
+    /// Arrival of the first frame after it; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_after_ns: Option<u64>,
 }
@@ -518,14 +525,14 @@ pub struct Outage {
 /// Queries to the management of a DUT while it forwards (RFC 2544 §11.2).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Queries {
-    /// Queries sent.
+    /// Number of queries.
     pub asked: u64,
-    /// Good answers.
+    /// Correct answers.
     pub answered: u64,
-    /// Answers that are not what was asked for.
+    /// Wrong answers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wrong: u64,
-    /// What was wrong with the first of them.
+    /// What was wrong with the first of the queries that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -537,75 +544,78 @@ impl Queries {
     }
 }
 
-/// What a trial says.
+/// The result of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
-    /// Frames that were due while it lasted.
+    /// Frames that were due during the trial.
     pub frames_intended: u64,
-    /// Frames that were sent.
+    /// Frames sent.
     pub frames_sent: u64,
-    /// Frames that came back: ours, of this trial, first copies.
+    /// Frames received: first copies of this trial's own frames.
     pub frames_received: u64,
-    /// Routing updates that the DUT took during it.
+    /// Routing updates that the DUT processed during the trial.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub route_updates: u64,
-    /// What came of queries to the DUT's management during it, where it was asked.
+    /// Results of queries to the DUT's management during the trial, if it was queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<Queries>,
-    /// Mean power of the DUT's host while frames flowed, in watts, by meter; where it was asked for and read.
+    /// Mean power of the DUT's host while frames flowed, in watts, by meter; empty unless requested
+    /// and readable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power_watts: BTreeMap<String, f64>,
-    /// What became of the requests to it that the question names.
+    /// Results of the management requests in the question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<management::Asked>,
-    /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
+    /// Additional frames that a router does not forward: they are part of the load, and never count
+    /// as lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,
-    /// Of a trial in both directions: each on its own. All other counts are those of the one that lost more. Kept beside the
-    /// answer, in the record of the trial.
+    /// For a trial in both directions, the counts of each. All other counts are of the direction
+    /// that lost more. Stored next to the answer in the record of the trial.
     #[serde(skip)]
     pub directions: Vec<DirectionCounts>,
-    /// How long frames were sent.
+    /// Duration of sending.
     pub duration_ns: u64,
-    /// What the trial took with all its waits.
+    /// Duration of the trial with all its waits.
     pub took_ns: u64,
-    /// It ended before its time, because its verdict could not change any more.
+    /// It ended early, because its result could not change any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended_early: bool,
-    /// Counts over time, when asked for.
+    /// Counts over time, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Interval>,
-    /// Delays of the tagged frames, when asked for.
+    /// Delays of the tagged frames, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delays: Option<Delays>,
-    /// When the last lost frame was sent, in nanoseconds since the trial began; absent when none was lost.
+    /// Time at which the last lost frame was sent, in nanoseconds since the trial began; absent
+    /// when none was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_lost_ns: Option<u64>,
-    /// When the reset was begun, in nanoseconds since the trial began.
+    /// Start of the reset, in nanoseconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at_ns: Option<u64>,
-    /// When what was done then had ended.
+    /// End of the reset, in nanoseconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_over_ns: Option<u64>,
-    /// What it told of its course, by the DUT's own clock.
+    /// Moments that the reset itself reported, by the DUT's clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moments: Vec<Moment>,
-    /// The longest time without any frame, of a trial with a reset.
+    /// In a trial with a reset, the longest period without any frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,
-    /// How exactly the moments of losses are known.
+    /// Time resolution of losses, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_ns: Option<u64>,
-    /// Second copies of frames.
+    /// Duplicate frames.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_duplicate: u64,
-    /// Frames that are not ours.
+    /// Foreign frames.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_foreign: u64,
-    /// Frames that our own receiver lost.
+    /// Frames lost by the receiver itself.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_lost_by_receiver: u64,
-    /// Conditions that make the trial invalid, as its device saw them.
+    /// Reasons why the trial is invalid, as seen by the test bed or the simulation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objections: Vec<String>,
 }
@@ -618,12 +628,12 @@ fn is_zero(frames: &u64) -> bool {
     *frames == 0
 }
 
-/// A moment that an event on the DUT told: of a daemon's log, or of a look at a table.
+/// A moment reported by an event on the DUT: from a daemon's log, or from looking at a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// What was then.
+    /// What happened.
     pub name: String,
-    /// Seconds after the event began, both by the DUT's clock.
+    /// Seconds after the start of the event, both by the DUT's clock.
     pub at_s: f64,
 }
 
@@ -665,16 +675,16 @@ impl Answer {
     }
 }
 
-/// A trial of a procedure, as it is kept: its question, its answer, and what the procedure made of it.
+/// A stored trial of a procedure: its question, its answer, and how the procedure evaluated it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
-    /// What was asked.
+    /// The request.
     pub question: Question,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
-    /// What it says, in words; empty for an invalid trial, which says nothing.
+    /// The evaluation in words; empty for an invalid trial.
     pub says: String,
-    /// The HDR histogram log with the delays of its frames, in nanoseconds: a path in the directory of the run.
+    /// The HDR histogram log of the frames' delays, in nanoseconds: a path in the run's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_log: Option<String>,
 }

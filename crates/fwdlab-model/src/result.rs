@@ -21,20 +21,20 @@ use crate::threshold::Judged;
 use crate::trial::Stream;
 use crate::variant::{DirectionCounts, Variant};
 
-/// What becomes of frames that a generator missed because it was held up.
+/// How a generator treats frames that it missed while it was stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldUps {
-    /// They are not sent: the load is never above the intended one.
+    /// It skips them: the load never exceeds the intended load.
     Forgive,
-    /// They are sent afterwards: the mean is the intended load.
+    /// It sends them later: the mean load is the intended load.
     MakeUp,
 }
 
-/// May the trial be used, and if not, why not.
+/// Whether the trial may be used, and why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// Empty for a valid trial.
+    /// Reasons against using it; empty for a valid trial.
     pub reasons: Vec<String>,
 }
 
@@ -55,122 +55,131 @@ impl Validity {
 /// and measured again.
 pub const CUT_OFF: &str = "its iteration was cut off, and measured again";
 
-/// Windows of one kind and what came out in them.
+/// Windows of one kind, and their forwarding rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stratum {
-    /// How many windows.
+    /// Number of windows.
     pub windows: u32,
     /// Median forwarding rate of these windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
 }
 
-/// One trial: one stream, one load, some time. One line of `trials.jsonl`.
+/// One trial: one stream at one load for some time. A line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRecord {
     /// Name of the test case: [`Stream::id`], with `/control` for the A/A control.
     pub test_case: String,
     /// Id of the procedure (`maxfwd`, `mlrsearch`).
     pub procedure: String,
-    /// Which repetition, from 1.
+    /// Number of the iteration, from 1.
     pub iteration: u32,
     /// Number of the trial in the run, from 1, in order of execution.
     pub trial: u32,
-    /// A second measurement of another test case, for the A/A control.
+    /// True for the A/A control: a second measurement of another test case.
     pub control: bool,
-    /// When it began (RFC 3339, UTC).
+    /// Start time (RFC 3339, UTC).
     pub started_at: String,
-    /// What was sent.
+    /// The test traffic.
     #[serde(flatten)]
     pub stream: Stream,
-    /// What differs from a plain series.
+    /// Differences from a plain series.
     #[serde(default, skip_serializing_if = "Variant::is_plain")]
     pub variant: Variant,
-    /// Of a trial in both directions: each on its own. Ledger and counters are of both together.
+    /// For a trial in both directions, the counts of each. Ledger and counters cover both together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionCounts>,
-    /// The engine that sent.
+    /// The sending engine.
     pub engine: String,
-    /// What became of frames that it missed while it was held up; absent when flat out or simulated.
+    /// How the engine treats frames that it missed while it was stalled; absent when it sends as
+    /// fast as possible, or is simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_ups: Option<HoldUps>,
     /// What counted the frames.
     pub receiver: String,
     /// Seconds from the first to the last window.
     pub duration_s: f64,
-    /// Intended load; absent when flat out.
+    /// Intended load; absent when frames are sent as fast as possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_load_pps: Option<f64>,
-    /// What was really offered, in the windows that `forwarding_rate_pps` comes from (all windows when it is absent).
+    /// Offered load in the windows that `forwarding_rate_pps` comes from, or in all windows if that
+    /// is absent.
     pub offered_load_pps: f64,
-    /// Offered less than 1.1 times of what was forwarded: the generator is the limit, the DUT may forward more.
+    /// The offered load was less than 1.1 times the forwarding rate: the generator is the limit,
+    /// and the DUT may forward more.
     #[serde(default)]
     pub not_saturated: bool,
-    /// The result: median forwarding rate of the quiet windows; absent when there were too few of them.
+    /// The result: median forwarding rate of the quiet windows. Absent when there are too few of
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
-    /// The same without the gate: median of all windows that were offered.
+    /// Median forwarding rate of all windows in which the load was offered: the result without the
+    /// noise gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Windows before and after which the machine was in the state that figures are of, the first of [`Noise::states`]: the DUT's CPU at
-    /// full speed, or where that is rare as fast as most of the time, and the CPUs as far apart as most of the time.
+    /// Windows before and after which the machine was in the first state of [`Noise::states`]: the
+    /// DUT's CPU at full speed, or if that is rare, at its most frequent speed, and the CPUs at
+    /// their most frequent distance.
     pub quiet: Stratum,
-    /// Windows beside which the DUT's CPU was contended: slower than in any state.
+    /// Windows during which the DUT's CPU was contended: slower than in any state.
     pub contended: Stratum,
-    /// Windows in another state, or while it changed.
+    /// Windows in another state, or during a change of state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<ApartStratum>,
-    /// Of a trial that counts as a whole, not by its windows: what the probes read before and after it.
+    /// The probe readings before and after a trial that counts as a whole, not by windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Reading>,
-    /// Windows in which the generator did not offer the intended load: they count in neither stratum.
+    /// Windows in which the generator did not offer the intended load. They do not count as quiet
+    /// or as contended.
     pub windows_not_offered: u32,
-    /// Lost frames over sent frames, whole trial.
+    /// Lost over sent frames, over the whole trial.
     pub frame_loss_ratio: f64,
-    /// What became of every frame.
+    /// Where every frame ended up.
     #[serde(flatten)]
     pub ledger: Ledger,
     /// The counters behind the ledger.
     pub counters: Counters,
-    /// What forwarding took of the DUT, where it tells that.
+    /// The resources that the DUT used for forwarding; absent when it does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Box<Work>>,
-    /// What the DUT's host counted meanwhile, where it was read.
+    /// Counters of the DUT's host during the trial; absent when they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Box<Telemetry>>,
-    /// Of a trial that a procedure asked for: the question, the answer, and what was made of it.
+    /// For a trial that a procedure requested: the request, the answer, and the procedure's
+    /// evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
-    /// May it be used?
+    /// Whether the trial may be used.
     pub validity: Validity,
 }
 
-/// How quiet the machine was.
+/// The noise of the machine during the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
-    /// Speed of the DUT's CPU below which it has not its full speed, in additions per nanosecond.
+    /// The DUT's CPU is below full speed if it is slower than this, in additions per nanosecond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_threshold: Option<f64>,
-    /// How that was found, in words.
+    /// How this threshold was found, in words.
     pub calibration: String,
-    /// States of the machine, as the run's own readings have them: results are of the first one. Empty where the CPU had its full speed
-    /// and no distance could be read.
+    /// States of the machine, from the run's own readings; results come from the first one. Empty
+    /// if the CPU ran at full speed and no distance between CPUs could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<MachineState>,
-    /// Share of windows that passed, in percent.
+    /// Share of windows that were quiet, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_percent: Option<f64>,
-    /// The whole verdict in one sentence.
+    /// The verdict in one sentence.
     pub verdict: String,
-    /// The noise was not judged: there were too few trials, or nothing observed the machine.
+    /// The noise was not judged: there were too few trials, or no probe observed the machine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_judged: bool,
-    /// None of the figures can be relied on. Where only some cannot, their test cases say so ([`TestCase::doubt`]).
+    /// None of the figures is reliable. If only some are unreliable, their test cases report it
+    /// ([`TestCase::doubt`]).
     pub too_noisy: bool,
-    /// Why, each in a few words; empty when not too noisy.
+    /// Reasons, each in a few words; empty when not too noisy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
-    /// What can be done about it, where figures are not to be relied on.
+    /// What to do about unreliable figures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_do: Vec<String>,
 }
@@ -185,32 +194,34 @@ impl Noise {
     }
 }
 
-/// The derived result of a run: `summary.json`.
+/// The derived results of a run: `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Version of this format ([`crate::version::RUN_FORMAT`]).
     pub format: u32,
     /// Id of the run.
     pub run: String,
-    /// Id of the procedure: `maxfwd`, `paired` or `mlrsearch`; for imported runs the archive's.
+    /// Id of the procedure: `maxfwd`, `paired` or `mlrsearch`; for imported runs that of the
+    /// archive.
     pub procedure: String,
-    /// What was found, one per test case, in the order of the plan.
+    /// Results, one per test case, in the order of the plan.
     #[serde(default)]
     pub test_cases: Vec<TestCase>,
     /// The A/A control: the first test case measured twice in every block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Comparison>,
-    /// Test cases of an archive; empty for measurements of our own.
+    /// Test cases of an imported archive; empty for our own measurements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<ImportedCase>,
-    /// The state of the machine.
+    /// The noise of the machine during the run.
     pub noise: Noise,
-    /// What makes a reader doubt the whole run.
+    /// Reasons to doubt the whole run.
     pub warnings: Vec<String>,
-    /// How what the campaign must reach came off.
+    /// Results of the campaign's thresholds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub thresholds: Vec<Judged>,
-    /// Estimated layer-2 bandwidth for a simple IMIX, in bit/s: an estimate from the smallest frames' rate.
+    /// Layer-2 bandwidth for a simple IMIX, in bit/s, estimated from the rate of the smallest
+    /// frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imix_estimate_l2_bps: Option<f64>,
 }
@@ -234,68 +245,70 @@ impl Summary {
     }
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It runs, or its process died without a word.
+    /// It is running, or its process died without recording an end.
     Running,
-    /// It ended as planned.
+    /// It finished as planned.
     Finished,
-    /// It was stopped by a signal; what was measured is kept.
+    /// A signal stopped it; its measurements are kept.
     Interrupted,
-    /// It could not go on.
+    /// It failed.
     Failed,
 }
 
-/// A time in which nobody carried a run out.
+/// A period in which a run was not executing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
-    /// The last that was heard before it (RFC 3339, UTC).
+    /// Time of the last event before the gap (RFC 3339, UTC).
     pub from: String,
-    /// When the run went on.
+    /// Time at which the run was resumed.
     pub to: String,
-    /// Trials, rebuilds or boots kept before it.
+    /// Trials, rebuilds or boots kept before the gap.
     pub after: u32,
-    /// Those of them that are of an iteration that was cut off: it was measured again, and they count for nothing.
+    /// Those of them that belong to the interrupted iteration. It was measured again, and they do
+    /// not count.
     pub cut_off: u32,
 }
 
 /// The parameter of a run that lists its configurations with firewall rules.
 pub const FIREWALLS: &str = "firewalls";
 
-/// The head of a run: `run.json`.
+/// The header of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
     /// Version of this format ([`crate::version::RUN_FORMAT`]).
     pub format: u32,
     /// Id of the run, unique among all runs.
     pub id: String,
-    /// What kind of run: `quick`, `throughput`, `campaign`, `import`.
+    /// The kind of run: `quick`, `throughput`, `campaign`, `import`.
     pub kind: String,
-    /// Version of the program.
+    /// Version of fwdlab.
     pub tool_version: String,
     /// The command line, as typed.
     pub command_line: Vec<String>,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// RFC 3339, UTC.
+    /// Start time (RFC 3339, UTC).
     pub started_at: String,
-    /// RFC 3339, UTC; absent while it runs.
+    /// End time (RFC 3339, UTC); absent while it is running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// How it stands.
+    /// State of the run.
     pub state: RunState,
-    /// Times in which nobody carried it out, between an end that was none and `fwdlab run --resume`.
+    /// Periods in which the run was not executing, between an interruption and
+    /// `fwdlab run --resume`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What people noted about it afterwards: kept in `labels.json`, and read from there for reports.
+    /// The user's note, added later: stored in `labels.json`, from which reports read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The procedure's parameters, as resolved: every default written out.
+    /// The procedure's parameters, with all defaults resolved.
     pub parameters: std::collections::BTreeMap<String, serde_json::Value>,
     /// The host and the test bed.
     pub facts: Facts,

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::{Figure, Unit};
 use crate::variant::Variant;
 
-/// The outcome of a search.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchOutcome {
-    /// What differs from a plain series.
+    /// Differences from a plain series.
     #[serde(default, skip_serializing_if = "Variant::is_plain")]
     pub variant: Variant,
-    /// Smallest load, index 0.
+    /// Smallest load; it has index 0.
     pub min_load_pps: f64,
     /// Largest load.
     pub max_load_pps: f64,
@@ -24,19 +24,19 @@ pub struct SearchOutcome {
     pub max_load_source: String,
     /// Index of the largest load.
     pub max_load_index: u32,
-    /// Valid trials, the warm-up included.
+    /// Number of valid trials, including the warm-up.
     pub trials: u32,
-    /// Seconds of traffic in all trials; on a simulated DUT seconds of its time.
+    /// Seconds of traffic in all trials; on a simulated DUT in simulated time.
     pub traffic_s: f64,
-    /// One per goal, in the order in which they were given.
+    /// One entry per goal, in the given order.
     pub goals: Vec<GoalResult>,
-    /// The trials that the search made use of, in their order.
+    /// The trials that the search used, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<SearchStep>,
-    /// Why the search ended without an answer to every goal.
+    /// Why the search ended without a result for every goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// In which points the search differs from an RFC 2544 throughput test; empty when in none.
+    /// Differences from an RFC 2544 throughput test; empty when there are none.
     pub shortened: Vec<String>,
 }
 
@@ -76,17 +76,18 @@ impl SearchOutcome {
     }
 }
 
-/// A trial of a search, and what was known after it.
+/// One trial of a search, and the bounds known after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchStep {
-    /// Place of its load on the search's grid: 0 is the smallest load. Absent in runs of before it was kept.
+    /// Index of its load on the search's grid: 0 is the smallest load. Absent in older runs, which
+    /// did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_index: Option<u32>,
     /// Its load.
     pub load_pps: f64,
-    /// How long it was to be.
+    /// Intended duration.
     pub duration_ns: u64,
-    /// Frames lost over frames intended, as the search was told.
+    /// Lost frames over intended frames, as given to the search.
     pub loss_ratio: f64,
     /// Largest load known to meet each goal, in the order of the goals.
     pub lower_bounds_pps: Vec<Option<f64>>,
@@ -94,36 +95,37 @@ pub struct SearchStep {
     pub upper_bounds_pps: Vec<Option<f64>>,
 }
 
-/// What was found for one goal.
+/// The result for one goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalResult {
     /// `ndr`, `pdr` or another preset's name, or the goal as text.
     pub name: String,
     /// The goal.
     pub goal: GoalDefinition,
-    /// Largest load known to meet the goal, below every load known not to; by its place on the grid.
+    /// Largest load known to meet the goal, and below every load known not to meet it: its index on
+    /// the grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevant_lower_bound_index: Option<u32>,
-    /// The same in frames per second.
+    /// That load in frames per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevant_lower_bound_pps: Option<f64>,
-    /// Smallest load known not to meet the goal; by its place on the grid.
+    /// Smallest load known not to meet the goal: its index on the grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevant_upper_bound_index: Option<u32>,
-    /// The same in frames per second.
+    /// That load in frames per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relevant_upper_bound_pps: Option<f64>,
     /// Typical forwarding rate at the relevant lower bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditional_throughput_pps: Option<f64>,
-    /// The distance of the bounds relative to the upper one.
+    /// Distance between the bounds, relative to the upper one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width_achieved: Option<f64>,
-    /// Both bounds are known and no farther apart than the goal's width.
+    /// Both bounds are known, and their distance is within the goal's width.
     pub regular: bool,
-    /// The tester is the limit, or so near to it that the DUT may do more.
+    /// The tester limits the result, or is so close to it that the DUT may forward more.
     pub tester_bound: bool,
-    /// What was found, in words.
+    /// The result in words.
     pub verdict: String,
 }
 
@@ -137,26 +139,26 @@ pub fn name_of(loss_ratio: f64) -> String {
     }
 }
 
-/// A goal as it was sought, every default written out.
+/// A goal with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalDefinition {
-    /// A trial is good when its loss ratio is no larger.
+    /// A trial is good if its loss ratio does not exceed this.
     pub loss_ratio: f64,
-    /// A load passes when no larger share of the trial time is bad.
+    /// A load passes if the share of bad trial time does not exceed this.
     pub exceed_ratio: f64,
     /// Duration of the shortest trials, in nanoseconds.
     pub initial_trial_ns: u64,
-    /// Duration from which on a trial counts as full, in nanoseconds.
+    /// Minimum duration of a full trial, in nanoseconds.
     pub final_trial_ns: u64,
-    /// Trial time that decides a load, in nanoseconds.
+    /// Total trial time that decides a load, in nanoseconds.
     pub duration_sum_ns: u64,
-    /// Relative width of the interval that is narrow enough.
+    /// Relative width of the interval at which the search ends.
     pub width: f64,
-    /// Coarser targets before the last.
+    /// Number of coarser targets before the final one.
     pub preceding_targets: u32,
     /// Factor by which steps grow while one bound is missing.
     pub expansion: u32,
-    /// The whole search fails when the smallest load does not meet the goal.
+    /// The whole search fails if the smallest load does not meet the goal.
     pub fail_fast: bool,
 }
 

@@ -19,56 +19,56 @@ pub const NAME: &str = "set.toml";
 /// Largest file, in bytes.
 const LARGEST_FILE: usize = 1 << 20;
 
-/// What a set says beside its files
+/// What a configuration set defines in addition to its files
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetFile {
-    /// What it is for, in one line
+    /// Its purpose, in one line
     pub description: String,
-    /// Packages that must be installed on the DUT; fwdlab looks, and installs none
+    /// Packages that must be installed on the DUT; fwdlab checks them and installs nothing
     #[serde(deserialize_with = "several")]
     pub packages: Vec<String>,
-    /// Commands before the files are there
+    /// Commands to run before the files are installed
     #[serde(deserialize_with = "several")]
     pub before: Vec<String>,
-    /// Commands when the files are there and have been loaded
+    /// Commands to run after the files are installed and loaded
     #[serde(deserialize_with = "several")]
     pub after: Vec<String>,
-    /// The DUT is restarted when the files are there
+    /// Restart the DUT after the files are installed
     pub reboot: bool,
-    /// For how long a restart may last
+    /// Time limit of a restart
     pub reboot_within: Option<Period>,
-    /// What loads files that fwdlab cannot load by itself
+    /// How to load files that fwdlab cannot load itself
     pub reload: Vec<Reload>,
-    /// How to see that the set is in force, beside what fwdlab sees by itself
+    /// How to check that the set is in force, in addition to fwdlab's own checks
     pub verify: Vec<Verify>,
-    /// Commands that take back what its commands did
+    /// Commands that undo the set's commands
     #[serde(deserialize_with = "several")]
     pub undo: Vec<String>,
 }
 
-/// What loads files.
+/// How to load files
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reload {
-    /// For these files, as the DUT has them; * stands for any letters: /etc/frr/*
+    /// Paths of the files on the DUT; * matches any letters: /etc/frr/*
     #[serde(deserialize_with = "several")]
     #[schemars(with = "Vec<String>")]
     pub files: Vec<String>,
-    /// The command that has them loaded
+    /// The command that loads them
     pub command: String,
 }
 
-/// A command that shows whether a set is in force.
+/// A command that checks whether a set is in force
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Verify {
     /// The command
     pub command: String,
-    /// What stands somewhere in what it prints
+    /// Text that must appear in its output
     #[serde(default)]
     pub expect: Option<String>,
-    /// How it ends
+    /// Its expected exit status
     #[serde(default)]
     pub exit: u8,
 }

@@ -15,7 +15,7 @@ pub enum System {
     /// Linux.
     #[default]
     Linux,
-    /// FreeBSD, and what is made of it, such as BSDRP.
+    /// FreeBSD and systems based on it, such as BSDRP.
     FreeBsd,
 }
 

@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::system::System;
 
-/// When a reading was made.
+/// When a reading was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// Before the load, while nothing moves.
+    /// Before the load, while no frames flow.
     Before,
-    /// While frames flow: by a sampler that was started before them.
+    /// While frames flow, by a sampler that was started before.
     During,
-    /// After the load, when nothing moves any more.
+    /// After the load, when no frames flow any more.
     After,
 }
 
@@ -32,40 +32,40 @@ pub struct Record {
     pub test_case: String,
     /// Number of the trial in the run.
     pub trial: u32,
-    /// When it was made.
+    /// When it was taken.
     pub when: When,
-    /// What was read.
+    /// The reading.
     #[serde(flatten)]
     pub reading: Reading,
 }
 
-/// What a host counted so far, and how it stands.
+/// Counters of a host since its start, and its current state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
-    /// When, in seconds since the host started, by its own clock.
+    /// Time of the reading, in seconds since the host started, by its own clock.
     pub uptime_s: f64,
-    /// Where the time of its CPUs went.
+    /// How each CPU spent its time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuTime>,
     /// Software interrupts by kind: `NET_RX`, one count per CPU.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub softirqs: BTreeMap<String, Vec<u64>>,
-    /// Of each CPU, what its backlog saw.
+    /// Backlog counters of each CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub softnet: Vec<Softnet>,
     /// Interrupts of devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Interrupt>,
-    /// Counters of ports, by their names.
+    /// Counters of ports, by port name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, PortCount>,
-    /// Packets by queue, of the ports of the test.
+    /// Packets per queue, for the ports of the test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueCount>,
-    /// Counters of drops that are no port's: `IpExt InNoRoutes`, `nft ip t f: ... drop`.
+    /// Drop counters that do not belong to a port: `IpExt InNoRoutes`, `nft ip t f: ... drop`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
-    /// Sizes of tables and of memory, with their limits where they have one.
+    /// Sizes of tables and memory, with their limits if any.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<String, Size>,
     /// Frequency in MHz, by CPU.
@@ -74,13 +74,13 @@ pub struct Reading {
     /// Temperature in degrees Celsius, by sensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub temperature_celsius: BTreeMap<String, f64>,
-    /// Meters of energy.
+    /// Energy meters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub energy: BTreeMap<String, EnergyCount>,
-    /// Meters of power, in watts at this moment.
+    /// Power meters: current power in watts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power_watts: BTreeMap<String, f64>,
-    /// CPUs by NUMA node, as the kernel lists them: `0-15,32-47`.
+    /// CPUs of each NUMA node, as the kernel lists them: `0-15,32-47`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<u32, String>,
     /// What could not be read, and why.
@@ -88,22 +88,22 @@ pub struct Reading {
     pub missing: BTreeMap<String, String>,
 }
 
-/// Where the time of a CPU went since the host started, in ticks of 10 ms.
+/// How a CPU spent its time since the host started, in ticks of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTime {
-    /// Which.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Programs, nice ones included.
+    /// Running programs, including niced ones.
     pub user_ticks: u64,
-    /// The kernel on behalf of programs, and its threads.
+    /// The kernel on behalf of programs, and kernel threads.
     pub system_ticks: u64,
-    /// Nothing to do, or waiting for a disk.
+    /// Idle, or waiting for a disk.
     pub idle_ticks: u64,
-    /// Interrupts.
+    /// Hardware interrupts.
     pub irq_ticks: u64,
-    /// Software interrupts: where a kernel forwards.
+    /// Software interrupts: forwarding in the kernel happens here.
     pub softirq_ticks: u64,
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal_ticks: u64,
 }
 
@@ -119,85 +119,85 @@ impl CpuTime {
     }
 }
 
-/// What the backlog of a CPU saw.
+/// Backlog counters of a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Softnet {
-    /// Which CPU.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Frames.
+    /// Processed frames.
     pub processed: u64,
     /// Frames dropped because its backlog was full.
     pub dropped: u64,
-    /// How often its time for frames was over while there were more.
+    /// How often its budget was used up while more frames were waiting.
     pub squeezed: u64,
 }
 
 /// An interrupt of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupt {
-    /// Its number.
+    /// Interrupt number.
     pub number: u32,
-    /// What it is for: `eth0-TxRx-3`.
+    /// Its name: `eth0-TxRx-3`.
     pub name: String,
-    /// How often, by CPU.
+    /// Number of interrupts, by CPU.
     pub counts: Vec<u64>,
-    /// CPUs that may have it, and those that have, as the kernel lists them: `0-3`.
+    /// CPUs allowed to handle it, as the kernel lists them: `0-3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<String>,
-    /// Those that have it.
+    /// CPUs that actually handle it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<String>,
 }
 
-/// What a port counted.
+/// Counters of a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortCount {
-    /// Packets that came.
+    /// Received packets.
     pub rx_packets: u64,
-    /// Their bytes, as this port counts them.
+    /// Received bytes, as this port counts them.
     pub rx_bytes: u64,
-    /// Packets that went.
+    /// Sent packets.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Sent bytes.
     pub tx_bytes: u64,
-    /// Counters of what was dropped, by their names there.
+    /// Drop counters, by their names on the host.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
-    /// Pause frames, by the names of their counters.
+    /// Pause frames, by counter name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pauses: BTreeMap<String, u64>,
-    /// NUMA node; absent where it is on none.
+    /// NUMA node; absent when it belongs to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Receive queues that it has.
+    /// Number of receive queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rx_queues: Option<u32>,
-    /// Is large receive offload on?
+    /// Large receive offload is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lro: Option<bool>,
 }
 
-/// Which way frames go through a port.
+/// The direction of frames through a port.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// In.
+    /// Received.
     Rx,
-    /// Out.
+    /// Sent.
     Tx,
 }
 
-/// What a queue of a port counted.
+/// Packets of one queue of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueCount {
     /// The port.
     pub port: String,
-    /// Which way.
+    /// The direction.
     pub way: Way,
     /// Number of the queue.
     pub queue: u32,
@@ -205,82 +205,84 @@ pub struct QueueCount {
     pub packets: u64,
 }
 
-/// How large something is.
+/// A size, and its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Size {
-    /// Now: entries, or bytes where the name says so.
+    /// Current size: entries, or bytes if the name says so.
     pub value: u64,
-    /// It can be no larger.
+    /// The largest possible size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// A meter of energy.
+/// An energy meter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnergyCount {
-    /// Microjoules so far.
+    /// Energy so far, in microjoules.
     pub microjoules: u64,
-    /// After this many it begins again at none.
+    /// The meter wraps around to zero after this number of microjoules.
     pub range_microjoules: u64,
 }
 
-/// What the readings before and after a trial say of it; of several trials, together.
+/// The difference between the readings before and after a trial, or the sum over several trials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Telemetry {
     /// The host that was read.
     pub host: String,
-    /// What runs there; absent: Linux.
+    /// Its operating system; absent: Linux.
     #[serde(default, skip_serializing_if = "System::is_linux")]
     pub system: System,
-    /// Trials.
+    /// Number of trials.
     pub trials: u32,
-    /// Seconds between the readings, by the host's own clock. It is longer than the load: shares of time are of this time.
+    /// Time between the readings, in seconds, by the host's own clock. It is longer than the load,
+    /// and shares of time refer to it.
     pub between_s: f64,
-    /// Frames that were sent into the DUT meanwhile, by the generator's count.
+    /// Frames sent into the DUT between the readings, by the generator's count.
     pub frames_sent: u64,
-    /// Those of them that came back.
+    /// Frames among these that came back.
     #[serde(default)]
     pub frames_received: u64,
-    /// Where the time of its CPUs went.
+    /// How each CPU spent its time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuShare>,
-    /// Of each CPU, what its backlog saw meanwhile.
+    /// Backlog counters of each CPU between the readings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub softnet: Vec<Softnet>,
-    /// What the ports of the test counted meanwhile.
+    /// Counters of the ports of the test between the readings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, PortCount>,
-    /// Packets by queue, and their shares of all packets of the port that went this way.
+    /// Packets per queue, and their share of all packets of the port in that direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueShare>,
-    /// Counters of drops that rose, by their names: `eth0 rx_missed_errors`.
+    /// Drop counters that increased, by name: `eth0 rx_missed_errors`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
     /// Interrupts of the ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<InterruptShare>,
-    /// Sizes of tables and memory, where they came nearest to their limits, or at the end.
+    /// Sizes of tables and memory at the time when they were closest to their limits, or at the
+    /// end.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<String, Size>,
-    /// Lowest frequency of any CPU that forwards, in MHz.
+    /// Lowest frequency of any forwarding CPU, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowest_mhz: Option<f64>,
-    /// Highest frequency of any CPU that forwards, in MHz.
+    /// Highest frequency of any forwarding CPU, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub highest_mhz: Option<f64>,
     /// Highest temperature of any sensor, in degrees Celsius.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hottest_celsius: Option<f64>,
-    /// Energy between the readings in joules, by meter.
+    /// Energy between the readings, in joules, by meter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub energy_joules: BTreeMap<String, f64>,
-    /// Samples that were made while frames flowed.
+    /// Number of samples taken while frames flowed.
     #[serde(default, skip_serializing_if = "crate::telemetry::is_none")]
     pub samples: u32,
-    /// Longest time between two samples: so long programs of the DUT did not run.
+    /// Longest time between two samples, in seconds: programs on the DUT did not run for that long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_s: Option<f64>,
-    /// How often samples were to be made.
+    /// Requested interval between samples, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_s: Option<f64>,
     /// What could not be read, and why.
@@ -301,29 +303,30 @@ impl Telemetry {
     }
 }
 
-/// Where the time of a CPU went between two readings.
+/// How a CPU spent its time between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuShare {
-    /// Which.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// It forwards, as far as is known; the others are of other work on the same host.
+    /// True if the CPU is known to forward. Other CPUs do other work on the same host.
     pub forwards: bool,
     /// NUMA node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// Ticks of 10 ms between the readings: shares are of these.
+    /// Ticks of 10 ms between the readings; shares refer to these.
     pub ticks: u64,
-    /// Programs.
+    /// Running programs.
     pub user_ratio: f64,
-    /// The kernel for programs, and its threads; of a DUT whose frames a thread forwards, that, too.
+    /// The kernel on behalf of programs, and kernel threads. Includes forwarding if a kernel thread
+    /// does it.
     pub system_ratio: f64,
-    /// Interrupts.
+    /// Hardware interrupts.
     pub irq_ratio: f64,
     /// Software interrupts.
     pub softirq_ratio: f64,
-    /// Nothing to do.
+    /// Idle.
     pub idle_ratio: f64,
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal_ratio: f64,
 }
 
@@ -334,95 +337,95 @@ impl CpuShare {
     }
 }
 
-/// What a queue carried.
+/// Packets of one queue, and its share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueShare {
     /// The port.
     pub port: String,
-    /// Which way.
+    /// The direction.
     pub way: Way,
     /// Number of the queue.
     pub queue: u32,
     /// Packets.
     pub packets: u64,
-    /// Of all packets of the port's queues that went this way.
+    /// Share of all packets of the port's queues in this direction.
     pub ratio: f64,
 }
 
-/// Where an interrupt went.
+/// How often each CPU handled an interrupt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptShare {
-    /// What it is for.
+    /// Its name.
     pub name: String,
-    /// How often, by CPU; only those that had any.
+    /// Number of interrupts, by CPU; only CPUs with any.
     pub counts: BTreeMap<u32, u64>,
-    /// CPUs that have it, where that changed: before and after.
+    /// CPUs that handle it, before and after, if they changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<[String; 2]>,
 }
 
-/// What is explained by telemetry: a cause, the numbers behind it, and the setting to look at.
+/// A finding from telemetry: a cause, the evidence, and the setting to check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Which cause.
+    /// The cause.
     pub cause: Cause,
-    /// What was seen, in one sentence.
+    /// The observation, in one sentence.
     pub sentence: String,
-    /// The numbers, each with its name and unit.
+    /// The evidence: numbers with names and units.
     pub evidence: Vec<Evidence>,
-    /// What to look at, or to change.
+    /// What to check or change.
     pub setting: String,
-    /// Commands that change it, on the DUT, where a remedy is known.
+    /// Commands for the DUT that fix it, if a remedy is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remedy: Vec<String>,
-    /// Trials in which it was seen.
+    /// Number of trials in which it was observed.
     pub trials: u32,
-    /// Of so many that were looked at.
+    /// Number of trials that were checked.
     pub of_trials: u32,
 }
 
-/// A number behind a finding.
+/// A number that supports a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// What it is.
+    /// Its name.
     pub what: String,
-    /// How much.
+    /// Its value.
     pub value: f64,
     /// Its unit: `packets`, `ratio`, `s`.
     pub unit: String,
 }
 
-/// Causes that are looked for.
+/// Causes that fwdlab looks for.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The DUT lost nothing, and the sender had no more to offer.
+    /// The DUT lost nothing, and the sender could not offer more.
     GeneratorLimited,
     /// One receive queue carries most of the load.
     HotQueue,
-    /// A port has fewer receive queues than the DUT has CPUs to forward.
+    /// A port has fewer receive queues than the DUT has forwarding CPUs.
     FewQueues,
-    /// CPUs that may forward are idle while another is at its limit.
+    /// Some CPUs that may forward are idle while another one is saturated.
     IdleCores,
-    /// A port is on another NUMA node than the CPUs that forward.
+    /// A port is on another NUMA node than the forwarding CPUs.
     FarNode,
-    /// Pause frames were seen.
+    /// Pause frames were counted.
     FlowControl,
-    /// An offload is on that breaks routing.
+    /// An offload that breaks routing is on.
     BreakingOffload,
     /// Interrupts moved between CPUs.
     MovingInterrupts,
-    /// Counters that should agree do not.
+    /// Counters that should agree differ.
     CountersDisagree,
-    /// Programs of the DUT did not run.
+    /// Programs on the DUT were starved of CPU time.
     Starved,
     /// A table or memory is at its limit.
     AtLimit,
     /// Receive rings were full.
     RingFull,
-    /// The time or the backlog of a CPU was used up.
+    /// The processing budget or the backlog of a CPU was exhausted.
     SoftnetFull,
     /// A rule, a route or a check dropped frames.
     Dropped,

@@ -79,13 +79,13 @@ pub struct TestBed {
     pub origin: Origin,
 }
 
-/// Something of both ways into the DUT: test frames go in at `a` and come out at `b`
+/// One value for each side of the DUT: test frames enter it at `a` and leave it at `b`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ends<T> {
-    /// Where test frames go into the DUT
+    /// The side where test frames enter the DUT
     pub a: T,
-    /// Where they come out of it
+    /// The side where they leave the DUT
     pub b: T,
 }
 
@@ -100,68 +100,69 @@ pub struct TesterPort<'a> {
     pub port: &'a str,
 }
 
-/// Who sends, and counts what comes back where there is no receiver
+/// The sender, and the receiver if there is no separate one
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Generator {
-    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
+    /// Location: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
-    /// Its ports: frames leave at a, and come back at b, unless a receiver has that
+    /// Its ports: frames leave at a and come back at b, unless there is a receiver
     pub ports: GeneratorPorts,
-    /// What sends; by default the fastest that proves itself there
+    /// The sending engine; by default the fastest one that passes its self-test there
     #[serde(default)]
     pub engine: Engine,
-    /// CPUs that it may use; by default any
+    /// CPUs that the engine may use; by default any
     #[serde(default)]
     pub cpus: Vec<usize>,
 }
 
-/// Ports of who sends
+/// Ports of the generator
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorPorts {
-    /// Where frames leave
+    /// The port where frames leave
     pub a: String,
-    /// Where they come back; not with a receiver
+    /// The port where frames come back; omit it if there is a receiver
     pub b: Option<String>,
 }
 
-/// Who sends beside the generator, into the same port of the DUT, by way of a switch: each half of the load
+/// A second sender, into the same port of the DUT through a switch: each sender offers half of the
+/// load
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Second {
-    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
+    /// Location: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
     /// Its port
     pub ports: OnlyA,
 }
 
-/// Where frames leave
+/// The port where frames leave
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnlyA {
-    /// Where frames leave
+    /// The port where frames leave
     pub a: String,
 }
 
-/// Who counts, on another host than the one that sends; it sends, too, where frames go both ways
+/// The receiver, if it is on another host than the sender; in bidirectional tests it also sends
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Receiver {
-    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
+    /// Location: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
     /// Its port
     pub ports: OnlyB,
 }
 
-/// Where frames come back
+/// The port where frames come back
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnlyB {
-    /// Where frames come back
+    /// The port where frames come back
     pub b: String,
 }
 
@@ -169,40 +170,42 @@ fn local() -> Place {
     Place::Local
 }
 
-/// What is measured
+/// The device under test
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Device {
-    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT; not of kind none. vm:IMAGE boots a virtual machine with tester and DUT in it
+    /// Location: local, netns:NAME, or ssh://USER@HOST:PORT; not for kind none. vm:IMAGE boots a
+    /// virtual machine that contains tester and DUT
     pub host: Option<Place>,
-    /// Of which kind it is
+    /// The kind of device
     #[serde(default)]
     pub kind: System,
-    /// Its ports; not of kind none
+    /// Its ports; not for kind none
     pub ports: Option<Ends<String>>,
-    /// MAC addresses of its ports, where nobody can log in and ask
+    /// MAC addresses of its ports, if fwdlab cannot log in to read them
     pub macs: Option<Ends<Mac>>,
-    /// When it is ready after it was reached
+    /// How to check that it is ready once it can be reached
     pub ready: Option<Ready>,
-    /// Where a VPP listens; its ports are interfaces in its own words. By default /run/vpp/cli.sock
+    /// The socket of a VPP; its ports are VPP interface names. By default /run/vpp/cli.sock
     pub socket: Option<String>,
-    /// The program that speaks to a VPP; by default vppctl in PATH
+    /// The program that connects to a VPP; by default vppctl in PATH
     pub vppctl: Option<String>,
-    /// The virtual machine that starts vm:DISK as a whole, with its own system, while the tester is here; not of a kernel
+    /// The hardware of a virtual machine that boots the whole disk vm:DISK with its own system,
+    /// with the tester outside; not for a kernel image
     pub machine: Option<Hardware>,
 }
 
-/// What a virtual machine has
+/// Hardware of a virtual machine
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Hardware {
-    /// CPUs
+    /// Number of CPUs
     #[schemars(range(min = 1, max = 256))]
     pub cpus: u32,
     /// Memory, in MiB
     #[schemars(range(min = 64, max = 1_048_576))]
     pub memory_mib: u32,
-    /// What its disk and its ports are
+    /// Type of its disk and ports
     pub devices: Devices,
 }
 
@@ -216,14 +219,14 @@ impl Default for Hardware {
     }
 }
 
-/// Devices of a virtual machine.
+/// Types of virtual devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Devices {
-    /// Those of virtual machines: virtio
+    /// Paravirtual devices: virtio
     #[default]
     Virtio,
-    /// Those that every system has drivers for: an IDE disk and Intel's e1000
+    /// Devices that every system has drivers for: an IDE disk and Intel e1000 ports
     Classic,
 }
 
@@ -260,15 +263,17 @@ impl Device {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Switch {
-    /// Where it runs, if it is a Linux bridge: local, netns:NAME, or ssh://USER@HOST:PORT. Its counters are read, and how it learns addresses
+    /// Location, if it is a Linux bridge: local, netns:NAME, or ssh://USER@HOST:PORT. fwdlab reads
+    /// its counters and its address learning
     pub host: Option<Place>,
-    /// Its SNMP agent (v2c), where it has one and is no Linux bridge: 192.0.2.9 or 192.0.2.9:161. Its counters are read
+    /// Its SNMP agent (v2c), if it is not a Linux bridge: 192.0.2.9 or 192.0.2.9:161. fwdlab reads
+    /// its counters
     pub snmp: Option<Agent>,
-    /// What the agent wants to hear; by default public
+    /// SNMP community of the agent; by default public
     pub community: Option<String>,
-    /// Its ports, by what is plugged in there
+    /// Its ports, by the device connected to each
     pub ports: SwitchPorts,
-    /// The VLAN of each link, for the lines of a configuration
+    /// The VLAN of each link, used to print a switch configuration
     #[serde(default)]
     pub vlans: Vlans,
 }
@@ -305,19 +310,19 @@ typed!(Agent, Numbers::No, "an address in quotes, such as \"192.0.2.9\"", {
     "type": "string"
 });
 
-/// Ports of a switch, by what is plugged in there
+/// Ports of a switch, by the device connected to each
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SwitchPorts {
-    /// The generator's port a
+    /// Connected to port a of the generator
     pub tester_a: Option<String>,
-    /// The port of who sends beside it
+    /// Connected to port a of the second generator
     pub tester_2: Option<String>,
-    /// Port a of the DUT
+    /// Connected to port a of the DUT
     pub dut_a: Option<String>,
-    /// Port b of the DUT
+    /// Connected to port b of the DUT
     pub dut_b: Option<String>,
-    /// Port b of the generator, or that of the receiver
+    /// Connected to port b of the generator or of the receiver
     pub tester_b: Option<String>,
 }
 
@@ -342,10 +347,10 @@ impl SwitchPorts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vlans {
-    /// Of the link at a
+    /// VLAN of link a
     #[schemars(range(min = 1, max = 4094))]
     pub a: u16,
-    /// Of the link at b
+    /// VLAN of link b
     #[schemars(range(min = 1, max = 4094))]
     pub b: u16,
 }
@@ -356,30 +361,31 @@ impl Default for Vlans {
     }
 }
 
-/// What can stand in for the DUT: a Linux router, or, with no keys at all, a loop: a cable or a bridge from port a to port b of the tester
+/// A replacement for the DUT, to measure what the test bed itself carries: a Linux router, or,
+/// without any keys, a loop (a cable or a bridge) from port a to port b of the tester
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reference {
-    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT; not of a loop
+    /// Location: local, netns:NAME, or ssh://USER@HOST:PORT; not for a loop
     pub host: Option<Place>,
-    /// Its ports; not of a loop
+    /// Its ports; not for a loop
     pub ports: Option<Ends<String>>,
 }
 
-/// What runs on the device
+/// The system that runs on the device
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
-    /// Linux, whose kernel forwards
+    /// Linux; its kernel forwards
     #[default]
     Linux,
-    /// FreeBSD; not yet run on the real thing
+    /// FreeBSD; not yet tested on real hardware
     Freebsd,
-    /// BSDRP and other nanobsd images; not yet run on the real thing
+    /// BSDRP and other nanobsd images; not yet tested on real hardware
     Bsdrp,
-    /// A VPP that runs there
+    /// A running VPP
     Vpp,
-    /// A black box: nobody can log in, and it is configured already
+    /// A black box: already configured, without a login
     None,
 }
 
@@ -387,9 +393,9 @@ pub enum System {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ready {
-    /// For its shell; tried again and again
+    /// A command for the device's shell; repeated until it succeeds
     pub command: String,
-    /// How long at most
+    /// The time limit
     #[serde(default = "ten_minutes")]
     pub within: Period,
 }
@@ -489,45 +495,48 @@ typed!(Mac, Numbers::No, "a MAC address in quotes, such as \"02:00:5e:10:00:01\"
     "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"
 });
 
-/// A test bed: on which hosts the tester's ports and the device under test are, and what joins them
+/// A test bed: the hosts of the tester's ports and of the device under test, and the links between
+/// them
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "TestBed")]
 pub struct Text {
-    /// Version of fwdlab this was written for
+    /// The version of fwdlab that this file was written for
     #[serde(default, rename = "fwdlab")]
     #[expect(dead_code, reason = "for people and for later versions")]
     written_for: Option<String>,
-    /// Its name: letters, digits, -, _ and .
+    /// Name of the test bed: letters, digits, -, _ and .
     bed: String,
-    /// What it is, in one line
+    /// Its description, in one line
     #[serde(default)]
     about: String,
-    /// Who sends, and counts what comes back; not with vm:IMAGE, where it is in the machine
+    /// The sender, and the receiver if there is no separate one; not with vm:IMAGE, which contains
+    /// it
     generator: Option<Generator>,
-    /// Who sends beside it, into the same port of the DUT
+    /// A second sender, into the same port of the DUT
     #[serde(rename = "generator-2")]
     generator_2: Option<Second>,
-    /// Who counts, where that is another host than the one that sends
+    /// The receiver, if it is on another host than the sender
     receiver: Option<Receiver>,
-    /// What is measured
+    /// The device under test
     dut: Device,
     /// A switch between tester and DUT
     switch: Option<Switch>,
-    /// What can stand in for the DUT, to see what the test bed itself carries
+    /// A replacement for the DUT, to measure what the test bed itself carries
     reference: Option<Reference>,
-    /// What joins their ports; by default a to a and b to b, with the networks for benchmarks
+    /// The links between ports; by default a to a and b to b, with the benchmark networks
     #[serde(default)]
     link: Vec<Link>,
 }
 
-/// What joins two ports
+/// A link between two ports
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Link {
     /// A port of the tester and a port of the DUT: generator.a, dut.a
     ends: [String; 2],
-    /// The network between them: 198.18.0.0/24. The DUT has its first address, the tester its second
+    /// The network of the link: 198.18.0.0/24. The DUT gets the first address, the tester the
+    /// second
     net: Option<String>,
 }
 

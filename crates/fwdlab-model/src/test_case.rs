@@ -16,81 +16,88 @@ use crate::telemetry::{Finding, Telemetry};
 /// A test case with all its iterations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestCase {
-    /// Its name: [`Case::id`], without the configuration where a command measured only one.
+    /// Name of the test case: [`Case::id`], without the configuration if a command measured only
+    /// one.
     pub test_case: String,
     /// The test case.
     #[serde(flatten)]
     pub case: Case,
-    /// What the good iterations say together, one per figure.
+    /// One entry per figure, over all good iterations.
     pub figures: Vec<CaseFigure>,
-    /// Windows, slices and sweeps of all good iterations put together; of other procedures the iteration in the middle.
+    /// Results over all good iterations together, for procedures with windows, slices or sweeps.
+    /// For other procedures, those of the median iteration.
     pub outcomes: Vec<Outcome>,
-    /// Every iteration, in the order in which they were made.
+    /// Every iteration, in the order of execution.
     pub iterations: Vec<Iteration>,
-    /// What telemetry of the DUT explains, over all its valid trials.
+    /// What the DUT's telemetry shows, over all its valid trials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// Why its figures are not to be relied on: its own trials were too noisy, or its rates vary too much. Absent when they are.
+    /// Why its figures are unreliable: its trials were too noisy, or its rates vary too much.
+    /// Absent when they are reliable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
-    /// What forwarding took of the DUT: in every iteration that counts, in the trial that forwarded most frames per second.
+    /// The resources that the DUT used for forwarding, summed over the trials with the highest
+    /// forwarding rate of each iteration that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
-    /// Why it was measured so often, where that followed from what was found.
+    /// Why this number of iterations was made, if the results determined it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
 }
 
-/// Why a test case was measured so often and not oftener, where an interval decided.
+/// Why a test case stopped after a number of iterations, if an interval determined it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stopped {
-    /// Why.
+    /// The reason.
     pub why: Enough,
-    /// Iterations that were made, those without a result included.
+    /// Number of iterations, including those without a result.
     pub iterations: u32,
-    /// The figure whose interval was looked at; empty where there was none.
+    /// The figure whose interval was checked; empty if there was none.
     pub figure: String,
-    /// Half of its 95 % interval, in percent of it; of a figure in percent, in points of them. Absent below three values.
+    /// Half of its 95 % confidence interval, in percent of the figure, or in percentage points if
+    /// the figure is in percent. Absent with fewer than three values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_width_percent: Option<f64>,
-    /// How narrow it was wanted.
+    /// The requested half width.
     pub wanted_percent: f64,
 }
 
-/// Why a test case is not measured any more.
+/// Why a test case needs no more iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Enough {
     /// Its interval is narrow enough.
     NarrowEnough,
-    /// So many iterations were made as may be.
+    /// The maximum number of iterations was reached.
     Maximum,
-    /// It was narrow enough then, and by the readings of the whole run, by which windows are judged in the end, it is not.
+    /// Its interval was narrow enough when it stopped, but not after its windows were judged by the
+    /// readings of the whole run.
     JudgedAgain,
-    /// The run was stopped or broke off, or there was nothing left to measure.
+    /// The run was stopped or aborted, or nothing was left to measure.
     BrokenOff,
 }
 
 /// A figure over the good iterations of a test case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseFigure {
-    /// What it is: `throughput`, `ndr`, `receive rate`.
+    /// Name of the figure: `throughput`, `ndr`, `receive rate`.
     pub name: String,
     /// Its unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// The direction in which it improves.
     pub better: Better,
     /// One value per good iteration.
     pub values: Vec<f64>,
-    /// Their median.
+    /// Median of the values.
     pub median: f64,
-    /// Half of the 95 % confidence interval of the mean, Student; absent below three values.
+    /// Half of the 95 % confidence interval of the mean (Student); absent with fewer than three
+    /// values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_half_width: Option<f64>,
     /// Coefficient of variation, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation_percent: Option<f64>,
-    /// Of this many values the DUT may forward more: the generator was the limit.
+    /// Number of values limited by the generator: the DUT may forward more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generator_limited: u32,
 }
@@ -112,21 +119,22 @@ impl CaseFigure {
 /// One iteration of a test case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Iteration {
-    /// Which, from 1.
+    /// Number of the iteration, from 1.
     pub iteration: u32,
-    /// What was found.
+    /// The results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<Outcome>,
     /// Why it has no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The kind of that failure; absent for an ordinary failure.
+    /// The kind of failure; absent for an ordinary failure.
     #[serde(default, skip_serializing_if = "NoResult::is_plain")]
     pub no_result: NoResult,
-    /// The trials that it rests on, by their numbers in the run; of slices the rebuilds. Those that were invalid are among them.
+    /// Numbers of its trials in the run, or of its rebuilds if it was measured by slices. Includes
+    /// invalid ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<u32>,
-    /// What the DUT's host counted in its valid trials, together; absent where it was not read.
+    /// Counters of the DUT's host, summed over the valid trials; absent when they were not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Box<Telemetry>>,
 }
@@ -140,11 +148,11 @@ pub enum NoResult {
     Failed,
     /// The DUT did not come up.
     DidNotBoot,
-    /// The DUT is of a kind that cannot be asked for what was to be measured.
+    /// The DUT's kind does not support this measurement.
     NotApplicable,
-    /// A hook of the user's failed: what it belongs to does not count.
+    /// A user hook failed: the measurement it belongs to does not count.
     Hook,
-    /// The user stopped the run: the iteration is made again when the run goes on.
+    /// The user stopped the run. Resuming the run measures the iteration again.
     Interrupted,
 }
 
@@ -187,7 +195,8 @@ impl Iteration {
         }
     }
 
-    /// The same with the reason why it has no result. What was found stays, except around a hook that failed: that does not count.
+    /// The same with the reason why it has no result. Its outcomes are kept, except around a failed
+    /// hook: those do not count.
     pub fn without_result(mut self, failure: Failure) -> Iteration {
         if failure.kind == NoResult::Hook {
             self.outcomes.clear();

@@ -6,20 +6,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a threshold came off.
+/// The result of a threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
     /// The threshold, in words.
     pub limit: String,
-    /// What breaks it, with its figures.
+    /// Test cases that fail it, with their figures.
     pub failed: Vec<String>,
-    /// What could not be judged, and why.
+    /// Test cases that could not be judged, and why.
     pub not_judged: Vec<String>,
-    /// What kept it, but could not have shown that it is broken.
+    /// Test cases whose results are too imprecise: the limit is within their confidence interval,
+    /// or a violation would not have been detected.
     pub blind: Vec<String>,
-    /// How many figures kept it.
+    /// Number of figures that pass it.
     pub kept: u32,
-    /// It is kept: nothing breaks it, and everything could be seen, or that it could not was accepted.
+    /// It passed: no figure fails it, and all could be judged precisely enough, or inconclusive
+    /// results are accepted.
     pub passed: bool,
 }
 

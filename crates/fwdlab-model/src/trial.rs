@@ -46,7 +46,7 @@ impl fmt::Display for IpVersion {
     }
 }
 
-/// Frames of one size and kind that form a number of flows, every flow sent equally often.
+/// Frames of one size and kind in a number of flows. Every flow gets the same number of frames.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -55,7 +55,8 @@ pub struct Stream {
     pub ip_version: IpVersion,
     /// Frame size in bytes, including the FCS.
     pub frame_size_bytes: FrameSize,
-    /// Distinct pairs of source and destination (RFC 2544 §12 asks for one and for many).
+    /// Number of flows: distinct pairs of source and destination (RFC 2544 §12 requires one and
+    /// many).
     pub flows: u32,
 }
 

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::link::{Layer, MeanSize};
 pub use crate::mix::imix_estimate_l2_bps;
 
-/// Bytes that every frame occupies on the wire beyond its own size: 7 preamble, 1 start delimiter, 12 inter-frame gap.
+/// Bytes that every frame occupies on the wire beyond its own size: 7 preamble, 1 start delimiter,
+/// 12 inter-frame gap.
 pub const WIRE_OVERHEAD_BYTES: u64 = 20;
 
 /// Bytes of Ethernet header and FCS around the IP packet of an untagged frame.
@@ -86,7 +87,8 @@ pub fn bytes_or_bits(unit: &str) -> Option<&'static str> {
     )
 }
 
-/// The size of an Ethernet frame from destination MAC to FCS inclusive (RFC 1242 §3.5, RFC 2544 §9.1), in bytes.
+/// The size of an Ethernet frame from destination MAC to FCS inclusive (RFC 1242 §3.5, RFC 2544
+/// §9.1), in bytes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -218,8 +220,8 @@ fn scaled(value: f64) -> String {
 impl FromStr for Load {
     type Err = UnitError;
 
-    /// `max`, `14.88Mpps`, `1kpps`, `10Gbps` (layer 1), `9.4Gbps-l2`, `5Gbps-l3`. Prefixes are decimal (k is 1000, never
-    /// 1024); case of `bps` and `pps` is free.
+    /// `max`, `14.88Mpps`, `1kpps`, `10Gbps` (layer 1), `9.4Gbps-l2`, `5Gbps-l3`. Prefixes are
+    /// decimal (k is 1000, never 1024); `bps` and `pps` are case-insensitive.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WHAT: &str = "load";
         const RIGHT: &str = "use max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";

@@ -20,25 +20,25 @@ use crate::units::parse_duration;
 /// A variant of a series; the default is the plain one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
-    /// Name of the traffic profile whose frames are offered, instead of a stream of one size.
+    /// Name of the traffic profile that is offered instead of a stream of one size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Where frames go.
+    /// Destinations of the frames.
     #[serde(default)]
     pub destinations: Destinations,
-    /// The same load is offered both ways; loads and rates are those of one direction.
+    /// The same load is offered in both directions at once; loads and rates are per direction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub both_directions: bool,
-    /// What happens beside the test frames.
+    /// Other events during the test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modifiers: Vec<Modifier>,
 }
 
-/// Where the frames of a series go.
+/// The destinations of the frames of a series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Destinations {
-    /// As many flows as the stream or the profile says, every flow equally often.
+    /// The number of flows of the stream or the profile; every flow gets the same number of frames.
     #[default]
     Flows,
     /// One pair of addresses (RFC 2544 §12).
@@ -50,22 +50,23 @@ pub enum Destinations {
 /// Number of networks of [`Destinations::Random`].
 pub const NETWORKS: u32 = 256;
 
-/// What happens beside the test frames (RFC 2544 §11).
+/// Other events during the test (RFC 2544 §11).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Modifier {
     /// Every 100th frame goes to the hardware broadcast address (§11.1).
     Broadcast,
-    /// An SNMP query at the begin of every second, to an agent of the DUT (§11.2).
+    /// An SNMP query at the start of every second, to an agent on the DUT (§11.2).
     Management,
     /// Routes that the test does not use change between two states (§11.3).
     Updates {
         /// Time between two changes, in seconds.
         interval_s: f64,
     },
-    /// Filter rules: the last one permits the test frames, all before it match nothing, all else is denied (§11.4).
+    /// Filter rules: the last one permits the test frames, all before it match nothing, and
+    /// everything else is denied (§11.4).
     Filters {
-        /// How many, with the one that permits: 1 or 25.
+        /// Number of rules, including the one that permits: 1 or 25.
         rules: u32,
     },
 }
@@ -79,7 +80,7 @@ const NAMES: &str = "broadcast, management, filters=1, filters=25, updates, upda
 /// Default time between two routing updates in seconds: that of RIP (RFC 2544 §11.3).
 const UPDATES_S: f64 = 30.0;
 
-/// The modifiers of a series as people type them: `none`, `broadcast,filters=25`, `updates=10s`, `all`.
+/// The modifiers of a series, as typed: `none`, `broadcast,filters=25`, `updates=10s`, `all`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Modifiers(pub Vec<Modifier>);
 
@@ -301,28 +302,28 @@ impl fmt::Display for Modifier {
     }
 }
 
-/// Which way frames go through the DUT.
+/// The direction of frames through the DUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the sending port to the receiving one.
+    /// From the sending port to the receiving port.
     Forward,
-    /// The other way.
+    /// From the receiving port to the sending port.
     Reverse,
 }
 
 /// Counts of one direction of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectionCounts {
-    /// Which.
+    /// The direction.
     pub direction: Direction,
     /// Frames that were due.
     pub frames_intended: u64,
-    /// Frames that were sent, and should come back.
+    /// Frames that were sent and should come back.
     pub frames_sent: u64,
-    /// Frames that came back.
+    /// Frames received.
     pub frames_received: u64,
-    /// Counts over time, when asked for.
+    /// Counts over time, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Interval>,
 }

@@ -1,6 +1,6 @@
-//! The fuzz targets of this crate over their corpora and mutations of them, without a fuzzer.
+//! The fuzz targets of this crate, run on their corpora and on mutations of them, without a fuzzer.
 //!
-//! What is run is in `fuzz/targets/`, how in `fuzz/replay.rs`.
+//! `fuzz/targets/` contains the targets, `fuzz/replay.rs` runs them.
 
 #[path = "../../../fuzz/replay.rs"]
 mod replay;

@@ -9,7 +9,7 @@ use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, SetResult}
 /// Counted by the test runner.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
-    // what nobody reads must not fail the test
+    // failing to write the message must not fail the test
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
@@ -62,7 +62,8 @@ fn every_block_of_the_sample_follows_from_its_logs() {
         assert!(!block.models.is_empty(), "{block:#?}");
         assert!(!block.sources.is_empty());
     }
-    // Two blocks borrow their baseline from a directory that is not in the sample; everything else is exact.
+    // Two blocks use a baseline from a directory that is not in the sample; everything else is
+    // exact.
     let as_printed = audit.blocks.iter().flat_map(|b| &b.sets);
     let as_printed = as_printed.filter(|set| set.as_printed).count();
     assert_eq!(as_printed, 2);
@@ -91,7 +92,8 @@ fn the_sample_becomes_one_run_per_set() {
         let run = fwdlab_store::load(&runs.path().join(id)).unwrap();
         assert_eq!(run.problems, Vec::<String>::new());
         assert_eq!(run.imported.len(), set.runs);
-        // What we derive is what the archive published, where it lies beside the logs under the same name.
+        // Derived files equal those that the archive published, if it has them next to the logs
+        // under the same name.
         let home = root.join(set.path.trim_end_matches("/RAW"));
         for case in &run.summary.unwrap().imported {
             let name = format!("{}.pps", case.test_case);
@@ -132,7 +134,7 @@ fn the_sample_becomes_one_run_per_set() {
     assert_eq!(record.frames_sent, Some(1_000_000_000));
     assert_eq!(record.frames_received, None);
 
-    // Again: nothing new; with --again one for one.
+    // Importing again adds nothing; with --again it adds one run for each.
     let count = || fs::read_dir(runs.path()).unwrap().count();
     let again = import(&root, runs.path(), &[], false);
     assert!(
@@ -142,7 +144,7 @@ fn the_sample_becomes_one_run_per_set() {
             .all(|set| matches!(set.result, SetResult::Already(_))),
         "{again:?}"
     );
-    // A part of the archive is the same set.
+    // A subdirectory of the archive yields the same set.
     let part = import(
         &root.join("Xeon_E5-2650_8Cores"),
         runs.path(),
@@ -279,7 +281,7 @@ fn hostile_archives_are_imported_as_far_as_they_go() {
         imported.problems
     );
 
-    // The audit survives the same.
+    // The audit also survives this archive.
     write("README.md", &[b"x 5 1 2 3 4 5\n+ 5 1 2\n    N           Min           Max        Median           Avg        Stddev\n\xff\n".to_vec(), vec![b'|'; 1 << 20]].concat());
     write("fw.pps", b"1001\nnan\n\xff\n");
     let audit = audit(root.path());
@@ -327,7 +329,7 @@ fn an_audit_names_the_cause() {
     assert_eq!(rerun.cause, Some("log overwritten by a profiled rerun"));
     assert!(rerun.status.contains("gives 701"), "{rerun:?}");
 
-    // A block of what Debian's ministat prints for runs 2 to 5 of them, trimmed.
+    // A block as Debian's ministat prints it for runs 2 to 5, trimmed.
     let block = "```\nx fw\n    N           Min           Max        Median           Avg        Stddev\n\
                  x   4          2001          5001          4001          3501     1290.9944\n```\n";
     write("README.md", block);
@@ -337,7 +339,7 @@ fn an_audit_names_the_cause() {
         "{found:?}"
     );
     assert_eq!(found.models, ["debian"]);
-    // The same in a directory without any logs: borrowed.
+    // The same block in a directory without logs: borrowed.
     let other = root.path().join("cpu/nic/other/results/os");
     fs::create_dir_all(&other).unwrap();
     fs::rename(set.join("README.md"), other.join("README.md")).unwrap();
@@ -352,7 +354,7 @@ fn an_audit_names_the_cause() {
 fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
     let root = archive();
     let set = root.path().join("cpu/nic/topic/results/os");
-    // What Debian's ministat prints of these and of the runs' values.
+    // The output of Debian's ministat for these values and for those of the runs.
     let block = |label: &str| {
         format!(
             "x {label}\n+ fw\n    N           Min           Max        Median           Avg        Stddev\n\
@@ -383,7 +385,8 @@ fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
     }
 }
 
-/// A set of 2026 whose `.info` files speak of what was varied and not of its values, and where its CPU stands far above.
+/// A set of 2026 whose `.info` files name the varied parameter but not its values, and describe the
+/// CPU far above.
 #[test]
 fn a_set_says_its_cpu_its_time_and_its_traffic() {
     let root = tempfile::tempdir().unwrap();
@@ -441,7 +444,7 @@ fn a_set_says_its_cpu_its_time_and_its_traffic() {
     let measured = listed.measured_at.unwrap().to_string();
     assert_eq!(measured, "2015-08-26T13:30:22Z");
 
-    // it is called by its path: in the archive, and where it lies
+    // its name is its path: within the archive, and on disk
     let in_archive = imported.sets[0].path.as_str();
     for name in [in_archive, set.to_str().unwrap(), &format!("{in_archive}/")] {
         assert_eq!(

@@ -1,6 +1,8 @@
-//! Replaces `schemars` in a build without the feature `schemas` of `fwdlab-model`: `derive(JsonSchema)` generates nothing.
+//! Replaces `schemars` in builds without the feature `schemas` of `fwdlab-model`:
+//! `derive(JsonSchema)` generates nothing.
 //!
-//! The program contains the schemas as text, which `xtask` writes. Without the code that generates them it is 1.1 MB smaller.
+//! The program embeds the schemas as text that `xtask` writes. Without the code that generates them
+//! it is 1.1 MB smaller.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,14 @@
-//! ns per frame of writing and patching, over rings of which the first fits a second-level cache and the others do not.
+//! ns per frame of writing and patching, over rings of which the first fits a second-level cache
+//! and the others do not.
 //!
-//! Each iteration produces one frame in the next slot of a ring of 2048-byte slots, as a sender does. The
-//! slot goes through `black_box`: without it the compiler sees that nobody reads the ring and removes the
-//! stores, and the figure is an impossible 0.6 ns. Compare the `walk` figure before blaming the template.
+//! Each iteration produces one frame in the next slot of a ring of 2048-byte slots, as a sender
+//! does. The slot goes through `black_box`: without it the compiler sees that the ring is never
+//! read and removes the stores, and the figure is an impossible 0.6 ns. Compare the `walk` figure
+//! before blaming the template.
 //!
-//! `cargo bench -p fwdlab-packet -- --measurement-time 1`. At the end, a table of ratios to a cached frame (one that is
-//! sent again untouched): all kinds of frames take turns in it, so that a change of the CPU's speed is in all of them.
+//! `cargo bench -p fwdlab-packet -- --measurement-time 1`. At the end, a table of ratios to a
+//! cached frame (one that is sent again unchanged): all kinds of frames take turns in it, so that a
+//! change of the CPU's speed affects all of them.
 
 #![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
 
@@ -25,8 +28,8 @@ use std::hint::black_box;
 
 const SLOT: usize = 2048;
 
-/// Slots: 1, 8 and 32 MiB. Of 64-byte frames only 32 kB, 256 kB and 1 MiB are touched, but slots that are 2048 bytes apart share
-/// few places in the first-level cache.
+/// Slots: 1, 8 and 32 MiB. With 64-byte frames only 32 kB, 256 kB and 1 MiB are touched, but slots
+/// 2048 bytes apart share few sets of the first-level cache.
 const RINGS: [usize; 3] = [512, 4096, 16_384];
 
 fn frame(c: &mut Criterion) {
@@ -67,7 +70,7 @@ fn frame(c: &mut Criterion) {
     }
 }
 
-/// Slots that are filled one after another, round and round.
+/// Slots that are filled one after another, repeatedly.
 struct Ring {
     bytes: Vec<u8>,
     at: usize,
@@ -76,7 +79,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Every slot holds a frame already, so that `patch` may be used.
+    /// Fills every slot with a frame, so that `patch` may be used.
     fn new(slots: usize, template: &FrameTemplate, walk: Walk) -> Ring {
         let mut ring = Ring {
             bytes: vec![0; slots * SLOT],
@@ -96,7 +99,8 @@ impl Ring {
         self.slot(|slot, signature| fill(slot, &flow, signature));
     }
 
-    /// Without a flow, for what has flows of its own or none.
+    /// Fills the next slot without a flow argument: for frames with their own flows, or without
+    /// any.
     #[inline]
     fn slot(&mut self, fill: impl FnOnce(&mut [u8], &Signature)) {
         let slot = &mut self.bytes[self.at..self.at + SLOT];
@@ -118,7 +122,7 @@ impl Ring {
     }
 }
 
-/// The frame that all of the table's kinds send: IPv4/UDP, 64 bytes.
+/// The frame of all kinds in the table: IPv4/UDP, 64 bytes.
 fn spec() -> FrameSpec {
     FrameSpec {
         source: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -128,7 +132,7 @@ fn spec() -> FrameSpec {
     }
 }
 
-/// A program on that frame.
+/// A program for that frame.
 fn machine(
     source: Option<Source>,
     mut instructions: Vec<Instruction>,
@@ -301,7 +305,7 @@ fn stacks() -> Vec<(&'static str, Machine)> {
     .collect()
 }
 
-/// Changes the addresses of all IP headers, signs the payload, and puts every checksum right.
+/// Changes the addresses of all IP headers, signs the payload, and corrects every checksum.
 fn stacked(layers: &[Layer]) -> Machine {
     let frame = build(layers, Size::Layers).expect("layers that go together");
     let mut instructions = vec![];
@@ -318,7 +322,7 @@ fn stacked(layers: &[Layer]) -> Machine {
             Layer::Tcp(_) => Transport::Tcp,
             _ => Transport::Udp,
         };
-        // from the inside to the outside, as checksums cover checksums
+        // from the inside to the outside, because checksums cover checksums
         fixes.insert(
             0,
             Instruction::FixTransport {
@@ -369,7 +373,7 @@ fn dimension(name: &str, width: Width, first: u64, count: u64) -> Dimension {
     }
 }
 
-/// Fills the next slot of a ring; boxed, because the kinds of frames have types of their own.
+/// Fills the next slot of a ring; boxed, because each kind of frame has its own type.
 type Fill = Box<dyn FnMut(&mut Ring, u32)>;
 
 fn modifiers(c: &mut Criterion) {
@@ -389,7 +393,7 @@ fn ring(slots: usize) -> Ring {
     Ring::new(slots, &template, flows.walk(Order::Sequential))
 }
 
-/// Median ns per frame of every kind, in turns, and their ratios to a cached frame.
+/// Measures the median ns per frame of every kind, in turns, and the ratios to a cached frame.
 fn ratios() {
     const FRAMES: u32 = 20_000;
     const TURNS: usize = 41;
@@ -458,7 +462,7 @@ criterion_group!(benches, frame, modifiers);
 fn main() {
     benches();
     Criterion::default().configure_from_args().final_summary();
-    // `cargo test` runs benchmarks once, to see that they do.
+    // `cargo test` runs benchmarks once, to check that they work.
     if std::env::args().any(|argument| argument == "--bench") {
         ratios();
     }

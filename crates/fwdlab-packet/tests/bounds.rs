@@ -1,4 +1,4 @@
-//! What a program can write at most, against what it does write.
+//! The upper bounds of what a program writes, compared with what it writes.
 
 use fwdlab_packet::Signature;
 use fwdlab_packet::modifier::{
@@ -84,7 +84,7 @@ fn any_source(width: Width) -> impl Strategy<Value = Source> {
             let mut values = values.map(|value| value & width.max());
             values.sort_unstable();
             let [min, initial, max] = values;
-            // a range that need not move out
+            // a range that need not be extended
             let step = match (u128::from(max - min) + 1).is_multiple_of(step.into()) {
                 true => step,
                 false => 1,

@@ -1,5 +1,5 @@
-//! Classic BPF: whatever the instructions, they are refused or they end. That filters take the right frames is compared with `tcpdump` in
-//! `fwdlab-trex`.
+//! Classic BPF: any instructions are either refused or terminate. `fwdlab-trex` compares the
+//! results of filters with `tcpdump`.
 
 use fwdlab_packet::bpf::{BpfError, Instruction, Program};
 use proptest::prelude::*;
@@ -27,14 +27,14 @@ fn programs_that_cannot_be_run_are_refused() {
     assert_eq!(refused(&[]), BpfError::Length(0));
     assert_eq!(refused(&[RETURN; 4097]), BpfError::Length(4097));
     assert_eq!(refused(&[RETURN, one(0, 0, 0, 5)]), BpfError::Endless);
-    // a jump out, a jump back
+    // a jump beyond the end, a jump backwards
     assert_eq!(refused(&[one(0x15, 1, 0, 0), RETURN]), BpfError::Jump(0));
     assert_eq!(refused(&[one(0x05, 0, 0, 1), RETURN]), BpfError::Jump(0));
     assert_eq!(
         refused(&[one(0x05, 0, 0, u32::MAX), RETURN]),
         BpfError::Jump(0)
     );
-    // memory 16, division by nothing, a shift by 32
+    // memory index 16, division by zero, a shift by 32
     assert_eq!(refused(&[one(0x02, 0, 0, 16), RETURN]), BpfError::Number(0));
     assert_eq!(refused(&[one(0x34, 0, 0, 0), RETURN]), BpfError::Number(0));
     assert_eq!(refused(&[one(0x94, 0, 0, 0), RETURN]), BpfError::Number(0));
@@ -61,7 +61,7 @@ fn programs_that_cannot_be_run_are_refused() {
 
 #[test]
 fn arithmetic_is_the_kernels() {
-    // A, then an operation with a number, then what comes out
+    // A, then an operation with a number, then the result
     for (a, code, k, wanted) in [
         (7, 0x04, 5, 12),
         (7, 0x14, 9, 0xffff_fffe),
@@ -81,7 +81,7 @@ fn arithmetic_is_the_kernels() {
             Some(wanted),
             "{code:#x}"
         );
-        // the same with the number in X, put there from memory
+        // the same with the number in X, loaded from memory
         let all = [
             one(0x01, 0, 0, k),
             one(0x03, 0, 0, 15),
@@ -109,10 +109,10 @@ fn arithmetic_is_the_kernels() {
         ];
         Program::new(all).unwrap().run(&[1; 4], 4)
     };
-    // division by nothing ends it; what is shifted out is gone
+    // division by zero ends the program; bits shifted out are lost
     assert_eq!([with_x(0, 0x3c), with_x(0, 0x9c)], [Some(0); 2]);
     assert_eq!([with_x(32, 0x6c), with_x(40, 0x7c)], [Some(100); 2]);
-    // a load at X + k that leaves the frame, or the numbers
+    // a load at X + k beyond the frame, or beyond the range of numbers
     assert_eq!([with_x(1, 0x40), with_x(u32::MAX, 0x50)], [Some(0); 2]);
     assert_eq!(with_x(3, 0x50), Some(101));
 }
@@ -127,7 +127,7 @@ proptest! {
     #[test]
     fn what_is_accepted_ends(all in proptest::collection::vec(instruction(), 1..12), frame in proptest::collection::vec(any::<u8>(), 0..80)) {
         let kept: Vec<Instruction> = all.into_iter().chain([RETURN_A]).collect();
-        // those that are refused alone are left out, so that enough is left to run
+        // leave out instructions that are refused on their own, so that enough programs run
         let runs = |i: &Instruction| Program::new([&[*i][..], &[RETURN; 8]].concat()).is_ok();
         let kept: Vec<Instruction> = kept.into_iter().filter(runs).chain([RETURN; 6]).collect();
         if let Ok(program) = Program::new(kept) {

@@ -1,4 +1,5 @@
-//! Where a frame may go, as scapy reads it: every IP header behind every kind of tag and tunnel.
+//! Destinations of frames, as scapy reads them: every IP header behind every kind of tag and
+//! tunnel.
 
 #![expect(clippy::disallowed_methods, reason = "asks an independent program")]
 #![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
@@ -7,7 +8,7 @@ use fwdlab_packet::decode::{address, destinations};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints frames in hex, and of each the destinations that scapy finds when it takes the bytes apart.
+/// Prints frames in hex, each with the destinations that scapy finds when it parses the bytes.
 const SCRIPT: &str = r#"
 import logging
 logging.getLogger("scapy").setLevel(logging.ERROR)

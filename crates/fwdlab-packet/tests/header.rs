@@ -3,7 +3,7 @@
 use fwdlab_packet::header::{Error, ethernet, ipv4, ipv6, udp};
 use proptest::prelude::*;
 
-/// Arbitrary bytes, most of which begin so that they get past the first checks.
+/// Arbitrary bytes, most of which pass the first checks.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![Just(0x45), Just(0x46), Just(0x60), any::<u8>()];
     (
@@ -117,7 +117,7 @@ proptest! {
                 prop_assert_eq!(&again[..], &bytes[..ipv6::HEADER_LEN]);
             }
             (Ok(_), Err(error)) => prop_assert!(false, "etherparse: {}", error),
-            // etherparse's header does not look whether the payload is there.
+            // etherparse's header does not check whether the payload is there.
             (Err(Error::Truncated), Ok((theirs, rest))) => {
                 prop_assert!(rest.len() < usize::from(theirs.payload_length));
             }

@@ -1,6 +1,7 @@
-//! Frames against programs that are not ours: etherparse, tshark, scapy; and the fuzz targets over their corpora.
+//! Frames compared with independent programs: etherparse, tshark, scapy; and the fuzz targets on
+//! their corpora.
 //!
-//! One program for all of them: it is linked once.
+//! They are one program, so that it is linked only once.
 
 mod bounds;
 mod bpf;

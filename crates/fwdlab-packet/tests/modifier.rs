@@ -1,5 +1,5 @@
-//! Programs against a straightforward model of what trex-stl-rpc.md says, against its check values, and checksums against
-//! their recomputation by etherparse.
+//! Programs compared with a straightforward model of trex-stl-rpc.md and with its check values;
+//! checksums compared with etherparse.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -55,7 +55,7 @@ fn program(variables: Vec<Variable>, instructions: Vec<Instruction>) -> Program 
     }
 }
 
-/// The next frame's bytes.
+/// Returns the next frame.
 fn next(machine: &mut Machine) -> Vec<u8> {
     let mut frame = vec![0; machine.buffer_len()];
     let len = machine.render(&mut frame, &Signature::default());
@@ -63,7 +63,7 @@ fn next(machine: &mut Machine) -> Vec<u8> {
     frame
 }
 
-/// Buffers in turns, each longer than a frame, and what was written into them.
+/// Alternating buffers, each longer than a frame, and what was written into them.
 struct Ring<'a> {
     buffers: &'a mut [(Vec<u8>, bool)],
     frames: Vec<Vec<u8>>,
@@ -85,7 +85,7 @@ impl Room for Ring<'_> {
     }
 }
 
-/// What stands big endian in the first bytes of frame after frame.
+/// Returns the big-endian number in the first bytes of consecutive frames.
 fn values(machine: &mut Machine, width: Width, count: usize) -> Vec<u64> {
     let value = |frame: Vec<u8>| {
         let bytes = &frame[..width.bytes()];
@@ -150,7 +150,7 @@ fn repeatable_random_is_trex_bit_for_bit() {
     let (min, max) = (0x1000_0001, 0x1000_0001 + 254);
     let found = sequence(limit(4661, min, max, 100), Width::Four, 5);
     assert_eq!(found, [158, 79, 56, 23, 18].map(|offset| min + offset));
-    // After `limit` values the same again.
+    // After `limit` values they repeat.
     let found = sequence(limit(7, 0, 255, 4), Width::One, 12);
     assert_eq!(found[..4], found[4..8]);
     assert_eq!(found[..4], found[8..]);
@@ -169,7 +169,7 @@ fn tuple(limit: u64) -> Source {
     }
 }
 
-/// Last byte of the address and port of so many frames of thread `thread`.
+/// Returns the last bytes of address and port, for this number of frames of thread `thread`.
 fn pairs(limit: u64, thread: usize, threads: u32, count: usize) -> Vec<(u64, u64)> {
     let program = program(
         vec![variable("c", Width::Four, tuple(limit))],
@@ -275,7 +275,7 @@ fn masked_writes_as_described() {
         assert_eq!(frame[2..], [0xaa; 62]);
         [frame[0], frame[1]]
     };
-    // An MPLS label's or a VLAN's place: 0x124 << 4 = 0x1240, of which the mask takes 0x0240.
+    // The position of an MPLS label or a VLAN: 0x124 << 4 = 0x1240, of which the mask keeps 0x0240.
     assert_eq!(written(mask(0x0ff0, 4, 1, Endian::Big)), [0xa2, 0x4a]);
     assert_eq!(written(mask(0x0ff0, 4, 1, Endian::Little)), [0x4a, 0xa2]);
     assert_eq!(written(mask(0x00ff, -4, 0, Endian::Big)), [0xaa, 0x12]);
@@ -453,7 +453,7 @@ fn what_cannot_run() {
     );
 }
 
-/// A frame whose checksums are right.
+/// A frame with correct checksums.
 fn template(version: u8, protocol: u8, payload: usize) -> (Vec<u8>, u16) {
     let ethernet = Layer::Ethernet(ethernet::Repr {
         destination: MacAddr([2; 6]),
@@ -482,7 +482,7 @@ fn template(version: u8, protocol: u8, payload: usize) -> (Vec<u8>, u16) {
     (frame.bytes, (frame.offsets[2] - frame.offsets[1]) as u16)
 }
 
-/// Is every checksum of the frame right, to etherparse?
+/// Returns true if etherparse finds every checksum of the frame correct.
 fn is_right(frame: &[u8]) -> bool {
     use etherparse::{NetSlice, TransportSlice, checksum::Sum16BitWords};
     let sliced =
@@ -529,7 +529,7 @@ fn any_endian() -> impl Strategy<Value = Endian> {
     prop::sample::select(&[Endian::Big, Endian::Little][..])
 }
 
-/// Writes of variables of every width at any place of addresses, ports and payload.
+/// Writes of variables of every width at any offset of addresses, ports and payload.
 fn any_writes(from: u16, to: u16) -> impl Strategy<Value = Vec<Instruction>> {
     let name = prop::sample::select(&["w1", "w2", "w4", "w8"][..]);
     let write = (name.clone(), from..to - 8, any::<i64>(), any_endian()).prop_map(
@@ -567,7 +567,8 @@ fn any_writes(from: u16, to: u16) -> impl Strategy<Value = Vec<Instruction>> {
     proptest::collection::vec(prop_oneof![2 => write, 1 => masked], 0..5)
 }
 
-/// Of every width one: numbers without any order, in steps up or down, or always the same, as the seed says.
+/// One variable of every width: random, ascending or descending in steps, or constant, depending on
+/// the seed.
 fn four_variables(seed: u64) -> Vec<Variable> {
     [
         ("w1", Width::One),
@@ -591,7 +592,7 @@ fn four_variables(seed: u64) -> Vec<Variable> {
     .collect()
 }
 
-/// The model: instruction after instruction on a copy of the template, checksums left out.
+/// The model: executes instruction after instruction on a copy of the template, without checksums.
 fn model(
     template: &[u8],
     instructions: &[Instruction],
@@ -669,7 +670,7 @@ proptest! {
         let source = counter(direction, initial, min, max, step);
         let program = program(vec![variable("x", width, source)], vec![write("x", 0)]);
 
-        // Widened as described, then one step after another.
+        // Widened as described, then in single steps.
         let (mut low, mut high) = (i128::from(min), i128::from(max));
         let more = (i128::from(step) - (high - low + 1) % i128::from(step)) % i128::from(step);
         if decrement { low -= more } else { high += more }
@@ -718,7 +719,7 @@ proptest! {
         });
         let writes = (0..=last).map(|n| write(&format!("d{n}"), n as u16));
         let program = program(variables.collect(), writes.collect());
-        // Digits of a number that counts from where the digits start.
+        // Digits of a number that counts up from the initial digits.
         let start: u64 = ranges.iter().rev().fold(0, |n, (count, initial)| n * count + initial % count);
         let digits = |frame: u64| -> Vec<u8> {
             let mut rest = start + frame;
@@ -779,8 +780,8 @@ proptest! {
     ) {
         let protocol = if version == 4 && protocol == 58 { 17 } else { protocol };
         let (template, l3_len) = template(version, protocol, payload);
-        // Everything but what decides where headers are: EtherType, version, lengths, protocols, data offset. UDP's
-        // length is among them for etherparse.
+        // Everything except the fields that determine the position of headers: EtherType, version,
+        // lengths, protocols, data offset. To etherparse, UDP's length is one of them.
         let l4 = 14 + usize::from(l3_len);
         let mut forbidden: Vec<usize> = vec![12, 13, 14];
         forbidden.extend(match version {
@@ -832,7 +833,7 @@ proptest! {
                 let at = expected.len() - 18;
                 signature.write(&mut expected[at..]);
             }
-            // The checksums are right already; where they are does not matter to the model.
+            // The checksums are already correct; the model ignores their position.
             let mut sums = match protocol { 17 => vec![l4 + 6], 6 => vec![l4 + 16], _ => vec![l4 + 2] };
             if version == 4 {
                 sums.push(24);
@@ -846,7 +847,7 @@ proptest! {
 
     #[test]
     fn a_checksum_is_of_what_was_there_when_it_was_computed(seed: u64, before: bool) {
-        // A write after the fix: as TRex does it, the checksum is that of the template.
+        // A write after the fix: as in TRex, the checksum is that of the template.
         let (template, l3_len) = template(4, 17, 40);
         let fix = Instruction::FixTransport { l2_len: 14, l3_len, transport: Transport::Udp };
         let write = write("w4", 26);
@@ -856,7 +857,7 @@ proptest! {
         let mut frame = template.clone();
         for _ in 0..5 {
             machine.patch(&mut frame, &Signature::default());
-            // one address in 65,535 adds up to the same, and then every checksum is right
+            // one address in 65,535 has the same sum, and then every checksum is right
             let adds_up_to = |bytes: &[u8]| {
                 let word = u32::from_be_bytes(bytes[26..30].try_into().unwrap());
                 ((word >> 16) + (word & 0xffff)) % 0xffff
@@ -869,7 +870,7 @@ proptest! {
 
     #[test]
     fn patching_is_rendering_even_when_written_after_a_checksum(seed: u64, at in 20..60_u16, across in 30..34_u16) {
-        // The first write crosses from one header into the next, so that the checksum is computed in full.
+        // The first write crosses a header boundary, so that the checksum is computed in full.
         let (template, l3_len) = template(4, 17, 40);
         let fix = Instruction::FixTransport { l2_len: 14, l3_len, transport: Transport::Udp };
         let order = vec![write("w4", across), fix, write("w4", at)];
@@ -902,7 +903,7 @@ proptest! {
         if signed {
             instructions.insert(0, Instruction::Signature { offset: template.len() as u16 - 18 });
         }
-        // none, before the writes, or after them
+        // no fix, before the writes, or after them
         let fix = Instruction::FixTransport { l2_len: 14, l3_len, transport: Transport::Udp };
         match fixes {
             1 => instructions.insert(0, fix),
@@ -931,7 +932,7 @@ proptest! {
 
     #[test]
     fn a_written_ip_length_decides_what_is_covered(seed: u64, version in prop::sample::select(&[4_u8, 6][..])) {
-        // IP and UDP end before the frame does: the rest is padding, with numbers in it.
+        // IP and UDP end before the frame does: the rest is padding that contains numbers.
         let (template, l3_len) = template(version, 17, 100);
         let length = variable("length", Width::Two, Source::Random { min: 70, max: template.len() as u64, seed });
         let (ip_at, ip_add) = if version == 4 { (16, -14) } else { (18, -54) };
@@ -974,7 +975,7 @@ proptest! {
     }
 }
 
-/// The same variables, written where they can be read: at 0, 8, 16 and 24.
+/// The same variables, written at readable offsets: 0, 8, 16 and 24.
 fn program_of_values(program: &Program) -> Program {
     let names = program
         .variables
@@ -990,7 +991,8 @@ fn program_of_values(program: &Program) -> Program {
     }
 }
 
-/// ICMP and GRE have checksums of their own kind; tshark and etherparse judge them in other tests, here plain RFC 1071 does.
+/// ICMP and GRE have checksums of other kinds; tshark and etherparse check them in other tests,
+/// plain RFC 1071 here.
 #[test]
 fn icmp_and_gre_are_put_right() {
     use fwdlab_packet::header::{gre, icmp};
@@ -1110,7 +1112,7 @@ fn trexs_latency_header_is_at_the_end_however_long_the_frame_is() {
         assert_eq!(buffer[length - TRAILER_LEN..length], wanted);
         assert_eq!(trailer(0x0102, 3, &signature), wanted);
     }
-    // a checksum that covers it is right, whether the frame is written anew or changed
+    // a checksum that covers it is correct, whether the frame is rewritten or patched
     let mut whole = program.clone();
     whole.instructions.remove(0);
     whole.variables.clear();

@@ -1,5 +1,5 @@
-//! Capture files: what is written is read, also by tshark and tcpdump where they are; damaged files are an error, never a
-//! panic, and give the frames before the damage.
+//! Capture files: written files can be read, also by tshark and tcpdump if installed; damaged files
+//! yield an error, never a panic, and the frames before the damage.
 
 #![expect(clippy::disallowed_methods, reason = "asks independent programs")]
 
@@ -20,7 +20,7 @@ fn file(format: Format, frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// Everything up to the first error, and that.
+/// Returns everything up to the first error, and the error.
 fn read(bytes: &[u8]) -> (Vec<Frame<'_>>, Option<PcapError>) {
     let mut error = None;
     let good = frames(bytes)
@@ -29,7 +29,8 @@ fn read(bytes: &[u8]) -> (Vec<Frame<'_>>, Option<PcapError>) {
     (good, error)
 }
 
-/// A pcap file by the letter of the draft, in either byte order: one frame of 3 bytes at 1.000000005 (or 1.000005) s.
+/// A pcap file as in the draft, in either byte order: one frame of 3 bytes at 1.000000005 (or
+/// 1.000005) s.
 fn by_hand(nanoseconds: bool, big: bool) -> Vec<u8> {
     let magic: u32 = if nanoseconds {
         0xa1b2_3c4d
@@ -79,7 +80,7 @@ fn pcap_in_both_byte_orders_and_units() {
     }
 }
 
-/// A pcapng block, by the letter of the draft.
+/// A pcapng block as in the draft.
 fn block(big: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     let word = |word: u32| {
         if big {
@@ -128,7 +129,7 @@ fn pcapng_of_others() {
         };
         let file = [
             block(big, 0x0a0d_0d0a, &section),
-            // Microseconds, as nothing is said; a comment first.
+            // Microseconds by default; a comment first.
             block(big, 1, &interface(&option(1, b"hello"))),
             // 2^-20 s, ten seconds later, with an FCS.
             block(
@@ -138,9 +139,9 @@ fn pcapng_of_others() {
             ),
             block(big, 6, &packet(0, 1_500_000)),
             block(big, 6, &packet(1, 3 << 19)),
-            // A name resolution block, to step over.
+            // A name resolution block, to be skipped.
             block(big, 4, &[0; 4]),
-            // A simple packet of 150 bytes, of which the interface keeps 100.
+            // A simple packet of 150 bytes, of which the interface captured 100.
             block(big, 3, &[&word(150)[..], &[9; 100]].concat()),
         ]
         .concat();
@@ -160,7 +161,8 @@ fn pcapng_of_others() {
     }
 }
 
-/// An FCS in a file is no payload: it is not sent, whatever says that it is there, and may be what is missing.
+/// An FCS in a file is not payload: it is not sent, whichever field announces it, and may be the
+/// part that is missing.
 #[test]
 fn a_captured_fcs_is_not_sent() {
     let mut classic = Vec::new();
@@ -205,7 +207,7 @@ fn nonsense_is_refused() {
     assert!(unknown(b"\x1f\x8b\x08\x00 a gzip file") && unknown(&[0; 100]));
     assert!(matches!(read(b"").1, Some(PcapError::Truncated { .. })));
 
-    // Lengths that would make a reader wait or allocate for ever.
+    // Lengths that could make a reader wait or allocate forever.
     let damaged = |format, at: usize, word: u32| {
         let mut file = file(format, &[(1, vec![1; 60]), (2, vec![2; 60])]);
         file[at..at + 4].copy_from_slice(&word.to_le_bytes());
@@ -231,7 +233,7 @@ fn nonsense_is_refused() {
 
 fn any_frames() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..80);
-    // To the year 2106, as pcap can say.
+    // Up to the year 2106, the limit of pcap.
     proptest::collection::vec((0..4_294_967_295_999_999_999_u64, bytes), 0..8)
 }
 
@@ -259,7 +261,8 @@ proptest! {
             for (frame, (_, bytes)) in found.iter().zip(&all) {
                 prop_assert_eq!(frame.bytes, &bytes[..]);
             }
-            // No error only at the end of a record; the frames then make up the file.
+            // There is no error only if the cut is at the end of a record; the frames then cover
+            // the file.
             match error {
                 None => {
                     let same = file(format, &all[..found.len()]);
@@ -314,7 +317,7 @@ proptest! {
     }
 }
 
-/// Runs a program with a file on its standard input; `None` where the program is not installed.
+/// Returns a program's output for this standard input; `None` if it is not installed.
 fn output_of(program: &str, arguments: &[&str], input: &[u8]) -> Option<String> {
     use std::io::Write;
     let mut child = Command::new(program)

@@ -1,5 +1,6 @@
-//! The other headers on arbitrary bytes: parsing never panics, loses nothing, and agrees with etherparse where that
-//! knows the protocol (not MPLS, GRE, VXLAN: tests/wire.rs asks tshark about those).
+//! The other headers on arbitrary bytes: parsing never panics, loses nothing, and agrees with
+//! etherparse for the protocols that it knows (not MPLS, GRE, VXLAN: tests/wire.rs checks those
+//! with tshark).
 
 use fwdlab_packet::header::{
     Error, arp, gre, icmp, icmpv6, ipv6_ext, mpls, ndp, options, tcp, vlan, vxlan,
@@ -10,12 +11,12 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..100)
 }
 
-/// Arbitrary bytes behind a beginning that gets past the first checks.
+/// Arbitrary bytes after a start that passes the first checks.
 fn bytes_after(beginnings: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(beginnings), bytes()).prop_map(|(begin, rest)| [begin, &rest].concat())
 }
 
-/// What `emit` writes into so many bytes.
+/// Returns what `emit` writes into this number of bytes.
 fn written(len: usize, emit: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut bytes = vec![0xee; len];
     emit(&mut bytes);
@@ -60,7 +61,7 @@ proptest! {
 
     #[test]
     fn tcp_is_etherparse(mut bytes in bytes()) {
-        // Reserved bits are our error alone, so half of the time there are none.
+        // Only we refuse reserved bits, so half of the time there are none.
         if bytes.len() > 12 && bytes[0] & 1 == 0 {
             bytes[12] &= 0xf0;
         }
@@ -124,7 +125,7 @@ proptest! {
 
     #[test]
     fn icmp_is_etherparse(bytes in bytes_after(&[&[8, 0], &[3, 4], &[]])) {
-        // A timestamp's header (RFC 792) has 20 bytes to etherparse.
+        // To etherparse, a timestamp message's header (RFC 792) has 20 bytes.
         prop_assume!(!matches!(bytes.first(), Some(13 | 14)));
         match (icmp::Repr::parse(&bytes), etherparse::Icmpv4Slice::from_slice(&bytes)) {
             (Ok((repr, payload)), Ok(theirs)) => {
@@ -134,7 +135,8 @@ proptest! {
                 let mut again = bytes.clone();
                 repr.emit(&mut again);
                 icmp::Packet::new(&mut again).unwrap().fill_checksum(0);
-                // etherparse computes from what it has understood, which is all of an echo.
+                // etherparse computes the checksum from what it parsed, which is complete for an
+                // echo.
                 if repr.kind == icmp::ECHO_REQUEST && repr.code == 0 {
                     let (header, payload) = etherparse::Icmpv4Header::from_slice(&again).unwrap();
                     prop_assert_eq!(header.icmp_type.calc_checksum(payload), header.checksum);
@@ -156,7 +158,7 @@ proptest! {
             (Ok((repr, payload)), Ok(theirs)) => {
                 prop_assert_eq!((repr.kind, repr.code), (theirs.type_u8(), theirs.code_u8()));
                 prop_assert_eq!(repr.word.to_be_bytes(), theirs.bytes5to8());
-                // Of some messages etherparse counts more bytes to the header.
+                // For some messages etherparse counts more bytes as header.
                 prop_assert!(payload.ends_with(theirs.payload()));
                 let mut again = bytes.clone();
                 repr.emit(&mut again);

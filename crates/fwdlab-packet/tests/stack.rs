@@ -1,5 +1,5 @@
-//! Stacks of layers against independent eyes: etherparse here, tshark where it is installed. And back: what is decoded
-//! is what was built, and nothing makes the decoder panic.
+//! Stacks of layers checked independently: by etherparse, and by tshark if installed. In reverse,
+//! decoding returns what was built, and nothing makes the decoder panic.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
 
@@ -67,7 +67,7 @@ fn then(
 }
 
 fn udp_layer() -> impl Strategy<Value = Layer> {
-    // Not VXLAN's port.
+    // Any port except VXLAN's.
     (any::<u16>(), 1..4000_u16).prop_map(|(source_port, destination_port)| {
         Layer::Udp(udp::Repr {
             source_port,
@@ -165,7 +165,7 @@ fn ipv6_layers() -> impl Strategy<Value = Vec<Layer>> {
     })
 }
 
-/// What IP carries; `v6` decides on ICMP.
+/// Payloads of IP; `v6` selects the kind of ICMP.
 fn transport(v6: bool, inner: BoxedStrategy<Vec<Layer>>) -> impl Strategy<Value = Vec<Layer>> {
     let echo = any::<(u16, u16)>().prop_map(move |(identifier, sequence)| match v6 {
         true => Layer::Icmpv6(icmpv6::Repr::echo_request(identifier, sequence)),
@@ -199,7 +199,7 @@ fn transport(v6: bool, inner: BoxedStrategy<Vec<Layer>>) -> impl Strategy<Value 
     ])
 }
 
-/// What Ethernet carries, with frames in frames down to a depth.
+/// Payloads of Ethernet, with nested frames up to a depth.
 fn network(depth: u32) -> BoxedStrategy<Vec<Layer>> {
     let inner = match depth {
         0 => then(eth(), payload()).boxed(),
@@ -245,7 +245,8 @@ fn stacks() -> impl Strategy<Value = Vec<Layer>> {
     then(eth(), network(1))
 }
 
-/// What etherparse says about the UDP, TCP or ICMP checksum of a frame, if it finds one.
+/// Returns whether etherparse finds the UDP, TCP or ICMP checksum of a frame correct; `None` if it
+/// finds none.
 fn transport_is_right(bytes: &[u8]) -> Option<bool> {
     use etherparse::{NetSlice, TransportSlice};
     let sliced = etherparse::SlicedPacket::from_ethernet(bytes).expect("etherparse understands it");
@@ -285,7 +286,7 @@ proptest! {
         let frame = build(&layers, size).unwrap();
         let decoded = decode(&frame.bytes);
         prop_assert_eq!(&decoded.notes, &[], "{}", decoded);
-        // Zeros behind a frame that says no length are payload to who reads it.
+        // Zeros behind a frame without a length field are payload to its reader.
         if frame.padding == decoded.padding {
             prop_assert_eq!(&decoded.offsets, &frame.offsets, "{}", decoded);
         }
@@ -299,7 +300,8 @@ proptest! {
 
     #[test]
     fn etherparse_finds_checksums_right(mut layers in stacks()) {
-        // etherparse knows neither labels nor routing headers' last stops, and shows inner packets as payload.
+        // etherparse does not know labels or the last segments of routing headers, and shows inner
+        // packets as payload.
         layers.retain(|layer| !matches!(layer, Layer::Mpls(_)));
         let routed = layers.iter().any(|layer| {
             matches!(layer, Layer::Extension(extension) if extension.kind == ipv6_ext::Kind::Routing)
@@ -353,7 +355,7 @@ proptest! {
     }
 }
 
-/// Is `layer` possible on these?
+/// Checks whether the layers can be stacked.
 fn check(layers: &[Layer]) -> Result<(), StackError> {
     build(layers, Size::Padded).map(|_| ())
 }

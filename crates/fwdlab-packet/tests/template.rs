@@ -10,7 +10,7 @@ use fwdlab_packet::{
 use proptest::prelude::*;
 
 fn any_spec() -> impl Strategy<Value = FrameSpec> {
-    // Small sizes as often as large ones: the corners are there.
+    // Small sizes as often as large ones, because they have the corner cases.
     let size = prop_oneof![84..=128_u16, 84..=9216_u16, Just(u16::MAX)];
     (any::<[u8; 6]>(), any::<[u8; 6]>(), any::<bool>(), size).prop_map(
         |(source, destination, v4, size)| FrameSpec {
@@ -23,7 +23,7 @@ fn any_spec() -> impl Strategy<Value = FrameSpec> {
     )
 }
 
-/// Any flow, in or out of the benchmark blocks: to the template they are numbers.
+/// Any flow, inside or outside the benchmark blocks: the template only sees numbers.
 fn any_flow(version: IpVersion) -> impl Strategy<Value = Flow> {
     (
         any::<[u8; 16]>(),
@@ -75,7 +75,7 @@ fn written(spec: &FrameSpec, flow: &Flow, signature: &Signature) -> Vec<u8> {
     buffer
 }
 
-/// Reads the frame with etherparse and demands every field and checksum.
+/// Parses the frame with etherparse and checks every field and checksum.
 fn check_with_etherparse(bytes: &[u8], spec: &FrameSpec, flow: &Flow, signature: &Signature) {
     assert_eq!(bytes.len(), usize::from(spec.frame_size) - 4);
     let packet = SlicedPacket::from_ethernet(bytes).unwrap();
@@ -159,7 +159,7 @@ fn check_with_etherparse(bytes: &[u8], spec: &FrameSpec, flow: &Flow, signature:
     );
 }
 
-/// Reads the frame with our own headers, in the way a receiver does.
+/// Parses the frame with our own headers, as a receiver does.
 fn check_with_our_headers(bytes: &[u8]) -> Result<(), header::Error> {
     let (ethernet, rest) = header::ethernet::Repr::parse(bytes)?;
     let (pseudo_header, rest) = match ethernet.ethertype {
@@ -196,7 +196,7 @@ proptest! {
         prop_assert_eq!(beyond, [0xee; 9]);
     }
 
-    /// The signature can bring the UDP sum to all ones; then the checksum is sent as 0xffff (RFC 768).
+    /// The signature can make the UDP sum all ones; then the checksum is sent as 0xffff (RFC 768).
     #[test]
     fn a_zero_udp_checksum_is_sent_as_ones((spec, [(flow, mut signature), _]) in any_frames()) {
         signature.stream = 0;
@@ -208,7 +208,7 @@ proptest! {
         check_with_etherparse(&bytes, &spec, &flow, &signature);
     }
 
-    /// A BPF sender: little-endian loads, the constants swapped once, nothing else known.
+    /// A BPF sender: little-endian loads, the constants swapped once, and no other knowledge.
     #[test]
     fn partial_sums_are_all_a_little_endian_sender_needs((spec, [(flow, signature), _]) in any_frames()) {
         fn fold(mut sum: u32) -> u16 {

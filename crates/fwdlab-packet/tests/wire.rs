@@ -1,4 +1,5 @@
-//! Frames as tshark sees them: the protocols that etherparse does not know, frames in frames, and every checksum.
+//! Frames as tshark reads them: the protocols that etherparse does not know, nested frames, and
+//! every checksum.
 
 #![expect(clippy::disallowed_methods, reason = "asks an independent program")]
 #![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
@@ -84,7 +85,7 @@ fn extension(kind: ipv6_ext::Kind, body: Vec<u8>) -> Layer {
     })
 }
 
-/// Layers, and what tshark calls them.
+/// Layers, and their names in tshark.
 fn cases() -> Vec<(Vec<Layer>, &'static str)> {
     use ipv6_ext::Kind::{Destination, HopByHop, Routing};
     let target = "2001:2::9".parse().unwrap();

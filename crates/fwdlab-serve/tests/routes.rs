@@ -1,4 +1,5 @@
-//! What is answered to whom: a server on a port of its own, asked by a client that writes its bytes itself.
+//! The server's answers: each test starts a server on its own port, with a client that writes raw
+//! bytes.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -68,7 +69,7 @@ fn note(id: &str, text: &str) -> Event {
 
 const ID: &str = "2026-11-23-campaign-aaaa";
 
-/// A run that goes on, with these notes in its journal.
+/// A running run, with these notes in its journal.
 fn live(notes: &[&str]) -> (TempDir, RunWriter) {
     let dir = tempfile::tempdir().unwrap();
     let info = info(ID);
@@ -129,7 +130,7 @@ fn post(to: SocketAddr, headers: &str, body: &str) -> u16 {
     code(&text)
 }
 
-/// Events as they come: id and data of each.
+/// A stream of events: id and data of each.
 struct Following(BufReader<TcpStream>);
 
 impl Following {
@@ -164,14 +165,14 @@ fn history_comes_first_then_what_happens_and_who_comes_back_misses_nothing() {
     assert!(first.next().1.contains("two"));
     writer.event(&note(ID, "three")).unwrap();
     assert!(first.next().1.contains("three"));
-    // another server, as after one that was killed
+    // another server, as if the first one was killed
     let mut again = Following::from(
         served(dir.path()),
         &format!("Last-Event-ID: {after_one}\r\n"),
     );
     assert!(again.next().1.contains("two"));
     assert!(again.next().1.contains("three"));
-    // a place that is not there: everything anew
+    // an unknown position: all events again
     let mut beyond = Following::from(to, "Last-Event-ID: 999999999\r\n");
     assert!(beyond.next().1.contains("run_started"));
     drop(writer);
@@ -277,7 +278,8 @@ fn who_says_half_a_word_is_let_go() {
     let mut silent = TcpStream::connect(to).unwrap();
     let mut slow = TcpStream::connect(to).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
-    // one that follows a run is not: it asked, and is answered for as long as the run goes on
+    // a client that follows a run is not closed: its request is complete, and the answer lasts as
+    // long as the run
     let mut following = Following::from(to, "");
     assert!(following.next().1.contains("run_started"));
     for stream in [&mut silent, &mut slow] {
@@ -291,7 +293,8 @@ fn who_says_half_a_word_is_let_go() {
     assert_eq!(following.next().1, "{}");
 }
 
-/// More clients than there are places, none of which reads: they make room for one that does.
+/// More clients than there are places, none of which reads: one of them is dropped for a client
+/// that does.
 #[test]
 fn who_does_not_read_keeps_nobody_from_an_answer() {
     const LARGE: usize = 8 << 20;

@@ -1,7 +1,8 @@
-//! ministat on a million values: reading them, and the whole program on two such sets, beside the
-//! least that could be done with the same bytes, which is to parse and add them.
+//! ministat on a million values: parsing them, and the whole program on two such sets, compared
+//! with the minimum for the same bytes, which is to parse and add them.
 //!
-//! Ratios of figures of one run mean more than the figures (docs/reference/ministat.md has both).
+//! Ratios within one run are more reliable than absolute figures (docs/reference/ministat.md has
+//! both).
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fwdlab_stats::ministat::{Arguments, Model, Options, read_values, run};

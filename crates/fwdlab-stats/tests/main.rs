@@ -1,6 +1,7 @@
-//! Statistics against ministat, as Debian has it and as it was published; and the fuzz target over its corpus.
+//! Statistics compared with ministat, both Debian's program and published output; and the fuzz
+//! target on its corpus.
 //!
-//! One program for all of them: it is linked once.
+//! They are one program, so that it is linked only once.
 
 mod fuzz;
 mod generated;

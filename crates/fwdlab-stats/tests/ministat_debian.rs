@@ -1,7 +1,7 @@
 //! Byte equality with Debian's ministat(1) over thousands of generated command lines and files.
 //!
-//! Standard output, standard error and exit code must all agree; where the original crashes we must
-//! refuse. Without the program the test counts what it skipped and says why.
+//! Standard output, standard error and exit code must all agree; where the original crashes, ours
+//! must refuse. Without the program, the test prints what it skipped and why.
 
 use crate::generated::{Case, Dice, PROGRAM, Tally, case, clear, line, theirs};
 use fwdlab_stats::ministat::{Arguments, Model, Report, report, run};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const CASES: u64 = 2500;
 
-/// Opens files of a case as the program would.
+/// Opens the files of a case as the program would.
 fn open<'a>(
     case: &'a Case,
     directory: &'a Path,

@@ -1,4 +1,4 @@
-//! ministat output that others published, and the differences between its generations.
+//! Published ministat output, and the differences between versions of ministat.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -73,7 +73,7 @@ Difference at 95.0% confidence
     for model in [Model::Freebsd2016, Model::Freebsd] {
         assert_eq!(stdout(model, &["-s"], &files), published);
     }
-    // docs/methodology.md, "ministat": what the older formula prints.
+    // docs/methodology.md, "ministat": the output of the older formula.
     let older = published
         .replace("3.23827%", "3.10062%")
         .replace("2.62824%", "2.11958%");
@@ -118,7 +118,7 @@ fn generations_differ_in_the_median_of_an_even_count() {
     }
 }
 
-/// Three times 100000000.1 has a deviation of 1.4142136 in one pass.
+/// Three times 100000000.1 has a deviation of 1.4142136 if computed in one pass.
 #[test]
 fn generations_differ_in_the_deviation_of_large_values() {
     let same = [("f", "100000000.1 100000000.1 100000000.1")];
@@ -152,7 +152,7 @@ fn generations_differ_in_messages() {
         );
         (String::from_utf8(output.stderr).unwrap(), output.exit_code)
     };
-    // Older programs read a file before they open the next.
+    // Older programs read each file before they open the next.
     assert_eq!(
         fail(Model::Debian),
         ("ministat: Invalid data on line 1 in bad\n".to_owned(), 2)

@@ -1,6 +1,6 @@
-//! The HDR log against another reader: the Python implementation of the HdrHistogram project.
+//! The HDR log compared with another reader: the Python implementation of the HdrHistogram project.
 //!
-//! `scripts/bootstrap --tests` installs it; without it the test is skipped, counted.
+//! `scripts/bootstrap --tests` installs it; without it the test counts as skipped.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,6 @@
-//! The store from outside.
+//! Tests of the store from outside.
 //!
-//! One program for all of them: it is linked once.
+//! They are one program, so that it is linked only once.
 
 mod hdr;
 mod store;

@@ -1,6 +1,8 @@
-//! Which crate may use which: a crate uses only crates on lower layers, and crates on one layer never know each other.
+//! Checks which crate uses which: a crate uses only crates on lower layers, never one on its own
+//! layer.
 //!
-//! Asks `cargo metadata` for normal and build dependencies; tests may use what they like. Start with [`TABLE`].
+//! Gets normal and build dependencies from `cargo metadata`; tests may use any crate. Start with
+//! [`TABLE`].
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use super::Finding;
 use crate::tree::ours;
 
-/// Our crates, and which of ours each may use.
+/// Our crates, and which of our crates each may use.
 const TABLE: [(&str, &[&str]); 14] = [
     ("no-schemas", &[]),
     ("packet", &[]),
@@ -49,7 +51,7 @@ const TABLE: [(&str, &[&str]); 14] = [
     ("xtask", &["model"]),
 ];
 
-/// Crates from outside that reach for the system, the clock or the terminal.
+/// External crates that access the system, the clock or the terminal.
 const WORLDLY: [&str; 9] = [
     "anstream",
     "aya",
@@ -62,10 +64,10 @@ const WORLDLY: [&str; 9] = [
     "tokio",
 ];
 
-/// Crates that stay away from them.
+/// Crates that must not use them.
 const PURE: [&str; 4] = ["model", "packet", "stats", "measure"];
 
-/// `cargo metadata` of the workspace alone: no network, nothing resolved.
+/// Runs `cargo metadata` for the workspace alone, without network or dependency resolution.
 pub fn metadata(root: &Path) -> anyhow::Result<Value> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["metadata", "--no-deps", "--format-version=1"])

@@ -1,12 +1,13 @@
-//! The manual is in plain English: words of a literal translation are rare in it.
+//! Checks that the manual is in plain English: phrases of literal translation must be rare.
 //!
-//! Each has a better word. One in a thousand words may be right; code and output are not looked at. Start with [`check`].
+//! Each of them has a better word. Up to one in a thousand words is accepted; code and output are
+//! ignored. Start with [`check`].
 
 use super::Finding;
 use crate::source::has_word;
 use crate::tree::File;
 
-/// What gives a literal translation away, and what to write instead.
+/// Phrases of literal translation, and what to write instead.
 const TELLTALES: [(&str, &str); 22] = [
     ("told", "print, report, show, record, warn"),
     ("is said", "print, report, show"),
@@ -35,7 +36,7 @@ const TELLTALES: [(&str, &str); 22] = [
 /// One telltale is allowed for this number of words.
 const WORDS_PER_TELLTALE: usize = 1000;
 
-/// Every telltale word of a page that has more than it may.
+/// Returns every telltale of a page that has more than allowed.
 pub fn check(file: &File) -> Vec<Finding> {
     let is_page =
         file.path == "README.md" || (file.path.starts_with("docs/") && file.path.ends_with(".md"));
@@ -61,7 +62,7 @@ pub fn check(file: &File) -> Vec<Finding> {
     }
 }
 
-/// The text of a page without its code: lines stay.
+/// Returns the text of a page without its code; line numbers stay the same.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let lines = text.lines().map(|line| {
@@ -69,7 +70,7 @@ fn prose(text: &str) -> String {
             is_code = !is_code;
             return String::new();
         }
-        // four columns of blanks are code, too
+        // lines indented by four spaces are code, too
         if is_code || line.starts_with("    ") {
             return String::new();
         }

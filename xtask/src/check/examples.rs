@@ -1,18 +1,19 @@
-//! Crates whose documentation has no examples say so, and crates that say so have none.
+//! Checks that crates without examples in their documentation set `doctest = false`, and that
+//! crates with examples do not.
 //!
-//! For its examples rustdoc reads all of a crate's source, which takes as long as compiling it. In doubt a crate has some. Start with
-//! [`check`].
+//! To find examples, rustdoc reads all of a crate's source, which takes as long as compiling it. If
+//! in doubt, a crate counts as having examples. Start with [`check`].
 
 use super::Finding;
 use crate::tree::File;
 
-/// Languages of blocks that rustdoc leaves alone.
+/// Languages of code blocks that rustdoc ignores.
 const OTHERS: [&str; 6] = ["text", "toml", "json", "console", "sh", "html"];
 
-/// What a manifest says of a crate without examples.
+/// What the manifest of a crate without examples contains.
 const NONE: &str = "\ndoctest = false\n";
 
-/// Is an example not run, or rustdoc run for none?
+/// Finds crates with examples that do not run, and crates without examples for which rustdoc runs.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let libraries = files.iter().filter_map(|file| {
         let folder = file.path.strip_suffix("src/lib.rs")?;
@@ -43,7 +44,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         .collect()
 }
 
-/// Is there a block of code in a doc comment that is not in another language, or documentation from elsewhere?
+/// Returns true if a doc comment contains a code block that rustdoc would run, or includes
+/// documentation from a file.
 fn has_example(source: &str) -> bool {
     let mut is_open = false;
     for line in source.lines().map(str::trim) {
@@ -65,7 +67,7 @@ fn has_example(source: &str) -> bool {
             Some(_) if is_open => is_open = false,
             Some(language) if OTHERS.contains(&language.trim()) => is_open = true,
             Some(_) => return true,
-            // what is indented is code, too
+            // indented text is code, too
             None if !is_open && text.starts_with("     ") => return true,
             None => {}
         }
@@ -73,7 +75,7 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// `#[doc = include_str!(...)]`, also under a condition.
+/// Returns true for `#[doc = include_str!(...)]`, also within `cfg_attr`.
 fn is_attribute(line: &str) -> bool {
     let is = line.starts_with("#[") || line.starts_with("#![");
     is && (line.contains("doc =") || line.contains("doc="))

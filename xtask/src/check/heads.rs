@@ -1,11 +1,11 @@
-//! Every Rust file says at its head what it is for.
+//! Checks that every Rust file begins with a description of its purpose.
 //!
-//! Whether the sentences are good is for people to judge; that there are some is checked here. Start with [`check`].
+//! Only its presence is checked; people judge whether it is good. Start with [`check`].
 
 use super::Finding;
 use crate::tree::File;
 
-/// Is there a `//!` before the first line of code?
+/// Finds a file without a `//!` before its first line of code.
 pub fn check(file: &File) -> Option<Finding> {
     let has_head = file
         .text

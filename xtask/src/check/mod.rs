@@ -1,7 +1,8 @@
-//! What a machine can check of the layout and the invariants of ARCHITECTURE.md.
+//! Automatic checks of the layout and the invariants of ARCHITECTURE.md.
 //!
-//! Each check is a file with one function from values to [`Finding`]s, so that it can be tried on small bad trees. What
-//! clippy can check is in the lints of the root Cargo.toml and the clippy.toml files instead. Start with [`all`].
+//! Each check is a file with one function from values to [`Finding`]s, so that it can be tested on
+//! small bad trees. What clippy can check is in the lints of the root Cargo.toml and in the
+//! clippy.toml files instead. Start with [`all`].
 
 mod directions;
 mod english;
@@ -18,12 +19,12 @@ use std::path::Path;
 
 use crate::{api, schemas, tree};
 
-/// Something that is not as it should be.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// File below the root; a crate for what is not in one file.
+    /// File relative to the root, or a crate if it is not in one file.
     pub place: String,
-    /// Line from 1; 0 for the whole file.
+    /// Line number from 1; 0 for the whole file.
     pub line: usize,
     /// What is wrong, and the rule.
     pub text: String,
@@ -48,7 +49,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All checks of the tree under `root`.
+/// Runs all checks on the tree under `root`.
 pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let files = tree::files(root)?;
     let mut findings = directions::check(&directions::metadata(root)?);

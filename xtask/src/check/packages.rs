@@ -1,13 +1,15 @@
-//! A crate builds from its package alone: what it embeds or compiles lies inside its own folder, where the package takes it from.
+//! Checks that a crate builds from its package alone: everything it embeds or compiles is in its
+//! own folder, and included in the package.
 //!
-//! Cheap, by looking at the text; that a package really builds is tried with `cargo package --workspace --exclude xtask`. What
-//! tests and benchmarks read is their business: no package has them. Start with [`check`].
+//! A cheap check of the text; `cargo package --workspace --exclude xtask` tests whether a package
+//! really builds. Files read by tests and benchmarks are not checked, because packages do not
+//! contain them. Start with [`check`].
 
 use super::Finding;
 use crate::source::code;
 use crate::tree::File;
 
-/// What reads a file of the tree when a crate is compiled.
+/// Macros and attributes that read a file of the tree when a crate is compiled.
 const READERS: [&str; 5] = [
     "include_str!",
     "include_bytes!",
@@ -16,10 +18,10 @@ const READERS: [&str; 5] = [
     "#[path",
 ];
 
-/// Folders and files that a package takes, as the root's manifest says: `/src`.
+/// Start of the list of folders and files that packages include, in the root's manifest: `/src`.
 const TAKEN: &str = "include = [";
 
-/// Finds what a package would lack. `files` are those of the whole tree, with the manifests.
+/// Finds files that a package would lack. `files`: those of the whole tree, with the manifests.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let text_of = |path: &str| (files.iter().find(|file| file.path == path)).map(|file| &file.text);
     let taken = text_of("Cargo.toml").map_or(Vec::new(), |text| taken(text));
@@ -56,13 +58,14 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Its crate's folder, and its path in there.
+/// Returns the folder of the crate, and the path within it.
 fn in_crate(path: &str) -> Option<(&str, &str)> {
     let at = "crates/".len() + path.strip_prefix("crates/")?.find('/')?;
     Some((&path[..at], &path[at + 1..]))
 }
 
-/// What the root's manifest lets packages take, without the `/` that each begins with and the `*` that one may end with.
+/// Returns what the root's manifest includes in packages, without the leading `/` of each entry and
+/// the trailing `*` of some.
 fn taken(manifest: &str) -> Vec<&str> {
     let line = manifest.lines().find(|line| line.starts_with(TAKEN));
     let names = line.map_or("", |line| &line[TAKEN.len()..]);
@@ -72,7 +75,7 @@ fn taken(manifest: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Why a path below a crate's folder is not in its package.
+/// Returns why a path below a crate's folder is not in its package.
 fn beyond(path: &str, taken: &[&str]) -> Option<&'static str> {
     let first = path.split('/').next().unwrap_or_default();
     match first {
@@ -82,7 +85,8 @@ fn beyond(path: &str, taken: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// Lines, and the paths below the crate's folder that are read there; those that cargo builds are left out.
+/// Returns lines and the paths below the crate's folder that are read there, except those that
+/// cargo builds.
 fn read(file: &File, inside: &str) -> Vec<(usize, Option<String>)> {
     let source: Vec<char> = file.text.chars().collect();
     let code: Vec<char> = code(&file.text).chars().collect();
@@ -115,7 +119,7 @@ fn read(file: &File, inside: &str) -> Vec<(usize, Option<String>)> {
     found
 }
 
-/// The end of such a call that begins here.
+/// Returns the end of the call of this reader that begins here.
 fn call(code: &[char], at: usize, reader: &str) -> Option<usize> {
     let length = reader.chars().count();
     let is_word = |c: &char| c.is_alphanumeric() || *c == '_';
@@ -141,12 +145,12 @@ fn call(code: &[char], at: usize, reader: &str) -> Option<usize> {
     None
 }
 
-/// String literals between two places, each with its own.
+/// Returns the string literals between two positions, each with its own position.
 fn literals(source: &[char], code: &[char], from: usize, to: usize) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut at = from;
     while at < to {
-        // what is no code is a literal, or a comment
+        // a position without code is in a literal or a comment
         if source[at] != '"' || code[at] != ' ' || is_in_comment(source, at) {
             at += 1;
             continue;
@@ -171,13 +175,14 @@ fn is_in_comment(source: &[char], at: usize) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// Does a build script's text look like a path in the tree, not an option, a system's folder or words?
+/// Returns true if the text in a build script looks like a path in the tree, and not like an
+/// option, a system folder or prose.
 fn is_path(text: &str) -> bool {
     let has_folder = text.contains('/') || text == "..";
     has_folder && !text.starts_with(['/', '-']) && !text.contains([' ', '='])
 }
 
-/// A path from a folder, without the `..` that can be followed.
+/// Returns a path relative to a folder, resolving each `..` as far as possible.
 fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(path.split('/')) {
@@ -196,7 +201,7 @@ fn joined(folder: &str, path: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A tree with a good crate and this file.
+    /// Checks a tree with a good crate and this file.
     fn found(path: &str, text: &str) -> Vec<String> {
         let file = |path: &str, text: &str| File {
             path: path.into(),

@@ -1,7 +1,8 @@
-//! `model`, `packet`, `stats` and `measure` do no I/O, read no clock and start no thread.
+//! Checks that `model`, `packet`, `stats` and `measure` do no I/O, read no clock and start no
+//! thread.
 //!
-//! Looks at the paths below `std` that their sources name, tests left out; clippy.toml in each of these crates forbids
-//! the same calls by type. Start with [`FORBIDDEN`] and [`ALLOWED`].
+//! Looks at the paths below `std` in their sources, except in tests; the clippy.toml of each of
+//! these crates forbids the same calls by type. Start with [`FORBIDDEN`] and [`ALLOWED`].
 
 use super::Finding;
 use crate::source::{code, paths, without_tests};
@@ -9,7 +10,7 @@ use crate::tree::File;
 
 const PURE: [&str; 4] = ["model", "packet", "stats", "measure"];
 
-/// What pure crates do not name, and why.
+/// Paths that pure crates must not use, and why.
 const FORBIDDEN: [(&str, &str); 9] = [
     (
         "std::time::Instant",
@@ -34,7 +35,7 @@ const FORBIDDEN: [(&str, &str); 9] = [
     ),
 ];
 
-/// Exceptions: values and traits that do nothing by themselves.
+/// Exceptions: values and traits without side effects.
 const ALLOWED: [(&str, &str); 11] = [
     ("std::net::IpAddr", "a value"),
     ("std::net::Ipv4Addr", "a value"),
@@ -55,7 +56,7 @@ const ALLOWED: [(&str, &str); 11] = [
     ("std::io::Result", "a value of those traits"),
 ];
 
-/// Finds what reaches outside in the sources of pure crates.
+/// Finds impure paths in the sources of pure crates.
 pub fn check(file: &File) -> Vec<Finding> {
     let Some(name) = file
         .crate_name()

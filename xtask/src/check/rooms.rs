@@ -1,6 +1,8 @@
-//! Rooms, the modules that `lib.rs` of a crate names, use each other in one direction: no circle.
+//! Checks that rooms, the modules in a crate's `lib.rs`, use each other in one direction, without
+//! cycles.
 //!
-//! Who reads a room then needs those below it, and no other. Tests may use what they like. Start with [`check`].
+//! To understand a room, you then need only those below it. Tests may use any room. Start with
+//! [`check`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +10,13 @@ use super::Finding;
 use crate::source::{code, paths, without_tests};
 use crate::tree::File;
 
-/// Crates whose rooms know no circle.
+/// Crates whose rooms must have no cycles.
 const CRATES: [&str; 3] = ["engine", "lab", "report"];
 
-/// Which rooms of a crate each of them uses, and the first place where it says so.
+/// The rooms of a crate that each of them uses, and the first position of such a use.
 type Uses<'a> = BTreeMap<(String, String), (&'a str, usize)>;
 
-/// A finding for every use that is part of a circle.
+/// Returns a finding for every use that is part of a cycle.
 pub fn check(files: &[File]) -> Vec<Finding> {
     CRATES
         .iter()
@@ -78,14 +80,14 @@ fn uses<'a>(name: &str, files: &'a [File]) -> Uses<'a> {
     uses
 }
 
-/// The room that a file belongs to; none for `lib.rs`.
+/// Returns the room of a file; `None` for `lib.rs`.
 fn room(file: &File) -> Option<&str> {
     let name = file.path.split('/').nth(3)?;
     let name = name.strip_suffix(".rs").unwrap_or(name);
     (!["lib", "main"].contains(&name)).then_some(name)
 }
 
-/// How the paths of the modules begin that a file has only in tests.
+/// Returns the start of the paths of modules that exist only in a file's tests.
 fn test_modules(file: &File) -> Vec<String> {
     let code = code(&file.text);
     let folder = match file.path.rsplit_once('/') {

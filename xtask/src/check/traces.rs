@@ -1,11 +1,12 @@
-//! No file names a place that exists on one machine only: home folders, work trees, package registries.
+//! Checks that no file contains names that exist on one machine only: home folders, work trees,
+//! package registries.
 //!
-//! Whoever clones the project has none of them. Start with [`check`].
+//! A clone of the project has none of them. Start with [`check`].
 
 use super::Finding;
 use crate::tree::File;
 
-/// Folders of machines. Written in two parts, or this file would find itself.
+/// Folders of machines. Split in two, or this file would match itself.
 const FOLDERS: [&str; 4] = [
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
@@ -13,7 +14,7 @@ const FOLDERS: [&str; 4] = [
     concat!("/Use", "rs/"),
 ];
 
-/// Hosts from which packages come, or parts of their names.
+/// Hosts of package registries, or parts of their names.
 const HOSTS: [&str; 9] = [
     concat!("static.", "crates.io"),
     concat!("index.", "crates.io"),
@@ -26,7 +27,8 @@ const HOSTS: [&str; 9] = [
     concat!("archive.", "ubuntu.com"),
 ];
 
-/// The only source a lock file may name: cargo writes it for every crate, wherever it really came from.
+/// The only source that a lock file may contain: cargo writes it for every crate, regardless of the
+/// mirror it used.
 const LOCKED_SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Finds such names in any text file.
@@ -61,7 +63,8 @@ pub fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// An absolute path, not the middle of another one such as `net/core/`.
+/// Returns true if the text contains this folder at the start of an absolute path, and not within
+/// another one such as `net/core/`.
 fn names_folder(text: &str, folder: &str) -> bool {
     text.match_indices(folder).any(|(at, _)| {
         !text[..at]

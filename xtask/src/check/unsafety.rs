@@ -1,6 +1,8 @@
-//! `unsafe` stands only in files named `sys.rs`, and each block and impl says above it why it is sound.
+//! Checks that `unsafe` is used only in files named `sys.rs`, and that a comment above each block
+//! and impl says why it is sound.
 //!
-//! The lints say the same, but a crate can switch a lint off, and lints do not know file names. Start with [`check`].
+//! Lints check the same, but a crate can switch off a lint, and lints know no file names. Start
+//! with [`check`].
 
 use super::Finding;
 use crate::source::{code, has_word};
@@ -8,7 +10,7 @@ use crate::tree::File;
 
 const ONLY_FILE: &str = "sys.rs";
 
-/// Lines of code that one statement may span above its `unsafe` block.
+/// Maximum number of code lines of a statement above its `unsafe` block.
 const STATEMENT: usize = 4;
 
 /// Finds `unsafe` in the wrong file or without a reason.
@@ -34,7 +36,8 @@ pub fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Blocks and impls do; functions and traits state conditions to their callers instead.
+/// Returns true for blocks and impls; functions and traits state conditions to their callers
+/// instead.
 fn needs_reason(line: &str) -> bool {
     !["fn", "extern", "trait"]
         .iter()
@@ -42,7 +45,7 @@ fn needs_reason(line: &str) -> bool {
         || line.contains("unsafe {")
 }
 
-/// Looks upwards through the statement that the block belongs to and the comment above it.
+/// Looks upwards through the statement of the block, and the comment above it.
 fn has_reason(above: &[&str]) -> bool {
     let mut statement = 0;
     for line in above.iter().rev().map(|line| line.trim()) {

@@ -1,7 +1,8 @@
-//! Links in doc comments: every `[name]` in our crates leads somewhere.
+//! Checks links in doc comments: every `[name]` in our crates must resolve.
 //!
-//! `cargo doc` would compile all dependencies once more, minutes from a clean clone. The test build has made everything that rustdoc
-//! needs, so rustdoc runs on our crates alone, with those libraries; what it writes is thrown away. Start with [`check`].
+//! `cargo doc` would compile all dependencies again, which takes minutes in a clean clone. The test
+//! build has already made everything that rustdoc needs, so rustdoc runs on our crates alone, with
+//! those libraries; its output is discarded. Start with [`check`].
 
 use std::collections::HashMap;
 use std::env;
@@ -12,16 +13,17 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 use serde_json::Value;
 
-/// The lints of rustdoc that fail the check. Private items are documented as well: their readers work here.
+/// The rustdoc lints that fail the check. Private items are documented as well, because their
+/// readers work on this code.
 const DENIED: [&str; 2] = [
     "rustdoc::broken_intra_doc_links",
     "rustdoc::invalid_html_tags",
 ];
 
-/// So many at a time.
+/// Number of concurrent rustdoc processes.
 const LANES: usize = 2;
 
-/// A library or program of ours, as rustdoc needs it.
+/// One of our libraries or programs, as rustdoc needs it.
 #[derive(Debug, Default)]
 struct Crate {
     name: String,
@@ -30,16 +32,16 @@ struct Crate {
     edition: String,
     source: PathBuf,
     features: Vec<String>,
-    /// Libraries it names, with the files that the test build made of them.
+    /// Libraries that it uses, with the files that the test build made of them.
     libraries: Vec<(String, PathBuf)>,
-    /// Where the libraries of those libraries are.
+    /// Directory of the dependencies of those libraries.
     dependencies: Option<PathBuf>,
     environment: Vec<(&'static str, OsString)>,
 }
 
-/// Prints what rustdoc says of the links of our crates; true when they all lead somewhere.
+/// Prints rustdoc's messages about links in our crates; returns true if all links resolve.
 ///
-/// `messages` are cargo's about the test build, `metadata` what `cargo metadata` says.
+/// `messages`: cargo's messages about the test build; `metadata`: the output of `cargo metadata`.
 pub fn check(messages: &[Value], metadata: &Value) -> anyhow::Result<bool> {
     let crates = crates(messages, metadata);
     anyhow::ensure!(!crates.is_empty(), "the test build made no crate of ours");
@@ -60,7 +62,7 @@ pub fn check(messages: &[Value], metadata: &Value) -> anyhow::Result<bool> {
     Ok(clean)
 }
 
-/// Our libraries and programs among what was built.
+/// Returns our libraries and programs among the build products.
 fn crates(messages: &[Value], metadata: &Value) -> Vec<Crate> {
     let artifacts: Vec<&Value> = messages
         .iter()
@@ -84,7 +86,7 @@ fn crates(messages: &[Value], metadata: &Value) -> Vec<Crate> {
     .collect()
 }
 
-/// Is this about a library or a program, as they are used and not as they are tested?
+/// Returns true if the message is about a library or program itself, and not its test build.
 fn is_documented(message: &Value) -> bool {
     let kinds = ["lib", "bin", "proc-macro"];
     message["reason"] == "compiler-artifact"
@@ -92,7 +94,7 @@ fn is_documented(message: &Value) -> bool {
         && text(&message["target"]["kind"][0]).is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// The crate that a message of cargo is about.
+/// Returns the crate of a cargo message.
 fn one(
     message: &Value,
     script: Option<&Value>,
@@ -138,7 +140,7 @@ fn one(
     })
 }
 
-/// The file by which others use what a message is about: a library, or a plug-in of the compiler.
+/// Returns the file that dependents of this crate use: a library, or a compiler plug-in.
 fn library(message: &Value) -> Option<PathBuf> {
     let kind = text(&message["target"]["kind"][0])?;
     let ending = match kind {
@@ -184,7 +186,7 @@ impl Crate {
                 .arg("-L")
                 .arg(format!("dependency={}", folder.display()));
         }
-        // cargo names this library of the compiler for every proc-macro crate
+        // cargo adds this compiler library for every proc-macro crate
         if self.kind == "proc-macro" {
             rustdoc.args(["--extern", "proc_macro"]);
         }
@@ -201,14 +203,14 @@ impl Crate {
     }
 }
 
-/// What rustdoc says of links that lead nowhere.
+/// Returns rustdoc's messages about broken links.
 fn broken(rustdoc: Child) -> anyhow::Result<Option<String>> {
     let output = rustdoc.wait_with_output().context("wait for rustdoc")?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok((!output.status.success()).then_some(said))
 }
 
-/// rustdoc of the toolchain that builds: it stands beside its cargo.
+/// Returns the rustdoc of the toolchain that builds: it is next to its cargo.
 fn rustdoc() -> PathBuf {
     let beside = env::var_os("CARGO").map(|cargo| Path::new(&cargo).with_file_name("rustdoc"));
     beside
@@ -220,7 +222,7 @@ fn rustdoc() -> PathBuf {
 mod tests {
     use super::*;
 
-    /// What rustdoc says of a crate with this source.
+    /// Returns rustdoc's messages about a crate with this source.
     fn said(source: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lib.rs");

@@ -1,6 +1,7 @@
-//! Two namespaces with veth pairs between them, gone when the value is dropped.
+//! Two namespaces with veth pairs between them, removed when the value is dropped.
 //!
-//! Contenders have pairs of their own, so that all can be open at the same time; only those that send live frames share one. Start with [`Bed::new`].
+//! Each contender has its own pair, so that all can be open at the same time; only those that send
+//! live frames share one. Start with [`Bed::new`].
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +10,7 @@ use fwdlab_engine::PortSpec;
 
 const PREFIX: &str = "fwdlab-enginebench";
 
-/// MAC addresses of all pairs: of the sending and of the receiving port.
+/// MAC addresses of the sending and the receiving port of all pairs.
 pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const DESTINATION_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -27,14 +28,14 @@ impl Bed {
         for side in ["t", "r"] {
             let netns = bed.netns(side);
             run(&["ip", "netns", "add", &netns])?;
-            // neighbour discovery would be frames that nobody has sent
+            // neighbour discovery would add frames
             let off = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
             run(&["ip", "netns", "exec", &netns, "sh", "-c", off])?;
         }
         Ok(bed)
     }
 
-    /// Makes another pair: the sending port and the receiving one.
+    /// Creates another pair, and returns the sending port and the receiving port.
     pub fn pair(&self, number: usize) -> Result<(PortSpec, PortSpec), String> {
         let (tx, rx) = (format!("t{number}"), format!("r{number}"));
         let (from, to) = (self.netns("t"), self.netns("r"));
@@ -66,7 +67,7 @@ impl Bed {
         Ok((port("t", tx), port("r", rx)))
     }
 
-    /// The namespace of the sending ports.
+    /// Returns the namespace of the sending ports.
     pub fn sending(&self) -> String {
         self.netns("t")
     }
@@ -85,7 +86,7 @@ impl Drop for Bed {
     }
 }
 
-/// Beds of benchmarks that were killed.
+/// Removes beds of benchmarks that were killed.
 fn remove_left_over() {
     let names = std::fs::read_dir("/run/netns")
         .into_iter()

@@ -1,6 +1,6 @@
-//! Taking turns: each contender runs for a moment, then the next, round after round.
+//! Alternating turns: each contender runs for a moment, then the next, round after round.
 //!
-//! What a contender is does not matter here. Start with [`compare`].
+//! Independent of what the contenders are. Start with [`compare`].
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use fwdlab_engine::{Frames, HoldUps, Schedule, Sender};
 
 /// Something that sends.
 pub trait Contender {
-    /// What it is called in the table.
+    /// Returns its name in the table.
     fn name(&self) -> String;
 
-    /// Goes on.
+    /// Continues sending.
     fn go(&mut self) -> Result<(), String>;
 
-    /// Pauses.
+    /// Pauses sending.
     fn pause(&mut self) -> Result<(), String>;
 
-    /// Frames so far, as somebody else counts them where that is possible.
+    /// Returns the frames so far, counted independently if possible.
     fn frames(&mut self) -> Result<u64, String>;
 
-    /// The time that its rate is measured in, in nanoseconds.
+    /// Returns the time that its rate is measured by, in nanoseconds.
     fn now_ns(&self) -> Result<u64, String> {
         Ok(monotonic_ns())
     }
 }
 
-/// How long all of it takes.
+/// Number and duration of the turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Turns {
-    /// How often everybody has a turn.
+    /// Number of turns of each contender.
     pub rounds: usize,
-    /// Windows in a turn; their median counts.
+    /// Windows per turn; their median counts.
     pub windows: usize,
     /// Length of a window.
     pub window: Duration,
 }
 
-/// From the begin of a turn to its first window: threads start, caches fill.
+/// From the start of a turn to its first window: threads start, caches fill.
 const SETTLE: Duration = Duration::from_millis(80);
 
 /// Longer than any turn.
@@ -53,7 +53,8 @@ pub struct Rates {
     pub pps: Vec<f64>,
 }
 
-/// Lets all of them take turns. One that fails is left out, with its reason in the place of its rates.
+/// Lets all contenders take turns. One that fails is left out, with its reason instead of its
+/// rates.
 pub fn compare(
     mut contenders: Vec<Box<dyn Contender>>,
     turns: Turns,
@@ -69,7 +70,7 @@ pub fn compare(
         .collect();
     for round in 0..turns.rounds {
         let mut order: Vec<usize> = (0..contenders.len()).collect();
-        // there and back: whoever is always after the same one might suffer from it
+        // alternate the order, so that no contender always runs after the same one
         if round % 2 == 1 {
             order.reverse();
         }
@@ -99,8 +100,8 @@ fn turn(contender: &mut dyn Contender, turns: Turns) -> Result<f64, String> {
     Ok(median(&mut windows))
 }
 
-/// The CPU time of all threads of a process, in nanoseconds. For who never waits for anything that is as good as the time, and
-/// does not count when somebody else had the CPU.
+/// Returns the CPU time of all threads of a process, in nanoseconds. For a process that never waits
+/// it is as good as elapsed time, and excludes the time when others used the CPU.
 pub fn cpu_time_ns(process: &str) -> Result<u64, String> {
     let threads = format!("/proc/{process}/task");
     let failed = |e: std::io::Error| format!("{threads}: {e}");
@@ -115,7 +116,7 @@ pub fn cpu_time_ns(process: &str) -> Result<u64, String> {
     Ok(total)
 }
 
-/// The median; sorts the values.
+/// Returns the median; sorts the values.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -130,7 +131,7 @@ pub fn median(values: &mut [f64]) -> f64 {
 struct Ours {
     name: String,
     sender: Box<dyn Sender>,
-    /// Counts what arrives; without one, for frames that go nowhere, the sender's own count must do.
+    /// Counts arriving frames; absent if frames go nowhere: then the sender's own count is used.
     sink: Option<Rc<Sink>>,
 }
 

@@ -1,4 +1,5 @@
-//! Writing frames that go nowhere: our memory engine and testpmd on DPDK's null device, by the CPU time of each.
+//! Writing frames that are not sent: our memory engine and testpmd on DPDK's null device, by the
+//! CPU time of each.
 //!
 //! Start with [`run`].
 
@@ -90,7 +91,8 @@ pub fn run(turns: Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// UDP over IPv4 in frames of these sizes in turns; addresses from a set of `root` x `root`, or constant.
+/// UDP over IPv4 in frames of these sizes in order; addresses from a set of `root` x `root`, or
+/// constant.
 fn profile(sizes: &[usize], flows: Option<(u64, Visits)>, is_signed: bool) -> Frames {
     let stream = Stream {
         id: 1,

@@ -1,7 +1,7 @@
-//! What it costs to count and to analyse: the same sender into different receivers, all on one CPU.
+//! The cost of counting and of analysing: the same sender with different receivers, all on one CPU.
 //!
-//! A receiver's cost per frame is by how much longer a frame takes than into a sink, which drops what it has counted. Start
-//! with [`run`].
+//! A receiver's cost per frame is the additional time compared with a sink, which counts and drops.
+//! Start with [`run`].
 
 use std::rc::Rc;
 
@@ -56,7 +56,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
         }
     }
     for mut receiver in receivers {
-        // otherwise it counted something else than what was sent
+        // a receiver without frames counted something else than what was sent
         let counts = receiver.counts().map_err(|e| e.to_string())?;
         if counts.received == 0 {
             println!("{}: has received nothing", receiver.name());

@@ -1,7 +1,7 @@
-//! Other people's generators: programs that run all the time, stopped except in their turns.
+//! Other generators: programs that stay open, and are stopped except in their turns.
 //!
-//! `trafgen` of netsniff-ng, `dpdk-testpmd` of DPDK, and `limit.c` beside this file, which is compiled here. Start with
-//! [`Rival::start`].
+//! `trafgen` of netsniff-ng, `dpdk-testpmd` of DPDK, and `limit.c` next to this file, which is
+//! compiled here. Start with [`Rival::start`].
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::contender::{Contender, cpu_time_ns};
 use crate::{GENERATOR_CPU, OTHER_CPU};
 
-/// A generator needs some time to get ready; testpmd longest.
+/// Time limit for a generator to get ready; testpmd takes longest.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -31,14 +31,14 @@ pub struct Rival {
     child: Child,
     group: Pid,
     count: Count,
-    /// What it leaves behind.
+    /// A file to remove afterwards.
     litter: Option<PathBuf>,
 }
 
-/// Who counts its frames.
+/// Where its frames are counted.
 pub enum Count {
     Sink(Rc<Sink>),
-    /// testpmd itself, asked over its telemetry socket.
+    /// By testpmd itself, queried over its telemetry socket.
     Telemetry(OwnedFd),
 }
 
@@ -135,7 +135,7 @@ impl Contender for Rival {
 
 impl Drop for Rival {
     fn drop(&mut self) {
-        // trafgen puts back what it tuned when it is asked to end
+        // trafgen restores what it tuned when it gets SIGINT
         let _ = kill_process_group(self.group, Signal::INT);
         let _ = kill_process_group(self.group, Signal::CONT);
         let begin = Instant::now();
@@ -151,7 +151,7 @@ impl Drop for Rival {
     }
 }
 
-/// As preferred as our own sender threads are.
+/// Returns a command with the same priority as our own sender threads.
 fn preferred(program: &str) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "-20", program]);
@@ -222,7 +222,7 @@ pub fn trafgen(
     Rival::start(name, &mut command, || Ok(Count::Sink(sink)), None)
 }
 
-/// testpmd that only sends, on a port of its own.
+/// testpmd as a sender only, on its own port.
 pub fn testpmd(
     name: &str,
     device: &str,
@@ -270,7 +270,8 @@ pub fn testpmd(
     Rival::start(name, &mut command, count, Some(folder.clone()))
 }
 
-/// 64 pages of 2 MiB are enough for testpmd. How many there are is the administrator's business.
+/// Returns true if 64 pages of 2 MiB are free, which is enough for testpmd. The administrator
+/// configures them.
 pub fn huge_pages_are_free() -> bool {
     let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
     let free = fs::read_to_string(free).ok();
@@ -299,7 +300,7 @@ fn connect(path: &Path) -> rustix::io::Result<OwnedFd> {
         None,
     )?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    // it introduces itself
+    // discard its greeting
     rustix::io::read(&socket, &mut [0; 4096])?;
     Ok(socket)
 }

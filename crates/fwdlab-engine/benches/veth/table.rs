@@ -1,15 +1,16 @@
-//! Results as a plain table: what, its rate, how much that varied, the ratio to something else in the same rounds.
+//! Results as a plain table: name, rate, variation, and the ratio to another contender in the same
+//! rounds.
 //!
 //! Start with [`Table::row`].
 
 use crate::contender::{Rates, median};
 
-/// What was measured in one part.
+/// The results of one part.
 pub struct Table {
     rows: Vec<Result<Rates, (String, String)>>,
 }
 
-/// Prints on which machine this is.
+/// Prints a description of this machine.
 pub fn machine() {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
@@ -32,7 +33,7 @@ impl Table {
         Table { rows }
     }
 
-    /// The fastest of those whose name begins like this.
+    /// Returns the fastest contender whose name begins like this.
     pub fn best(&self, begin: &str) -> Option<&str> {
         let rows = self.rows.iter().flatten();
         let candidates = rows.filter(|rates| rates.name.starts_with(begin));
@@ -41,7 +42,7 @@ impl Table {
             .map(|rates| rates.name.as_str())
     }
 
-    /// Prints one row. `against`: the name of another, and the ratio that is the target, if there is one.
+    /// Prints one row. `against`: the name of another contender, and the target ratio, if any.
     pub fn row(&self, name: &str, against: Option<(&str, Option<f64>)>) {
         let find = |name: &str| {
             let rows = self.rows.iter().flatten();
@@ -78,7 +79,7 @@ impl Table {
         println!();
     }
 
-    /// All that are no row yet by their own right, and why some are none at all.
+    /// Prints all contenders without a row so far, and why some have no result.
     pub fn rest(&self, shown: &[&str]) {
         for row in &self.rows {
             match row {
@@ -90,7 +91,7 @@ impl Table {
     }
 }
 
-/// The middle half of the values, relative to their median.
+/// Returns the interquartile range of the values, relative to their median.
 fn spread(values: &mut [f64]) -> f64 {
     let middle = median(values);
     match values.len() {

@@ -14,14 +14,14 @@ use crate::contender::{Contender, Turns, compare, ours};
 use crate::rival;
 use crate::table::Table;
 
-/// Live frames with so many flows.
+/// Live frames with this number of flows.
 const LIVE: [(&str, u32); 3] = [
     ("xdp-live, 1 flow", 1),
     ("xdp-live, 2000 flows", 2000),
     ("xdp-live, 1M flows", 1_000_000),
 ];
 
-/// What live frames could do at most: if nobody had to write them, and if their heads are written from constants.
+/// Upper limits of live frames: without writing them, and with heads written from constants.
 const UNTOUCHED: &str = "limit: live frames, untouched";
 const WRITTEN: &str = "limit: live frames, written";
 
@@ -39,7 +39,8 @@ pub fn run(turns: Turns) -> Result<(), String> {
         let sink = Sink::open(&rx).map_err(|e| e.to_string())?;
         Ok((tx, Rc::new(sink)))
     };
-    // where the memory of a pair lies makes 15 % of a live frame's time: those that are compared share one
+    // the memory location of a pair accounts for 15 % of a live frame's time, so contenders that
+    // are compared share one
     let live = pair()?;
     let netns = bed.sending();
 
@@ -108,7 +109,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// One of our engines, with so many flows, all checksums and signatures.
+/// One of our engines with this number of flows, all checksums and signatures.
 fn engine(
     name: &str,
     mode: Mode,
@@ -131,7 +132,7 @@ fn engine(
     ours(name, sender, &test_frames(flows)?, Some(sink))
 }
 
-/// The smallest frames, of so many flows.
+/// The smallest frames, in this number of flows.
 pub fn test_frames(flows: u32) -> Result<Frames, String> {
     let template = FrameTemplate::new(&FrameSpec {
         source: MacAddr(SOURCE_MAC),

@@ -1,12 +1,12 @@
-//! Random profiles as text: every stack that may be, sizes of every kind, modifiers on every field that leaves a frame what
-//! it is.
+//! Random profiles as text: every possible stack, sizes of every kind, modifiers on every field
+//! that does not change the protocol of the frame.
 //!
 //! Start with [`Dice::profile`].
 
-/// A source of random choices; the same seed makes the same profile.
+/// A source of random choices; the same seed gives the same profile.
 pub struct Dice(pub u64);
 
-/// Fields that may vary without making another protocol of the frame, with their largest value.
+/// Fields that may vary without changing the protocol of the frame, with their largest value.
 const FIELDS: [(&str, u64); 31] = [
     ("ethernet.source", 0),
     ("vlan.id", 4095),
@@ -57,7 +57,7 @@ impl Dice {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A profile of one to three streams.
+    /// Returns a profile of one to three streams.
     pub fn profile(&mut self) -> String {
         let mut text = "about = 'random'\n".to_owned();
         for _ in 0..1 + self.below(3) {
@@ -219,7 +219,7 @@ impl Dice {
         layers
     }
 
-    /// Is it IPv6?
+    /// Adds an IP layer; returns true for IPv6.
     fn ip(&mut self, layers: &mut Vec<String>) -> bool {
         if self.one_in(2) {
             layers.push(
@@ -253,7 +253,7 @@ impl Dice {
     }
 }
 
-/// The name of a layer in a profile's text.
+/// Returns the name of a layer in a profile's text.
 fn name_of(layer: &str) -> &str {
     layer
         .trim_matches(|c| "'{ ".contains(c))

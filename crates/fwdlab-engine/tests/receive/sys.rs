@@ -1,4 +1,4 @@
-//! The one system call of these tests that no safe library has.
+//! The only system call of these tests without a safe library function.
 #![allow(unsafe_code, reason = "a system call")]
 
 use std::io;

@@ -1,6 +1,6 @@
-//! Streams of traffic for tests, with the times and kinds that a test says and nothing else.
+//! Streams of traffic for tests, with exactly the times and kinds that a test defines.
 //!
-//! What the frames are is each test's own; what becomes of them is the business of players and senders. Start with [`stream`].
+//! Tests define their own frames; players and senders process them. Start with [`stream`].
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A test bed of our own: network namespaces with a Linux router in each path, gone when the value is dropped. And what all
-//! tests say that cannot run here.
+//! A test bed: network namespaces with a Linux router in each path, removed when the value is
+//! dropped. Also the message of tests that cannot run here.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -23,13 +23,13 @@ pub const ADDRESSES: Addresses = Addresses::between([2, 0, 0, 0, 1, 1], [2, 0, 0
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static BEDS: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that a test, or a part of it, cannot run here, past the capture of the test runner.
+/// Prints that a test, or a part of it, cannot run here, bypassing the capture of the test runner.
 pub fn skip(reason: impl Display) {
     let name = thread::current().name().unwrap_or("?").to_owned();
     let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
 }
 
-/// A bed with so many paths, or a skip.
+/// Returns a bed with this number of paths, or skips the test.
 pub fn bed(paths: usize) -> Option<Bed> {
     if !rustix::process::geteuid().is_root() {
         skip("not root");
@@ -38,7 +38,8 @@ pub fn bed(paths: usize) -> Option<Bed> {
     Bed::new(paths).map_err(skip).ok()
 }
 
-/// What an engine gave, or a skip when only privileges are missing (as in a container); other errors fail the test.
+/// Returns the result of an engine, or skips the test if only privileges are missing (as in a
+/// container); other errors fail the test.
 pub fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -50,7 +51,7 @@ pub fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
     }
 }
 
-/// Waits for what takes seconds at most.
+/// Waits for something that takes seconds at most.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
@@ -66,7 +67,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Builds a bed with so many paths; an error says what is missing here.
+    /// Builds a bed with this number of paths; the error describes what is missing here.
     pub fn new(paths: usize) -> Result<Bed, String> {
         let only = ONE_AT_A_TIME
             .lock()
@@ -80,7 +81,7 @@ impl Bed {
             _only: only,
         };
         run(&format!("ip netns add {tester}"))?;
-        // neighbour discovery would be frames that nobody has sent
+        // neighbour discovery would add frames
         within(
             &tester,
             "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6",
@@ -125,7 +126,7 @@ impl Bed {
             ] {
                 run(&format!("ip -n {dut} {line}"))?;
             }
-            // with GRO the port runs NAPI, without which live frames vanish
+            // GRO makes the port run NAPI, without which live frames disappear
             within(&dut, "ethtool -K eth0 gro on")?;
         }
         Ok(bed)
@@ -144,7 +145,7 @@ impl Bed {
             .collect()
     }
 
-    /// The port through which a path's DUT receives.
+    /// Returns the port on which a path's DUT receives.
     pub fn dut_port(&self, path: usize) -> PortSpec {
         PortSpec {
             netns: Some(file(&self.names[1 + path])),
@@ -162,7 +163,7 @@ impl Bed {
         within(&self.names[0], command)
     }
 
-    /// What the tester's port has sent and dropped, as `ip` shows it.
+    /// Returns what the tester's port sent and dropped, as shown by `ip`.
     pub fn transmitted(&self, path: usize) -> Transmitted {
         let text = run(&format!(
             "ip -n {} -j -s link show dev tx{path}",
@@ -207,7 +208,7 @@ fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Beds of test processes that were killed.
+/// Removes beds of test processes that were killed.
 fn remove_left_over() {
     let Ok(names) = std::fs::read_dir("/run/netns") else {
         return;

@@ -1,4 +1,5 @@
-//! Socket senders with profiles: what is on the wire, byte for byte, what is counted, and what happens when a port goes away.
+//! Socket senders with profiles: frames on the wire, byte for byte; counts; and ports that
+//! disappear.
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,7 @@ fn senders(paths: &[PathSpec]) -> Vec<(&'static str, Box<dyn Sender>)> {
     senders_on(paths, &[])
 }
 
-/// The same on these CPUs.
+/// The same senders on these CPUs.
 fn senders_on(paths: &[PathSpec], cpus: &[usize]) -> Vec<(&'static str, Box<dyn Sender>)> {
     let mut senders: Vec<(&'static str, Box<dyn Sender>)> = vec![];
     if let Some(sender) = allowed(af_xdp::sender(paths, cpus)) {
@@ -48,7 +49,8 @@ fn senders_on(paths: &[PathSpec], cpus: &[usize]) -> Vec<(&'static str, Box<dyn 
     senders
 }
 
-/// UDP frames of one size in `flows` flows, which differ in both addresses; checksums are put right in every frame.
+/// UDP frames of one size in `flows` flows that differ in both addresses; checksums are correct in
+/// every frame.
 fn kind(frame_size: u16, flows: u64, signed: bool) -> Kind {
     let template = FrameTemplate::new(&FrameSpec {
         source: MacAddr(ADDRESSES.source_mac),
@@ -144,7 +146,7 @@ fn bursty() -> TrafficFrames {
     ])
 }
 
-/// Streams in proportion 3 to 2 to 1, without signatures: 36 frames, over and over.
+/// Streams in proportion 3 to 2 to 1, without signatures: 36 frames, repeated.
 fn steady() -> TrafficFrames {
     let steady = |share: u32| Timing::new(f64::from(share) * 100.0, Emission::Continuous);
     traffic(vec![
@@ -159,7 +161,7 @@ fn steady() -> TrafficFrames {
     ])
 }
 
-/// A stream rendered by itself, every frame as a whole.
+/// A stream rendered separately, every frame in full.
 struct Rendering<'a> {
     stream: &'a Stream,
     machines: Vec<Machine>,
@@ -204,7 +206,7 @@ fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
     }
 }
 
-/// Sends so many frames; what was counted.
+/// Sends this number of frames; returns the counts.
 fn send(
     sender: &mut dyn Sender,
     frames: &TrafficFrames,
@@ -249,8 +251,8 @@ fn a_profile_on_the_wire_is_the_profile() {
             assert_eq!(*captured, expected, "{case}");
             let flow = check_with_etherparse(captured);
             *flows[stream].entry(flow).or_insert(0) += 1;
-            // each stream in the order of its intended departures; a frame that waited for the end of a hold-up may leave after
-            // one of another stream that was due later
+            // each stream is in the order of its intended departures; a frame delayed by a stall
+            // may leave after one of another stream that was due later
             let now = signature.timestamp_ns;
             assert!(now >= last[stream], "{case} after {}", last[stream]);
             last[stream] = now;
@@ -261,7 +263,8 @@ fn a_profile_on_the_wire_is_the_profile() {
             of_streams.iter().all(|&frames| frames > 60),
             "{of_streams:?}"
         );
-        // each of a stream's kinds goes round its own flows, so only streams of one kind have equal shares
+        // each of a stream's kinds cycles through its own flows, so only streams of one kind have
+        // equal shares
         for (stream, flows) in (1..).zip(&flows[1..]) {
             let (least, most) = (flows.values().min().unwrap(), flows.values().max().unwrap());
             assert!(most - least <= 1, "{name} {stream}: {flows:?}");
@@ -272,7 +275,8 @@ fn a_profile_on_the_wire_is_the_profile() {
     }
 }
 
-/// Cached frames: the order of the whole cycle, from another sender of bytes: each frame rendered when the player says so.
+/// Cached frames: the order of the whole cycle, compared with a sender that renders each frame when
+/// the player requests it.
 #[test]
 fn a_cycle_is_sent_over_and_over() {
     const ROUNDS: usize = 50;
@@ -319,7 +323,7 @@ fn everything_sent_is_in_the_ports_counters() {
     for (name, mut sender) in senders(&bed.paths()) {
         for (what, frames) in [("bursty", bursty()), ("steady", steady())] {
             for load_pps in [None, Some(200_000.0)] {
-                // a profile with pauses takes its time when it is paced
+                // a paced profile with pauses takes its time
                 let count = if what == "bursty" && load_pps.is_some() {
                     3000
                 } else {
@@ -337,7 +341,7 @@ fn everything_sent_is_in_the_ports_counters() {
     }
 }
 
-/// A DUT that does not keep up: refused and dropped frames have streams too.
+/// A DUT that does not keep up: refused and dropped frames are attributed to streams, too.
 #[test]
 fn streams_add_up_under_overload() {
     let Some(bed) = bed(1) else { return };
@@ -365,7 +369,8 @@ fn streams_add_up_under_overload() {
     }
 }
 
-/// The times in the signatures are those of the schedule: one gap, then another, and between them no more than the longer.
+/// The times in the signatures follow the schedule: one gap, then the other, and at most the longer
+/// one between them.
 #[test]
 fn a_load_changes_without_a_gap() {
     const SLOW_NS: u64 = 100_000;
@@ -406,7 +411,8 @@ fn a_load_changes_without_a_gap() {
             let is = |gap: u64, nominal: u64| gap > 0 && (gap + 1) % nominal <= 2;
             let change = gaps.iter().position(|&gap| !is(gap, SLOW_NS)).unwrap();
             assert!(change >= 490, "{name}: changed at {change}");
-            // where a gap is a multiple, frames were forgiven, and they were counted; others were so before the first
+            // a multiple of a gap means skipped frames, which were counted; others may have been
+            // skipped before the first
             let missing = |gaps: &[u64], nominal| {
                 assert!(gaps.iter().all(|&gap| is(gap, nominal)), "{name}: {gaps:?}");
                 gaps.iter().map(|gap| (gap + 1) / nominal - 1).sum::<u64>()
@@ -520,7 +526,8 @@ fn af_xdp_says_what_it_reached_and_uses_two_queues() {
     }
 }
 
-/// Frames that the DUT's port received from each queue of ours, as its driver counts them.
+/// Returns the frames that the DUT's port received from each of our queues, as counted by its
+/// driver.
 fn received_by_queue(bed: &Bed) -> [u64; 2] {
     let text = bed.in_dut(0, "ethtool -S eth0").unwrap();
     [0, 1].map(|queue| {
@@ -530,7 +537,8 @@ fn received_by_queue(bed: &Bed) -> [u64; 2] {
     })
 }
 
-/// A port that is taken away while frames flow: an error that names it, a thread that ends, and counts that are still there.
+/// A port that is removed while frames flow: the error contains its name, the thread ends, and the
+/// counts remain available.
 #[test]
 fn a_port_that_vanishes_or_goes_down_ends_the_trial_with_an_error() {
     for (command, says) in [("ip link set tx0 down", "down"), ("ip link delete tx0", "")] {
@@ -556,7 +564,7 @@ fn a_port_that_vanishes_or_goes_down_ends_the_trial_with_an_error() {
                 "{case}: {error}"
             );
             assert!(sender.counts().unwrap().sent[0] > 100, "{case}");
-            // again: an error, and no hang
+            // again an error, and no hang
             let again = sender.start(schedule(Some(10_000.0), Some(10)));
             wait_until(|| sender.is_done());
             let again = again.and_then(|()| sender.stop());
@@ -571,7 +579,8 @@ fn a_port_that_vanishes_or_goes_down_ends_the_trial_with_an_error() {
     }
 }
 
-/// What a process that was killed had open is closed by the kernel: its frames end, and its queue is free.
+/// When a process is killed, the kernel closes what it had open: its frames stop, and its queue is
+/// free.
 #[test]
 fn a_killed_sender_leaves_nothing_behind() {
     if let Ok(port) = std::env::var(PORT) {
@@ -610,7 +619,7 @@ fn total(port: Transmitted) -> u64 {
     port.packets + port.dropped
 }
 
-/// A child that does not outlive the test.
+/// A child process that is killed at the end of the test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -622,7 +631,7 @@ impl Drop for Killed {
 
 const PORT: &str = "FWDLAB_TEST_VICTIM";
 
-/// This test again, which finds a port to send into and is killed while it does.
+/// Runs this test again as a process that finds a port to send to, and is killed while sending.
 fn victim(bed: &Bed, mode: Mode) -> Child {
     let tx = &bed.paths()[0].tx;
     let netns = tx.netns.as_ref().unwrap().display().to_string();

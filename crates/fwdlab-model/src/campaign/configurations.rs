@@ -17,13 +17,13 @@ use crate::typed::Several;
 /// More configurations count as an error.
 const MOST: usize = 1000;
 
-/// What can be said of a configuration
+/// What a configuration consists of
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(super) enum Said {
-    /// One thing
+    /// A single part
     One(Part),
-    /// Several, one after the other
+    /// A list of parts, applied in order
     Many(Vec<Part>),
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Said {
 pub(super) enum Part {
     /// A command, a file, a directory, or generate:FAMILY,KEY=VALUE
     Text(String),
-    /// { generate = FAMILY, KEY = VALUE or [VALUE, ...] }
+    /// A generated configuration: { generate = FAMILY, KEY = VALUE or [VALUE, ...] }
     Generated(BTreeMap<String, Several<Scalar>>),
 }
 
@@ -43,9 +43,9 @@ pub(super) enum Part {
 pub(super) enum Scalar {
     /// A number
     Number(i64),
-    /// A switch
+    /// A boolean
     Switch(bool),
-    /// Words
+    /// Text
     Text(String),
 }
 

@@ -71,11 +71,11 @@ pub struct Hook {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum When {
-    /// Before
+    /// Before the measurement
     Before,
-    /// During: from the first frames of a trial to its end
+    /// During the measurement: from the first frames of a trial to its end
     During,
-    /// Afterwards
+    /// After the measurement
     After,
 }
 
@@ -94,12 +94,12 @@ impl When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// On the DUT, as its configurations do
+    /// On the DUT, like the commands of its configurations
     #[default]
     Dut,
     /// On the host that sends and receives
     Generator,
-    /// On the machine on which fwdlab runs
+    /// On the machine that runs fwdlab
     Controller,
 }
 
@@ -114,13 +114,13 @@ impl On {
     }
 }
 
-/// Around what a hook runs
+/// How often a hook runs
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Every {
     /// Around every trial
     Trial,
-    /// Around every iteration of every test case, when the DUT is configured
+    /// Around every iteration of every test case, after the DUT is configured
     #[default]
     Iteration,
     /// Around the whole campaign
@@ -138,15 +138,15 @@ impl Every {
     }
 }
 
-/// Commands before, during and after what is measured
+/// Commands before, during and after a measurement
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Text {
-    /// Commands before an iteration, or a trial, or the campaign
+    /// Commands to run before an iteration, a trial, or the campaign
     before: Said,
-    /// Commands that are started with the first frames of every trial, and ended with it
+    /// Commands to start with the first frames of every trial; they are stopped when it ends
     during: Said,
-    /// Commands afterwards, whatever came of it
+    /// Commands to run afterwards, regardless of the result
     after: Said,
 }
 
@@ -157,7 +157,7 @@ struct Said {
     is_list: bool,
 }
 
-/// A command, with where and around what it runs
+/// A command, where it runs and how often
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
@@ -166,10 +166,11 @@ struct Table {
     /// Where it runs
     #[serde(default)]
     on: On,
-    /// Around what it runs; what runs during a trial runs in every trial
+    /// How often it runs; commands in `during` run in every trial
     #[serde(default)]
     every: Option<Every>,
-    /// It is ended, and has failed, when it takes longer, such as 60s; what runs during a trial is ended with it
+    /// Time limit, such as 60s: a command that takes longer is stopped and has failed; commands in
+    /// `during` end with the trial
     #[serde(default)]
     within: Option<Period>,
 }

@@ -95,17 +95,18 @@ impl Default for Iterations {
     }
 }
 
-/// Until the interval is narrow enough
+/// Repeat until the interval is narrow enough
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
-    /// A test case is not measured any more when half of the 95 % interval of its figure is this share of it: ±1%
+    /// Stop measuring a test case when half of the 95 % interval of its figure is at most this
+    /// share of the figure: ±1%
     until: HalfWidth,
-    /// So many in any case
+    /// Minimum number of iterations
     #[serde(default = "fewest")]
     #[schemars(range(min = 5, max = 1000))]
     min: u32,
-    /// So many at most
+    /// Maximum number of iterations
     #[serde(default = "most")]
     #[schemars(range(min = 5, max = 1000))]
     max: u32,

@@ -19,11 +19,12 @@ use crate::variant::{Destinations, Modifiers, Variant};
 /// More test cases count as an error.
 const MOST_CASES: usize = 10_000;
 
-/// Which test cases there are: every combination
+/// The test cases: every combination of these lists
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Matrix {
-    /// Names of configurations, and plain; by default all that are defined, or plain where there are none
+    /// Names of configurations, or plain; by default all that are defined, or plain if there are
+    /// none
     configuration: Option<Several<String>>,
     /// Frame sizes in bytes, including the FCS; by default the smallest of the IP version
     size: Option<Several<u16>>,
@@ -33,28 +34,29 @@ pub(super) struct Matrix {
     ip: Option<Several<IpVersion>>,
     /// Traffic profiles, by name or file, instead of sizes, flows and IP versions
     profile: Option<Several<String>>,
-    /// Where frames go: flows (so many as flows says), single (one address pair), random (over 256 networks; RFC 2544 §12)
+    /// Destinations: flows (as many as flows gives), single (one address pair), random (over 256
+    /// networks; RFC 2544 §12)
     destinations: Option<Several<Destinations>>,
-    /// One way, or both ways at once with the load of each (RFC 2544 §14)
+    /// One direction, or both at once with the full load in each (RFC 2544 §14)
     directions: Option<Several<Directions>>,
-    /// Modifiers (RFC 2544 §11); none, or those of a test case with commas between them
+    /// Modifiers (RFC 2544 §11): none, or those of one test case separated by commas
     modifier: Option<Several<Modifiers>>,
     /// Images that the DUT boots, as a virtual machine: debian:PACKAGE, a bzImage
     image: Option<Several<String>>,
-    /// Kinds of DUTs; by default the one of the table dut
+    /// Kinds of DUTs; by default the kind in the table dut
     dut: Option<Several<Kind>>,
     /// Combinations to leave out: { configuration = "a", size = 64 }
     exclude: Vec<Excluded>,
 }
 
-/// Which way frames go
+/// Directions of the frames
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Directions {
-    /// One way
+    /// One direction
     #[default]
     One,
-    /// Both ways
+    /// Both directions
     Both,
 }
 
@@ -67,7 +69,7 @@ impl fmt::Display for Directions {
     }
 }
 
-/// What is left out: every test case that is so in all keys that are said.
+/// An exclusion: removes every test case that matches all keys given here.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Excluded {
@@ -75,7 +77,7 @@ struct Excluded {
     configuration: Option<String>,
     /// This frame size
     size: Option<u16>,
-    /// So many flows
+    /// This number of flows
     flows: Option<u32>,
     /// This IP version
     ip: Option<IpVersion>,
@@ -83,7 +85,7 @@ struct Excluded {
     profile: Option<String>,
     /// These destinations
     destinations: Option<Destinations>,
-    /// This way
+    /// This direction
     directions: Option<Directions>,
     /// These modifiers
     modifier: Option<Modifiers>,

@@ -122,21 +122,22 @@ pub struct Campaign {
     pub origin: Origin,
 }
 
-/// A test case: a configuration of the DUT and what is sent through it.
+/// A test case: a configuration of the DUT and the traffic through it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
-    /// Name of the configuration; `plain` is the router without any.
+    /// Name of the configuration; `plain` is the router without any configuration.
     pub configuration: String,
-    /// What is sent; for a profile a stream of its mean size and with its flows, once it has been read.
+    /// The test traffic. For a profile, a stream of its mean frame size and number of flows, once
+    /// the profile has been read.
     #[serde(flatten)]
     pub stream: Stream,
-    /// What is not plain in the series.
+    /// Differences from a plain series.
     #[serde(default, skip_serializing_if = "Variant::is_plain")]
     pub variant: Variant,
-    /// The image that the DUT boots, where it is a virtual machine: `debian:linux-image-...`.
+    /// The image that the DUT boots, if it is a virtual machine: `debian:linux-image-...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Of which kind the DUT is.
+    /// The kind of the DUT.
     #[serde(default, skip_serializing_if = "Kind::is_linux")]
     pub dut: Kind,
 }
@@ -162,46 +163,49 @@ impl Case {
     }
 }
 
-/// In which order test cases are measured.
+/// The order in which test cases are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Randomised complete blocks: every test case once, in random order, then all of them again
     #[default]
     Interleaved,
-    /// All iterations of a test case, then those of the next
+    /// All iterations of one test case, then those of the next
     Grouped,
 }
 
-/// On what is measured
+/// The test bed
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bed {
-    /// A file with the test bed, or its name: rack1 is beds/rack1.toml beside the campaign or above it; bed = "rack1" says no more
+    /// A test-bed file, or its name: rack1 is beds/rack1.toml next to the campaign or one level
+    /// above it; bed = "rack1" is the short form
     pub file: Option<String>,
-    /// What sends: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
+    /// The sender: auto chooses the fastest engine that passes its self-test on this host; sim
+    /// simulates DUT and tester
     pub engine: Engine,
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000
     pub dut: Option<String>,
     /// CPUs of the DUT; by default the last one
     pub dut_cpus: Vec<usize>,
-    /// Speed of the links, such as 1G: no more than their line rate is offered, and loads in percent are of it
+    /// Speed of the links, such as 1G: limits the load to the line rate, and loads in percent refer
+    /// to it
     pub link: Option<LinkSpeed>,
-    /// Largest load; by default what the tester can offer, at most the line rate
+    /// Largest load; by default the largest that the tester can offer, up to the line rate
     pub max: Option<Rate>,
 }
 
-/// What is measured, where it is no namespace of this machine
+/// The device under test, if it is not a network namespace of this machine
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Dut {
-    /// Of which kind it is
+    /// The kind of DUT
     pub kind: Kind,
-    /// Where it is: vm:IMAGE boots a virtual machine, IMAGE being debian:PACKAGE or a bzImage
+    /// Location: vm:IMAGE boots a virtual machine; IMAGE is debian:PACKAGE or a bzImage
     pub host: Option<String>,
-    /// The program of VPP; by default $FWDLAB_VPP, or vpp in PATH
+    /// The VPP program; by default $FWDLAB_VPP, or vpp in PATH
     pub program: Option<String>,
-    /// Workers of VPP, each on one of the DUT's CPUs; with 0 its main thread forwards
+    /// Number of VPP workers, each on one of the DUT's CPUs; with 0 the main thread forwards
     #[schemars(range(max = 64))]
     pub workers: u32,
 }
@@ -217,7 +221,7 @@ pub enum Kind {
     Linux,
     /// VPP, which fwdlab starts in the DUT's namespace
     Vpp,
-    /// The same with its memory in huge pages of 2 MiB
+    /// VPP with its memory in huge pages of 2 MiB
     VppHugePages,
 }
 
@@ -258,25 +262,26 @@ impl Dut {
     }
 }
 
-/// What is read of the DUT's host around every trial
+/// Telemetry to read from the DUT's host around every trial
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Telemetry {
-    /// How often samples are made while frames flow, such as 1s; without it, none are
+    /// Interval between samples while frames flow, such as 1s; without it, no samples are taken
     pub every: Option<Period>,
-    /// What is read before and after the load; by default all of it
+    /// What to read before and after the load; by default everything
     pub collect: Option<Vec<Subject>>,
-    /// A command on the DUT's host that prints the power it takes now, in watts
+    /// A command for the DUT's host that prints its current power in watts
     pub power: Option<String>,
-    /// A flame graph of the DUT for every test case, made in an iteration of its own that counts for nothing else
+    /// Make a flame graph of the DUT for every test case, in an extra iteration that does not count
+    /// otherwise
     pub perf: Option<Perf>,
 }
 
-/// How a flame graph is made
+/// How to make a flame graph
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Perf {
-    /// How long perf takes samples while frames flow, such as 5s
+    /// How long perf samples while frames flow, such as 5s
     #[serde(rename = "for")]
     pub time: Period,
 }
@@ -287,15 +292,15 @@ pub struct Perf {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
-    /// Time of the CPUs, software interrupts, backlogs
+    /// CPU time, software interrupts, backlogs
     Cpu,
-    /// Interrupts of devices, and where they may go
+    /// Interrupts of devices, and their CPU affinity
     Interrupts,
-    /// Counters of interfaces, of the IP layer, of rules and of connection tracking
+    /// Counters of interfaces, the IP layer, firewall rules and connection tracking
     Drops,
-    /// Packets by queue, and what drivers count
+    /// Packets per queue, and driver counters
     Ethtool,
-    /// Sizes of tables, and memory
+    /// Table sizes, and memory
     Sizes,
     /// Frequency, temperature, energy
     Sensors,
@@ -313,20 +318,20 @@ impl Subject {
     ];
 }
 
-/// What sends.
+/// The sending engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// The fastest that proves itself on this host
+    /// The fastest engine that passes its self-test on this host
     #[default]
     Auto,
-    /// Frames that live in the driver
+    /// XDP live frames, which stay in the driver
     XdpLive,
     /// AF_XDP
     AfXdp,
     /// AF_PACKET
     AfPacket,
-    /// Nothing: DUT and tester are simulated
+    /// No sender: DUT and tester are simulated
     Sim,
 }
 
@@ -352,62 +357,64 @@ impl Engine {
     }
 }
 
-/// A campaign: which test cases are measured, by which procedure, how often and in which order
+/// A campaign: which test cases to measure, with which procedure, how often and in which order
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Text {
-    /// The version of fwdlab it was written for
+    /// The version of fwdlab that this file was written for
     #[serde(default, rename = "fwdlab")]
     #[expect(dead_code, reason = "for people and for later versions")]
     written_for: Option<String>,
-    /// Its name: letters, digits, -, _ and .
+    /// Name of the campaign: letters, digits, -, _ and .
     campaign: String,
-    /// What it is for, in one line
+    /// Its purpose, in one line
     #[serde(default)]
     about: String,
-    /// The question that it answers: reports stand the answer beside it
+    /// The question that it answers; reports show it next to the answer
     #[serde(default)]
     question: String,
-    /// What it needs that not every machine has, in words
+    /// Special requirements that not every machine meets, as text
     #[serde(default)]
     needs: Vec<String>,
-    /// How often every test case is measured: 5, or { until = "±1%", min = 10, max = 50 }
+    /// Number of iterations of every test case: 5, or { until = "±1%", min = 10, max = 50 }
     #[serde(default)]
     #[schemars(schema_with = "iterations::schema")]
     iterations: iterations::Iterations,
-    /// In which order
+    /// Order of the test cases
     #[serde(default)]
     order: Order,
-    /// The DUT of a test bed is restarted: with an interleaved order before every iteration, with a grouped one once for every test case
+    /// Restart the DUT of a test bed: before every iteration in interleaved order, once per test
+    /// case in grouped order
     #[serde(default, deserialize_with = "reboot::said")]
     #[schemars(schema_with = "reboot::schema")]
     reboot: Option<Reboot>,
-    /// Seed of every random choice; by default one is chosen and recorded
+    /// Seed of all random choices; by default one is chosen and recorded
     #[serde(default)]
     seed: Option<u64>,
-    /// On what: the name of a test bed, or a table
+    /// The test bed: its name, or a table
     #[serde(default, deserialize_with = "named_or_table")]
     #[schemars(schema_with = "named_or_table_schema")]
     bed: Bed,
-    /// What is measured, where it is no namespace of this machine
+    /// The device under test, if it is not a network namespace of this machine
     #[serde(default)]
     dut: Dut,
-    /// Configurations by name: a command, a file, a directory or a generated one, or several, one after the other
+    /// Configurations by name: a command, a file, a directory, a generated configuration, or a list
+    /// of these to apply in order
     #[serde(default)]
     configuration: BTreeMap<String, configurations::Said>,
-    /// What is read of the DUT's host around every trial
+    /// Telemetry to read from the DUT's host around every trial
     #[serde(default)]
     telemetry: Option<Telemetry>,
-    /// Commands before, during and after what is measured
+    /// Commands before, during and after a measurement
     #[serde(default)]
     hooks: hooks::Text,
-    /// What figures must reach; it sets the exit code, and is shown in every report
+    /// Requirements on the figures; they set the exit code and appear in every report
     #[serde(default)]
     threshold: Vec<Threshold>,
-    /// Which test cases there are
+    /// The test cases
     #[serde(default)]
     matrix: Matrix,
-    /// What is measured in every test case
+    /// The procedure for every test case
     #[serde(default)]
     #[schemars(schema_with = "procedure::schema", required)]
     #[expect(dead_code, reason = "read by its id, and there for its schema")]

@@ -91,7 +91,7 @@ macro_rules! procedures {
 procedures! {
     /// One trial and its counts.
     "trial" Trial(Trial),
-    /// What comes out in overload (RFC 2285 §3.6.2).
+    /// Forwarding rate in overload (RFC 2285 §3.6.2).
     "forwarding-rate" ForwardingRate(ForwardingRate),
     /// A rising load.
     "ramp" Ramp(Ramp),
@@ -103,35 +103,35 @@ procedures! {
     "frame-loss" FrameLoss(Rfc2544),
     /// The longest burst without loss (RFC 9004).
     "back-to-back" BackToBack(Rfc2544),
-    /// Time until losses end after overload (RFC 2544 §26.5).
+    /// Time until losses stop after overload (RFC 2544 §26.5).
     "recovery" Recovery(Rfc2544),
     /// Time without forwarding after a reset (RFC 6201).
     "reset" Reset(Rfc2544),
-    /// What an event under load costs (RFC 6412).
+    /// The cost of an event under load (RFC 6412).
     "churn" Churn(Churn),
-    /// What the DUT takes of energy, idle and under loads.
+    /// Energy used by the DUT, idle and under load.
     "energy" Energy(Energy),
-    /// What the management of a DUT answers while it is flooded.
+    /// Management of the DUT while it is flooded.
     "management" Management(Management),
     /// The smallest gap between bursts without loss (RFC 2544 §21).
     "bursts" Bursts(Rfc2544),
     /// Several of these tests.
     "rfc2544" Rfc2544(Rfc2544),
-    /// Loads that meet goals (NDR, PDR).
+    /// Loads that meet loss goals (NDR, PDR).
     "mlrsearch" Mlrsearch(Mlrsearch),
-    /// What comes out at the largest load, some short trials.
+    /// Receive rate at the largest load, from a few short trials.
     "mrr" Mrr(Mrr),
-    /// One load for long.
+    /// One load for a long time.
     "soak" Soak(Soak),
     /// Delays at shares of one load.
     "loaded-latency" LoadedLatency(LoadedLatency),
     /// The load whose average loss is a tiny share (PLRsearch).
     "plr" Plr(Plr),
-    /// The load at which what goes in is what comes out.
+    /// The load at which the DUT forwards all that is offered.
     "equilibrium" Equilibrium(Equilibrium),
-    /// What comes out in overload, by windows in which the machine was quiet.
+    /// Forwarding rate in overload, from windows during which the machine was quiet.
     "maxfwd" Maxfwd(Maxfwd),
-    /// What configurations cost beside a reference DUT, by slices in turns.
+    /// The cost of configurations compared with a reference DUT, from alternating slices.
     "paired" Paired(Paired),
     /// Instructions per frame of a DUT in a virtual machine that counts them.
     "exact" Exact(Exact),
@@ -313,7 +313,7 @@ impl Sweep {
     }
 }
 
-/// One load for some time, and what came back
+/// One load for some time, with all frames accounted for
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
@@ -350,9 +350,9 @@ pub struct ForwardingRate {
     pub duration: Period,
     /// Length of a sample
     pub sample: Period,
-    /// Samples so long after the first frame came back are not used
+    /// Discard samples for this long after the first frame came back
     pub trim_start: Pause,
-    /// Samples so long before the last frame was sent are not used
+    /// Discard samples for this long before the last frame was sent
     pub trim_end: Pause,
 }
 
@@ -368,7 +368,7 @@ impl Default for ForwardingRate {
     }
 }
 
-/// A rising load: where loss begins, and whether the output collapses
+/// A rising load: where loss begins, and whether the forwarding rate collapses
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ramp {
@@ -382,7 +382,7 @@ pub struct Ramp {
     pub hold: Period,
     /// Ramp down again and find the onset of loss a second time
     pub up_down: bool,
-    /// Loss from which on a sample counts as lossy
+    /// Loss ratio from which a sample counts as lossy
     pub threshold: Share,
     /// Length of a sample
     pub sample: Period,
@@ -454,7 +454,7 @@ impl Test {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rfc2544 {
-    /// Which tests, where the id is rfc2544; by default all that apply
+    /// The tests to run, if the id is rfc2544; by default all that apply
     pub tests: Vec<Test>,
     /// Use the durations, waits and repetitions of the RFCs
     pub full: bool,
@@ -468,10 +468,12 @@ pub struct Rfc2544 {
     pub latency: LatencyMode,
     /// Loads of the latency test in percent of the throughput
     pub latency_at: Vec<Percent>,
-    /// Repetitions of latency, back-to-back, recovery and reset; by default few, in full those of the RFCs
+    /// Repetitions of latency, back-to-back, recovery and reset; by default a few, in full the
+    /// number in the RFCs
     #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub repetitions: Option<u32>,
-    /// What the reset test resets: forwarding, interface, 'command: ...'; on a simulated DUT any words
+    /// What the reset test resets: forwarding, interface, 'command: ...'; on a simulated DUT any
+    /// text
     pub reset: Option<String>,
     /// Lengths of the bursts of bursty traffic, in frames; by default 16, 64, 256, 1024
     pub burst: Vec<u32>,
@@ -494,7 +496,7 @@ impl Default for Rfc2544 {
     }
 }
 
-/// Loads that meet goals (MLRsearch)
+/// Loads that meet loss goals (MLRsearch)
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mlrsearch {
@@ -502,11 +504,11 @@ pub struct Mlrsearch {
     pub goals: Vec<String>,
     /// Smallest load
     pub min: Rate,
-    /// A first trial at the largest load whose result is not used
+    /// Duration of a first trial at the largest load whose result is not used
     pub warm_up: Pause,
     /// The search ends when its trials have taken longer
     pub time_limit: Period,
-    /// Trials end as soon as they are bad for every goal; by default not on a simulated DUT
+    /// End a trial as soon as it is bad for every goal; by default not on a simulated DUT
     pub early_end: Option<bool>,
 }
 
@@ -522,17 +524,18 @@ impl Default for Mlrsearch {
     }
 }
 
-/// What comes out at the largest load: mean of some short trials
+/// Receive rate at the largest load: mean of a few short trials
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mrr {
-    /// How many trials
+    /// Number of trials
     #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub trials: u32,
-    /// How long each
+    /// Duration of each trial
     #[serde(rename = "for")]
     pub duration: Period,
-    /// A first trial at the same load whose result is not used: it fills what flows fill
+    /// Duration of a first trial at the same load whose result is not used; it fills caches and
+    /// flow tables
     pub warm_up: Pause,
 }
 
@@ -546,16 +549,16 @@ impl Default for Mrr {
     }
 }
 
-/// One load for long: loss, its bursts, and the trend of the forwarding rate
+/// One load for a long time: loss, loss bursts, and the trend of the forwarding rate
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Soak {
-    /// The load: 95 % of the no-drop rate by custom
+    /// The load; commonly 95 % of the no-drop rate
     pub load: Option<Rate>,
-    /// How long
+    /// Duration
     #[serde(rename = "for")]
     pub duration: Period,
-    /// The largest share of lost frames that passes
+    /// The largest loss ratio that passes
     pub loss: Share,
 }
 
@@ -601,10 +604,10 @@ impl Default for LoadedLatency {
 pub struct Plr {
     /// Smallest load
     pub min: Rate,
-    /// How long
+    /// Total duration of the search
     #[serde(rename = "for")]
     pub duration: Period,
-    /// The share
+    /// The target loss ratio
     pub loss: Share,
 }
 
@@ -618,13 +621,14 @@ impl Default for Plr {
     }
 }
 
-/// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it
+/// The load at which the DUT forwards all that is offered, as labs of the BSD Router Project
+/// measure it
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Equilibrium {
-    /// Relative difference that counts as none
+    /// Relative differences up to this count as equal
     pub tolerance: Share,
-    /// How long a trial takes
+    /// Duration of a trial
     #[serde(rename = "for")]
     pub duration: Period,
 }
@@ -638,25 +642,28 @@ impl Default for Equilibrium {
     }
 }
 
-/// What an event under load costs: how deep the forwarding rate dips, for how long, and how much of it is missing in all (RFC 6412)
+/// The cost of an event under load: how deep the forwarding rate dips, for how long, and how much
+/// forwarding is lost in total (RFC 6412)
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Churn {
-    /// What is done to the DUT, by sh: rewrite routes, clear a session, load rules; what must be put back is for a hook after the trial
+    /// A command for sh that causes the event on the DUT: rewrite routes, clear a session, load
+    /// rules; use a hook after the trial to undo it
     pub event: Option<String>,
-    /// The load; by default the largest, at which frames are lost anyway: choose one that the DUT carries to count frames
+    /// The load; by default the largest, which loses frames anyway: choose a load that the DUT
+    /// carries to count lost frames
     pub load: Option<Rate>,
-    /// Traffic before the event
+    /// Duration of traffic before the event
     pub before: Period,
-    /// The rate must be that of before for this long
+    /// How long the rate must stay at its previous level to count as regained
     pub after: Period,
-    /// It is waited this long for that
+    /// How long to wait for that
     pub longest: Period,
-    /// Length of an interval, 10ms at least
+    /// Length of an interval, at least 10ms
     pub sample: Period,
-    /// A rate below this share of the one before is a dip
+    /// A rate below this share of the rate before the event is a dip
     pub share: Share,
-    /// How often
+    /// Number of repetitions
     pub repetitions: u32,
 }
 
@@ -675,16 +682,17 @@ impl Default for Churn {
     }
 }
 
-/// What the DUT's host takes of energy when it idles, at shares of what it forwards, and in overload; what a frame costs of it
+/// Energy used by the DUT's host when idle, at shares of its forwarding rate, and in overload;
+/// energy per frame
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Energy {
-    /// Loads in percent of what the DUT forwards in overload; idle and overload are measured anyway
+    /// Loads in percent of the forwarding rate in overload; idle and overload are always measured
     pub loads: Vec<Percent>,
-    /// How long power is read at each
+    /// How long to read the power at each load
     #[serde(rename = "for")]
     pub duration: Period,
-    /// The load is offered this long before
+    /// How long to offer the load before reading the power
     pub settle: Period,
 }
 
@@ -698,27 +706,29 @@ impl Default for Energy {
     }
 }
 
-/// What the management of a DUT answers at rest, under load and in a flood, and how soon after that as before
+/// How the DUT's management responds at rest, under load and in a flood, and how soon it recovers
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Management {
-    /// What is asked, side by side: echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT' (by sh on the DUT), 'tester: TEXT' (by sh at
-    /// the other end of the management port, with the DUT's address in $FWDLAB_DUT)
+    /// The requests, sent concurrently: echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT'
+    /// (for sh on the DUT), 'tester: TEXT' (for sh at the other end of the management port, with
+    /// the DUT's address in $FWDLAB_DUT)
     pub ask: Vec<String>,
-    /// IPv4 address of the DUT's management, asked from this machine; by default a port of its own, which the embedded test bed has
+    /// IPv4 address of the DUT's management, reached from this machine; by default the separate
+    /// management port of the embedded test bed
     pub address: Option<String>,
-    /// From one request of a kind to the next
+    /// Interval between requests of a kind
     pub every: Period,
-    /// Without an answer for this long a request is lost
+    /// A request without an answer for this long is lost
     pub patience: Period,
-    /// The flood; by default the largest load
+    /// The load of the flood; by default the largest
     pub load: Option<Rate>,
     /// Loads between rest and flood, in percent of what the DUT forwards in the flood
     pub at: Vec<Percent>,
-    /// How long it rests, and how long each load lasts
+    /// Duration of the rest, and of each load
     #[serde(rename = "for")]
     pub duration: Period,
-    /// How long it rests after the flood
+    /// Duration of the rest after the flood
     pub after: Period,
 }
 
@@ -737,13 +747,15 @@ impl Default for Management {
     }
 }
 
-/// The forwarding rate in overload, by windows of 20 ms that count when the machine was quiet beside them: what `quick` does
+/// The forwarding rate in overload, from windows of 20 ms that count if the machine was quiet
+/// during them: what `quick` measures
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Maxfwd {
     /// The load; by default 1.6 times what the DUT forwards
     pub load: Option<Rate>,
-    /// Shortest duration of a trial: it goes on until enough windows were quiet, three times as long at most
+    /// Minimum duration of a trial: it continues until enough windows were quiet, up to three times
+    /// as long
     #[serde(rename = "for")]
     pub duration: Period,
 }
@@ -757,8 +769,9 @@ impl Default for Maxfwd {
     }
 }
 
-/// What every configuration costs beside a reference DUT: all stand side by side and get the load in turns of 20 ms, and everything is
-/// built anew for every iteration: what `quick --vs` does
+/// The cost of every configuration compared with a reference DUT: all DUTs exist at the same time
+/// and get the load in alternating slices of 20 ms, and everything is rebuilt for every iteration:
+/// what `quick --vs` measures
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Paired {
@@ -766,7 +779,7 @@ pub struct Paired {
     pub load: Option<Rate>,
     /// The configuration of the reference DUT
     pub reference: String,
-    /// How long slices are made in an iteration
+    /// Total duration of the slices in an iteration
     #[serde(rename = "for")]
     pub duration: Period,
 }
@@ -781,32 +794,34 @@ impl Default for Paired {
     }
 }
 
-/// How many instructions a frame costs the DUT, counted in a virtual machine whose clock is its instructions: no noise, and no time
+/// Instructions per frame on the DUT, counted in a virtual machine whose clock counts instructions:
+/// no noise, and no time
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Exact {
-    /// Frames of a burst, a multiple of 32
+    /// Frames per burst, a multiple of 32
     pub frames: u32,
-    /// Bursts are repeated until the uncertainty of their median is below this share of it
+    /// Repeat bursts until the uncertainty of their median is below this share of it
     pub precision: Percent,
-    /// The configuration that the others are held against
+    /// The configuration that the others are compared with
     pub reference: String,
-    /// The instructions by function and by call path, too
+    /// Also count instructions by function and by call path
     pub profile: bool,
-    /// What sends bursts: auto takes live frames where the kernel has them (Linux 5.18), and its own generator otherwise
+    /// The sender of bursts: auto uses live frames if the kernel supports them (Linux 5.18), and
+    /// the kernel's packet generator otherwise
     pub generator: Generator,
 }
 
-/// What sends bursts in a virtual machine
+/// The sender of bursts in a virtual machine
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generator {
-    /// Live frames where the kernel has them, and pktgen otherwise
+    /// Live frames if the kernel supports them, pktgen otherwise
     #[default]
     Auto,
     /// XDP live frames, 32 at a time (Linux 5.18)
     LiveFrames,
-    /// The kernel's own packet generator, frame by frame
+    /// The kernel's packet generator, frame by frame
     Pktgen,
 }
 
@@ -861,23 +876,23 @@ impl Exact {
     }
 }
 
-/// The procedure at every value of a parameter, in random order, and what a unit of it costs
+/// The procedure repeated at every value of a parameter, in random order, and the cost per unit
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sweep {
     /// flows, size, rules, routes, cores; or any name together with apply
     pub parameter: String,
-    /// Its values, the reference first
+    /// Values, the reference first
     #[schemars(length(min = 2, max = MOST_VALUES))]
     pub values: Vec<u64>,
-    /// Runs at each value
+    /// Number of runs at each value
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub runs: u32,
-    /// A command that sets a value on the DUT; {} stands for the value
+    /// A command that sets a value on the DUT; {} is replaced by the value
     #[serde(default)]
     pub apply: Option<String>,
-    /// A command that undoes it, before the next value
+    /// A command that undoes it before the next value
     #[serde(default)]
     pub undo: Option<String>,
 }

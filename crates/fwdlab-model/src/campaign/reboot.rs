@@ -18,13 +18,13 @@ use crate::file::FileError;
 /// More tries count as an error.
 const MOST_RETRIES: u32 = 10;
 
-/// The DUT is restarted before it is measured
+/// Restart the DUT before it is measured
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reboot {
-    /// For how long a restart may last, the wait until the DUT is ready included
+    /// Time limit of a restart, until the DUT is ready
     pub within: Period,
-    /// How often it is tried again where the DUT did not come back
+    /// Number of further attempts if the DUT does not come back
     #[schemars(range(max = 10))]
     pub retries: u32,
 }

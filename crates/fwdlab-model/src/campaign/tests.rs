@@ -55,7 +55,8 @@ fn everything_can_be_said() {
     );
     assert_eq!((campaign.order, campaign.seed), (Order::Grouped, Some(7)));
     assert_eq!(campaign.configurations["both"].len(), 2);
-    // 3 configurations x 2 sizes x 2 flows x 2 versions, without 4 and without the 5 left of the 6 with one flow of IPv6
+    // 3 configurations x 2 sizes x 2 flows x 2 versions = 24; without the 4 and the 5 remaining of
+    // the 6 with one flow of IPv6
     assert_eq!(campaign.cases.len(), 24 - 4 - 5);
     assert_eq!(campaign.cases[0].id(), "plain/84B-1flow-ipv4");
     let Procedure::Throughput(test) = &campaign.procedure else {
@@ -87,7 +88,7 @@ fn what_is_not_said_has_a_default() {
 #[test]
 fn every_procedure_has_its_defaults() {
     for id in Procedure::IDS {
-        // power is read while frames flow, or not at all
+        // power must be read while frames flow
         let more = match *id {
             "energy" => "\n[telemetry]\nevery = '1s'",
             _ => "",
@@ -455,7 +456,7 @@ fn counts_have_bounds_and_so_have_their_products() {
     }
 }
 
-/// Kinds are a dimension like any other: Linux has the same name as before.
+/// Kinds are a dimension like any other. Linux keeps its old name.
 #[test]
 fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
     let ids = |text: &str| -> Vec<String> {

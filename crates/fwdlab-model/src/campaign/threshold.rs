@@ -24,23 +24,23 @@ const FEWEST: u32 = 3;
 /// More thresholds count as an error.
 const MOST: usize = 100;
 
-/// What a figure must reach
+/// A requirement on a figure
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Threshold {
-    /// Of which test cases; * stands for any letters: plain/64B-*. By default of all
+    /// Test cases it applies to; * matches any letters: plain/64B-*. By default all
     pub case: Option<String>,
-    /// Which figure: throughput, ndr, forwarding-rate; by default the first of each test case
+    /// The figure: throughput, ndr, forwarding-rate; by default the first of each test case
     pub figure: Option<String>,
-    /// It must be this or more: "1Mpps", "20us", "0.5%", a number in the figure's own unit
+    /// The minimum: "1Mpps", "20us", "0.5%", or a number in the figure's own unit
     pub at_least: Option<Amount>,
-    /// It must be this or less
+    /// The maximum
     pub at_most: Option<Amount>,
-    /// It must not be slower than elsewhere by more than some share; of times: not longer
+    /// It must not be slower than a reference by more than a share; for times: not longer
     pub not_slower_than: Option<Reference>,
 }
 
-/// With what figures are compared
+/// The reference of a comparison
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reference {
@@ -50,14 +50,14 @@ pub struct Reference {
     /// A configuration of this campaign
     #[serde(default)]
     pub configuration: Option<String>,
-    /// By how much they may be slower: 3%
+    /// The largest slowdown that passes: 3%
     pub by: Share,
 }
 
-/// A number, with a unit where one was typed.
+/// A number, with a unit if one was typed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
-    /// The number, in frames per second, nanoseconds or percent where it has a unit.
+    /// The number, in frames per second, nanoseconds or percent if it has a unit.
     pub number: f64,
     /// Its unit; `None`: that of the figure.
     pub unit: Option<Unit>,

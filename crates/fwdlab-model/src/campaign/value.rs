@@ -14,7 +14,7 @@ use crate::units::{Load, UnitError, parse_duration, parse_load};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period(pub Duration);
 
-/// A time that may be none: `0s`, `10s`.
+/// A time that may be zero: `0s`, `10s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause(pub Duration);
 
@@ -22,7 +22,7 @@ pub struct Pause(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
-/// Percent of something that is said elsewhere: `50%`, `50`.
+/// A percentage: `50%`, `50`. Its context defines the base.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percent(pub f64);
 
@@ -191,7 +191,7 @@ typed!(Rate, Numbers::Any, "a load such as \"1Mpps\" or 1e6", {
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }]
 });
 
-/// What can be typed is kept as it is typed.
+/// Values are kept in the form in which they are typed.
 macro_rules! kept {
     ($($type:ty),*) => {
         $(impl serde::Serialize for $type {

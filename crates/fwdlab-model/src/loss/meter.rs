@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{Loss, Place, Reason};
 
-/// A stage of the way, for meters to stand at.
+/// A stage of the frames' path, where a meter can be.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The generator's own count.
+    /// The generator's own counter.
     Generator,
     /// The port that the generator sends on.
     GeneratorPort,
-    /// The port at which frames reach the DUT.
+    /// The port where frames enter the DUT.
     DutInput,
-    /// The port at which they leave it.
+    /// The port where frames leave the DUT.
     DutOutput,
     /// The port that the receiver listens on.
     ReceiverPort,
-    /// The receiver's own count.
+    /// The receiver's own counter.
     Receiver,
-    /// Any other, as people call it: `the switch's port 12`.
+    /// Any other stage, by its usual name: `the switch's port 12`.
     #[serde(untagged)]
     Other(String),
 }
@@ -49,43 +49,46 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a meter read over a trial, and what the reading is worth.
+/// The reading of a meter over a trial, and how reliable it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum Reading {
-    /// It counts the frames of the trial and no others: conservation must hold to the frame.
+    /// It counts exactly the frames of the trial: conservation must hold to the frame.
     Exact {
-        /// Frames that went on from here.
+        /// Frames that passed.
         passed: u64,
     },
-    /// It counts others' frames too, or is off by a factor: good for words, never for validity.
+    /// It also counts other frames, or is off by a factor: for information only, never to judge
+    /// validity.
     Approximate {
-        /// Frames that it says went on from here.
+        /// Frames that passed, according to the meter.
         passed: u64,
-        /// Why it is only approximate.
+        /// Why it is approximate.
         why: String,
     },
     /// It was not read.
     Absent {
-        /// Why not.
+        /// Why it was not read.
         why: String,
     },
 }
 
-/// A counter at one stage, over one trial, from standstill to standstill.
+/// A counter at one stage, over one trial; read while no frames flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Meter {
-    /// Where it stands.
+    /// Its stage.
     pub stage: Stage,
-    /// What it is called there: `rx_packets`.
+    /// Name of the counter: `rx_packets`.
     pub counter: String,
-    /// What it read.
+    /// Its reading.
     #[serde(flatten)]
     pub reading: Reading,
-    /// Frames that came as far as this and did not go on, by a counter that says so; 0 is a counter that was read and had none.
+    /// Frames that reached this stage and were dropped there, by a counter of drops; 0 means that
+    /// such a counter was read and found none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Loss>,
-    /// What lies between the meter before and this one, where it is a device in which frames may end; absent for a wire.
+    /// The device between the previous meter and this one, if frames can be lost in it; absent for
+    /// a wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub across: Option<Place>,
 }
@@ -195,14 +198,14 @@ impl Meter {
     }
 }
 
-/// A meter that conservation need not hold for.
+/// A meter for which conservation need not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotExact {
-    /// Where it stands.
+    /// Its stage.
     pub stage: Stage,
-    /// It was read, and is approximate; else it was not.
+    /// True if it was read and is approximate, false if it was not read.
     pub is_read: bool,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -226,7 +229,7 @@ impl fmt::Display for NotExact {
 /// The meters between generator and receiver, in the order in which frames pass them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Chain {
-    /// From the generator's port to the receiver's, as far as there are meters.
+    /// The existing meters, from the generator's port to the receiver's.
     pub meters: Vec<Meter>,
 }
 
@@ -276,20 +279,20 @@ impl<'de> Deserialize<'de> for Chain {
     }
 }
 
-/// What the four ports of a bed of veths counted, one way, under the names that records of format 1 had for it.
+/// Counts of the four ports of a veth test bed, one way, with the names in records of format 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct VethCounts {
     /// `tx_packets` of the generator's port.
     pub generator_port_tx_packets: u64,
-    /// `tx_dropped` of the generator's port: the other end's ring was full.
+    /// `tx_dropped` of the generator's port: the peer's ring was full.
     pub generator_port_tx_dropped: u64,
     /// `rx_packets` of the DUT's input port.
     pub dut_in_rx_packets: u64,
-    /// `rx_dropped` of the DUT's input port: the same frames as `tx_dropped` of the other end.
+    /// `rx_dropped` of the DUT's input port: the same frames as `tx_dropped` of the peer.
     pub dut_in_rx_dropped: u64,
     /// `tx_packets` of the DUT's output port.
     pub dut_out_tx_packets: u64,
-    /// `tx_dropped` of the DUT's output port: the other end's ring was full.
+    /// `tx_dropped` of the DUT's output port: the peer's ring was full.
     pub dut_out_tx_dropped: u64,
     /// `rx_packets` of the receiver's port.
     pub receiver_port_rx_packets: u64,
@@ -331,21 +334,22 @@ impl VethCounts {
     }
 }
 
-/// Everything that was counted in one trial, from standstill to standstill: by generator and receiver themselves, whose counts always
-/// hold, and by the meters between them.
+/// All counters of one trial, read while no frames flow: those of generator and receiver, which are
+/// always exact, and the meters between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
-    /// Frames the generator handed to its port, by its own count, and that should come back.
+    /// Frames that the generator handed to its port, by its own count, and that should come back.
     pub generator_sent: u64,
-    /// Frames it handed over beside these, which a router does not forward: broadcasts, queries to the DUT.
+    /// Additional frames that the generator handed over and a router does not forward: broadcasts,
+    /// queries to the DUT.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub generator_beside: u64,
-    /// Frames that were due and that the generator did not hand over.
+    /// Frames that were due but that the generator did not hand over.
     pub generator_not_sent: u64,
-    /// How often frames were due and the generator's ring or queue had no room.
+    /// How often frames were due while the generator's ring or queue was full.
     #[serde(default)]
     pub generator_ring_full: u64,
-    /// System calls by which the generator told the kernel to send.
+    /// System calls of the generator to make the kernel send.
     #[serde(default)]
     pub generator_wakeups: u64,
     /// The meters between generator and receiver.
@@ -353,13 +357,14 @@ pub struct Counters {
     pub chain: Chain,
     /// Frames of this trial, by the receiver's own count.
     pub receiver_received: u64,
-    /// Of these, frames of another length than sent.
+    /// Frames among these whose length differs from that sent.
     pub receiver_wrong_length: u64,
     /// Frames of an earlier trial.
     pub receiver_late: u64,
     /// Frames that are not ours.
     pub receiver_foreign: u64,
-    /// Frames of this trial that the kernel dropped, by its own reasons; `None` where it could not be asked.
+    /// Frames of this trial that the kernel dropped, by its own reasons; absent when they could not
+    /// be read.
     pub drop_reasons: Option<Vec<Reason>>,
 }
 

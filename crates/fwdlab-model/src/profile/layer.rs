@@ -40,7 +40,8 @@ pub enum Layer {
     Payload(Payload),
 }
 
-/// The outermost one needs no mention. Its addresses are those of the ports, unless they are given.
+/// Ethernet. The outermost Ethernet layer may be omitted. Its addresses are those of the ports by
+/// default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ethernet {
@@ -48,11 +49,11 @@ pub struct Ethernet {
     pub source: Option<Mac>,
     /// Destination MAC address
     pub destination: Option<Mac>,
-    /// EtherType, where only a payload follows
+    /// EtherType, if only a payload follows
     pub ethertype: Option<u16>,
 }
 
-/// An IEEE 802.1Q tag. Two in a row are QinQ: the first is then a service tag.
+/// An IEEE 802.1Q tag. Two in a row are QinQ: the first one is the service tag.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Vlan {
@@ -64,9 +65,9 @@ pub struct Vlan {
     pub priority: u8,
     /// Drop eligible
     pub drop_eligible: bool,
-    /// EtherType that announces this tag: 0x8100, 0x88a8 or 0x9100
+    /// EtherType in front of this tag: 0x8100, 0x88a8 or 0x9100
     pub announced_by: Option<u16>,
-    /// EtherType of what follows, where only a payload does
+    /// EtherType of the next header, if only a payload follows
     pub ethertype: Option<u16>,
 }
 
@@ -141,10 +142,10 @@ pub struct Ipv4 {
     pub dont_fragment: bool,
     /// More fragments follow
     pub more_fragments: bool,
-    /// Where this fragment belongs, in units of 8 bytes
+    /// Offset of this fragment, in units of 8 bytes
     #[schemars(range(max = 8191))]
     pub fragment_offset: u16,
-    /// Protocol, where only a payload follows
+    /// Protocol, if only a payload follows
     pub protocol: Option<u8>,
     /// Options, a multiple of 4 bytes, at most 40
     pub options: Hex,
@@ -165,7 +166,7 @@ pub struct Ipv6 {
     /// Flow label
     #[schemars(range(max = 1_048_575))]
     pub flow_label: Option<u32>,
-    /// Next header, where only a payload follows
+    /// Next header, if only a payload follows
     pub next_header: Option<u8>,
 }
 
@@ -173,10 +174,10 @@ pub struct Ipv6 {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Extension {
-    /// Everything after next header and length: 6 bytes and a multiple of 8 more (authentication: 10 and a multiple of 4);
-    /// by default padding, of authentication zeros
+    /// Everything after next header and length: 6 bytes plus a multiple of 8 (authentication: 10
+    /// plus a multiple of 4); by default padding, for authentication zeros
     pub body: Option<Hex>,
-    /// Next header, where only a payload follows
+    /// Next header, if only a payload follows
     pub next_header: Option<u8>,
 }
 
@@ -184,14 +185,15 @@ pub struct Extension {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fragment {
-    /// Where this fragment belongs, in units of 8 bytes; 0 without more is an atomic fragment, a whole packet
+    /// Offset of this fragment, in units of 8 bytes; 0 without `more` is an atomic fragment, a
+    /// whole packet
     #[schemars(range(max = 8191))]
     pub offset: u16,
     /// More fragments follow
     pub more: bool,
     /// Identification
     pub identification: u32,
-    /// Next header, where only a payload follows
+    /// Next header, if only a payload follows
     pub next_header: Option<u8>,
 }
 
@@ -201,7 +203,7 @@ pub struct Fragment {
 pub struct Udp {
     /// Source port
     pub source_port: Option<u16>,
-    /// Destination port; before VXLAN 4789
+    /// Destination port; 4789 before a VXLAN layer
     pub destination_port: Option<u16>,
 }
 
@@ -256,11 +258,11 @@ pub struct Icmp {
     /// Type of the message
     #[serde(rename = "type")]
     pub kind: Option<u8>,
-    /// Code, within the type
+    /// Message code, for its type
     pub code: u8,
-    /// Identifier of an echo: the third pair of bytes
+    /// Identifier of an echo message: bytes 5 and 6
     pub identifier: u16,
-    /// Sequence number of an echo: the fourth pair of bytes
+    /// Sequence number of an echo message: bytes 7 and 8
     pub sequence: u16,
 }
 
@@ -268,18 +270,18 @@ pub struct Icmp {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Nd {
-    /// Advertisement, or solicitation?
+    /// True for an advertisement, false for a solicitation
     pub advertisement: bool,
-    /// Of an advertisement: the sender is a router
+    /// In an advertisement: the sender is a router
     pub router: bool,
-    /// Of an advertisement: it was asked for
+    /// In an advertisement: it answers a solicitation
     pub solicited: bool,
-    /// Of an advertisement: it replaces what is known
+    /// In an advertisement: it overrides existing entries
     #[serde(rename = "override")]
     pub overrides: bool,
-    /// The address that is asked for or announced; by default the destination of the layer below
+    /// The solicited or advertised address; by default the destination address of the IPv6 layer
     pub target: Option<Ipv6Addr>,
-    /// The MAC address in the message, if there shall be one
+    /// The MAC address in the message; by default none
     pub link_address: Option<Mac>,
 }
 
@@ -287,13 +289,13 @@ pub struct Nd {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gre {
-    /// Has it a checksum?
+    /// Include a checksum
     pub checksum: bool,
     /// Key
     pub key: Option<u32>,
     /// Sequence number
     pub sequence: Option<u32>,
-    /// EtherType, where only a payload follows
+    /// EtherType, if only a payload follows
     pub ethertype: Option<u16>,
 }
 
@@ -312,7 +314,8 @@ impl Default for Vxlan {
     }
 }
 
-/// What the last header carries. One of text, hex and random; zeros without. The frame's size decides how much of it.
+/// The payload of the last header: text, hex or random, otherwise zeros. The frame size determines
+/// its length.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Payload {
@@ -320,11 +323,11 @@ pub struct Payload {
     pub text: Option<String>,
     /// These bytes
     pub hex: Option<Hex>,
-    /// Pseudo-random bytes of this seed
+    /// Pseudo-random bytes from this seed
     pub random: Option<u64>,
-    /// Again and again, to the end of the frame; otherwise zeros follow
+    /// Repeat it to the end of the frame; by default, zeros follow
     pub repeat: bool,
-    /// At least so many bytes
+    /// Minimum length in bytes
     pub bytes: Option<u32>,
 }
 

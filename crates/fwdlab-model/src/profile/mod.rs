@@ -52,13 +52,13 @@ pub struct Profile {
     /// Its name: that of the file without ending.
     #[serde(skip)]
     pub name: String,
-    /// The version of fwdlab it was written for
+    /// The version of fwdlab that this file was written for
     pub fwdlab: Option<String>,
-    /// What it is for, in one line
+    /// Its purpose, in one line
     pub about: String,
-    /// Where it comes from: a standard, another program's profile
+    /// Its source: a standard, another program's profile
     pub source: Option<String>,
-    /// The load of all streams with a share together; by default what the link carries
+    /// The total load of all streams with a share; by default the line rate
     pub rate: Option<Rate>,
     /// The streams
     #[serde(rename = "stream")]
@@ -69,93 +69,97 @@ pub struct Profile {
     pub origin: Origin,
 }
 
-/// Frames that follow each other at one rate
+/// Frames sent at one rate
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Stream {
-    /// Its name, for results and for next; by default its number, from 1 on
+    /// Its name, for results and for next; by default its number, from 1
     pub name: Option<String>,
-    /// Which way: forward, or in reverse with sources and destinations swapped
+    /// Its direction: forward, or reverse with sources and destinations swapped
     pub direction: Direction,
 
-    /// The frame, outermost layer first; by default Ethernet, IPv4 and UDP
+    /// The layers of the frame, outermost first; by default Ethernet, IPv4 and UDP
     #[schemars(with = "Option<Vec<layer::Form>>")]
     pub layers: Option<Vec<Layer>>,
-    /// Addresses and ports where a layer does not say them
+    /// How to choose addresses and ports that a layer omits
     pub plan: Plan,
-    /// Frames of this capture file instead of layers
+    /// A capture file with the frames, instead of layers
     pub pcap: Option<String>,
-    /// Only this frame of the capture file, from 1 on as Wireshark counts
+    /// Use only this frame of the capture file, counted from 1 as in Wireshark
     #[schemars(range(min = 1))]
     pub frame: Option<u32>,
-    /// Keep the MAC addresses of the capture file, instead of those of the ports
+    /// Keep the MAC addresses of the capture file, instead of using those of the ports
     pub keep_macs: bool,
-    /// Frame sizes, FCS counted; by default the smallest that has room for the layers and a signature
+    /// Frame sizes, including the FCS; by default the smallest with room for the layers and a
+    /// signature
     pub size: Option<Size>,
 
-    /// So many flows in the default shape: 2000 are 20 sources times 100 destinations
+    /// Number of flows in the default shape: 2000 are 20 sources times 100 destinations
     #[schemars(range(min = 1))]
     pub flows: Option<u32>,
-    /// What differs from frame to frame
+    /// Fields that change from frame to frame
     pub vary: Vec<Vary>,
-    /// In which order flows are sent
+    /// Order of the flows
     pub order: Order,
-    /// Decides the order that is not sequential, and the random numbers of a plan
+    /// Seed of orders other than sequential, and of the random values of a plan
     pub seed: u64,
-    /// The frames repeat after so many
+    /// Repeat the frames after this number
     #[schemars(range(min = 1))]
     pub cache: Option<u32>,
-    /// Are checksums put right in every frame? Or only those of these layers
+    /// Correct the checksums of every frame: all, none, or those of these layers
     pub checksums: Checksums,
-    /// Do frames carry a signature, by which they are told from others, counted one by one and timed?
+    /// Add a signature to frames, which distinguishes them from other frames and by which each is
+    /// counted and timed
     pub signature: Option<bool>,
 
     /// The load: 1kpps, 10%, 1Gbps, max
     pub rate: Option<Rate>,
-    /// The load as a share of that of all streams with a share; by default 1
+    /// Share of the total load, relative to the shares of the other streams; by default 1
     #[schemars(range(min = 0.0))]
     pub share: Option<f64>,
     /// Maximum number of frames
     #[schemars(range(min = 1))]
     pub burst: Option<u64>,
-    /// Groups of frames with pauses between them
+    /// Send frames in groups with pauses between them
     pub bursts: Option<Bursts>,
-    /// Nothing leaves before this time
+    /// Time before the first frame leaves
     pub delay: Option<Time>,
-    /// The stream that starts when this one has ended
+    /// The stream to start when this one has ended
     pub next: Option<String>,
-    /// How often a chain may come by here
+    /// How often a chain of streams may run this one
     #[schemars(range(min = 1))]
     pub runs: Option<u32>,
-    /// Does it wait for another stream to end? By default if it is next of one before it
+    /// Wait for another stream to end; by default true if an earlier stream has this one as its
+    /// next
     pub waits: Option<bool>,
 }
 
-/// Which way frames go.
+/// The direction of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// As they stand there
+    /// As written in the profile
     Forward,
-    /// The other way: sources and destinations swapped
+    /// Reversed: sources and destinations swapped
     Reverse,
-    /// Each way, where the other way is used
+    /// In every direction that the test uses; reversed in the reverse direction
     #[default]
     Both,
 }
 
-/// Addresses and ports where a layer does not say them.
+/// How to choose addresses and ports that a layer omits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
-    /// 198.18.10.1 to 198.19.10.1 and 2001:2:0:10::1 to 2001:2:0:8010::1, UDP and TCP ports 2000 to 2000
+    /// 198.18.10.1 to 198.19.10.1 and 2001:2:0:10::1 to 2001:2:0:8010::1, UDP and TCP ports 2000 to
+    /// 2000
     #[default]
     Default,
     /// RFC 2544 appendix C: 198.18.1.2 to 198.19.65.2, TTL 10, UDP ports 49184 to 7
     Rfc2544,
-    /// RFC 4814: pseudo-random MAC address of the sender, and pseudo-random ports in every frame
+    /// RFC 4814: a pseudo-random source MAC address, and pseudo-random ports in every frame
     Rfc4814,
-    /// RFC 5180: as the default, and IPv6 where layers are not said
+    /// RFC 5180: as the default, and IPv6 if no layers are given
     Rfc5180,
 }
 

@@ -42,24 +42,24 @@ pub struct Pattern {
     pub padded: Vec<u32>,
 }
 
-/// Sizes between two, another with every frame.
+/// A range of sizes, another one for every frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Range {
-    /// The smallest
+    /// The smallest size
     #[schemars(range(min = 64, max = 65_535))]
     pub from: u32,
-    /// The largest
+    /// The largest size
     #[schemars(range(min = 64, max = 65_535))]
     pub to: u32,
-    /// How far apart
+    /// Step between sizes
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub step: u32,
-    /// How they follow each other
+    /// Order of the sizes
     #[serde(default)]
     pub change: Change,
-    /// Decides the sequence of random sizes
+    /// Seed of random sizes
     #[serde(default)]
     pub seed: u64,
 }

@@ -40,12 +40,12 @@ typed!(Rate, Numbers::No, "a load in quotes, such as \"1kpps\" or \"10%\"", {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bursts {
-    /// Frames of each group
+    /// Frames per group
     #[schemars(range(min = 1))]
     pub frames: u64,
-    /// From the last frame of one to the first of the next
+    /// Time from the last frame of a group to the first of the next
     pub pause: Time,
-    /// How many groups; by default without end
+    /// Number of groups; by default unlimited
     #[schemars(range(min = 1))]
     pub count: Option<u64>,
 }

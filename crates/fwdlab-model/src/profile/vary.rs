@@ -15,74 +15,76 @@ use crate::typed::several;
 /// Maximum number of flows of a stream.
 pub const MOST_FLOWS: u64 = u32::MAX as u64;
 
-/// Something that differs from frame to frame: where it is written, which values it has, how it moves.
+/// A field that changes from frame to frame: its position, its values, and their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Vary {
-    /// Where: a field, or several that get the same value
+    /// A field, or several that get the same value
     #[serde(deserialize_with = "several")]
     #[schemars(with = "Option<crate::typed::Several<Field>>")]
     pub field: Vec<Field>,
-    /// Where, by hand: bytes from the destination MAC on
+    /// Position by offset: bytes from the start of the destination MAC address
     pub at: Option<u16>,
-    /// Width in bytes, where there is no field to tell: 1, 2, 4 or 8
+    /// Width in bytes, if no field determines it: 1, 2, 4 or 8
     pub bytes: Option<u8>,
-    /// Only these bits of the field are written
+    /// Write only these bits of the field
     pub mask: Option<u32>,
-    /// The value is moved so many bits to the left before it is written, or to the right if negative
+    /// Shift the value left by this number of bits before it is written; negative: right
     #[schemars(range(min = -31, max = 31))]
     pub shift: Option<i8>,
-    /// Added to the value before it is written
+    /// Add this to the value before it is written
     pub add: Option<i64>,
     /// Byte order of the field
     pub endian: Option<Endian>,
 
-    /// The first value; by default what the frame has there
+    /// The first value; by default the one in the frame
     pub from: Option<Value>,
     /// The last value
     pub to: Option<Value>,
-    /// How many values, instead of the last
+    /// Number of values, instead of the last one
     #[schemars(range(min = 1))]
     pub count: Option<u64>,
-    /// How far apart values are; by default 1
+    /// Step between values; by default 1
     pub step: Option<Value>,
-    /// These values
+    /// A list of values
     pub values: Option<Vec<Value>>,
-    /// How values follow each other
+    /// Order of the values
     pub change: Change,
-    /// Of an entry that moves by itself: the value of the first frame
+    /// For an independent entry: the value in the first frame
     pub start: Option<Value>,
-    /// Decides the sequence of random values
+    /// Seed of random values
     pub seed: Option<u64>,
-    /// Random values: so many, then the same again. With ports: so many flows, then the same again
+    /// Repeat random values after this number; with ports: repeat after this number of flows
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,
-    /// Addresses with ports, as clients have them: the port moves on when all addresses have been used
+    /// Combine addresses with ports, as clients do: the port advances when all addresses have been
+    /// used
     pub ports: Option<Ports>,
 
-    /// Moves on with every frame, apart from the stream's set of flows
+    /// Advance with every frame, independently of the stream's set of flows
     pub independent: bool,
-    /// Do sender threads share the values, or does each go through all of them?
+    /// Share the values among sender threads; false: each thread sends all of them
     pub split: Option<bool>,
-    /// Name of the next entry, if that moves on only when this one starts anew, as the next digit of a number does
+    /// Name of the entry that advances only when this one wraps around, like the next digit of a
+    /// number
     pub next: Option<String>,
-    /// A name, for next and use
+    /// Name of this entry, for next and use
     pub name: Option<String>,
-    /// Writes the value of the entry of this name (of its ports: name.port) once more
+    /// Write the value of the entry with this name (of its ports: name.port) again
     #[serde(rename = "use")]
     pub uses: Option<String>,
 }
 
-/// How values follow each other.
+/// Order of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Upwards, or along the list
+    /// Ascending, or in the order of the list
     #[default]
     Increment,
-    /// Downwards, or along the list from its end
+    /// Descending, or in the reverse order of the list
     Decrement,
-    /// At random
+    /// Random
     Random,
 }
 
@@ -90,10 +92,10 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Endian {
-    /// Network order
+    /// Network byte order
     #[default]
     Big,
-    /// The other one
+    /// Little endian
     Little,
 }
 
@@ -101,11 +103,11 @@ pub enum Endian {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ports {
-    /// Where: a field, or several
+    /// A field, or several
     #[serde(default, deserialize_with = "several")]
     #[schemars(with = "Option<crate::typed::Several<Field>>")]
     pub field: Vec<Field>,
-    /// Where, by hand: bytes from the destination MAC on
+    /// Position by offset: bytes from the start of the destination MAC address
     pub at: Option<u16>,
     /// The first port
     pub from: u16,
@@ -113,18 +115,19 @@ pub struct Ports {
     pub to: u16,
 }
 
-/// In which order the flows of a stream are sent. But for `drawn`, every flow comes once per round.
+/// The order in which the flows of a stream are sent. With all but `drawn`, every flow occurs once
+/// per round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// One after another, the first entry fastest
+    /// In order, the first entry fastest
     #[default]
     Sequential,
-    /// In a pseudo-random order, the same in every round
+    /// Pseudo-random, the same order in every round
     Shuffled,
-    /// In another pseudo-random order in every round
+    /// Pseudo-random, a new order in every round
     Random,
-    /// Drawn with replacement, so that some flows are late to come
+    /// Drawn with replacement, so some flows appear late
     Drawn,
 }
 

@@ -1,6 +1,6 @@
-//! Generated command lines and data files for ministat, and what Debian's own program makes of them.
+//! Generated command lines and data files for ministat, and the results of Debian's own program.
 //!
-//! Start at [`case`] and [`Tally::judge`].
+//! Start with [`case`] and [`Tally::judge`].
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 /// Debian's ministat.
 pub const PROGRAM: &str = "/usr/bin/ministat";
 
-/// xorshift64*: the same cases on every machine.
+/// xorshift64*: yields the same cases on every machine.
 pub struct Dice(u64);
 
 impl Dice {
@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-/// What the values of a set look like.
+/// The distribution of the values in a set.
 #[derive(Clone, Copy)]
 enum Shape {
     Rates,
@@ -81,7 +81,7 @@ fn value(shape: Shape, centre: f64, dice: &mut Dice) -> String {
             format!("{:e}", dice.normal() * 10_f64.powi(exponent))
         }
         Shape::AroundZero => format!("{:.3}", dice.normal()),
-        // Ties of the last printed digit.
+        // Ties in the last printed digit.
         Shape::Exact => format!("{}", (dice.below(1 << 30) as f64 - 5e8) / 64.0),
         Shape::Exotic => dice
             .pick(&[
@@ -147,13 +147,13 @@ fn content(shape: Shape, centre: f64, delimiter: &str, column: usize, dice: &mut
     bytes
 }
 
-/// What one run is given, besides the files in its directory.
+/// The input of one run, besides the files in its directory.
 pub struct Case {
     pub arguments: Vec<Vec<u8>>,
     pub stdin: Vec<u8>,
 }
 
-/// A command line, with its files written to `directory`.
+/// Creates a command line, and writes its files to `directory`.
 pub fn case(directory: &Path, dice: &mut Dice) -> Case {
     let mut arguments: Vec<String> = Vec::new();
     let mut option = |flag: &str, value: &str, dice: &mut Dice| {
@@ -247,9 +247,9 @@ pub fn case(directory: &Path, dice: &mut Dice) -> Case {
     }
 }
 
-/// Whether the original writes outside its canvas: where no deviation widens the span (one-pass
-/// variance below zero) the rounded mean may lie beyond all values. What it overwrites then depends on
-/// the allocator; we draw nothing there.
+/// Returns true if the original writes outside its canvas: without a deviation that widens the span
+/// (one-pass variance below zero) the rounded mean may be outside of all values. What it overwrites
+/// then depends on the allocator; we draw nothing there.
 pub fn is_undefined(sets: &[Set]) -> bool {
     let low = sets
         .iter()
@@ -263,7 +263,7 @@ pub fn is_undefined(sets: &[Set]) -> bool {
         .any(|s| s.stdev.is_nan() && s.mean.is_finite() && !(low..=high).contains(&s.mean))
 }
 
-/// A program's output as it left it; `None` if a signal ended it.
+/// Returns a program's output; `None` if a signal ended it.
 pub fn outcome(mut command: Command, case: &Case, directory: &Path) -> Option<Output> {
     let stdin = directory.join("stdin");
     std::fs::write(&stdin, &case.stdin).unwrap();
@@ -281,15 +281,15 @@ pub fn outcome(mut command: Command, case: &Case, directory: &Path) -> Option<Ou
     })
 }
 
-/// What Debian's program leaves; `None` if it crashes.
+/// Returns the output of Debian's program; `None` if it crashes.
 pub fn theirs(case: &Case, directory: &Path) -> Option<Output> {
     let mut command = Command::new(PROGRAM);
-    // getopt names the program by how it was called.
+    // getopt prints the name by which the program was called.
     command.arg0("ministat");
     outcome(command, case, directory)
 }
 
-/// How many cases came out how.
+/// The number of cases with each result.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub reports: u64,
@@ -299,8 +299,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Fails unless ours equals theirs, or is a clear refusal where theirs is a crash. `sets` are the
-    /// numbers behind our output, where there are any.
+    /// Panics unless our output equals theirs, or is a clear refusal where theirs crashes. `sets`:
+    /// the numbers behind our output, if any.
     pub fn judge(
         &mut self,
         what: &str,
@@ -341,7 +341,8 @@ impl Tally {
         }
     }
 
-    /// The cases are worth something: all outcomes occur, and what cannot be compared is rare.
+    /// Returns true if the cases are representative: all results occur, and only a few cannot be
+    /// compared.
     pub fn is_representative(&self) -> bool {
         let all = self.reports + self.refusals + self.crashes + self.undefined;
         self.reports > all / 2
@@ -351,7 +352,7 @@ impl Tally {
     }
 }
 
-/// What people would type.
+/// Returns the command line as a user would type it.
 pub fn line(case: &Case) -> String {
     let words = case.arguments.iter().map(|a| String::from_utf8_lossy(a));
     words.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Runs that go into one file and come out of it elsewhere.
+//! Export of runs into one file, and import elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn archive_of(root: &Path, ids: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// An archive of somebody's.
+/// An archive that was not made by fwdlab.
 fn made(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, kind, content) in entries {
@@ -74,14 +74,15 @@ fn runs_are_elsewhere_what_they_were_here() {
         let run = load(&root.join(id)).unwrap();
         assert_eq!((run.problems, run.is_protected), (vec![], true));
     }
-    // a second time there is one already, and it stays what it is
+    // the second import finds the run, and leaves it unchanged
     let error = take_in(&root, &bytes[..], Path::new("x")).unwrap_err();
     assert!(matches!(error, StoreError::IdTaken { .. }), "{error}");
     assert_eq!(list(&root).unwrap().len(), 2);
     assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
 }
 
-/// What names the host and the user is in no file of a brief archive, and what was taken in says that it is whole.
+/// No file of a brief archive contains names of the host or the user, and imported runs pass as
+/// complete.
 #[test]
 fn a_brief_archive_names_nobody() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -137,14 +138,14 @@ fn a_brief_archive_names_nobody() {
     assert_eq!((run.problems, run.is_protected), (vec![], true));
     assert_eq!(run.info.command_line, ["fwdlab", "quick"]);
     assert_eq!(run.info.parameters["bed"], "bed.toml");
-    // all else is what it was
+    // everything else is unchanged
     let before = load(&runs[0]).unwrap();
     assert_eq!(
         (run.summary, run.info.facts.kernel),
         (before.summary, before.info.facts.kernel)
     );
 
-    // of a damaged head nobody knows what it names
+    // with a damaged header it is unknown which names it contains
     let head = runs[0].join("run.json");
     let text = fs::read_to_string(&head)
         .unwrap()
@@ -163,7 +164,7 @@ fn a_run_that_goes_on_is_not_exported() {
     assert!(matches!(error, StoreError::StillRunning { .. }), "{error}");
     drop(run);
     let (bytes, there) = (archive_of(root.path(), &[ID]), tempfile::tempdir().unwrap());
-    // one that was killed is as it is
+    // a killed run is imported unchanged
     take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
 }
 
@@ -211,13 +212,14 @@ fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
         let root = there.path().join("runs");
         let error = take_in(&root, &bytes[..], Path::new("a.tar.gz")).unwrap_err();
         assert!(error.to_string().contains(why), "{why}: {error}");
-        // nothing anywhere
+        // no files anywhere
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{why}");
         assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1, "{why}");
     }
 }
 
-/// A long name, or what PAX says of the next entry, is held in memory: gigabytes of it come from some kilobytes of archive.
+/// A long name, or a PAX header of the next entry, is held in memory: a few kilobytes of archive
+/// could expand to gigabytes.
 #[test]
 fn headers_without_end_are_not_held_in_memory() {
     for kind in [
@@ -231,7 +233,7 @@ fn headers_without_end_are_not_held_in_memory() {
         header.set_size(6 << 30);
         header.set_cksum();
         let read = std::cell::Cell::new(0);
-        // what is not compressed is counted where it is read
+        // uncompressed data is counted as it is read
         let endless = Counted {
             head: header.as_bytes().to_vec(),
             read: &read,
@@ -249,7 +251,7 @@ fn headers_without_end_are_not_held_in_memory() {
     }
 }
 
-/// One header, and then the same byte without end.
+/// One header, followed by the same byte forever.
 struct Counted<'a> {
     head: Vec<u8>,
     read: &'a std::cell::Cell<usize>,

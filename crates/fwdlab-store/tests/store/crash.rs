@@ -1,4 +1,4 @@
-//! Readable at any instant: killed processes, and files cut at every byte.
+//! Runs are readable at any instant: killed processes, and files truncated at every byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,9 @@ use super::samples::*;
 const CHILD: &str = "STORE_TEST_WRITE_RUNS_IN";
 const STEPS: u32 = 30;
 
-/// Starts itself as a child that writes one run after another and says what it has handed over, and kills it (SIGKILL)
-/// at a random moment, many times over. Everything that was handed over must be there, whole.
+/// Starts itself as a child process that writes one run after another and prints what it has
+/// stored, and kills it (SIGKILL) at a random moment, many times over. Everything that was stored
+/// must be there, complete.
 #[test]
 fn a_killed_process_loses_nothing_it_handed_over() {
     if let Some(root) = std::env::var_os(CHILD) {
@@ -36,7 +37,7 @@ fn a_killed_process_loses_nothing_it_handed_over() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut handed_over = BTreeMap::<String, u32>::new();
         let mut note = |line: String| {
-            // The last line of a killed child may be torn: then it confirms nothing.
+            // The last line of a killed child may be incomplete: then it confirms nothing.
             let confirmed = line.strip_prefix("kept ").and_then(|rest| {
                 let (id, n) = rest.strip_suffix('.')?.split_once(' ')?;
                 Some((id.to_owned(), n.parse().ok()?))
@@ -67,8 +68,9 @@ fn a_killed_process_loses_nothing_it_handed_over() {
             unconfirmed += u32::from(kept > handed_over);
         }
     }
-    // It proves something only if it met runs in the middle and whole ones. How often it met the moment between a write
-    // and its confirmation depends on the machine; journals cut at every byte are tested below.
+    // The test is meaningful only if it hit both unfinished and complete runs. How often it hit the
+    // moment between a write and its confirmation depends on the machine; journals truncated at
+    // every byte are tested below.
     println!("{interrupted} interrupted, {whole} whole, {unconfirmed} with an unconfirmed event");
     assert!(interrupted >= 10 && whole >= 10);
 }
@@ -85,7 +87,7 @@ impl Lcg {
     }
 }
 
-/// The child: never returns.
+/// The child process: never returns.
 fn write_runs(root: &Path) -> ! {
     let mut out = std::io::stdout();
     for number in 0.. {
@@ -142,7 +144,7 @@ fn check(dir: &Path, handed_over: u32) -> (RunState, u32) {
 
 const ID: &str = "2026-11-21-quick-7f3k";
 
-/// Every seventh byte, and all around the ends of lines and of the file.
+/// Every seventh byte, and all bytes around the ends of lines and of the file.
 fn cuts(whole: &[u8]) -> impl Iterator<Item = usize> {
     let is_end = |at: usize| whole.get(at).is_none_or(|byte| *byte == b'\n');
     (0..=whole.len())
@@ -168,7 +170,7 @@ fn a_journal_cut_anywhere_keeps_its_whole_lines() {
             assert_eq!(kept, lines, "{name} cut at {cut}");
             let says = match cut {
                 _ if cut == whole.len() => "",
-                // the list of checksums knows what the lines cannot
+                // the list of checksums detects what the lines cannot
                 _ if cut == 0 || whole[cut - 1] == b'\n' => {
                     &format!("{name} has changed since the run ended")
                 }
@@ -190,7 +192,8 @@ fn a_damaged_line_costs_only_itself() {
     let path = dir.join("trials.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<_> = whole.lines().collect();
-    // What a power failure leaves: zeroes instead of a line; and what a repaired journal leaves: an empty line.
+    // A power failure leaves zeros instead of a line, and a repaired journal contains an empty
+    // line.
     let zeroes = "\0".repeat(lines[1].len());
     fs::write(&path, format!("{}\n{zeroes}\n\n{}\n", lines[0], lines[2])).unwrap();
     let run = load(&dir).unwrap();
@@ -216,7 +219,7 @@ fn a_head_or_summary_cut_anywhere_is_told() {
     let dir = root.path().join(ID);
     let whole = |name: &str| fs::read(dir.join(name)).unwrap();
     let (head, result) = (whole("run.json"), whole("summary.json"));
-    // Without the last newline both are still whole.
+    // Without the last newline both are still complete.
     for cut in cuts(&head).filter(|cut| *cut < head.len() - 1) {
         fs::write(dir.join("run.json"), &head[..cut]).unwrap();
         let error = load(&dir).unwrap_err();

@@ -1,4 +1,4 @@
-//! What is not as it was written is told: every bit of it. And a directory that anyone may have made is no trap.
+//! Every flipped bit is reported, and a directory from an untrusted source is harmless.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -14,10 +14,10 @@ use super::samples::*;
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";
 
-/// Coprime to 8, so that every bit of a byte has its turn.
+/// Coprime to 8, so that every bit of a byte is flipped in turn.
 const STRIDE: usize = 13;
 
-/// All that a reader is told of a run.
+/// Returns everything that a reader learns about a run.
 fn told(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Event>), StoreError> {
     let run = load(dir)?;
     let events = run.events();
@@ -54,7 +54,7 @@ fn no_flipped_bit_is_silently_wrong() {
                     assert_eq!(listed[0].problems, [error.to_string()], "{at}");
                 }
                 Ok((run, events)) if run.problems.is_empty() => {
-                    // whether it is protected may have been lost, and nothing else
+                    // only the information whether it is protected may be lost
                     let same = StoredRun {
                         is_protected: true,
                         ..run
@@ -65,7 +65,7 @@ fn no_flipped_bit_is_silently_wrong() {
             }
         }
         println!("{name}: {seen} of {flips} flipped bits told");
-        // what is not told is in what only `verify` reads: the sums of inputs and reports
+        // unreported damage is in what only `verify` reads: the checksums of inputs and reports
         assert!(
             seen == flips || name == "checksums.sfv" || 100 * seen > 98 * flips,
             "{name}: {seen} of {flips}"
@@ -76,7 +76,7 @@ fn no_flipped_bit_is_silently_wrong() {
     assert_eq!(told(&dir).unwrap(), whole);
 }
 
-/// A digit of a figure that is still JSON: what was silently wrong before there were checksums.
+/// A changed digit that is still valid JSON: undetectable before there were checksums.
 #[test]
 fn a_wrong_figure_is_not_shown() {
     let root = tempfile::tempdir().unwrap();
@@ -110,14 +110,14 @@ fn a_wrong_figure_is_not_shown() {
         "{said}"
     );
     assert_eq!(run.trials.len(), 3);
-    // whoever changes a file by hand loses its checksum, which is told as well
+    // editing a file by hand invalidates its checksum, which is reported as well
     let (said, _) = edit("summary.json", "crc32", "crc33");
     assert!(
         said.contains("summary.json is damaged: it has no checksum"),
         "{said}"
     );
 
-    // Before there were checksums nothing could be told but what cannot be read.
+    // Without checksums, only unreadable files are reported.
     unprotect(&dir);
     let old = load(&dir).unwrap();
     assert_eq!(
@@ -131,7 +131,8 @@ fn a_wrong_figure_is_not_shown() {
     );
 }
 
-/// What a killed process leaves is incomplete, and nothing of it is damaged; the same in a run that has ended is damage.
+/// What a killed process leaves is incomplete, but not damaged; the same in a finished run is
+/// damage.
 #[test]
 fn what_a_killed_process_leaves_is_no_damage() {
     let root = tempfile::tempdir().unwrap();
@@ -160,7 +161,8 @@ fn what_a_killed_process_leaves_is_no_damage() {
     assert!(ended.cut_off.is_empty() && !ended.problems.is_empty());
 }
 
-/// A list that is damaged is what is reported, and not the files that it lists; one of before lists had a checksum is read as it was.
+/// A damaged list is reported as such, and not as damage of the files in it; a list of a version
+/// without its own checksum is read as before.
 #[test]
 fn a_damaged_list_is_told_as_that() {
     let root = tempfile::tempdir().unwrap();
@@ -192,7 +194,7 @@ fn a_damaged_list_is_told_as_that() {
     assert_eq!(told(&whole), (String::new(), vec![]));
 }
 
-/// Runs `work` in a thread of its own; what does not end within a minute never does.
+/// Runs `work` in a thread; if it does not end within a minute, it counts as endless.
 fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, done) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
@@ -200,7 +202,7 @@ fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static
         .unwrap_or_else(|_| panic!("{what}: it hangs"))
 }
 
-/// Puts something at a path that is no regular file, or no end has.
+/// Creates something at a path that is not a regular file, or is endless.
 type Trap = fn(&Path);
 
 #[test]
@@ -212,7 +214,7 @@ fn only_regular_files_are_read() {
     let device: Trap = |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
     let socket: Trap = |path| drop(UnixListener::bind(path).unwrap());
     let elsewhere: Trap = |path| std::os::unix::fs::symlink("/etc/passwd", path).unwrap();
-    // a hole of a terabyte takes no room on the disk, and would take all memory
+    // a sparse file of a terabyte needs no disk space, and would fill the memory
     let endless: Trap = |path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
     for name in [
         "run.json",
@@ -229,7 +231,7 @@ fn only_regular_files_are_read() {
             ("link", "symbolic link", elsewhere),
             ("hole", "larger than|too long|is damaged", endless),
         ] {
-            // a hole is read until it is too long, which takes time
+            // a sparse file is read until it is too long, which takes time
             if what == "hole" && !["summary.json", "trials.jsonl"].contains(&name) {
                 continue;
             }
@@ -238,7 +240,7 @@ fn only_regular_files_are_read() {
             let path = root.path().join(ID).join(name);
             fs::remove_file(&path).unwrap();
             if name == ".lock" {
-                // it is asked for when the head says that the run goes on
+                // it is read if the header says that the run is still running
                 let head = path.with_file_name("run.json");
                 let text = fs::read_to_string(&head).unwrap();
                 fs::write(&head, text.replace("finished\"", "running\"")).unwrap();
@@ -262,7 +264,7 @@ fn only_regular_files_are_read() {
     }
 }
 
-/// Who goes on with a run of somebody else's writes into its own files, and nowhere else.
+/// Resuming a run of unknown origin writes to its own files, and nowhere else.
 #[test]
 fn a_run_is_opened_again_by_its_own_files_only() {
     let root = tempfile::tempdir().unwrap();
@@ -323,7 +325,7 @@ fn only_what_was_left_over_is_removed() {
     assert_eq!(list(root.path()).unwrap(), []);
     assert!(!busy.exists());
 
-    // a copy under another name is hidden under one that a later listing knows
+    // a removed copy with another name is hidden under a name that a later listing recognises
     finished_run(root.path(), ID, NOW);
     let copy = root.path().join("copy");
     fs::rename(root.path().join(ID), &copy).unwrap();

@@ -1,6 +1,8 @@
-//! Full disks, read-only file systems, missing permissions: real ones, in a mount namespace of a child process.
+//! Full disks, read-only file systems, missing permissions: real ones, in a mount namespace of a
+//! child process.
 //!
-//! Each test starts itself again inside such a world; where that cannot be made it is skipped, with the reason.
+//! Each test starts itself again in such an environment; if it cannot be created, the test is
+//! skipped with the reason.
 
 use std::fs;
 use std::io::Write;
@@ -18,8 +20,8 @@ const CHILD: &str = "STORE_TEST_FAULT_IN";
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";
 
-/// The directory of this test's world, inside it; outside, runs the test again in a world that `command` makes of it
-/// (the words after `command` are the test) and returns `None`.
+/// Inside the test's environment, returns its directory. Outside, runs the test again in an
+/// environment created by `command` (the test is appended to its words), and returns `None`.
 fn world(test: &str, command: &[&str], prepare: impl FnOnce(&Path)) -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os(CHILD) {
         return Some(dir.into());
@@ -57,12 +59,13 @@ fn world(test: &str, command: &[&str], prepare: impl FnOnce(&Path)) -> Option<Pa
 }
 
 fn is_root() -> bool {
-    // The owner of a file that this process made.
+    // The owner of a file that this process created.
     use std::os::unix::fs::MetadataExt;
     tempfile::tempfile().unwrap().metadata().unwrap().uid() == 0
 }
 
-/// `unshare` with a script that mounts something on `$STORE_TEST_FAULT_IN` and goes on with the words after it.
+/// Returns `unshare` with a script that mounts something on `$STORE_TEST_FAULT_IN` and then runs
+/// the words after it.
 fn mounted(script: &str) -> Vec<&str> {
     let user = if is_root() { "-m" } else { "-rm" };
     vec!["unshare", user, "sh", "-c", script, "sh"]
@@ -87,7 +90,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
         let len = file.metadata().unwrap().len();
         file.set_len(len.saturating_sub(leave)).unwrap();
     };
-    // Room for a part of the line: it is written in part, and that part must be taken back.
+    // Room for a part of the line: it is written partially, and that part must be removed.
     fill(8192);
     let long = |n| {
         event(
@@ -133,7 +136,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
         "a run that could not be created leaves nothing"
     );
 
-    // Not a byte is left, and it can say so all the same.
+    // Not a byte is left, but the run still records the error.
     let dir = run.path().to_owned();
     let error = run
         .finish(&finished(&info), Some(&summary(ID)), None)
@@ -148,7 +151,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
     assert_eq!((stored.summary, stored.trials), (None, vec![trial(1)]));
     assert_eq!(stored.problems, Vec::<String>::new());
 
-    // Neither is there room for the last event of a run that could not go on.
+    // There is no room for the last event of a failed run either.
     fs::remove_file(&filler).unwrap();
     remove(&dir).unwrap();
     let mut run = RunWriter::create(&root, &info).unwrap();
@@ -166,7 +169,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
     assert_eq!((&stored.info, stored.events()), (&failed, vec![warning(2)]));
     assert_eq!(stored.problems, Vec::<String>::new());
 
-    // A report that does not fit does not take the room of the last words.
+    // A report that does not fit does not use up the room of the last events.
     fs::remove_file(&filler).unwrap();
     remove(&dir).unwrap();
     let run = RunWriter::create(&root, &info).unwrap();
@@ -206,7 +209,7 @@ fn a_directory_without_permission_can_be_read() {
         fs::create_dir(root.join(".trash-2026-11-20-quick-0000")).unwrap();
         fs::set_permissions(root, fs::Permissions::from_mode(0o555)).unwrap();
     };
-    // Root may write anywhere, unless it lacks the capability to.
+    // Root may write anywhere, unless it lacks the capability.
     let command: &[&str] = if is_root() {
         &[
             "setpriv",

@@ -92,13 +92,13 @@ fn a_run_has_many_names() {
         "no run is called `@1`: there are no runs in ROOT"
     );
     three_runs(root);
-    // Whose random characters look like the year of all the others.
+    // Its random characters look like the year of all the others.
     let year = "2026-11-19-quick-2026";
     finished_run(root, year, "2026-11-19T09:00:00Z");
     fs::create_dir(root.join("notes")).unwrap();
     fs::create_dir(root.join("2026-11-22-quick-dead")).unwrap();
 
-    // by the time they began, not by their names; what cannot be dated last
+    // by start time, not by name; undated runs last
     let there_is = "there are 5 runs in ROOT: 2026-11-21-quick-0abc, 2026-11-21-quick-7g00, \
                     2026-11-20-quick-7f3k, 2026-11-19-quick-2026, 2026-11-22-quick-dead";
     for (name, expect) in [
@@ -168,12 +168,13 @@ fn left_overs_of_a_killed_creation_are_removed_when_old() {
     );
 }
 
-/// The measurement behind the Note in `index.rs` is printed and not asserted: it depends on the machine.
+/// The measurement for the note in `index.rs` is printed and not asserted, because it depends on
+/// the machine.
 #[test]
 fn a_thousand_runs_are_listed() {
     let root = tempfile::tempdir().unwrap();
     finished_run(root.path(), NEW, "2026-11-21T09:00:00Z");
-    // their heads get other ids below
+    // their headers get other ids below
     unprotect(&root.path().join(NEW));
     let text = |name: &str| fs::read_to_string(root.path().join(NEW).join(name)).unwrap();
     let (head, result) = (text("run.json"), text("summary.json"));

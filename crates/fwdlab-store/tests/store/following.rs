@@ -1,4 +1,4 @@
-//! Looking on while a run goes on, and asking things of it.
+//! Following a running run, and sending requests to it.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -30,7 +30,7 @@ fn history_comes_first_and_nothing_comes_twice() {
     assert_eq!(follower.poll().unwrap(), []);
     run.event(&warning(4)).unwrap();
     assert_eq!(heard(follower.poll().unwrap()), [warning(4)]);
-    // whoever comes back goes on where it was
+    // a returning follower continues at its position
     let mut again = Follower::from(&dir, second).unwrap();
     assert_eq!(heard(again.poll().unwrap()), [warning(3), warning(4)]);
     assert!(follower.is_running().unwrap());
@@ -51,7 +51,7 @@ fn lines_are_whole_however_they_are_written_and_however_long() {
     let root = tempfile::tempdir().unwrap();
     let mut run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     let mut follower = Follower::open(run.path()).unwrap();
-    // longer than any piece that is read at a time
+    // longer than any piece read at a time
     let long = event(
         1,
         fwdlab_model::event::EventKind::Note {
@@ -89,7 +89,7 @@ fn only_a_run_that_goes_on_is_asked() {
     run.finish(&finished(&info(ID, NOW)), None, None).unwrap();
     let error = request(&dir, Request::Stop).unwrap_err();
     assert!(matches!(error, StoreError::NotRunning { .. }), "{error}");
-    // what was asked is nobody's damage
+    // requests are not damage
     let stored = fwdlab_store::load(&dir).unwrap();
     assert_eq!(stored.changed_files(), ["x"; 0]);
     assert!(dir.join("requests.jsonl").is_file());

@@ -1,4 +1,4 @@
-//! What people say of runs, and what is derived of them once more.
+//! Labels and notes of runs, and rebuilding what is derived from them.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
         (loaded.problems.clone(), loaded.changed_files()),
         (vec![], vec![])
     );
-    // it is found and named by them
+    // it is found and listed by its labels
     let listed = list(dir.path()).unwrap();
     let of = |id: &str| {
         listed
@@ -51,7 +51,7 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
     label(&dir.path().join(OTHER), &said(&["baseline"], None)).unwrap();
     let error = resolve(dir.path(), "baseline").unwrap_err();
     assert!(matches!(error, StoreError::Ambiguous { .. }), "{error}");
-    // and they go with it
+    // and labels are exported with it
     let mut bytes = Vec::new();
     export(
         std::slice::from_ref(&run),
@@ -63,7 +63,7 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
     let there = tempfile::tempdir().unwrap();
     let taken = take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
     assert_eq!(labels(&taken[0]).unwrap(), words);
-    // bad words change nothing
+    // invalid labels change nothing
     let error = label(&run, &said(&["two words"], None)).unwrap_err();
     assert!(error.to_string().contains("`two words`"), "{error}");
     let long = "x".repeat(70_000);
@@ -99,7 +99,7 @@ fn a_result_that_is_derived_again_is_protected_again() {
     let run = dir.path().join(ID);
     let mut summary = load(&run).unwrap().summary.unwrap();
     summary.procedure = "another".into();
-    // a page that was lost, or changed by hand, is made again
+    // a page that was lost, or changed by hand, is rebuilt
     fs::write(run.join("report.html"), "mine").unwrap();
     rebuild(&load(&run).unwrap(), &summary, "<p>").unwrap();
     let now = load(&run).unwrap();
@@ -109,7 +109,7 @@ fn a_result_that_is_derived_again_is_protected_again() {
     );
     assert_eq!(now.summary.unwrap(), summary);
     assert_eq!(fs::read_to_string(run.join("report.html")).unwrap(), "<p>");
-    // stopped in between: the new result with the old list
+    // interrupted in between: the new result with the old list
     let list = fs::read(run.join("checksums.sfv")).unwrap();
     summary.procedure = "a third".into();
     rebuild(&load(&run).unwrap(), &summary, "<p>").unwrap();
@@ -141,7 +141,7 @@ fn new_checksums_hide_no_damage() {
         assert_eq!(fs::read(run.join("summary.json")).unwrap(), before);
         fs::write(&path, whole).unwrap();
     }
-    // nor is a run rebuilt that goes on
+    // a running run is not rebuilt either
     let lock = File::create(run.join(".lock")).unwrap();
     lock.lock().unwrap();
     let error = rebuild(&load(&run).unwrap(), &summary, "<p>").unwrap_err();

@@ -1,4 +1,4 @@
-//! The store from outside: written, killed, damaged, filled up, found again, removed.
+//! Tests of the store from outside: write, kill, damage, fill the disk, find, remove.
 
 #![allow(
     clippy::unwrap_used,

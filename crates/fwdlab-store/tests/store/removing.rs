@@ -60,7 +60,7 @@ fn an_interrupted_removal_is_completed_later() {
     finished_run(root.path(), ID, NOW);
     let trash = root.path().join(format!(".trash-{ID}"));
     fs::rename(root.path().join(ID), &trash).unwrap();
-    // The same id again, removed before anybody listed: the older left-over must not be in the way.
+    // The same id again, removed before any listing: the older remains must not be in the way.
     finished_run(root.path(), ID, NOW);
     remove(&root.path().join(ID)).unwrap();
     assert!(!trash.exists());

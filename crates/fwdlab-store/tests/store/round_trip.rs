@@ -1,4 +1,4 @@
-//! What was handed over is what is read, for any values.
+//! What is read equals what was written, for any values.
 
 use fwdlab_model::event::{EventKind, RebuildRecord};
 use fwdlab_model::loss::{Counters, Ledger, Loss, Place, Reason};
@@ -20,7 +20,7 @@ fn number() -> impl Strategy<Value = f64> {
     POSITIVE | NEGATIVE | NORMAL | SUBNORMAL | ZERO
 }
 
-/// Any text at all, line ends and control characters included.
+/// Any text, including line ends and control characters.
 fn text() -> impl Strategy<Value = String> {
     vec(any::<char>(), 0..8).prop_map(String::from_iter)
 }

@@ -1,4 +1,4 @@
-//! Records with something in every field, and small helpers.
+//! Records with a value in every field, and small helpers.
 
 use std::fs;
 use std::path::Path;
@@ -226,7 +226,7 @@ pub fn finished_run(root: &Path, id: &str, started_at: &str) {
         .unwrap();
 }
 
-/// Makes of a run one as it was written before there were checksums.
+/// Converts a run to the format without checksums.
 pub fn unprotect(dir: &Path) {
     fs::remove_file(dir.join("checksums.sfv")).unwrap();
     for name in ["run.json", "summary.json", "trials.jsonl", "events.jsonl"] {
@@ -244,7 +244,7 @@ pub fn unprotect(dir: &Path) {
     }
 }
 
-/// Says on stderr, past the harness's capture, that a test could not run and why.
+/// Prints on stderr, bypassing the harness's capture, that a test could not run and why.
 #[expect(
     clippy::explicit_write,
     reason = "the harness captures eprintln of a test that passes"

@@ -1,4 +1,4 @@
-//! What is kept of a run as values to compare.
+//! Series of values to compare, from the records of a run.
 
 use std::collections::BTreeMap;
 
@@ -168,7 +168,7 @@ fn imported_records_by_both_rules() {
             ("configuration".to_owned(), configuration.to_owned()),
         ]
         .into();
-        // Through JSON, so that fields that are added later need no change here.
+        // Through JSON, so that new fields need no change here.
         serde_json::from_value::<ImportedRecord>(json!({
             "imported_from": "netbenches",
             "test_case": format!("fbsd11.1.{configuration}"),
@@ -213,7 +213,7 @@ fn imported_records_by_both_rules() {
     );
 }
 
-/// Two kernels in one run are no one DUT, and the host that emulated them is neither.
+/// Two kernels in one run are different DUTs, and neither of them is the host that emulated them.
 #[test]
 fn images_are_apart_and_have_their_own_kernels() {
     let root = tempfile::tempdir().unwrap();
@@ -242,7 +242,8 @@ fn images_are_apart_and_have_their_own_kernels() {
     assert_eq!(labels.collect::<Vec<_>>(), images);
 }
 
-/// Linux and VPP in one run are told apart by a label that both have; a run of Linux alone has none.
+/// Linux and VPP in one run are distinguished by a label that both have; a run of Linux alone has
+/// no such label.
 #[test]
 fn kinds_of_duts_are_apart() {
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Runs that earlier versions wrote are read as those of today.
+//! Runs written by earlier versions are read like today's.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use fwdlab_model::units::FrameSize;
 
 use super::samples::{finished, info};
 
-/// `fwdlab throughput --engine sim --dut capacity=1e6 --max 3Mpps --size 128` of version 1, with a goal of its own.
+/// `fwdlab throughput --engine sim --dut capacity=1e6 --max 3Mpps --size 128` of version 1, with a
+/// custom goal.
 #[test]
 fn a_search_of_version_1_is_an_outcome_with_its_trials() {
     let root = tempfile::tempdir().unwrap();
@@ -52,7 +53,7 @@ fn a_search_of_version_1_is_an_outcome_with_its_trials() {
         assert_eq!(answer.duration_ns, 1_000_000_000);
         assert!(!asked.says.is_empty() && !asked.question.reason.is_empty());
     }
-    // a figure to compare, and its trials are none
+    // it is a figure to compare, and its trials are not
     let series = run.series();
     let told: Vec<_> = series
         .iter()

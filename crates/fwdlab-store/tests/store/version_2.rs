@@ -1,4 +1,4 @@
-//! Results of version 2, which had a list for each kind of procedure, are read as test cases.
+//! Results of version 2, which had one list per kind of procedure, are read as test cases.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::samples::{finished, info};
 
 const ID: &str = "2026-11-22-quick-evtx";
 
-/// What a run of version 2 is read as; `kept` has its summary and what of its head matters.
+/// Reads a run of version 2; `kept` has its summary and the relevant part of its header.
 fn read(root: &Path, kept: &str) -> (Summary, Value) {
     let kept: Value = serde_json::from_str(kept).unwrap();
     let head = finished(&info(ID, "2026-11-22T16:28:03Z"));
@@ -71,7 +71,7 @@ fn windows_of_a_command() {
     assert!(summary.control.is_some());
 }
 
-/// A configuration and its difference stood in a list of comparisons.
+/// A configuration and its difference were in a list of comparisons.
 #[test]
 fn slices_of_a_command() {
     let root = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn outcomes_of_a_suite_belong_to_their_sizes() {
     );
 }
 
-/// A campaign of two configurations by windows, whose iterations were numbers only.
+/// A campaign of two configurations by windows, whose iterations were only numbers.
 #[test]
 fn windows_of_a_campaign() {
     let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is in the directory, and when.
+//! The files in the directory, and when they are written.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn a_run_is_kept_whole() {
     run.event(&warning(1)).unwrap();
     let first = event(2, progress.clone());
     run.event(&first).unwrap();
-    // of progress only so much is kept as somebody who looks on needs
+    // only as much progress is kept as followers need
     let soon = fwdlab_model::event::Event {
         t: 2.5,
         ..event(2, progress)
@@ -169,7 +169,8 @@ fn a_writer_dropped_without_a_word_leaves_an_interrupted_run() {
     assert_eq!(stored.trials, [trial(1)]);
 }
 
-/// Between "it says running" and "nobody holds the lock" a run can finish; a reader must not call that interrupted.
+/// Between reading the state "running" and finding the lock free, a run can finish; a reader must
+/// not report it as interrupted.
 #[test]
 fn a_reader_never_mistakes_the_end_for_an_interruption() {
     let root = tempfile::tempdir().unwrap();
@@ -200,7 +201,8 @@ fn a_reader_never_mistakes_the_end_for_an_interruption() {
     assert!(looks > 80, "readers came too late to see anything: {looks}");
 }
 
-/// Readings are a journal of their own, made with the first; a process that dies in the middle of a line loses that line.
+/// Readings have their own journal, created with the first one; a process that dies in the middle
+/// of a line loses that line.
 #[test]
 fn readings_of_the_dut_are_a_journal() {
     let root = tempfile::tempdir().unwrap();
