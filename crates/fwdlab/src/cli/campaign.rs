@@ -82,7 +82,9 @@ pub struct Run {
     behind_a_screen: bool,
 }
 
-/// Show what a campaign will do: test cases in order, time needed, changes to hosts; changes nothing itself
+/// Show what a campaign will do: test cases, time, changes to hosts
+///
+/// It changes nothing itself.
 #[derive(Debug, Args)]
 pub struct Plan {
     /// File of the campaign, or a name of the catalogue
@@ -96,7 +98,9 @@ pub struct Plan {
     only: Option<Selection>,
 }
 
-/// Check campaign files, traffic profiles and configuration sets; changes nothing
+/// Check campaigns, traffic profiles and configuration sets
+///
+/// It changes nothing.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The files, or names of the catalogue; of configuration sets the directories

@@ -21,7 +21,9 @@ use crate::output;
 /// Noise is measured for so long.
 const NOISE: Duration = Duration::from_secs(2);
 
-/// Check whether this host, or a test bed, is fit for measurements; each failure says how to fix it
+/// Check whether this host or a test bed is fit for measurements
+///
+/// Each failure says how to fix it.
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// A test bed instead: a file, or its name in a folder `beds`
