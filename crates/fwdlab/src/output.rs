@@ -182,11 +182,14 @@ pub fn is_dumb() -> bool {
 }
 
 /// Words that begin a headline that is no plain answer.
-const IN_DOUBT: [&str; 8] = [
+const IN_DOUBT: [&str; 11] = [
     "Too ",
     "Too noisy",
     "No result",
     "Nothing was",
+    "Limit exceeded",
+    "Not fit",
+    "Cannot run here",
     "Interrupted",
     "The run failed",
     "The DUT does not forward",
