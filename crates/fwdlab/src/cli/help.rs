@@ -2,7 +2,8 @@
 //!
 //! The options and their help are declared with each command. Start with [`program`]; a test fails if a command is missing in [`MORE`].
 
-use clap::{Arg, Command, CommandFactory, Id};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, CommandFactory, Error, Id};
 
 use super::Arguments;
 use crate::exit_code::Code;
@@ -355,7 +356,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "doctor",
-        group: "Lab",
+        group: "Lab, traffic and files",
         examples: &[
             (
                 "sudo fwdlab doctor",
@@ -371,7 +372,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "bed",
-        group: "Lab",
+        group: "Lab, traffic and files",
         examples: &[
             (
                 "sudo fwdlab bed up",
@@ -384,7 +385,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "image",
-        group: "Lab",
+        group: "Lab, traffic and files",
         examples: &[
             ("fwdlab image ls", "what the cache has"),
             (
@@ -410,7 +411,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "traffic",
-        group: "Lab",
+        group: "Lab, traffic and files",
         examples: &[
             (
                 "fwdlab traffic receive --port eth2",
@@ -426,7 +427,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "new",
-        group: "Lab",
+        group: "Lab, traffic and files",
         examples: &[
             ("fwdlab new bed rack1", "beds/rack1.toml, to be filled in"),
             ("fwdlab new campaign first", "campaigns/first.toml"),
@@ -654,6 +655,23 @@ pub fn with_options(mut program: Command) -> Command {
         });
     }
     program
+}
+
+/// Help instead of the error that a command is missing below another one. clap does so, but takes FWDLAB_RUNS for an option that was
+/// typed, and then lists every name, hidden ones too.
+pub fn instead_of(error: &Error) -> Option<String> {
+    let (ErrorKind::MissingSubcommand, Some(ContextValue::String(above))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    let mut program = program();
+    program.build();
+    let mut names = above.split(' ').skip(1);
+    let command = names.try_fold(&mut program, |command, name| {
+        command.find_subcommand_mut(name)
+    });
+    Some(command?.render_help().to_string())
 }
 
 /// Commands that have an older name: the command above them, and that name.

@@ -259,7 +259,10 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
         arguments
     });
     read.map_err(|error| {
-        output::of_arguments(&error);
+        match help::instead_of(&error).filter(|_| !as_json) {
+            Some(help) => output::note(help.trim_end()),
+            None => output::of_arguments(&error),
+        }
         if error.exit_code() == 0 {
             return Code::Done;
         }

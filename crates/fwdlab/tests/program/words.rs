@@ -189,6 +189,32 @@ fn wrong_use_is_code_2_and_names_the_argument() {
         .prints(&["\"usage\"", "--json-stream"]);
 }
 
+/// A command without the one below it is answered with its help, as it is, whether or not a variable is set.
+#[test]
+fn a_command_that_is_missing_is_answered_with_help() {
+    let lab = Lab::new();
+    for command in ["", "traffic", "new", "runs", "profile"] {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        for is_set in [true, false] {
+            let run = |words: &[&str]| {
+                let mut program = lab.program(words);
+                if !is_set {
+                    program.env_remove("FWDLAB_RUNS");
+                }
+                ended(program)
+            };
+            let help = run(&[&words[..], &["-h"]].concat()).out;
+            let without = run(&words);
+            without.code(2);
+            assert_eq!(
+                without.err.trim_end(),
+                help.trim_end(),
+                "{command} {is_set}"
+            );
+        }
+    }
+}
+
 /// Messages that cannot be written are dropped; results that cannot be written are code 1, unless their reader closed the pipe.
 #[test]
 fn output_that_cannot_be_written() {
