@@ -1,6 +1,6 @@
 //! A list of runs: which there are, when they were measured, and what each found in one line.
 //!
-//! It is given what the store knows and finds no run itself. Start with [`table`]; [`result`] is the line.
+//! It is given what the store knows and finds no run itself. Start with [`text`]; [`result`] is what a run found.
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
@@ -9,10 +9,13 @@ use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
 use crate::shape::Shape;
-use crate::table::{Cell, Table, shorten, table};
+use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 
-/// Columns of a result: longer ones are cut.
-const RESULT_WIDTH: usize = 100;
+/// Columns of an id at least: it is cut where a line would be too long.
+const ID: usize = 24;
+
+/// Before a result that stands below its run.
+const BELOW: &str = "     ";
 
 /// One run of a list.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +24,7 @@ pub struct Entry<'a> {
     pub place: Option<usize>,
     /// Its id.
     pub id: &'a str,
-    /// When it began, in UTC: `2026-11-21 08:50:12`.
+    /// When it began, in UTC: `2026-11-21 08:50`.
     pub began: Option<String>,
     /// When it was measured, where that is another time: of imported runs.
     pub measured: Option<String>,
@@ -33,21 +36,73 @@ pub struct Entry<'a> {
     pub result: String,
 }
 
-/// The list, a line per run.
-pub fn table(entries: &[Entry<'_>]) -> Table {
-    let told = |text: Option<&str>| Cell::text(text.unwrap_or("-"));
-    let mut table = table! {
-        entry in entries;
-        right("", "place") => told(entry.place.map(|n| format!("@{n}")).as_deref()),
-        left("run", "run") => Cell::text(entry.id),
-        left("began (UTC)", "began") => told(entry.began.as_deref()),
-        left("measured (UTC)", "measured") => told(entry.measured.as_deref()),
-        left("state", "state") => Cell::text(entry.state),
-        left("tags", "tags") => Cell::text(&entry.tags),
-        left("result", "result") => Cell::text(shorten(&entry.result, RESULT_WIDTH)),
+impl Entry<'_> {
+    /// What it found, and when that was measured.
+    fn found(&self) -> String {
+        match &self.measured {
+            Some(time) => format!("measured {time} UTC: {}", self.result),
+            None => self.result.clone(),
+        }
+    }
+}
+
+/// The list, in lines that fit. A result stands behind its run or, where it is too long for that, below; one that is the same as that
+/// of the run above is not said again.
+pub fn text(entries: &[Entry<'_>]) -> String {
+    let width = crate::screen::width();
+    let longest = entries.iter().map(|entry| entry.id.chars().count()).max();
+    let longest = longest.unwrap_or(0);
+    let whole = table(entries, longest).text_width() + 1;
+    let of_ids = match whole.saturating_sub(width) {
+        0 => longest,
+        excess => longest.saturating_sub(excess).max(ID),
     };
-    if entries.iter().all(|entry| entry.measured.is_none()) {
-        table.remove("measured (UTC)");
+    let table = table(entries, of_ids);
+    let used = table.text_width() + 1;
+    let lines = table.folded(width, usize::MAX);
+    let results = entries.iter().map(Entry::found);
+    let results = std::iter::once("result".to_owned()).chain(results);
+    let (mut text, mut last) = (String::new(), String::new());
+    for (line, result) in lines.lines().zip(results) {
+        text += line;
+        let fits = |said: &str| used + 2 + said.chars().count() <= width;
+        let said = match !fits(&result) && result == last {
+            true => "as above",
+            false => &result,
+        };
+        if fits(said) && !said.is_empty() {
+            text += &" ".repeat(used + 2 - line.chars().count());
+            text += &format!("{said}\n");
+        } else {
+            text += &format!("\n{}", wrap(said, width, BELOW));
+        }
+        last = result;
+    }
+    text
+}
+
+/// Everything but the results, a line per run.
+fn table(entries: &[Entry<'_>], longest: usize) -> Table {
+    let mut table = Table::new(vec![
+        Column::right("", &["place"]),
+        Column::left("run", &["run"]),
+        Column::left("began (UTC)", &["began"]),
+        Column::left("state", &["state"]),
+        Column::left("tags", &["tags"]),
+    ]);
+    let told = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
+    for entry in entries {
+        let place = entry.place.map(|n| format!("@{n}"));
+        table.push(
+            Mark::default(),
+            vec![
+                told(&place),
+                Cell::text(shorten(entry.id, longest)),
+                told(&entry.began),
+                Cell::text(entry.state),
+                Cell::text(&entry.tags),
+            ],
+        );
     }
     if entries.iter().all(|entry| entry.tags.is_empty()) {
         table.remove("tags");
@@ -255,29 +310,68 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_measurement_is_a_column_of_its_own_where_there_is_one() {
+    fn a_time_of_measurement_is_said_with_the_result_where_there_is_one() {
         let ours = Entry {
             place: Some(1),
             id: "2026-11-21-quick-7f3k",
-            began: Some("2026-11-21 08:50:12".into()),
+            began: Some("2026-11-21 08:50".into()),
             state: "finished",
             result: "64B-1flow-ipv4 1.000 Mpps".into(),
             ..Entry::default()
         };
-        let text = table(std::slice::from_ref(&ours)).text(usize::MAX);
-        assert!(!text.contains("measured") && text.contains("@1"), "{text}");
+        let list = text(std::slice::from_ref(&ours));
+        assert!(!list.contains("measured") && list.contains("@1"), "{list}");
         let theirs = Entry {
             place: None,
-            measured: Some("2015-08-26 13:30:22".into()),
+            measured: Some("2015-08-26 13:30".into()),
             ..ours.clone()
         };
-        let text = table(&[ours, theirs]).text(usize::MAX);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        let list = text(&[ours, theirs]);
+        let lines: Vec<&str> = list.lines().collect();
+        assert_eq!(lines.len(), 5, "{list}");
+        assert!(lines[3].trim_start().starts_with('-'), "{list}");
+        let said = "     measured 2015-08-26 13:30 UTC: 64B-1flow-ipv4 1.000 Mpps";
+        assert_eq!(lines[4], said);
+    }
+
+    #[test]
+    fn a_list_fits_80_columns_and_says_the_same_result_once() {
+        let run = |place, id, result: &str| Entry {
+            place: Some(place),
+            id,
+            began: Some("2026-11-21 08:50".into()),
+            state: "finished",
+            result: result.into(),
+            ..Entry::default()
+        };
+        let long =
+            "rules, cost of one 12.5 ns, of which half is spent in the first of them, 3 more";
+        let list = text(&[
+            run(1, "2026-11-21-ndr-7f3k", "NDR 999.4 kpps"),
+            run(2, "2026-11-21-rules-7f3j", long),
+            run(3, "2026-11-21-rules-7f3i", long),
+            run(4, "2026-11-21-ndr-7f3h", ""),
+        ]);
+        let expected = "
+     run                    began (UTC)       state     result
+ @1  2026-11-21-ndr-7f3k    2026-11-21 08:50  finished  NDR 999.4 kpps
+ @2  2026-11-21-rules-7f3j  2026-11-21 08:50  finished
+     rules, cost of one 12.5 ns, of which half is spent in the first of them, 3
+     more
+ @3  2026-11-21-rules-7f3i  2026-11-21 08:50  finished  as above
+ @4  2026-11-21-ndr-7f3h    2026-11-21 08:50  finished
+";
+        assert_eq!(list, expected[1..]);
+        let id =
+            "2026-11-21-import-xeon-e5-2650-8cores-chelsio-t540-cr-bridge-fbsd11-1-yandex-v1n8";
+        let list = text(&[run(1, id, long), run(2, "2026-11-21-ndr-7f3k", "")]);
         assert!(
-            lines[0].contains("measured (UTC)") && lines[2].contains("2015-08-26"),
-            "{text}"
+            list.lines().all(|line| line.chars().count() <= 80),
+            "{list}"
         );
-        assert!(lines[2].trim_start().starts_with('-'), "{text}");
+        assert!(
+            list.contains("-v1n8") && list.contains("2026-11-21-import"),
+            "{list}"
+        );
     }
 }

@@ -675,6 +675,86 @@ fn equivalence_is_claimed_where_it_is_proven() {
     assert!(text(&outcome, &[], false).contains("within 2 %"));
 }
 
+/// Somebody who asks whether two things differ reads one sentence; the table is for who asks how that is known.
+#[test]
+fn the_first_sentence_answers() {
+    let answer = |sources: &[Source], options: &Options, limit: Option<&str>| {
+        let outcome = compare(sources, options).unwrap();
+        let judged = limit.map(|limit| limit.parse::<Limit>().unwrap().judge(&outcome, false));
+        let text = text(&outcome, judged.as_slice(), false);
+        let answer = text.split("\n\n").next().unwrap();
+        answer.replace('\n', " ")
+    };
+    let same = files(&[("unbound", &UNBOUND), ("bound", &BOUND)]);
+    let near: Vec<f64> = NO_HT.iter().map(|v| v * 1.002).collect();
+    let near = files(&[("disabled", &NO_HT), ("near", &near)]);
+    let slower = files(&[("16", &HT_16), ("8", &HT_8)]);
+    let within = Options {
+        equivalence_percent: Some(2.0),
+        ..options()
+    };
+    let alone = files(&[("a", &[1.0]), ("b", &[2.0])]);
+    for (sources, options, limit, expect) in [
+        (
+            &slower,
+            &options(),
+            None,
+            "`8` differs from `16`: forwarding rate -8.6 % [-11.3, -5.9].",
+        ),
+        (
+            &same,
+            &options(),
+            None,
+            "No difference found between `unbound` and `bound` (measured +0.5 %; anything from -1.7 to +2.8 % is possible).",
+        ),
+        (
+            &near,
+            &within,
+            None,
+            "`disabled` and `near` are equal within 2 % (measured +0.2 %; anything from -0.1 to +0.5 % is possible).",
+        ),
+        (
+            &alone,
+            &options(),
+            None,
+            "No result for `a` and `b`: a: too few values: 1, at least 2 are needed.",
+        ),
+        (
+            &hyperthreading(),
+            &options(),
+            Some("forwarding-rate < -2%"),
+            "Within the limits. 2 of 2 comparisons with `8 queues` show a difference of +9.5 to +24.5 %.",
+        ),
+        (
+            &slower,
+            &options(),
+            Some("forwarding-rate < -2%"),
+            "Limit exceeded. `8` differs from `16`: forwarding rate -8.6 % [-11.3, -5.9].",
+        ),
+        (
+            &same,
+            &options(),
+            Some("forwarding-rate < -2%"),
+            "No result for the limits, for not every comparison could be judged. No difference found between `unbound` and \
+             `bound` (measured +0.5 %; anything from -1.7 to +2.8 % is possible).",
+        ),
+    ] {
+        assert_eq!(answer(sources, options, limit), expect);
+    }
+    let [a, b] = &mut two_runs()[..] else {
+        panic!()
+    };
+    a.series
+        .iter_mut()
+        .chain(&mut b.series)
+        .for_each(|series| series.values.truncate(1));
+    let few = [a.clone(), b.clone()];
+    assert_eq!(
+        answer(&few, &options(), None),
+        "No result: none of 2 comparisons with `2026-11-21-quick-aaaa` can tell."
+    );
+}
+
 #[test]
 fn what_cannot_be_compared_is_said() {
     let one = compare(&files(&[("a", &HT_8)]), &options())

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::TrialRecord;
 use fwdlab_report::text::steers;
@@ -88,10 +89,12 @@ pub fn error(error: &anyhow::Error) {
 /// Prints help to standard output, what is wrong with the command line to standard error.
 pub fn of_arguments(error: &clap::Error) {
     let text = error.render().ansi().to_string();
-    match error.use_stderr() {
+    match (error.use_stderr(), error.kind()) {
+        // help, which may speak of errors
+        (true, ErrorOfArguments::DisplayHelpOnMissingArgumentOrSubcommand) => say(text.trim_end()),
         // begins as all errors do
-        true => say(text.replacen("error:", "fwdlab:", 1).trim_end()),
-        false => styled(&text),
+        (true, _) => say(text.replacen("error:", "fwdlab:", 1).trim_end()),
+        (false, _) => styled(&text),
     }
 }
 
@@ -182,11 +185,14 @@ pub fn is_dumb() -> bool {
 }
 
 /// Words that begin a headline that is no plain answer.
-const IN_DOUBT: [&str; 8] = [
+const IN_DOUBT: [&str; 11] = [
     "Too ",
     "Too noisy",
     "No result",
     "Nothing was",
+    "Limit exceeded",
+    "Not fit",
+    "Cannot run here",
     "Interrupted",
     "The run failed",
     "The DUT does not forward",

@@ -126,7 +126,7 @@ pub fn load_from(folder: &Path, name: &str) -> anyhow::Result<Loaded> {
             path: None,
         }),
         None => Err(Usage(format!(
-            "there is no profile `{name}`, neither shipped nor as {}; `fwdlab profile ls` lists them, and the name of your own \
+            "there is no profile `{name}`, neither shipped nor as {}; `fwdlab traffic profile ls` lists them, and the name of your own \
              file must end in .toml",
             local.display()
         ))

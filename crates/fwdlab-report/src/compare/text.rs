@@ -1,29 +1,35 @@
 //! A comparison in the terminal: 80 columns, no colour, ASCII but for `±`.
 //!
-//! Two columns that fit stand beside each other, one test case a row; more stand under each other. What the test took for
-//! granted and what speaks against it stands below. Start with [`text`].
+//! The first lines answer. Two columns that fit stand beside each other, one test case a row; more stand under each other. What
+//! the test took for granted and what speaks against it stands below. Start with [`text`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
-use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, unlike};
+use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE, unlike};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
-use crate::table::{Cell as Text, Column, Mark, Table, shorten};
+use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
 
 /// Columns for a name where columns stand beside each other, and where under each other.
 const NAME_BESIDE: usize = 16;
 const NAME_BELOW: usize = 28;
+/// Cases of a limit that stand in its sentence; more are a table.
+const CASES: usize = 2;
+/// Columns for a case there, and before it.
+const NAME_CASE: usize = 40;
+const LIMIT: &str = "          ";
 /// Warnings that are shown; all of them are in the JSON document.
 const WARNINGS: usize = 12;
 
 /// The comparison as people see it in the terminal; `verbose` adds what the other tests say.
 pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     let scale = Scale::of(outcome);
-    let mut text = format!(
-        "{}: median ± half of its {} % interval; min - max below\n",
+    let mut text = wrap(&verdict(outcome, judged), width(), "");
+    text += &format!(
+        "\n{}: median ± half of its {} % interval; min - max below\n",
         scale.title(&outcome.metric),
         outcome.confidence_percent
     );
@@ -33,11 +39,153 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     text.push_str(&table.text(width()));
     text.push('\n');
     let widest = if fits { NAME_BESIDE } else { NAME_BELOW - 2 };
-    for (name, sentence) in notes(outcome, judged, verbose, widest) {
+    let is_long = |judged: &&Judged| {
+        judged.failed.len() + judged.not_judged.len() + judged.blind.len() > CASES
+    };
+    let (long, brief): (Vec<&Judged>, Vec<&Judged>) = judged.iter().partition(is_long);
+    let brief: Vec<Judged> = brief.into_iter().cloned().collect();
+    for (name, sentence) in notes(outcome, &brief, verbose, widest) {
         text.push_str(&paragraph(name, &sentence));
+    }
+    for judged in long {
+        text.push_str(&limit(judged));
     }
     // Names come from outside: none of them shall steer the terminal.
     harmless(&text)
+}
+
+/// A limit that many cases break, or of which they cannot be judged: a sentence, and the cases with the reasons below.
+fn limit(judged: &Judged) -> String {
+    let sentence = match judged.failed.len() {
+        0 => judged.lines(ACCEPT_BLIND).swap_remove(0),
+        failed => format!(
+            "{}: FAILED by {}",
+            judged.limit,
+            counted(failed as u64, "comparison")
+        ),
+    };
+    let reasons = |what: &str, cases: &[String]| -> Vec<(String, String)> {
+        let reason = |case: &String| {
+            let (case, why) = case.split_once(": ").unwrap_or((case, ""));
+            (shorten(case, NAME_CASE), format!("{what}{why}"))
+        };
+        cases.iter().map(reason).collect()
+    };
+    let mut rows = vec![("case".to_owned(), "why".to_owned())];
+    rows.extend(reasons("", &judged.failed));
+    rows.extend(reasons("not judged, ", &judged.not_judged));
+    rows.extend(reasons("blind, ", &judged.blind));
+    let widest = rows.iter().map(|(case, _)| case.chars().count()).max();
+    let widest = widest.unwrap_or(0);
+    let indent = " ".repeat(LIMIT.len() + widest + 2);
+    let mut text = paragraph("fail-if", &sentence);
+    for (case, why) in rows {
+        let why = wrap(&why, width(), &indent);
+        let why = why.get(indent.len()..).unwrap_or("\n");
+        text += &format!("{LIMIT}{case:<widest$}  {why}");
+    }
+    text
+}
+
+/// The answer in a sentence: does anything differ, by how much, and does it keep the limits?
+fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
+    let names: Vec<String> = heads(outcome, NAME_BELOW - 2)
+        .into_iter()
+        .map(|name| match outcome.by.as_str() {
+            // a configuration may be called none, and a number of flows 1
+            SOURCE | "configuration" | "run" => format!("`{name}`"),
+            by => format!("`{by}` {name}"),
+        })
+        .collect();
+    let [baseline, others @ ..] = &names[..] else {
+        return String::new();
+    };
+    let all: Vec<(&Row, &Compared)> = all(outcome).collect();
+    let proven: Vec<&(&Row, &Compared)> = all.iter().filter(|(_, c)| c.is_proven()).collect();
+    let open = all.iter().filter(|(_, c)| c.verdict == Verdict::CannotTell);
+    let open = open.count();
+    let number = all.len();
+    let mut found = match (&all[..], &proven[..]) {
+        ([(_, compared)], _) => {
+            let at = outcome
+                .columns
+                .iter()
+                .position(|c| c.name == compared.column);
+            one(&names[at.unwrap_or(0)], baseline, compared, &outcome.metric)
+        }
+        (_, []) if open == number => {
+            format!("No result: none of {number} comparisons with {baseline} can tell")
+        }
+        (_, []) => match others {
+            [other] => format!("No difference found between {baseline} and {other}"),
+            _ => format!("No difference found between {baseline} and the others"),
+        },
+        (_, [(row, compared)]) => format!(
+            "1 of {number} comparisons with {baseline} shows a difference: {}, {}",
+            place(outcome, row, &compared.column),
+            difference_cell(compared)[0]
+        ),
+        (_, proven) => {
+            let sizes = proven.iter().filter_map(|(_, c)| c.difference_percent);
+            let least = sizes.clone().fold(f64::INFINITY, f64::min);
+            let most = sizes.fold(f64::NEG_INFINITY, f64::max);
+            let range = match least <= most {
+                true => format!(
+                    " of {} to {} %",
+                    difference(least, None),
+                    difference(most, None)
+                ),
+                false => String::new(),
+            };
+            let differ = proven.len();
+            format!("{differ} of {number} comparisons with {baseline} show a difference{range}")
+        }
+    };
+    if (1..number).contains(&open) {
+        found += &format!("; {open} of {number} cannot tell");
+    }
+    let limits = match judged.iter().any(|judged| !judged.failed.is_empty()) {
+        _ if judged.is_empty() => "",
+        true => "Limit exceeded. ",
+        false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
+        false => "No result for the limits, for not every comparison could be judged. ",
+    };
+    format!("{limits}{found}.")
+}
+
+/// The same of the only comparison.
+fn one(name: &str, baseline: &str, compared: &Compared, metric: &str) -> String {
+    let measured = match (compared.difference_percent, compared.interval_percent) {
+        (Some(percent), Some(ends)) => format!(
+            "(measured {} %; anything from {} % is possible)",
+            difference(percent, Some(ends)),
+            interval(ends)
+                .trim_matches(['[', ']'])
+                .replace(", ", " to "),
+        ),
+        _ => String::new(),
+    };
+    let equal = compared.equivalence.as_ref();
+    let equal = equal.filter(|found| found.verdict == "equivalent");
+    match (compared.verdict, equal) {
+        (Verdict::CannotTell, _) => {
+            let why = compared.disagreement.as_ref().or(compared.warnings.first());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            format!("No result for {baseline} and {name}{why}")
+        }
+        (_, Some(equal)) => format!(
+            "{baseline} and {name} are equal within {} % {measured}",
+            equal.margin_percent
+        ),
+        (Verdict::Less | Verdict::More, None) => format!(
+            "{name} differs from {baseline}: {} {}",
+            metric.replace('-', " "),
+            difference_cell(compared)[0]
+        ),
+        (Verdict::NoDifference, None) => {
+            format!("No difference found between {baseline} and {name} {measured}")
+        }
+    }
 }
 
 /// How values are written.

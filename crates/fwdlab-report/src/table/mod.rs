@@ -283,7 +283,7 @@ impl Table {
         self.folded(width, FOLD_AT.load(Ordering::Relaxed))
     }
 
-    fn folded(&self, width: usize, fold_at: usize) -> String {
+    pub(crate) fn folded(&self, width: usize, fold_at: usize) -> String {
         let widths = self.widths();
         let beside: Vec<usize> = self.beside().collect();
         let folds = folds(&widths, fold_at);

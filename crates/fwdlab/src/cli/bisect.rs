@@ -32,11 +32,13 @@ use super::run::{case_profiles, catch_signals, random_seed};
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Screen, Verbosity};
 
-/// Find the first kernel that changed the instructions per frame: between a good and a bad image, as git bisect does
+/// Find the first kernel that changed the instructions per frame
 ///
-/// Every image is booted in QEMU's emulator, which counts instructions, as `quick --vm` does: no privileges are needed, and other work on
-/// this machine changes nothing. First the good and the bad one must differ by more than noise. An image that cannot be built or booted is
-/// skipped. Everything is kept in a log, from which --resume continues. docs/reference/bisect.md describes it.
+/// Searches between a good and a bad image, as git bisect does. Every image is booted in QEMU's
+/// emulator, which counts instructions, as `quick --vm` does: no privileges are needed, and other
+/// work on this machine changes nothing. First the good and the bad one must differ by more than
+/// noise. An image that cannot be built or booted is skipped. Everything is kept in a log, from
+/// which --resume continues. docs/reference/bisect.md describes it.
 #[derive(Debug, Args)]
 pub struct Bisect {
     /// Known good image, such as debian:linux-image-6.1.0-56-cloud-amd64; with --git a revision

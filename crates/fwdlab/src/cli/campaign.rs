@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -13,13 +14,13 @@ use fwdlab_lab::networks::Networks;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::campaign::{go_on, start};
 use fwdlab_lab::run::expect::earlier;
-use fwdlab_lab::run::plan::{self, Host, agenda};
+use fwdlab_lab::run::plan::{self, Agenda, Host, agenda};
 use fwdlab_lab::run::resume::{self, CutOff};
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
-use fwdlab_model::campaign::{Campaign, Case, Engine, Selection};
+use fwdlab_model::campaign::{Campaign, Case, Engine, Order, Selection};
 use fwdlab_model::file::or_which;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
@@ -82,7 +83,9 @@ pub struct Run {
     behind_a_screen: bool,
 }
 
-/// Show what a campaign will do: test cases in order, time needed, changes to hosts; changes nothing itself
+/// Show what a campaign will do: test cases, time, changes to hosts
+///
+/// It changes nothing itself.
 #[derive(Debug, Args)]
 pub struct Plan {
     /// File of the campaign, or a name of the catalogue
@@ -96,7 +99,9 @@ pub struct Plan {
     only: Option<Selection>,
 }
 
-/// Check campaign files, traffic profiles and configuration sets; changes nothing
+/// Check campaigns, traffic profiles and configuration sets
+///
+/// It changes nothing.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The files, or names of the catalogue; of configuration sets the directories
@@ -145,8 +150,8 @@ impl Run {
         plan.set_references(ids);
         let campaign = plan.campaign();
         let is_embedded = !campaign.is_simulated() && campaign.bed.file.is_none();
-        let lacking = catalogue::lacking(&campaign.needs);
-        if is_embedded && !lacking.is_empty() {
+        let lacking = lacking_here(campaign);
+        if !lacking.is_empty() {
             return Err(LabError::Preflight(format!(
                 "{} needs what this machine does not have: {}. Install it, or measure a DUT that has it: bed = \"NAME\" in a copy",
                 campaign.name,
@@ -337,8 +342,28 @@ impl Plan {
             }))?;
             return Ok(Code::Done);
         }
-        let mut text = format!(
-            "{}: {}{} by {}, {} each, seed {}\n",
+        let simulated = campaign.is_simulated();
+        // as `run` refuses it
+        let mut answer = match lacking_here(campaign) {
+            lacking if lacking.is_empty() => String::new(),
+            lacking => format!("Cannot run here, for it needs {}. ", lacking.join(", ")),
+        };
+        answer += &format!(
+            "About {}{} for {} of {}.",
+            match least == longest {
+                true => time_of(longest.1),
+                false => format!("{} to {}", time_of(least.1), time_of(longest.1)),
+            },
+            if simulated { " of simulated time" } else { "" },
+            match least == longest {
+                true => counted(agenda.trials, "trial"),
+                false => format!("{} to {}", least.0, counted(agenda.trials, "trial")),
+            },
+            several(ids.len(), "test case"),
+        );
+        let mut text = fwdlab_report::table::wrap(&answer, WIDTH, "") + "\n";
+        text += &format!(
+            "{}: {}{} by {}, {} each, seed {}\n\n",
             campaign.name,
             match campaign.about.as_str() {
                 "" => String::new(),
@@ -349,36 +374,15 @@ impl Plan {
             campaign.iterations_in_words(),
             parameters.seed(),
         );
-        text += &format!(
-            "about {} in {}{}\n\n",
-            match least == longest {
-                true => counted(agenda.trials, "trial"),
-                false => format!("{} to {}", least.0, counted(agenda.trials, "trial")),
-            },
-            match least == longest {
-                true => seconds(longest.1.as_secs_f64().round()),
-                false => [least, longest]
-                    .map(|(_, time)| seconds(time.as_secs_f64().round()))
-                    .join(" to "),
-            },
-            match campaign.is_simulated() {
-                true => " of simulated time",
-                false => "",
-            }
-        );
-        let width = agenda.names.iter().map(String::len).max().unwrap_or(0);
         let fewest = campaign
             .until
             .map_or(campaign.iterations, |until| until.min);
-        for turn in agenda.turns.iter().filter(|turn| turn.iteration <= fewest) {
-            let (trials, time) = agenda.cases[turn.case];
-            text += &format!(
-                " {:>4}  {:<width$}  {:>4} trials  ~{}\n",
-                turn.iteration,
-                agenda.names[turn.case],
-                trials,
-                seconds(time.as_secs_f64().round()),
-            );
+        text += &turns(&agenda, fewest);
+        if agenda.names.len() > 1 && fewest > 1 {
+            text += match campaign.order {
+                Order::Interleaved => " each iteration has another random order; --json lists it\n",
+                Order::Grouped => " all iterations of a test case, then those of the next\n",
+            };
         }
         if let Some(until) = campaign
             .until
@@ -386,26 +390,83 @@ impl Plan {
         {
             let (next, last, width) = (until.min + 1, campaign.iterations, until.width);
             text += &format!(
-                " {next:>4} to {last}, of test cases whose interval is wider than {width} by then\n"
+                " {next} to {last}, of test cases whose interval is wider than {width} by then\n"
             );
         }
         if let Some(expected) = &expected {
             text += "\nshows\n";
             let words = expected.words(&campaign.iterations_in_words());
-            text += &fwdlab_report::table::wrap(&words, 100, "  ");
+            text += &fwdlab_report::table::wrap(&words, WIDTH, "  ");
         }
         if !campaign.thresholds.is_empty() {
             text += "\nthresholds\n";
             for threshold in &campaign.thresholds {
-                text += &fwdlab_report::table::wrap(&thresholds::words(threshold), 100, "  ");
+                text += &fwdlab_report::table::wrap(&thresholds::words(threshold), WIDTH, "  ");
             }
         }
         text += "\nchanges\n";
         for change in &agenda.changes {
-            text += &fwdlab_report::table::wrap(change, 100, "  ");
+            text += &fwdlab_report::table::wrap(change, WIDTH, "  ");
         }
-        output::result(&text);
+        output::answer(&text);
         Ok(Code::Done)
+    }
+}
+
+/// Columns of what `plan` prints.
+const WIDTH: usize = 80;
+
+fn time_of(time: Duration) -> String {
+    seconds(time.as_secs_f64().round())
+}
+
+/// What is measured, in the order of the first iteration: a line for each test case, however often it is measured.
+fn turns(agenda: &Agenda, iterations: u32) -> String {
+    let mut once: Vec<usize> = Vec::new();
+    for turn in &agenda.turns {
+        if !once.contains(&turn.case) {
+            once.push(turn.case);
+        }
+    }
+    let (which, each) = match iterations {
+        0 | 1 => ("1".to_owned(), ""),
+        last => (format!("1 to {last}"), " each"),
+    };
+    let figures: Vec<String> = (agenda.cases.iter())
+        .map(|(trials, time)| {
+            let unit = if *trials == 1 { "trial " } else { "trials" };
+            format!("  {trials:>4} {unit}  ~{}{each}", time_of(*time))
+        })
+        .collect();
+    let widest = |texts: &[String]| texts.iter().map(|text| text.chars().count()).max();
+    let name = widest(&agenda.names).unwrap_or(0);
+    let before = which.len() + 3;
+    let fits = before + name + widest(&figures).unwrap_or(0) <= WIDTH;
+    let mut text = String::new();
+    for case in once {
+        let (own, figures) = (&agenda.names[case], &figures[case]);
+        text += &match fits {
+            true => format!(" {which}  {own:<name$}{figures}\n"),
+            // names are whole: they are typed elsewhere
+            false => {
+                let own = fwdlab_report::table::wrap(own, WIDTH, &" ".repeat(before));
+                format!(
+                    " {which}  {}{:before$}{}\n",
+                    &own[before..],
+                    "",
+                    figures.trim_start()
+                )
+            }
+        };
+    }
+    text
+}
+
+/// What the embedded test bed needs of this machine, and does not find.
+fn lacking_here(campaign: &Campaign) -> Vec<&str> {
+    match !campaign.is_simulated() && campaign.bed.file.is_none() {
+        true => catalogue::lacking(&campaign.needs),
+        false => Vec::new(),
     }
 }
 

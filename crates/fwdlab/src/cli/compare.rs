@@ -141,7 +141,7 @@ impl Compare {
             .collect();
         let verbose = global.verbosity() == Verbosity::Verbose;
         match format {
-            Format::Text => output::result(&compare::text(&outcome, &judged, verbose)),
+            Format::Text => output::answer(&compare::text(&outcome, &judged, verbose)),
             Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
             Format::Csv => output::result(&compare::csv(&outcome)),
             Format::Html => output::result(&fwdlab_report::html::comparison(&outcome, &judged)),

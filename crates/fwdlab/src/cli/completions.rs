@@ -1,6 +1,6 @@
 //! `fwdlab completions`: what a shell completes, from the same declarations as the help.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ impl Completions {
     /// Runs it.
     pub fn run(&self, global: &Global) -> anyhow::Result<Code> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut help::program(), "fwdlab", &mut script);
+        clap_complete::generate(self.shell, &mut shown(), "fwdlab", &mut script);
         let script = String::from_utf8_lossy(&script);
         match global.json {
             true => output::json(&json!({ "script": script }))?,
@@ -27,4 +27,14 @@ impl Completions {
         }
         Ok(Code::Done)
     }
+}
+
+/// The program without its hidden commands: shells would complete older names next to the new ones.
+fn shown() -> Command {
+    let program = help::program();
+    let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
+    Command::new("fwdlab")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(program.get_arguments().cloned())
+        .subcommands(commands.cloned())
 }

@@ -16,6 +16,7 @@ use clap::{Arg, ArgAction, Command};
 use fwdlab_model::file::{Origin, Step, or_which};
 use toml::{Table, Value};
 
+use super::help;
 use crate::tui::settings::{self, Settings};
 
 /// The name of both files.
@@ -86,6 +87,12 @@ fn apply(
         }
     }
     let mut program = set(program, &table, &mut Vec::new(), &origin)?;
+    program = set(
+        program,
+        &under_other_names(&table),
+        &mut Vec::new(),
+        &origin,
+    )?;
     match all {
         None => {}
         Some(Value::Table(all)) => {
@@ -97,6 +104,26 @@ fn apply(
         }
     }
     Ok(program)
+}
+
+/// The same defaults under the other names of their commands: `[send]` is `[traffic.send]`, and the other way round.
+fn under_other_names(table: &Table) -> Table {
+    let mut others = Table::new();
+    for (above, name) in help::moved() {
+        let below = table.get(above).and_then(|above| above.get(name));
+        match (table.get(name), below) {
+            (Some(own), None) => {
+                let above = others.entry(above).or_insert(Value::Table(Table::new()));
+                let above = above.as_table_mut().expect("made as a table");
+                above.insert(name.to_owned(), own.clone());
+            }
+            (None, Some(own)) => {
+                others.insert(name.to_owned(), own.clone());
+            }
+            _ => {}
+        }
+    }
+    others
 }
 
 /// Sets the options of a command, and of those below it.
@@ -212,18 +239,19 @@ fn try_out(arg: &Arg, values: &[String]) -> Result<(), String> {
 mod tests {
     use clap::FromArgMatches;
 
-    use super::super::{Arguments, help};
+    use super::super::Arguments;
     use super::*;
 
     fn read(text: &str, line: &[&str]) -> String {
         let program = apply(
-            help::program(),
+            help::declared(),
             &mut Settings::default(),
             "fwdlab.toml",
             text,
         )
         .unwrap();
-        let matches = program.try_get_matches_from(line).unwrap();
+        let matches = help::with_options(program).try_get_matches_from(line);
+        let matches = matches.unwrap();
         format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
     }
 
@@ -258,6 +286,22 @@ mod tests {
         let both = read(text, &["fwdlab", "quick", "-n", "9", "--size", "64"]);
         let is = typed(&["fwdlab", "quick", "--json", "--runs=/r", "-n9", "--size=64"]);
         assert_eq!(both, is);
+    }
+
+    #[test]
+    fn defaults_are_those_of_both_names_of_a_command() {
+        for text in [
+            "[rate]\nlink = ['40G']\n[all]\njson = true",
+            "[traffic.rate]\nlink = ['40G']\n[all]\njson = true",
+        ] {
+            for line in [
+                &["fwdlab", "rate", "1Mpps"][..],
+                &["fwdlab", "traffic", "rate", "1Mpps"],
+            ] {
+                let typed = [line, &["--link=40G", "--json"]].concat();
+                assert_eq!(read(text, line), read("", &typed), "{text}");
+            }
+        }
     }
 
     #[test]
@@ -298,7 +342,7 @@ mod tests {
             ("a = ", "fwdlab.toml:1:"),
         ] {
             let error = apply(
-                help::program(),
+                help::declared(),
                 &mut Settings::default(),
                 "fwdlab.toml",
                 text,

@@ -21,7 +21,9 @@ use crate::output;
 /// Noise is measured for so long.
 const NOISE: Duration = Duration::from_secs(2);
 
-/// Check whether this host, or a test bed, is fit for measurements; each failure says how to fix it
+/// Check whether this host or a test bed is fit for measurements
+///
+/// Each failure says how to fix it.
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// A test bed instead: a file, or its name in a folder `beds`
@@ -57,6 +59,11 @@ fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     if global.json {
         output::json(&all)?;
     } else {
+        let named = all.iter().flat_map(|of| {
+            let named = of.checks.iter();
+            named.map(move |check| (format!("{}: {}", of.host, check.name), check.status))
+        });
+        output::answer(&verdict(name, &named.collect::<Vec<_>>(), true));
         for of in &all {
             output::result(of.host);
             for check in &of.checks {
@@ -82,6 +89,11 @@ fn of_this_host(global: &Global) -> anyhow::Result<Code> {
     if global.json {
         output::json(&checks)?;
     } else {
+        let named = checks
+            .iter()
+            .map(|check| (check.name.to_owned(), check.status));
+        let named: Vec<_> = named.collect();
+        output::answer(&verdict("This host", &named, user_namespace::is_root()));
         let shown = checks.iter().filter(|check| {
             global.verbosity() != output::Verbosity::Quiet || check.status != Status::Ok
         });
@@ -96,6 +108,32 @@ fn of_this_host(global: &Global) -> anyhow::Result<Code> {
     } else {
         Code::Done
     })
+}
+
+/// The answer in a sentence, with the names of the checks that speak against it.
+fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
+    let of = |status| {
+        let of = checks.iter().filter(|(_, found)| *found == status);
+        Vec::from_iter(of.map(|(name, _)| name.as_str()))
+    };
+    let (failures, warnings) = (of(Status::Fail), of(Status::Warn));
+    let text = match (&failures[..], &warnings[..], root) {
+        ([], _, false) => format!(
+            "{subject} fails no check that is possible without root; sudo fwdlab doctor makes them all."
+        ),
+        ([], [], true) => format!("{subject} is fit for measurements."),
+        ([], warnings, true) => format!(
+            "{subject} is fit for measurements, with {}: {}.",
+            counted(warnings.len() as u64, "warning"),
+            warnings.join(", ")
+        ),
+        (failures, ..) => format!(
+            "Not fit for measurements: {}: {}.",
+            counted(failures.len() as u64, "failure"),
+            failures.join(", ")
+        ),
+    };
+    fwdlab_report::table::wrap(&text, 80, "")
 }
 
 /// All checks in a line. Without root what is asked for cannot be had, however few checks fail.
@@ -165,6 +203,46 @@ fn noise() -> anyhow::Result<Vec<Check>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_sentence_is_the_verdict_and_names_what_speaks_against_it() {
+        let checks = |all: &[(&str, Status)]| -> Vec<(String, Status)> {
+            all.iter()
+                .map(|(name, status)| ((*name).to_owned(), *status))
+                .collect()
+        };
+        let (veth, noise, xdp) = (
+            ("veth", Status::Ok),
+            ("noise", Status::Warn),
+            ("xdp", Status::Fail),
+        );
+        for (all, root, words) in [
+            (&[veth][..], true, "This host is fit for measurements."),
+            (
+                &[veth, noise],
+                true,
+                "This host is fit for measurements, with 1 warning: noise.",
+            ),
+            (
+                &[noise, xdp],
+                true,
+                "Not fit for measurements: 1 failure: xdp.",
+            ),
+            (
+                &[noise, xdp],
+                false,
+                "Not fit for measurements: 1 failure: xdp.",
+            ),
+            (
+                &[veth, noise],
+                false,
+                "This host fails no check that is possible without root;",
+            ),
+        ] {
+            let said = verdict("This host", &checks(all), root);
+            assert!(said.starts_with(words), "{said}");
+        }
+    }
 
     #[test]
     fn without_root_nobody_is_told_that_nothing_fails() {

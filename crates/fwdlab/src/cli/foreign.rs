@@ -19,6 +19,9 @@ const COMMANDS: [(&str, AwaitsValue); 2] = [
     ("pkt-gen", pkt_gen::awaits_value),
 ];
 
+/// The command that has one of them below it.
+const ABOVE: &str = "traffic";
+
 /// The command line as it would be under our own name: a link to the program that has the name of such a command is that
 /// command.
 pub fn under_our_name(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -39,14 +42,19 @@ pub fn under_our_name(line: impl IntoIterator<Item = OsString>) -> Vec<OsString>
 /// go before it; the originals have no long ones. Lines of other commands are left as they are.
 pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.into_iter().collect();
-    let Some(place) = place_of_command(&program, &line) else {
-        return line;
+    let is = |place: usize, name: &str| {
+        let typed = line[place].as_bytes();
+        !typed.is_empty() && name.as_bytes().starts_with(typed)
     };
-    let typed = line[place].as_bytes();
-    let found = COMMANDS
-        .iter()
-        .find(|(name, _)| !typed.is_empty() && name.as_bytes().starts_with(typed));
-    let Some((name, awaits_value)) = found else {
+    let place = place_of_command(&program, &line, 1).and_then(|first| match is(first, ABOVE) {
+        true => place_of_command(&program, &line, first + 1),
+        false => Some(first),
+    });
+    let found = place.and_then(|place| {
+        let found = COMMANDS.iter().find(|(name, _)| is(place, name));
+        found.map(|found| (place, found))
+    });
+    let Some((place, (name, awaits_value))) = found else {
         return line;
     };
     program.build();
@@ -76,9 +84,9 @@ pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) 
     line
 }
 
-/// Where on the line the command's name stands: the first argument that is no option, nor the value of one.
-fn place_of_command(program: &Command, line: &[OsString]) -> Option<usize> {
-    let mut place = 1;
+/// Where on the line the command's name stands: from this place on the first argument that is no option, nor the value of one.
+fn place_of_command(program: &Command, line: &[OsString], from: usize) -> Option<usize> {
+    let mut place = from;
     while line.get(place)?.as_bytes().starts_with(b"-") {
         let value_follows = long(program, &line[place]).unwrap_or(false);
         place += if value_follows { 2 } else { 1 };
@@ -138,6 +146,10 @@ mod tests {
             "fwdlab pkt-gen -f tx -i ix0 --netns gen -NR 1k --allow-in-use -v",
             "fwdlab pkt-gen --netns gen --allow-in-use -- -f tx -i ix0 -NR 1k -v",
         );
+        check(
+            "fwdlab --json traffic -q pkt-gen -f tx --netns gen",
+            "fwdlab --json traffic -q pkt-gen --netns gen -- -f tx",
+        );
     }
 
     #[test]
@@ -171,6 +183,8 @@ mod tests {
             "fwdlab",
             "fwdlab --json",
             "fwdlab runs show -q ministat",
+            "fwdlab traffic",
+            "fwdlab traffic send -i pkt-gen",
             "fwdlab --runs ministat quick -v",
         ] {
             check(line, line);

@@ -1,61 +1,35 @@
-//! What help says beyond the options: commands by what they are for, examples, and how each can end.
+//! What help says beyond a command's own options: its group, its examples, its exit codes, and which options of all commands it uses.
 //!
-//! The options and what they mean stand beside the commands. Start with [`program`]; a command that is missing in these lists fails
-//! a test.
+//! The options and their help are declared with each command. Start with [`program`]; a test fails if a command is missing in [`MORE`].
 
-use clap::{Command, CommandFactory};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, CommandFactory, Error, Id};
 
 use super::Arguments;
 use crate::exit_code::Code;
 
-/// Columns of the list of commands.
-const WIDTH: usize = 98;
+/// Columns of a command's name in the list of commands.
+const NAME: usize = 11;
 
-/// Before the words on a command.
-const INDENT: usize = 14;
-
-/// The commands by use.
-const GROUPS: [(&str, &[&str]); 6] = [
-    (
-        "Measure how a DUT forwards",
-        &[
-            "quick",
-            "ndr",
-            "throughput",
-            "rfc2544",
-            "ramp",
-            "soak",
-            "trial",
-            "bisect",
-        ],
-    ),
-    (
-        "Many test cases from a file",
-        &["run", "top", "plan", "check"],
-    ),
-    (
-        "Ports and frames by hand",
-        &[
-            "send", "receive", "console", "ping", "capture", "pkt-gen", "selftest", "queues",
-            "profile",
-        ],
-    ),
-    (
-        "Results",
-        &[
-            "runs", "report", "compare", "serve", "ministat", "import", "rate", "schema",
-        ],
-    ),
-    ("Hosts and files", &["doctor", "new", "bed", "image"]),
-    ("This program", &["completions", "man"]),
-];
-
-/// What a command is called like, one example per line with what it does, and the codes it ends with beyond 0, 1 and 2.
+/// What is known of a command.
 struct More {
+    /// Its name; of a command below another one both names. The second one alone is its older name, which still works and is hidden.
     command: &'static str,
+    /// Heading in the list of commands.
+    group: &'static str,
+    /// Command lines with what they do.
     examples: &'static [(&'static str, &'static str)],
+    /// Exit codes besides 0, 1 and 2.
     codes: &'static [Code],
+    /// Options of all commands that mean something here; the others are accepted and hidden.
+    options: &'static [&'static str],
 }
+
+/// Options of commands that store a run.
+const RUNNING: &[&str] = &["json", "json_stream", "quiet", "verbose", "runs"];
+
+/// Options of commands that show ports while they hold them.
+const LIVE: &[&str] = &["json", "json_stream", "quiet"];
 
 /// What every measuring command may end with.
 const MEASURING: &[Code] = &[
@@ -72,6 +46,7 @@ const BY_HAND: &[Code] = MEASURING;
 const MORE: &[More] = &[
     More {
         command: "quick",
+        group: "Measure",
         examples: &[
             ("fwdlab quick", "this machine's kernel, in about a minute"),
             (
@@ -88,9 +63,88 @@ const MORE: &[More] = &[
             ),
         ],
         codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "ndr",
+        group: "Measure",
+        examples: &[
+            ("fwdlab ndr", "NDR and PDR of 64-byte frames"),
+            ("fwdlab ndr --goals ndr --explain", "and explain each trial"),
+            (
+                "fwdlab ndr --engine sim --dut capacity=1e6",
+                "on a simulated DUT",
+            ),
+        ],
+        codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "throughput",
+        group: "Measure",
+        examples: &[
+            ("fwdlab throughput", "of 64-byte frames"),
+            (
+                "fwdlab throughput --sizes 64,1518 --link 1G",
+                "in percent of an emulated link",
+            ),
+        ],
+        codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "rfc2544",
+        group: "Measure",
+        examples: &[
+            (
+                "fwdlab rfc2544 --sizes 64,1518",
+                "a first look, shortened and labelled as such",
+            ),
+            (
+                "fwdlab rfc2544 --tests throughput,latency",
+                "some of the tests",
+            ),
+            (
+                "fwdlab rfc2544 --full --engine sim",
+                "full durations of the RFC, simulated",
+            ),
+        ],
+        codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "ramp",
+        group: "Measure",
+        examples: &[("fwdlab ramp", "where loss begins, and what follows")],
+        codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "soak",
+        group: "Measure",
+        examples: &[(
+            "fwdlab soak --load 100kpps",
+            "is this load sustained for a long time?",
+        )],
+        codes: MEASURING,
+        options: RUNNING,
+    },
+    More {
+        command: "trial",
+        group: "Measure",
+        examples: &[
+            ("fwdlab trial --load 100kpps", "one load for some time"),
+            (
+                "fwdlab trial --load 100kpps --delays",
+                "with the latency of frames",
+            ),
+        ],
+        codes: MEASURING,
+        options: RUNNING,
     },
     More {
         command: "bisect",
+        group: "Measure",
         examples: &[
             (
                 "fwdlab bisect --good debian:linux-image-6.1.0-47-cloud-amd64 \\\n      --bad debian:linux-image-6.12.117+deb12-cloud-amd64",
@@ -114,74 +168,11 @@ const MORE: &[More] = &[
             ),
         ],
         codes: MEASURING,
-    },
-    More {
-        command: "trial",
-        examples: &[
-            ("fwdlab trial --load 100kpps", "one load for some time"),
-            (
-                "fwdlab trial --load 100kpps --delays",
-                "with the latency of frames",
-            ),
-        ],
-        codes: MEASURING,
-    },
-    More {
-        command: "ndr",
-        examples: &[
-            ("fwdlab ndr", "NDR and PDR of 64-byte frames"),
-            ("fwdlab ndr --goals ndr --explain", "and explain each trial"),
-            (
-                "fwdlab ndr --engine sim --dut capacity=1e6",
-                "on a simulated DUT",
-            ),
-        ],
-        codes: MEASURING,
-    },
-    More {
-        command: "throughput",
-        examples: &[
-            ("fwdlab throughput", "of 64-byte frames"),
-            (
-                "fwdlab throughput --sizes 64,1518 --link 1G",
-                "in percent of an emulated link",
-            ),
-        ],
-        codes: MEASURING,
-    },
-    More {
-        command: "ramp",
-        examples: &[("fwdlab ramp", "where loss begins, and what follows")],
-        codes: MEASURING,
-    },
-    More {
-        command: "rfc2544",
-        examples: &[
-            (
-                "fwdlab rfc2544 --sizes 64,1518",
-                "a first look, shortened and labelled as such",
-            ),
-            (
-                "fwdlab rfc2544 --tests throughput,latency",
-                "some of the tests",
-            ),
-            (
-                "fwdlab rfc2544 --full --engine sim",
-                "full durations of the RFC, simulated",
-            ),
-        ],
-        codes: MEASURING,
-    },
-    More {
-        command: "soak",
-        examples: &[(
-            "fwdlab soak --load 100kpps",
-            "is this load sustained for a long time?",
-        )],
-        codes: MEASURING,
+        options: RUNNING,
     },
     More {
         command: "run",
+        group: "Campaigns: many test cases from a file",
         examples: &[
             (
                 "fwdlab run examples/campaigns/rules-paired.toml",
@@ -198,9 +189,28 @@ const MORE: &[More] = &[
             Code::Interrupted,
             Code::Terminated,
         ],
+        options: RUNNING,
+    },
+    More {
+        command: "plan",
+        group: "Campaigns: many test cases from a file",
+        examples: &[(
+            "fwdlab plan CAMPAIGN.toml",
+            "which test cases, in which order, how long",
+        )],
+        codes: &[],
+        options: &["json", "runs"],
+    },
+    More {
+        command: "check",
+        group: "Campaigns: many test cases from a file",
+        examples: &[("fwdlab check *.toml", "check these files for errors")],
+        codes: &[],
+        options: &["json"],
     },
     More {
         command: "top",
+        group: "Campaigns: many test cases from a file",
         examples: &[
             ("fwdlab top", "the newest run, live while it is running"),
             (
@@ -213,114 +223,11 @@ const MORE: &[More] = &[
             ),
         ],
         codes: &[Code::Preflight],
-    },
-    More {
-        command: "plan",
-        examples: &[(
-            "fwdlab plan CAMPAIGN.toml",
-            "which test cases, in which order, how long",
-        )],
-        codes: &[],
-    },
-    More {
-        command: "check",
-        examples: &[("fwdlab check *.toml", "check these files for errors")],
-        codes: &[],
-    },
-    More {
-        command: "send",
-        examples: &[(
-            "fwdlab send --port eth1 --load 100kpps --for 10s",
-            "one line of output per second",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "receive",
-        examples: &[(
-            "fwdlab receive --port eth2",
-            "our frames by number, others by kind",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "queues",
-        examples: &[(
-            "fwdlab queues eth1 --on ssh://root@router1",
-            "is the load on one queue, or on all of them?",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "ping",
-        examples: &[(
-            "fwdlab ping --port eth1 --rx-port eth2",
-            "how long a frame takes",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "capture",
-        examples: &[(
-            "fwdlab capture --port eth2 -o c.pcapng",
-            "nanosecond timestamps",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "console",
-        examples: &[
-            (
-                "fwdlab console --port eth1 --port eth2",
-                "then: start -f imix -m 10kpps -d 30, stats, update -m 20kpps, stop, quit",
-            ),
-            (
-                "echo 'start -m 1kpps -d 5' | fwdlab console --port eth1",
-                "commands from a pipe",
-            ),
-        ],
-        codes: BY_HAND,
-    },
-    More {
-        command: "pkt-gen",
-        examples: &[(
-            "fwdlab pkt-gen -f tx -i eth1 -n 1M -R 100k",
-            "like netmap's own",
-        )],
-        codes: &[Code::Preflight, Code::TestBed, Code::PktGen],
-    },
-    More {
-        command: "selftest",
-        examples: &[(
-            "fwdlab selftest eth1 eth2",
-            "what the tester can do, back to back",
-        )],
-        codes: BY_HAND,
-    },
-    More {
-        command: "doctor",
-        examples: &[
-            (
-                "sudo fwdlab doctor",
-                "is this host fit for the full test bed?",
-            ),
-            (
-                "fwdlab doctor rack1",
-                "check that the hosts of beds/rack1.toml are reachable and that frames pass",
-            ),
-        ],
-        codes: &[Code::Preflight],
-    },
-    More {
-        command: "new",
-        examples: &[
-            ("fwdlab new bed rack1", "beds/rack1.toml, to be filled in"),
-            ("fwdlab new campaign first", "campaigns/first.toml"),
-        ],
-        codes: &[],
+        options: &["runs"],
     },
     More {
         command: "compare",
+        group: "Compare and judge",
         examples: &[
             (
                 "fwdlab compare @2 @1",
@@ -333,9 +240,18 @@ const MORE: &[More] = &[
             ("fwdlab compare a.pps b.pps", "files of numbers"),
         ],
         codes: &[Code::NotValid, Code::LimitBroken],
+        options: &["json", "verbose", "runs"],
+    },
+    More {
+        command: "ministat",
+        group: "Compare and judge",
+        examples: &[("fwdlab ministat a.pps b.pps", "as ministat(1), to the byte")],
+        codes: &[],
+        options: &["json"],
     },
     More {
         command: "runs",
+        group: "Results",
         examples: &[
             ("fwdlab runs ls", "list stored runs"),
             (
@@ -364,9 +280,11 @@ const MORE: &[More] = &[
             ),
         ],
         codes: &[Code::Preflight],
+        options: &["json", "runs"],
     },
     More {
         command: "report",
+        group: "Results",
         examples: &[
             (
                 "fwdlab report @1 -o report.html",
@@ -394,9 +312,67 @@ const MORE: &[More] = &[
             ),
         ],
         codes: &[Code::Preflight],
+        options: &["json", "runs"],
+    },
+    More {
+        command: "serve",
+        group: "Results",
+        examples: &[
+            (
+                "fwdlab serve",
+                "this machine's runs, at http://127.0.0.1:8080",
+            ),
+            (
+                "fwdlab serve --token-file ~/.fwdlab-token rack1/runs",
+                "other runs; browsers stay known when it starts again",
+            ),
+            (
+                "fwdlab serve --listen 0.0.0.0:8443",
+                "for other machines: with TLS, and with the token only",
+            ),
+            (
+                "sudo fwdlab serve --trex --ports eth1,eth2",
+                "two ports, for clients of TRex on this machine",
+            ),
+        ],
+        codes: &[],
+        options: &["json", "runs"],
+    },
+    More {
+        command: "import",
+        group: "Results",
+        examples: &[
+            (
+                "fwdlab import netbenches DIR --audit",
+                "do the published figures follow from the logs?",
+            ),
+            (
+                "fwdlab import loadtest a.json b.json --title routers",
+                "ramps of TRex, beside each other",
+            ),
+        ],
+        codes: &[Code::Preflight, Code::NotValid],
+        options: &["json", "quiet", "verbose", "runs"],
+    },
+    More {
+        command: "doctor",
+        group: "Lab, traffic and files",
+        examples: &[
+            (
+                "sudo fwdlab doctor",
+                "is this host fit for the full test bed?",
+            ),
+            (
+                "fwdlab doctor rack1",
+                "check that the hosts of beds/rack1.toml are reachable and that frames pass",
+            ),
+        ],
+        codes: &[Code::Preflight],
+        options: &["json", "quiet", "runs"],
     },
     More {
         command: "bed",
+        group: "Lab, traffic and files",
         examples: &[
             (
                 "sudo fwdlab bed up",
@@ -405,9 +381,11 @@ const MORE: &[More] = &[
             ("sudo fwdlab bed down", "remove it"),
         ],
         codes: &[Code::Preflight, Code::TestBed],
+        options: &["json"],
     },
     More {
         command: "image",
+        group: "Lab, traffic and files",
         examples: &[
             ("fwdlab image ls", "what the cache has"),
             (
@@ -429,93 +407,181 @@ const MORE: &[More] = &[
             Code::Interrupted,
             Code::Terminated,
         ],
+        options: &["json", "quiet"],
     },
     More {
-        command: "import",
+        command: "traffic",
+        group: "Lab, traffic and files",
         examples: &[
             (
-                "fwdlab import netbenches DIR --audit",
-                "do the published figures follow from the logs?",
+                "fwdlab traffic receive --port eth2",
+                "count frames in one terminal,",
             ),
             (
-                "fwdlab import loadtest a.json b.json --title routers",
-                "ramps of TRex, beside each other",
+                "fwdlab traffic send --port eth1 --load 100kpps --for 10s",
+                "and send them in another",
             ),
         ],
-        codes: &[Code::Preflight, Code::NotValid],
+        codes: BY_HAND,
+        options: &[],
     },
     More {
-        command: "serve",
+        command: "new",
+        group: "Lab, traffic and files",
+        examples: &[
+            ("fwdlab new bed rack1", "beds/rack1.toml, to be filled in"),
+            ("fwdlab new campaign first", "campaigns/first.toml"),
+        ],
+        codes: &[],
+        options: &["json"],
+    },
+    More {
+        command: "traffic send",
+        group: "",
+        examples: &[(
+            "fwdlab traffic send --port eth1 --load 100kpps --for 10s",
+            "one line of output per second",
+        )],
+        codes: BY_HAND,
+        options: LIVE,
+    },
+    More {
+        command: "traffic receive",
+        group: "",
+        examples: &[(
+            "fwdlab traffic receive --port eth2",
+            "our frames by number, others by kind",
+        )],
+        codes: BY_HAND,
+        options: LIVE,
+    },
+    More {
+        command: "traffic ping",
+        group: "",
+        examples: &[(
+            "fwdlab traffic ping --port eth1 --rx-port eth2",
+            "how long a frame takes",
+        )],
+        codes: BY_HAND,
+        options: LIVE,
+    },
+    More {
+        command: "traffic capture",
+        group: "",
+        examples: &[(
+            "fwdlab traffic capture --port eth2 -o c.pcapng",
+            "nanosecond timestamps",
+        )],
+        codes: BY_HAND,
+        options: LIVE,
+    },
+    More {
+        command: "traffic console",
+        group: "",
         examples: &[
             (
-                "fwdlab serve",
-                "this machine's runs, at http://127.0.0.1:8080",
+                "fwdlab traffic console --port eth1 --port eth2",
+                "then: start -f imix -m 10kpps -d 30, stats, update -m 20kpps, stop, quit",
             ),
             (
-                "fwdlab serve --token-file ~/.fwdlab-token rack1/runs",
-                "other runs; browsers stay known when it starts again",
+                "echo 'start -m 1kpps -d 5' | fwdlab traffic console --port eth1",
+                "commands from a pipe",
             ),
+        ],
+        codes: BY_HAND,
+        options: &["quiet"],
+    },
+    More {
+        command: "traffic queues",
+        group: "",
+        examples: &[(
+            "fwdlab traffic queues eth1 --on ssh://root@router1",
+            "is the load on one queue, or on all of them?",
+        )],
+        codes: BY_HAND,
+        options: &["json", "json_stream"],
+    },
+    More {
+        command: "traffic selftest",
+        group: "",
+        examples: &[(
+            "fwdlab traffic selftest eth1 eth2",
+            "what the tester can do, back to back",
+        )],
+        codes: BY_HAND,
+        options: LIVE,
+    },
+    More {
+        command: "traffic pkt-gen",
+        group: "",
+        examples: &[(
+            "fwdlab traffic pkt-gen -f tx -i eth1 -n 1M -R 100k",
+            "like netmap's own",
+        )],
+        codes: &[Code::Preflight, Code::TestBed, Code::PktGen],
+        options: &[],
+    },
+    More {
+        command: "traffic profile",
+        group: "",
+        examples: &[
+            ("fwdlab traffic profile ls", "list profiles"),
             (
-                "fwdlab serve --listen 0.0.0.0:8443",
-                "for other machines: with TLS, and with the token only",
-            ),
-            (
-                "sudo fwdlab serve --trex --ports eth1,eth2",
-                "two ports, for clients of TRex on this machine",
+                "fwdlab traffic profile frames imix",
+                "show the first frames",
             ),
         ],
         codes: &[],
+        options: &["json"],
     },
     More {
-        command: "ministat",
-        examples: &[("fwdlab ministat a.pps b.pps", "as ministat(1), to the byte")],
-        codes: &[],
-    },
-    More {
-        command: "profile",
+        command: "traffic rate",
+        group: "",
         examples: &[
-            ("fwdlab profile ls", "list profiles"),
-            ("fwdlab profile frames imix", "show the first frames"),
+            ("fwdlab traffic rate 14.88Mpps --link 10G", "in every unit"),
+            (
+                "fwdlab traffic rate 10G --size imix",
+                "a link full of a mix",
+            ),
         ],
         codes: &[],
+        options: &["json"],
     },
     More {
-        command: "rate",
-        examples: &[
-            ("fwdlab rate 14.88Mpps --link 10G", "in every unit"),
-            ("fwdlab rate 10G --size imix", "a link full of a mix"),
-        ],
+        command: "new schema",
+        group: "",
+        examples: &[("fwdlab new schema summary", "the fields of summary.json")],
         codes: &[],
+        options: &[],
     },
     More {
-        command: "schema",
-        examples: &[("fwdlab schema summary", "the fields of summary.json")],
-        codes: &[],
-    },
-    More {
-        command: "completions",
+        command: "new completions",
+        group: "",
         examples: &[
             (
-                "fwdlab completions bash > /etc/bash_completion.d/fwdlab",
+                "fwdlab new completions bash > /etc/bash_completion.d/fwdlab",
                 "for all users, from their next shell on",
             ),
             (
-                "fwdlab completions fish > ~/.config/fish/completions/fwdlab.fish",
+                "fwdlab new completions fish > ~/.config/fish/completions/fwdlab.fish",
                 "for you",
             ),
         ],
         codes: &[],
+        options: &["json"],
     },
     More {
-        command: "man",
+        command: "new man",
+        group: "",
         examples: &[
-            ("fwdlab man | man -l -", "the page of the program"),
+            ("fwdlab new man | man -l -", "the page of the program"),
             (
-                "fwdlab man --dir /usr/local/share/man/man1",
+                "fwdlab new man --dir /usr/local/share/man/man1",
                 "a page for each command",
             ),
         ],
         codes: &[],
+        options: &["json"],
     },
 ];
 
@@ -539,9 +605,14 @@ impl Code {
 
 /// The command line of the program, with everything that its help says.
 pub fn program() -> Command {
+    with_options(declared())
+}
+
+/// The same before options of all commands are shown where they mean something; defaults of files are set in between.
+pub fn declared() -> Command {
     let mut program = Arguments::command();
     for more in MORE {
-        program = program.mut_subcommand(more.command, |command| {
+        program = more.to_each(program, |command| {
             let own = command.get_after_help().map(|help| format!("{help}\n\n"));
             let long = command.get_after_long_help();
             let long = long.map(|help| format!("{help}\n\n{}", more.text()));
@@ -552,14 +623,73 @@ pub fn program() -> Command {
             }
         });
     }
+    for (_, older) in moved() {
+        program = program.mut_subcommand(older, |command| command.hide(true));
+    }
     let commands = commands(&program);
+    program.before_help(commands).help_template(
+        "Measures how fast a router or firewall forwards, and explains the result.\n\
+         Start with `fwdlab quick`: it needs no file, no hardware and no root.\n\n\
+         {usage-heading} {usage}\n\n\
+         {before-help}\
+         Most commands take --json, -q, -v and --runs DIR: fwdlab COMMAND --help\n\
+         Exit codes: docs/reference/commands.md. Defaults of options: fwdlab.toml",
+    )
+}
+
+/// Shows options of all commands in the help of those that use them: clap passes an option on to the commands below, but not to one
+/// that has its own.
+pub fn with_options(mut program: Command) -> Command {
+    let of_all = program.get_arguments().filter(|arg| arg.is_global_set());
+    let of_all: Vec<Arg> = of_all.cloned().collect();
+    for more in MORE {
+        program = more.to_each(program, |command| {
+            let own: Vec<&Id> = command.get_arguments().map(Arg::get_id).collect();
+            let others = of_all.iter().filter(|arg| !own.contains(&arg.get_id()));
+            let others = others.map(|arg| {
+                let is_used = more.options.contains(&arg.get_id().as_str());
+                arg.clone().hide(!is_used)
+            });
+            let others: Vec<Arg> = others.collect();
+            command.args(others)
+        });
+    }
     program
-        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
-        .before_help(commands)
-        .after_help("Exit codes, the same for all commands (each lists its own): docs/reference/commands.md\nDefaults of options for a directory or a user: fwdlab.toml, docs/reference/defaults.md")
+}
+
+/// Help instead of the error that a command is missing below another one. clap does so, but takes FWDLAB_RUNS for an option that was
+/// typed, and then lists every name, hidden ones too.
+pub fn instead_of(error: &Error) -> Option<String> {
+    let (ErrorKind::MissingSubcommand, Some(ContextValue::String(above))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    let mut program = program();
+    program.build();
+    let mut names = above.split(' ').skip(1);
+    let command = names.try_fold(&mut program, |command, name| {
+        command.find_subcommand_mut(name)
+    });
+    Some(command?.render_help().to_string())
+}
+
+/// Commands that have an older name: the command above them, and that name.
+pub fn moved() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MORE.iter().filter_map(|more| more.command.split_once(' '))
 }
 
 impl More {
+    /// Changes the command under each of its names.
+    fn to_each(&self, program: Command, change: impl Fn(Command) -> Command) -> Command {
+        match self.command.split_once(' ') {
+            None => program.mut_subcommand(self.command, change),
+            Some((above, name)) => program
+                .mut_subcommand(name, &change)
+                .mut_subcommand(above, |above| above.mut_subcommand(name, change)),
+        }
+    }
+
     fn text(&self) -> String {
         let mut text = String::from("Examples:\n");
         for (line, words) in self.examples {
@@ -574,19 +704,17 @@ impl More {
     }
 }
 
-/// The commands in their groups, with their first sentences.
+/// The commands in their groups, each with the first sentence of its help.
 fn commands(program: &Command) -> String {
     let mut text = String::new();
-    for (title, names) in GROUPS {
-        text += &format!("{title}:\n");
-        for name in names {
-            let command = program.find_subcommand(name);
+    let listed: Vec<&More> = MORE.iter().filter(|more| !more.group.is_empty()).collect();
+    for of_group in listed.chunk_by(|one, next| one.group == next.group) {
+        text += &format!("{}:\n", of_group[0].group);
+        for more in of_group {
+            let command = program.find_subcommand(more.command);
             let about = command.and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let words = fwdlab_report::table::wrap(&about, WIDTH, &" ".repeat(INDENT));
-            let head = format!("  {name:<width$}", width = INDENT - 2);
-            text += &head;
-            text += words.get(INDENT..).unwrap_or("\n");
+            text += &format!("  {:<NAME$} {about}\n", more.command);
         }
         text.push('\n');
     }
@@ -599,23 +727,32 @@ mod tests {
 
     #[test]
     fn every_command_has_its_group_its_examples_and_its_codes() {
-        let program = Arguments::command();
-        // those that people use
-        let shown = program.get_subcommands().filter(|one| !one.is_hide_set());
-        let mut commands: Vec<&str> = shown.map(Command::get_name).collect();
-        commands.retain(|name| *name != "help");
+        let program = program();
+        let shown = |command: &Command| -> Vec<String> {
+            let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+            shown.map(|one| one.get_name().to_owned()).collect()
+        };
+        let mut commands = shown(&program);
+        for above in ["traffic", "new"] {
+            let below = shown(program.find_subcommand(above).unwrap());
+            commands.extend(below.iter().map(|name| format!("{above} {name}")));
+        }
+        // files that `new` always made have no older name
+        commands
+            .retain(|name| !["new bed", "new campaign", "new profile"].contains(&name.as_str()));
         commands.sort_unstable();
-        let mut grouped: Vec<&str> = GROUPS
-            .iter()
-            .flat_map(|(_, names)| *names)
-            .copied()
-            .collect();
-        grouped.sort_unstable();
-        assert_eq!(grouped, commands);
         let mut described: Vec<&str> = MORE.iter().map(|more| more.command).collect();
         described.sort_unstable();
         assert_eq!(described, commands);
-        assert!(MORE.iter().all(|more| !more.examples.is_empty()));
+        for more in MORE {
+            assert!(!more.examples.is_empty(), "{}", more.command);
+            assert_eq!(
+                more.group.is_empty(),
+                more.command.contains(' '),
+                "{}",
+                more.command
+            );
+        }
     }
 
     /// An example that does not parse would teach something wrong.

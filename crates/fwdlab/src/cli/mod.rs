@@ -67,9 +67,7 @@ use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 use crate::tui::settings::Settings;
 
-/// Measures how fast a router or firewall really forwards packets, and explains the result.
-///
-/// Start with `fwdlab quick`: it measures this machine's kernel in private network namespaces.
+/// Measures how fast a router or firewall forwards, and explains the result
 #[derive(Debug, Parser)]
 #[command(
     name = "fwdlab",
@@ -84,25 +82,25 @@ pub struct Arguments {
     global: Global,
 }
 
-/// Options of every command. In its help they follow its own, however many commands there are.
+/// Options of every command. Its help shows those that mean something there, after its own: [`help::with_options`].
 #[derive(Debug, Clone, Args)]
 #[command(next_display_order = 100)]
 struct Global {
     /// Print the result as one JSON document
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide = true)]
     json: bool,
     /// Print events as they happen, one JSON object per line
-    #[arg(long, global = true, conflicts_with = "json")]
+    #[arg(long, global = true, hide = true, conflicts_with = "json")]
     json_stream: bool,
-    /// Only the result
-    #[arg(short, long, global = true)]
+    /// Print only the result
+    #[arg(short, long, global = true, hide = true)]
     quiet: bool,
-    /// One line per trial
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    /// Print more, such as a line per trial
+    #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
     /// Where runs are kept
     // empty is as if it were not set, and clap would refuse an empty path
-    #[arg(long, global = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    #[arg(long, global = true, hide = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Option<PathBuf>,
     /// Another process shows the run: its id is printed when it begins, and nothing else.
     #[arg(skip)]
@@ -137,8 +135,10 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure how fast this machine's kernel forwards, in private namespaces
+    /// Measure how fast this machine's kernel forwards, in namespaces
     Quick(Box<quick::Quick>),
+    // a prefix that meant it before there was `traffic`
+    #[command(alias = "tr")]
     Trial(Box<trial::Trial>),
     Ndr(Box<ndr::Ndr>),
     Throughput(Box<throughput::Throughput>),
@@ -151,28 +151,28 @@ enum Command {
     Plan(campaign::Plan),
     Check(campaign::Check),
     Bisect(Box<bisect::Bisect>),
-    Send(Box<send::Send>),
-    Receive(Box<receive::Receive>),
-    Ping(Box<ping::Ping>),
-    Capture(Box<capture::Capture>),
-    Console(Box<console::Console>),
-    PktGen(Box<pkt_gen::PktGen>),
-    Queues(queues::Queues),
-    #[command(name = "selftest")]
-    SelfTest(Box<selftest::SelfTest>),
+    /// Use ports by hand: send, receive, ping, capture, queues, selftest
+    #[command(subcommand, infer_subcommands = true)]
+    Traffic(Traffic),
+    /// Their older names.
+    #[command(flatten)]
+    OlderTraffic(Traffic),
     Doctor(doctor::Doctor),
     #[command(subcommand, infer_subcommands = true)]
     New(new::New),
-    /// Compare runs or files of numbers: what differs, by how much, and whether it is proven
+    /// Their older names.
+    #[command(flatten)]
+    OlderNew(new::Printed),
+    /// Compare runs or files of numbers: which differences are proven
     Compare(Box<compare::Compare>),
     Report(report::Report),
-    /// Stored runs
+    /// List, show, tag, verify, export and remove stored runs
     #[command(subcommand, infer_subcommands = true)]
     Runs(runs::Runs),
     /// Build, show and remove the embedded test bed by hand
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
-    /// Images of virtual machines: list, fetch and remove
+    /// List, fetch, boot and remove images of virtual machines
     #[command(subcommand, infer_subcommands = true)]
     Image(image::Image),
     /// Import published measurements as stored runs, and audit them
@@ -180,15 +180,42 @@ enum Command {
     Import(import::Import),
     Serve(serve::Serve),
     Ministat(ministat::Ministat),
+    Agent(agent::Agent),
+}
+
+/// Ports, and the frames on them, by hand.
+#[derive(Debug, Subcommand)]
+enum Traffic {
+    Send(Box<send::Send>),
+    Receive(Box<receive::Receive>),
+    Ping(Box<ping::Ping>),
+    Capture(Box<capture::Capture>),
+    Console(Box<console::Console>),
+    Queues(queues::Queues),
+    #[command(name = "selftest")]
+    SelfTest(Box<selftest::SelfTest>),
+    PktGen(Box<pkt_gen::PktGen>),
     /// List and show traffic profiles and their frames
     #[command(subcommand, infer_subcommands = true)]
     Profile(profile::Profile),
     Rate(rate::Rate),
-    /// Print the JSON Schema of a record
-    Schema(schema::Schema),
-    Completions(completions::Completions),
-    Man(man::Man),
-    Agent(agent::Agent),
+}
+
+impl Traffic {
+    fn run(self, global: &Global) -> anyhow::Result<Code> {
+        match self {
+            Traffic::Send(send) => send.run(global),
+            Traffic::Receive(receive) => receive.run(global),
+            Traffic::Ping(ping) => ping.run(global),
+            Traffic::Capture(capture) => capture.run(global),
+            Traffic::Console(console) => console.run(global),
+            Traffic::Queues(queues) => queues.run(global),
+            Traffic::SelfTest(selftest) => selftest.run(global),
+            Traffic::PktGen(pkt_gen) => pkt_gen.run(global),
+            Traffic::Profile(profile) => profile.run(global),
+            Traffic::Rate(rate) => rate.run(global),
+        }
+    }
 }
 
 impl Arguments {
@@ -203,8 +230,8 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
     let mut ours = line.iter().take_while(|argument| *argument != "--");
     let as_json = ours.any(|argument| argument == "--json");
-    let (program, screen) = match defaults::with_those_of_files(help::program()) {
-        Ok(read) => read,
+    let (program, screen) = match defaults::with_those_of_files(help::declared()) {
+        Ok((program, screen)) => (help::with_options(program), screen),
         Err(error) => {
             output::error(&error);
             if as_json {
@@ -232,7 +259,10 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
         arguments
     });
     read.map_err(|error| {
-        output::of_arguments(&error);
+        match help::instead_of(&error).filter(|_| !as_json) {
+            Some(help) => output::note(help.trim_end()),
+            None => output::of_arguments(&error),
+        }
         if error.exit_code() == 0 {
             return Code::Done;
         }
@@ -266,16 +296,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Plan(plan) => plan.run(&global),
         Command::Check(check) => check.run(&global),
         Command::Bisect(bisect) => bisect.run(&global),
-        Command::Send(send) => send.run(&global),
-        Command::Receive(receive) => receive.run(&global),
-        Command::Ping(ping) => ping.run(&global),
-        Command::Capture(capture) => capture.run(&global),
-        Command::Console(console) => console.run(&global),
-        Command::PktGen(pkt_gen) => pkt_gen.run(&global),
-        Command::Queues(queues) => queues.run(&global),
-        Command::SelfTest(selftest) => selftest.run(&global),
+        Command::Traffic(traffic) | Command::OlderTraffic(traffic) => traffic.run(&global),
         Command::Doctor(doctor) => doctor.run(&global),
         Command::New(new) => new.run(&global),
+        Command::OlderNew(printed) => printed.run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Report(report) => report.run(&global),
         Command::Runs(runs) => runs.run(&global),
@@ -284,11 +308,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Import(import) => import.run(&global),
         Command::Serve(serve) => serve.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
-        Command::Profile(profile) => profile.run(&global),
-        Command::Rate(rate) => rate.run(&global),
-        Command::Schema(schema) => schema.run(),
-        Command::Completions(completions) => completions.run(&global),
-        Command::Man(man) => man.run(&global),
         Command::Agent(agent) => agent.run(),
     }
 }

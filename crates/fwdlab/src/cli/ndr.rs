@@ -22,10 +22,11 @@ Further keys: preceding=2 (coarser targets), expansion=2 (growth of steps), fail
 
 Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; one seed gives one result:";
 
-/// Find the no-drop rate (NDR), the partial-drop rate (PDR) or the highest load that meets other goals, by MLRsearch
+/// Find the no-drop rate (NDR) and the partial-drop rate (PDR)
 ///
-/// Finds, for several goals at once, the highest load that meets each goal (RFC 9971). The binary search of RFC 2544 is
-/// `fwdlab throughput`. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+/// Finds, for several goals at once, the highest load that meets each goal, by MLRsearch (RFC
+/// 9971). The binary search of RFC 2544 is `fwdlab throughput`. Without --engine sim the DUT is
+/// this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 #[command(after_long_help = after_help())]
 pub struct Ndr {

@@ -1,6 +1,7 @@
 //! `fwdlab new`: files to begin with, which say themselves what can be changed in them.
 //!
-//! Every one of them is right as it is, but for the names of hosts and ports. Start with [`New`].
+//! Every one of them is right as it is, but for the names of hosts and ports. Files that other programs read are printed. Start with
+//! [`New`].
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,14 @@ use fwdlab_model::file::or_which;
 use serde_json::json;
 
 use super::Global;
+use super::completions::Completions;
+use super::man::Man;
+use super::schema::Schema;
 use crate::catalogue;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Make a file to begin with: a test bed, a campaign or a traffic profile
+/// Make files: test bed, campaign, profile, schema, completions, man
 #[derive(Debug, Subcommand)]
 pub enum New {
     /// A test bed: beds/NAME.toml
@@ -35,6 +39,28 @@ pub enum New {
         /// Its name
         name: String,
     },
+    #[command(flatten)]
+    Printed(Printed),
+}
+
+/// Files that other programs read.
+#[derive(Debug, Subcommand)]
+pub enum Printed {
+    /// Print the JSON Schema of a record
+    Schema(Schema),
+    Completions(Completions),
+    Man(Man),
+}
+
+impl Printed {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        match self {
+            Printed::Schema(schema) => schema.run(),
+            Printed::Completions(completions) => completions.run(global),
+            Printed::Man(man) => man.run(global),
+        }
+    }
 }
 
 const BED: &str = include_str!("../../templates/bed.toml");
@@ -44,17 +70,16 @@ const PROFILE: &str = include_str!("../../templates/profile.toml");
 impl New {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let (folder, name, text, next) = match &self {
+        let (folder, name, text, next) = match self {
+            New::Printed(printed) => return printed.run(global),
             New::Bed { name } => ("beds", name, BED.to_owned(), "fwdlab doctor"),
-            New::Campaign { name, from } => (
-                "campaigns",
-                name,
-                campaign(name, from.as_deref())?,
-                "fwdlab plan",
-            ),
+            New::Campaign { name, from } => {
+                let text = campaign(&name, from.as_deref())?;
+                ("campaigns", name, text, "fwdlab plan")
+            }
             New::Profile { name } => ("profiles", name, PROFILE.to_owned(), "fwdlab profile show"),
         };
-        let path = write(Path::new(""), folder, name, &text)?;
+        let path = write(Path::new(""), folder, &name, &text)?;
         let file = path.display();
         match global.json {
             true => output::json(&json!({ "file": path, "next": format!("{next} {file}") }))?,

@@ -9,10 +9,11 @@ use super::Global;
 use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::Code;
 
-/// Raise the load slowly and show where loss begins, where the output flattens, whether it collapses
+/// Raise the load slowly, show where loss and collapse begin
 ///
-/// Warm-up, ramp, hold. Not a throughput in the sense of RFC 2544. Without --engine sim the DUT is this machine's kernel in private
-/// namespaces, as for `quick`.
+/// Warm-up, ramp, hold: where loss begins, where the output flattens, whether it collapses. Not a
+/// throughput in the sense of RFC 2544. Without --engine sim the DUT is this machine's kernel in
+/// private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Ramp {
     /// Load at the end of the ramp, such as 1Mpps, or 50% of --link [default: the largest]

@@ -25,7 +25,7 @@ use crate::{output, profiles};
 
 /// Count frames that arrive on a port, ours and all others, with a line of output each second
 ///
-/// Frames of `fwdlab send` are recognised by their signature: those of a session are counted, and with --profile, --streams or
+/// Frames of `fwdlab traffic send` are recognised by their signature: those of a session are counted, and with --profile, --streams or
 /// --flows each is checked for loss, duplication, reordering, corruption and latency. All others count as foreign and pass
 /// unchanged.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct Receive {
     /// Session number in the signatures of our frames: `--session` of send
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
-    /// Check frame by frame what `send --profile` sends: a name (`fwdlab profile ls`) or a file
+    /// Check frame by frame what `send --profile` sends: a name (`fwdlab traffic profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["streams", "flows", "tail"])]
     profile: Option<String>,
     /// Direction of the profile's frames: the second port of send sends in reverse

@@ -11,11 +11,12 @@ use super::Global;
 use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
-/// Run the RFC 2544 test suite, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
+/// Run the RFC 2544 test suite, with its tables and graphs
 ///
-/// By default a first look: shortened, and labelled as such. --full uses the durations and repetitions of the RFCs, which take
-/// days on a real DUT and no time with --engine sim. Without --engine sim the DUT is this machine's kernel in private
-/// namespaces, as for `quick`.
+/// Throughput, latency, frame loss rate, back-to-back, system recovery, reset. By default a first
+/// look: shortened, and labelled as such. --full uses the durations and repetitions of the RFCs,
+/// which take days on a real DUT and no time with --engine sim. Without --engine sim the DUT is
+/// this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Rfc2544 {
     /// Frame sizes in bytes, including the FCS

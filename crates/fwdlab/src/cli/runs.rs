@@ -207,7 +207,7 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
         output::json(&infos.collect::<Vec<_>>())?;
         return Ok(Code::Done);
     }
-    let time = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d %H:%M:%S").to_string());
+    let time = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d %H:%M").to_string());
     let states: Vec<String> = entries
         .iter()
         .map(|(_, entry)| {
@@ -236,7 +236,7 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
         })
         .collect();
     match (lines.is_empty(), is_empty) {
-        (false, _) => output::result(listing::table(&lines).text(usize::MAX).trim_end()),
+        (false, _) => output::result(listing::text(&lines).trim_end()),
         (true, true) => output::note(&format!(
             "no runs in {}; create one with: fwdlab quick",
             root.display()

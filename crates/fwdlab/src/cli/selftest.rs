@@ -146,7 +146,7 @@ impl SelfTest {
         } else if global.json_stream {
             output::result(&serde_json::to_string(&document)?);
         } else {
-            output::result(&text(&document, self.ports.is_empty()));
+            output::answer(&text(&document, self.ports.is_empty()));
         }
         Ok(match signals.code(false) {
             Code::Done if document.limits.is_empty() => Code::TestBed,
@@ -330,9 +330,45 @@ impl SelfTest {
     }
 }
 
-fn text(document: &Document, own: bool) -> String {
+/// The answer in a sentence: how fast the tester is, and whether it keeps to a load.
+fn verdict(document: &Document) -> String {
+    let fastest = document.limits.iter().max_by(|one, other| {
+        let (one, other) = (one.received_pps, other.received_pps);
+        one.total_cmp(&other)
+    });
+    let Some(fastest) = fastest else {
+        return "No result: no engine sent frames here.".into();
+    };
     let mut text = format!(
-        "The tester back to back, {}, counted by {}\n",
+        "The tester sends and counts up to {} ({}, {} B).",
+        number::rate(fastest.received_pps),
+        fastest.engine,
+        fastest.frame_size_bytes,
+    );
+    let missed = document
+        .pacing
+        .iter()
+        .filter(|pacing| pacing.frames_not_sent > 0);
+    let missed = missed.max_by(|one, other| other.error_percent.total_cmp(&one.error_percent));
+    match (missed, document.pacing.is_empty()) {
+        (Some(worst), _) => {
+            text += &format!(
+                "\nIt does not keep to every load: {} of {} was not sent ({}).",
+                number::percent(-worst.error_percent),
+                number::rate(worst.load_pps),
+                worst.engine
+            );
+        }
+        (None, false) => text += "\nIt keeps to every load that was tried.",
+        (None, true) => {}
+    }
+    text
+}
+
+fn text(document: &Document, own: bool) -> String {
+    let mut text = verdict(document);
+    text += &format!(
+        "\n\nback to back, {}, counted by {}\n",
         if own {
             "on its own veth pair".into()
         } else {
@@ -380,19 +416,78 @@ fn text(document: &Document, own: bool) -> String {
     if !document.floors.is_empty() {
         text += "\nlatency of the tester itself\n";
     }
+    let mut last = "";
     for floor in &document.floors {
+        let stamps = floor.latency.timestamps.as_str();
+        if stamps != last {
+            text += &fwdlab_report::table::wrap(stamps, 80, "  ");
+            last = stamps;
+        }
         text += &format!(
-            "{:<10} {}  ({})\n",
+            "{:<10} {}\n",
             floor.engine,
             streams::percentiles(&floor.latency),
-            floor.latency.timestamps,
         );
         if let Some(words) = streams::held_up(&floor.latency) {
             text += &format!("{:<10} {words}\n", "");
         }
     }
+    if !document.engines_that_do_not_work.is_empty() {
+        text += "\nengines that do not work, and why\n";
+    }
     for reason in &document.engines_that_do_not_work {
-        text += &format!("\nnot {reason}");
+        text += &fwdlab_report::table::wrap(reason, 80, "  ");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lines_tell_how_fast_the_tester_is_and_whether_it_keeps_to_a_load() {
+        let first = |document: &Document| {
+            let text = text(document, true);
+            text.split("\n\n").next().unwrap().to_owned()
+        };
+        let mut document = Document {
+            engines_that_do_not_work: vec!["af-xdp: no".into()],
+            ..Document::default()
+        };
+        assert_eq!(first(&document), "No result: no engine sent frames here.");
+        assert!(text(&document, true).ends_with("and why\n  af-xdp: no\n"));
+        for (engine, received_pps) in [("af-xdp", 2e5), ("xdp-live", 2e6), ("af-packet", 1e5)] {
+            document.limits.push(Limit {
+                engine,
+                frame_size_bytes: 64,
+                sent_pps: received_pps,
+                received_pps,
+                frames_lost: 0,
+                ring_full: 0,
+            });
+        }
+        let fast = "The tester sends and counts up to 2.000 Mpps (xdp-live, 64 B).";
+        assert_eq!(first(&document), fast);
+        for (missed, words) in [
+            (0_u16, "It keeps to every load that was tried."),
+            (
+                250,
+                "It does not keep to every load: 25.0 % of 1.000 kpps was not sent (af-xdp).",
+            ),
+        ] {
+            document.pacing.push(Pacing {
+                engine: "af-xdp",
+                load_pps: 1e3,
+                hold_ups: "forgive",
+                sent_pps: 1e3,
+                error_percent: -0.1 * f64::from(missed),
+                frames_not_sent: missed.into(),
+                lateness_p50_ns: None,
+                lateness_p99_ns: None,
+                lateness_max_ns: None,
+            });
+            assert_eq!(first(&document), format!("{fast}\n{words}"));
+        }
+    }
 }

@@ -10,10 +10,11 @@ use super::Global;
 use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
-/// Offer one load for a long time, or find the load whose average loss is a tiny share (PLRsearch)
+/// Offer one load for a long time, or find one with a tiny loss
 ///
-/// With --load: loss, loss bursts, and the trend of the forwarding rate. Without: searches the load with an average loss ratio
-/// of --loss, for the whole time. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+/// With --load: loss, loss bursts, and the trend of the forwarding rate. Without (PLRsearch):
+/// searches the load with an average loss ratio of --loss, for the whole time. Without --engine sim
+/// the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Soak {
     /// Load to hold, such as 1Mpps, or 50% of --link; commonly 95 % of the no-drop rate [default: search the critical load]

@@ -9,11 +9,12 @@ use super::Global;
 use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
-/// Measure the throughput of RFC 2544 §26.1: the highest load without a lost frame, by binary search
+/// Find the throughput of RFC 2544: the highest load without loss
 ///
-/// The same test as `fwdlab rfc2544 --tests throughput`, for the smallest frames unless --sizes is given. `fwdlab ndr` searches
-/// with several goals at once and tolerates a noisy DUT (MLRsearch). Without --engine sim the DUT is this machine's kernel in private
-/// namespaces, as for `quick`.
+/// The binary search of §26.1. The same test as `fwdlab rfc2544 --tests throughput`, for the
+/// smallest frames unless --sizes is given. `fwdlab ndr` searches with several goals at once and
+/// tolerates a noisy DUT (MLRsearch). Without --engine sim the DUT is this machine's kernel in
+/// private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Throughput {
     /// Frame sizes in bytes, including the FCS [default: the smallest]

@@ -20,7 +20,7 @@ use crate::tui::view::{Left, watch};
 /// So often the journal is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Watch a run on the full screen while it is running, or replay a finished one
+/// Watch a run on the full screen, or replay a finished one
 ///
 /// A run of another process can be paused, its test case skipped, and stopped from here; leaving the screen changes nothing about it.
 /// docs/reference/terminal.md has pictures and keys; ? shows the keys.

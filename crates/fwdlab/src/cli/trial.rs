@@ -9,7 +9,7 @@ use super::Global;
 use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::Code;
 
-/// Run one trial: one load for a given time, every frame accounted for
+/// Run one trial: one load, every frame accounted for
 ///
 /// The smallest experiment. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]

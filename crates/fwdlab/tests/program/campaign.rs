@@ -122,6 +122,47 @@ fn a_sweep_finds_what_a_rule_costs() {
     assert_eq!(again["test_cases"], document["test_cases"]);
 }
 
+/// Before a campaign begins, people want to know how long it takes: that comes first, and a test case has one line however often it is
+/// measured.
+#[test]
+fn a_plan_answers_first_and_has_each_test_case_once() {
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n[matrix]\nsize = [64, 512]\n\
+        [procedure]\nid = 'mrr'\n";
+    let plan = |text: &str| {
+        let plan = lab.run(&["plan", &file(&lab, "c.toml", text)]);
+        plan.code(0);
+        for line in plan.out.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        plan.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = plan(text);
+    assert_eq!(
+        lines[0],
+        "About 1 min 40 s of simulated time for 100 trials of 2 test cases."
+    );
+    let of = |lines: &[String], words: &str| {
+        let of = lines.iter().filter(|line| line.contains(words));
+        of.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(&lines, "plain/64B"),
+        [" 1 to 5  plain/64B-2000flows-ipv4     10 trials  ~10 s each"]
+    );
+    assert_eq!(of(&lines, "plain/512B").len(), 1);
+    assert_eq!(of(&lines, "another random order").len(), 1);
+    let grouped = plan(&text.replace("[bed]", "order = 'grouped'\n[bed]"));
+    assert_eq!(of(&grouped, "all iterations of a test case, then").len(), 1);
+    // what this machine lacks comes before all else: `run` would refuse
+    let lacking = "campaign = 'c'\nneeds = ['module no-such-module']\n[procedure]\nid = 'mrr'\n";
+    let lines = plan(lacking);
+    assert!(
+        lines[0].starts_with("Cannot run here, for it needs module no-such-module."),
+        "{lines:?}"
+    );
+}
+
 /// Measured until intervals are narrow, with hooks around, and judged by thresholds: kept, broken, and not to be told, each with its exit
 /// code, in the terminal, in Markdown, on the page, and in what is kept.
 #[test]

@@ -33,6 +33,8 @@ fn every_failure_comes_with_its_fix() {
     let human = lab.run(&["doctor"]);
     let fails = human.out.lines().any(|line| line.starts_with("FAIL"));
     assert_eq!(human.code, if fails { 3 } else { 0 }, "{human:?}");
+    let first = human.out.lines().next().unwrap();
+    assert_eq!(first.starts_with("Not fit"), fails, "{first}");
     let last = human.out.lines().last().unwrap();
     for word in ["ok", "warning", "failure", "skipped"] {
         assert!(last.contains(word), "{last}");

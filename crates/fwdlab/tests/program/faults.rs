@@ -63,7 +63,7 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
     let ended = on_a_file_system(&lab, "size=200k", &many.split(' ').collect::<Vec<_>>());
     assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
     ended.says(&["No space left on device"]);
-    ended.prints(&[" failed ", "cannot "]);
+    ended.prints(&[" failed\n", "cannot "]);
 }
 
 #[test]

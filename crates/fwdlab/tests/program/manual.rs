@@ -195,15 +195,15 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fwdlab run examples/", "takes minutes on a test bed"),
     ("fwdlab run --resume", "needs a run that was interrupted"),
     ("fwdlab top", "needs a terminal"),
-    ("fwdlab send", "needs the port eth1"),
-    ("fwdlab receive", "needs the port eth2"),
-    ("fwdlab console", "needs the port eth1"),
+    ("fwdlab traffic send", "needs the port eth1"),
+    ("fwdlab traffic receive", "needs the port eth2"),
+    ("fwdlab traffic console", "needs the port eth1"),
     ("echo ", "needs the port eth1"),
-    ("fwdlab ping", "needs the port eth1"),
-    ("fwdlab capture", "needs the port eth2"),
-    ("fwdlab pkt-gen", "needs the port eth1"),
-    ("fwdlab selftest", "needs the port eth1"),
-    ("fwdlab queues", "needs the host router1"),
+    ("fwdlab traffic ping", "needs the port eth1"),
+    ("fwdlab traffic capture", "needs the port eth2"),
+    ("fwdlab traffic pkt-gen", "needs the port eth1"),
+    ("fwdlab traffic selftest", "needs the port eth1"),
+    ("fwdlab traffic queues", "needs the host router1"),
     ("sudo fwdlab doctor", "judges this host"),
     ("fwdlab doctor", "needs the hosts of rack1"),
     ("fwdlab runs steer", "needs a run that goes on"),
@@ -215,7 +215,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fwdlab image", "needs an archive of packages"),
     ("fwdlab serve", "does not end"),
     ("sudo fwdlab serve", "does not end"),
-    ("fwdlab man --dir /usr", "writes into the system"),
+    ("fwdlab new man --dir /usr", "writes into the system"),
 ];
 
 /// Commands that measure on a simulated DUT when they are asked to.
@@ -223,7 +223,8 @@ const SIMULATES: [&str; 6] = ["trial", "ndr", "throughput", "ramp", "rfc2544", "
 
 /// Examples in the help of a command, without what redirects them.
 fn examples_of_help(lab: &Lab, command: &str) -> Vec<String> {
-    let help = lab.run(&[command, "--help"]).out;
+    let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+    let help = lab.run(&words).out;
     let examples = help.split("\nExamples:\n").nth(1).unwrap_or_default();
     let examples = examples.split("\n\n").next().unwrap_or_default();
     let examples = examples.replace("\\\n", "");
@@ -262,11 +263,23 @@ fn examples_of_help_run() {
         "{ramp} && fwdlab report @1 --format loadtest -o a.json && cp a.json b.json && fwdlab run CAMPAIGN.toml && fwdlab run CAMPAIGN.toml"
     );
     run(&lab, &made).code(0);
-    let help = lab.run(&["--help"]).out;
-    let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
-    let commands = commands.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let listed = |above: &[&str]| -> Vec<String> {
+        let help = lab.run(&[above, &["--help"]].concat()).out;
+        let help = help.split("\nOptions:").next().unwrap();
+        let commands = help.lines().filter_map(|line| line.strip_prefix("  "));
+        let commands = commands.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+        let names = commands.map(|line| line.split(' ').next().unwrap());
+        let names = names.filter(|name| *name != "help");
+        names
+            .map(|name| [above, &[name]].concat().join(" "))
+            .collect()
+    };
+    let commands = [listed(&[]), listed(&["traffic"]), listed(&["new"])].concat();
     let (mut here, mut left) = (0, Vec::new());
-    for command in commands.map(|line| line.split(' ').next().unwrap()) {
+    // the examples of `new` are theirs
+    let without = ["new bed", "new campaign", "new profile"];
+    let commands = commands.iter().map(String::as_str);
+    for command in commands.filter(|command| !without.contains(command)) {
         let examples = examples_of_help(&lab, command);
         assert!(!examples.is_empty(), "{command}");
         for line in examples {

@@ -7,9 +7,19 @@ use serde_json::Value;
 
 use crate::support::{Lab, PROGRAM, ended, tool, try_tool};
 
-const COMMANDS: &str = ", quick, trial, bisect, ndr, throughput, ramp, rfc2544, soak, run, plan, check, send, receive, ping, capture, \
-    selftest, queues, doctor, compare, report, runs, runs ls, runs show, runs rm, bed, bed up, bed down, bed show, image, import, \
-    import netbenches, import loadtest, ministat, profile, profile ls, profile show, profile frames, pkt-gen, rate, schema";
+const COMMANDS: &str = ", quick, trial, bisect, ndr, throughput, ramp, rfc2544, soak, run, plan, check, doctor, compare, report, \
+    runs, runs ls, runs show, runs rm, bed, bed up, bed down, bed show, image, import, import netbenches, import loadtest, ministat, \
+    traffic, traffic send, traffic receive, traffic ping, traffic capture, traffic selftest, traffic queues, traffic pkt-gen, \
+    traffic profile, traffic profile ls, traffic profile show, traffic profile frames, traffic rate, new, new schema";
+
+/// Commands that have an older name, their own without that of the command above.
+const MOVED: [(&str, &str); 2] = [
+    (
+        "traffic",
+        "send, receive, ping, capture, console, queues, selftest, pkt-gen, profile, profile frames, rate",
+    ),
+    ("new", "schema, completions, man"),
+];
 
 #[test]
 fn help_of_every_command() {
@@ -20,6 +30,123 @@ fn help_of_every_command() {
         let name = format!("help {command}").trim().replace(' ', "-");
         insta::assert_snapshot!(name, tool(&line));
     }
+}
+
+/// A list of commands is read in one look: it fits a small window, and has no command twice.
+#[test]
+fn the_list_of_commands_fits_a_page() {
+    for option in ["-h", "--help"] {
+        let help = tool(&["env", "COLUMNS=200", PROGRAM, option]);
+        assert!(help.lines().count() <= 40, "{help}");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for (_, names) in MOVED {
+            for name in names.split(", ") {
+                assert!(!help.contains(&format!("\n  {name} ")), "{name}: {help}");
+            }
+        }
+    }
+}
+
+/// Scripts and pages from before `traffic` and `new` mean the same.
+#[test]
+fn older_names_of_commands_mean_the_same() {
+    for (above, names) in MOVED {
+        for name in names.split(", ") {
+            let help = |line: &str| {
+                let words: Vec<&str> = line.split(' ').collect();
+                let help = tool(&[&[PROGRAM], &words[..], &["--help"]].concat());
+                help.replace(&format!("fwdlab {above} {name}"), &format!("fwdlab {name}"))
+            };
+            assert_eq!(help(name), help(&format!("{above} {name}")));
+        }
+    }
+    let run = |line: &str| tool(&[&[PROGRAM], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+    for line in [
+        "rate 1Mpps --json",
+        "profile frames imix -n 3",
+        "schema run",
+    ] {
+        let above = if line.starts_with("schema") {
+            "new"
+        } else {
+            "traffic"
+        };
+        assert_eq!(run(line), run(&format!("{above} {line}")));
+    }
+    // prefixes, too
+    assert_eq!(run("rat 1Mpps"), run("tra ra 1Mpps"));
+    assert_eq!(run("tr --help"), run("trial --help"));
+}
+
+/// A shell completes what the list shows, and every page of a command has a name that is shown.
+#[test]
+fn shells_complete_commands_by_their_new_names() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = tool(&[PROGRAM, "new", "completions", shell]);
+        assert!(
+            script.contains("traffic") && script.contains("pkt-gen"),
+            "{shell}"
+        );
+        for older in [
+            "fwdlab__send",
+            "fwdlab__subcmd__send",
+            "_fwdlab__send_commands",
+        ] {
+            assert!(!script.contains(older), "{shell}: {older}");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    tool(&[
+        PROGRAM,
+        "new",
+        "man",
+        "--dir",
+        folder.path().to_str().unwrap(),
+    ]);
+    let has = |page: &str| folder.path().join(page).exists();
+    assert!(has("fwdlab-traffic-send.1") && has("fwdlab-new-man.1"));
+    assert!(!has("fwdlab-send.1") && !has("fwdlab-man.1"));
+}
+
+/// Options of all commands are shown where they mean something, and accepted everywhere.
+#[test]
+fn help_shows_an_option_where_it_means_something() {
+    let all = ["--json", "--json-stream", "--quiet", "--verbose", "--runs"];
+    for (command, shown) in [
+        ("", ""),
+        ("quick", "--json --json-stream --quiet --verbose --runs"),
+        ("compare", "--json --verbose --runs"),
+        ("runs ls", "--json --runs"),
+        ("traffic send", "--json --json-stream --quiet"),
+        ("send", "--json --json-stream --quiet"),
+        ("traffic rate", "--json"),
+        ("new schema", ""),
+    ] {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let help = tool(&[&[PROGRAM], &words[..], &["--help"]].concat());
+        let options = help.split("\nOptions:\n").nth(1).unwrap_or_default();
+        let options = options.split("\nExamples:").next().unwrap_or_default();
+        let words: Vec<&str> = options.split_whitespace().collect();
+        for option in all {
+            let is_shown = shown.split(' ').any(|one| one == option);
+            assert_eq!(
+                words.contains(&option),
+                is_shown,
+                "{command} {option}: {help}"
+            );
+        }
+    }
+    tool(&[
+        PROGRAM,
+        "rate",
+        "1Mpps",
+        "-q",
+        "--json-stream",
+        "--runs",
+        "x",
+    ]);
 }
 
 /// What is wrong is named on standard error; `--json` answers with one document, which has the exit code and its kind.
@@ -60,6 +187,32 @@ fn wrong_use_is_code_2_and_names_the_argument() {
     lab.run(&["quick", "--json", "--json-stream"])
         .code(2)
         .prints(&["\"usage\"", "--json-stream"]);
+}
+
+/// A command without the one below it is answered with its help, as it is, whether or not a variable is set.
+#[test]
+fn a_command_that_is_missing_is_answered_with_help() {
+    let lab = Lab::new();
+    for command in ["", "traffic", "new", "runs", "profile"] {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        for is_set in [true, false] {
+            let run = |words: &[&str]| {
+                let mut program = lab.program(words);
+                if !is_set {
+                    program.env_remove("FWDLAB_RUNS");
+                }
+                ended(program)
+            };
+            let help = run(&[&words[..], &["-h"]].concat()).out;
+            let without = run(&words);
+            without.code(2);
+            assert_eq!(
+                without.err.trim_end(),
+                help.trim_end(),
+                "{command} {is_set}"
+            );
+        }
+    }
 }
 
 /// Messages that cannot be written are dropped; results that cannot be written are code 1, unless their reader closed the pipe.

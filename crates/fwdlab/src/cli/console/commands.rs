@@ -66,7 +66,7 @@ pub enum Command {
 /// Options of `start`.
 #[derive(Debug, clap::Args)]
 pub struct Start {
-    /// Traffic profile: a name (`fwdlab profile ls`) or a file [default: UDP frames as --size and --flows say]
+    /// Traffic profile: a name (`fwdlab traffic profile ls`) or a file [default: UDP frames as --size and --flows say]
     #[arg(
         short,
         long = "file",

@@ -87,7 +87,8 @@ impl Console {
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
-                "the console answers in words; for JSON use fwdlab send --json-stream".into(),
+                "the console answers in words; for JSON use fwdlab traffic send --json-stream"
+                    .into(),
             )
             .into());
         }

@@ -84,7 +84,7 @@ impl PktGen {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
-                "pkt-gen prints only the original's output; for JSON use `fwdlab send` and `fwdlab receive`"
+                "pkt-gen prints only the original's output; for JSON use `fwdlab traffic send` and `fwdlab traffic receive`"
                     .into(),
             )
             .into());

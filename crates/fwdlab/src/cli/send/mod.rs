@@ -62,7 +62,7 @@ pub struct Send {
     /// Write latencies to a file, as an HDR histogram log (V2)
     #[arg(long, value_name = "FILE", requires = "analyse")]
     hdr: Option<PathBuf>,
-    /// Traffic profile: a name (`fwdlab profile ls`) or a file
+    /// Traffic profile: a name (`fwdlab traffic profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
     profile: Option<String>,
     /// Frame size in bytes, including the FCS, up to the port's MTU plus 18 [default: 64; IPv6: 84]
