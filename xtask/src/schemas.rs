@@ -17,6 +17,7 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::set::SetFile;
 use fwdlab_model::telemetry::Record;
 use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
 
 use crate::check::Finding;
 
@@ -26,7 +27,9 @@ const RENEW: &str = "cargo run -p xtask -- schemas";
 /// Returns name and text of every schema.
 fn generated() -> anyhow::Result<Vec<(String, String)>> {
     fn text<T: JsonSchema>() -> anyhow::Result<String> {
-        Ok(serde_json::to_string_pretty(&schema_for!(T))? + "\n")
+        let mut schema = serde_json::to_value(schema_for!(T))?;
+        as_prose(&mut schema);
+        Ok(serde_json::to_string_pretty(&schema)? + "\n")
     }
     Ok([
         ("run", text::<RunInfo>()?),
@@ -45,6 +48,35 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
     .into())
+}
+
+/// Turns doc comments into prose in all descriptions: one line per paragraph or list item, and names
+/// without links.
+fn as_prose(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::String(text) if name == "description" => *text = prose(text),
+                    other => as_prose(other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_prose),
+        _ => {}
+    }
+}
+
+fn prose(comment: &str) -> String {
+    let mut text = String::new();
+    for line in comment.lines() {
+        let starts = line.is_empty() || line.starts_with("- ") || text.ends_with('\n');
+        if !text.is_empty() {
+            text.push(if starts { '\n' } else { ' ' });
+        }
+        text.push_str(line);
+    }
+    text.replace("[`", "`").replace("`]", "`")
 }
 
 /// Writes all schemas, removes those that no longer exist, and returns the written paths.
@@ -112,6 +144,14 @@ fn kept(folder: &Path) -> anyhow::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wrapped_comments_become_paragraphs() {
+        let comment =
+            "One sentence\nof [`Loss`] on two lines.\n\nA list:\n- first\n- second\n  line";
+        let expected = "One sentence of `Loss` on two lines.\n\nA list:\n- first\n- second   line";
+        assert_eq!(prose(comment), expected);
+    }
 
     #[test]
     fn a_stale_missing_or_orphaned_schema_is_found_and_renewed() {

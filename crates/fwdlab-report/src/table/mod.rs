@@ -167,7 +167,7 @@ pub struct Table {
 
 /// A table whose columns stand next to their cells: one row, or a row per item.
 ///
-/// ```ignore
+/// ```text
 /// table! {
 ///     node in nodes, Mark::None;
 ///     left("node", "node") => Cell::text(&node.name),
