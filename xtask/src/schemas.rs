@@ -27,8 +27,9 @@ const RENEW: &str = "cargo run -p xtask -- schemas";
 /// Returns name and text of every schema.
 fn generated() -> anyhow::Result<Vec<(String, String)>> {
     fn text<T: JsonSchema>() -> anyhow::Result<String> {
-        let mut schema = serde_json::to_value(schema_for!(T))?;
-        as_prose(&mut schema);
+        let mut schema = schema_for!(T);
+        let members = schema.ensure_object();
+        members.iter_mut().for_each(as_prose);
         Ok(serde_json::to_string_pretty(&schema)? + "\n")
     }
     Ok([
@@ -50,19 +51,13 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
     .into())
 }
 
-/// Turns doc comments into prose in all descriptions: one line per paragraph or list item, and names
-/// without links.
-fn as_prose(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            for (name, member) in members {
-                match member {
-                    Value::String(text) if name == "description" => *text = prose(text),
-                    other => as_prose(other),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(as_prose),
+/// Turns doc comments into prose in a description, and in all below this member: one line per
+/// paragraph or list item, and names without links.
+fn as_prose((name, member): (&String, &mut Value)) {
+    match member {
+        Value::String(text) if name == "description" => *text = prose(text),
+        Value::Object(members) => members.iter_mut().for_each(as_prose),
+        Value::Array(items) => items.iter_mut().for_each(|item| as_prose((name, item))),
         _ => {}
     }
 }
