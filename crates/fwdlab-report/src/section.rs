@@ -1,6 +1,7 @@
 //! The parts of a report between its headline and its end, as values: tables and sentences.
 //!
-//! Each kind of result lists its sections once; `text` and `markdown` print them without knowing what was measured. Start with [`Section`].
+//! Each kind of result lists its sections once; `text` and `markdown` print them without knowing
+//! what was measured. Start with [`Section`].
 
 use crate::table::Table;
 
