@@ -20,7 +20,7 @@ pub(crate) enum State {
     Livelock,
     /// There is no figure: a load was offered and no frame came back.
     ForwardsNothing,
-    /// The figure exists, but at this load the DUT lost frames.
+    /// The figure exists, but at a requested load the DUT lost frames.
     Overloaded,
     /// There is no figure: iterations failed.
     Failed,
@@ -100,7 +100,8 @@ fn is_livelock(outcome: &Outcome) -> bool {
     ratio.is_some_and(|ratio| ratio < LIVELOCK)
 }
 
-/// Returns true if the DUT lost frames at the only load that was requested.
+/// Returns true if the DUT lost frames at a requested load: in a single trial, or in all repetitions
+/// at one of the loads of a latency test.
 fn is_overloaded(outcome: &Outcome) -> bool {
     match &outcome.found {
         Found::Trial(trial) => trial.frame_loss_ratio > 0.0,
