@@ -155,8 +155,8 @@ fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
     }
 }
 
-/// Returns the rate, in frames per second, that corresponds to 100 %: that of an imported file, else
-/// the line rate, else the largest load.
+/// Returns the rate, in frames per second, that corresponds to 100 %: that of an imported file,
+/// else the line rate, else the largest load.
 fn full(run: &Run<'_>, outcome: &Outcome, ramp: &Ramp) -> f64 {
     let of_link =
         link::of(run.info).map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
