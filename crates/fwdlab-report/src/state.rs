@@ -100,8 +100,8 @@ fn is_livelock(outcome: &Outcome) -> bool {
     ratio.is_some_and(|ratio| ratio < LIVELOCK)
 }
 
-/// Returns true if the DUT lost frames at a requested load: in a single trial, or in all repetitions
-/// at one of the loads of a latency test.
+/// Returns true if the DUT lost frames at a requested load: in a single trial, or in all
+/// repetitions at one of the loads of a latency test.
 fn is_overloaded(outcome: &Outcome) -> bool {
     match &outcome.found {
         Found::Trial(trial) => trial.frame_loss_ratio > 0.0,
