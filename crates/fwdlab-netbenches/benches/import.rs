@@ -1,7 +1,7 @@
 //! Import and audit of a synthetic archive: megabytes of logs per second, and the memory it takes.
 //!
-//! `FWDLAB_BENCH_LOGS` sets the number of receivers' logs (default 1000; the public archive has 18,126). The archive is made
-//! in a temporary directory and never kept.
+//! `FWDLAB_BENCH_LOGS` sets the number of receivers' logs (default 1000; the public archive has
+//! 18,126). The archive is made in a temporary directory and never kept.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,7 +17,8 @@ const PER_SET: usize = 20;
 /// Samples of a log: 170 MB over 18,126 logs is 9.4 kB each.
 const SAMPLES: u64 = 76;
 
-/// Makes an archive of so many receivers' logs, with senders' logs, `.info`, `.pps` and READMEs beside them; returns its bytes.
+/// Makes an archive with this number of receivers' logs, and senders' logs, `.info`, `.pps` and
+/// README files; returns its size in bytes.
 fn make(root: &Path, logs: usize) -> u64 {
     let mut bytes = 0;
     let mut state = 1_u64;
@@ -81,7 +82,7 @@ fn make(root: &Path, logs: usize) -> u64 {
     bytes
 }
 
-/// Largest memory of this process so far, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -145,7 +145,7 @@ impl Log {
     /// Reads a log to its end; `buffer` is working memory.
     ///
     /// # Errors
-    /// Those of `input`.
+    /// If reading from `input` fails.
     pub fn read(input: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<Log> {
         let mut log = Log::default();
         log.bytes = for_each_line(input, buffer, |line| log.line(line))?;

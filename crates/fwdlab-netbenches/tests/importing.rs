@@ -1,4 +1,4 @@
-//! Import and audit of archives: the sample of the public one, and hostile directories.
+//! Tests import and audit of archives: the sample of the public one, and hostile directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 
 use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, SetResult};
 
-/// Counted by the test runner.
+/// Prints a line that the test runner counts.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
-    // what nobody reads must not fail the test
+    // a closed stderr must not fail the test
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// The sample of the archive, if it is here.
+/// Returns the sample of the archive, if it is available.
 fn sample(test: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
     let path = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
@@ -62,7 +62,8 @@ fn every_block_of_the_sample_follows_from_its_logs() {
         assert!(!block.models.is_empty(), "{block:#?}");
         assert!(!block.sources.is_empty());
     }
-    // Two blocks borrow their baseline from a directory that is not in the sample; everything else is exact.
+    // Two blocks borrow their baseline from a directory that is not in the sample; everything else
+    // is exact.
     let as_printed = audit.blocks.iter().flat_map(|b| &b.sets);
     let as_printed = as_printed.filter(|set| set.as_printed).count();
     assert_eq!(as_printed, 2);
@@ -91,7 +92,8 @@ fn the_sample_becomes_one_run_per_set() {
         let run = fwdlab_store::load(&runs.path().join(id)).unwrap();
         assert_eq!(run.problems, Vec::<String>::new());
         assert_eq!(run.imported.len(), set.runs);
-        // What we derive is what the archive published, where it lies beside the logs under the same name.
+        // derived values equal the published ones, if the archive has them next to the logs under
+        // the same name
         let home = root.join(set.path.trim_end_matches("/RAW"));
         for case in &run.summary.unwrap().imported {
             let name = format!("{}.pps", case.test_case);
@@ -383,7 +385,8 @@ fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
     }
 }
 
-/// A set of 2026 whose `.info` files speak of what was varied and not of its values, and where its CPU stands far above.
+/// A set of 2026 whose `.info` files contain the names of the varied parameters but not their
+/// values, and whose CPU is in the path far above.
 #[test]
 fn a_set_says_its_cpu_its_time_and_its_traffic() {
     let root = tempfile::tempdir().unwrap();
@@ -441,7 +444,7 @@ fn a_set_says_its_cpu_its_time_and_its_traffic() {
     let measured = listed.measured_at.unwrap().to_string();
     assert_eq!(measured, "2015-08-26T13:30:22Z");
 
-    // it is called by its path: in the archive, and where it lies
+    // the set is chosen by its path in the archive, or on disk
     let in_archive = imported.sets[0].path.as_str();
     for name in [in_archive, set.to_str().unwrap(), &format!("{in_archive}/")] {
         assert_eq!(
