@@ -1,8 +1,8 @@
 //! Exports ramps as TRex load tests: files that its public viewer draws, with the same figures.
 //!
 //! A bidirectional ramp uses both channels; a ramp in one direction uses channel 0, and channel 1
-//! is silent. Utilisation is relative to the full rate of an imported file, else to the line rate if
-//! the run has a link, else to the largest offered load; `vars` records which. Start with
+//! is silent. Utilisation is relative to the full rate of an imported file, else to the line rate
+//! if the run has a link, else to the largest offered load; `vars` records which. Start with
 //! [`files`].
 
 use std::collections::BTreeMap;

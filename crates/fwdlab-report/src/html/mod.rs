@@ -63,8 +63,8 @@ const MANY_TRIALS: usize = 300;
 const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
-/// With up to this number of test cases, the DUT's activity in the first is open; with more, all are
-/// closed.
+/// With up to this number of test cases, the DUT's activity in the first is open; with more, all
+/// are closed.
 const FEW_CASES: usize = 3;
 
 /// Renders the report of a run as one self-contained page. `trials` and `rebuilds` are listed in
