@@ -768,7 +768,7 @@ fn a_page_has_every_difference_and_needs_nothing_else() {
     }
 }
 
-/// The check values of docs/methodology.md, "Change points", as runs: nine versions, the fifth a dip.
+/// The check values of docs/methodology.md, "Change points", as nine versions; the fifth is a dip.
 #[test]
 fn change_points_of_runs() {
     let values = [100.0, 101.0, 99.0, 100.0, 70.0, 100.0, 101.0, 99.0, 100.0];
