@@ -32,8 +32,8 @@ pub struct Place<'a> {
     pub skipped: &'a [usize],
 }
 
-/// Formats a tested candidate: `bad      4,315.1 ± 2.0 instructions per frame
-/// debian:linux-image-...`
+/// Formats a tested candidate:
+/// `bad      4,315.1 ± 2.0 instructions per frame  debian:linux-image-...`
 pub fn tested(began: &Began, one: &Tested) -> String {
     let name = (began.candidates.get(one.at)).map_or(one.candidate.clone(), |it| it.words());
     let verdict = match one.verdict {
@@ -113,8 +113,8 @@ pub fn found(
     text
 }
 
-/// Returns the headline: `first changed by: IMAGE (+275.1 ± 3.0 instructions per frame, +6.8 %),
-/// last as before: IMAGE`.
+/// Returns the headline:
+/// `first changed by: IMAGE (+275.1 ± 3.0 instructions per frame, +6.8 %), last as before: IMAGE`.
 fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
     let name = |at: usize| began.candidates[at].words();
     let change = match &compared.first_bad.difference {

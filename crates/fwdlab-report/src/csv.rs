@@ -16,7 +16,7 @@ use crate::windows::tables;
 /// - search: per goal
 /// - procedures: per row of their tables, which share their columns
 /// - campaign: per figure of a test case
-/// - otherwise: per test case
+/// - windows: per test case
 pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         return crate::imported::cases(summary).csv();

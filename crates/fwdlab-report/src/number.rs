@@ -124,8 +124,8 @@ pub fn bits_per_second(bps: f64) -> String {
     format!("{} {}bit/s", prefix.number(bps), prefix.letter)
 }
 
-/// Formats a share in percent: `2.3 %`, `0.081 %`, `0 %`, `50.0 %`, `100 %`. Rounds nothing to 0 %
-/// and nothing to 100 % that is not exactly that; a frame in a million is visible.
+/// Formats a share in percent: `2.3 %`, `0.081 %`, `0 %`, `50.0 %`, `100 %`. A share that is
+/// not exactly 0 or 100 % is never rounded to it: a frame in a million is visible.
 pub fn percent(value: f64) -> String {
     let size = value.abs();
     let sign = if value < 0.0 { "-" } else { "" };

@@ -27,8 +27,8 @@ pub(crate) fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
 
-/// Is it a control character, or does it change the direction of text (Unicode's bidirectional
-/// controls and separators)?
+/// Returns true for control characters, and for those that change the direction of text (Unicode's
+/// bidirectional controls and separators).
 pub fn steers(c: char) -> bool {
     let orders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || orders

@@ -5,7 +5,7 @@
 
 use crate::table::Table;
 
-/// What a list of sections is for.
+/// The kind of output that the sections are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A terminal: few columns, the most important rows.

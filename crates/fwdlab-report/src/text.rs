@@ -113,8 +113,8 @@ pub fn explain(trials: &[TrialRecord]) -> String {
     crate::procedures::explain(trials)
 }
 
-/// Renders losses, wrapped below the first word: `  50.5 %  1,520,000  at the DUT's input: the
-/// counter`.
+/// Renders losses, wrapped below the first word:
+/// `  50.5 %  1,520,000  at the DUT's input: the counter`.
 fn loss_lines(table: &Table) -> String {
     let widest = |index: usize| {
         let cells = table.rows.iter().map(|row| row.cells[index].text.len());

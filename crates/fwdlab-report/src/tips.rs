@@ -275,8 +275,8 @@ fn parts(info: &RunInfo, name: &str) -> Vec<String> {
     own.unwrap_or_else(|| vec![name.to_owned()])
 }
 
-/// Converts parts to lines to copy: commands unchanged, files and families as comments on where
-/// they are.
+/// Converts parts to lines to copy: commands unchanged, files and families as comments with their
+/// location.
 fn lines(parts: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for part in parts {

@@ -47,8 +47,8 @@ fn forwards_nothing(comparison: &Comparison) -> bool {
     comparison.forwarding_rate_pps == Some(0.0)
 }
 
-/// Describes the result of a comparison, without its name: `Proven 2.1 % slower than the plain DUT,
-/// [-2.6, -1.6] %`.
+/// Describes the result of a comparison, without its name:
+/// `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
 pub(crate) fn finding(comparison: &Comparison) -> String {
     if forwards_nothing(comparison) {
         return "Does not forward".into();

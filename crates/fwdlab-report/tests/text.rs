@@ -1,5 +1,5 @@
-//! Snapshot tests of the terminal output. After an intended change: `INSTA_UPDATE=always cargo test
-//! -p fwdlab-report`.
+//! Snapshot tests of the terminal output. After an intended change:
+//! `INSTA_UPDATE=always cargo test -p fwdlab-report`.
 
 use crate::common;
 

@@ -169,8 +169,8 @@ pub(crate) fn difference_cells(point: &PairedPoint) -> Vec<Cell> {
     ]
 }
 
-/// Describes the cost of a unit, and the additional cost of the first: `11.90 ns a frame per rule
-/// [11.50, 12.30]`.
+/// Describes the cost of a unit, and the additional cost of the first:
+/// `11.90 ns a frame per rule [11.50, 12.30]`.
 pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
     let interval = slope.unit_ns_interval.map_or(String::new(), |[low, high]| {
         format!(" [{low:.2}, {high:.2}]")

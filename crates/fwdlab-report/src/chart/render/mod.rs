@@ -1,7 +1,7 @@
 //! Renders charts, with one file per format. Each has a function `draw` that takes a
 //! [`Chart`](super::Chart).
 //!
-//! `shapes` draws the marks that HTML and SVG share.
+//! `shapes` draws the marks that HTML and SVG share. Start with [`svg::draw`].
 
 pub mod gnuplot;
 pub(crate) mod html;
