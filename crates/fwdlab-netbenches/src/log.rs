@@ -80,7 +80,7 @@ pub struct Total {
     pub seconds: Option<f64>,
 }
 
-/// What the archive's own rule picks from a line, of any kind.
+/// The value that the archive's own rule picks from a line of any kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Picked {
     /// Number of the line, from 1.
@@ -98,7 +98,7 @@ pub struct Log {
     pub counts: Counts,
     /// The samples in the order of the file.
     pub samples: Vec<Sample>,
-    /// What the archive's own rule would pick, before dropping lines at both ends.
+    /// The values that the archive's own rule picks, before it drops lines at both ends.
     pub picked: Vec<Picked>,
     /// `Sent N packets`.
     pub sent: Option<Total>,

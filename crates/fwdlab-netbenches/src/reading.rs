@@ -29,7 +29,7 @@ pub struct Reader<'a> {
     buffer: Vec<u8>,
 }
 
-/// What is kept of a run after its logs were read.
+/// The facts of a run that are kept after its logs were read.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
     /// Its record; the caller adds labels.

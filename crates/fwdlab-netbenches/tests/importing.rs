@@ -339,7 +339,7 @@ fn an_audit_names_the_cause() {
         "{found:?}"
     );
     assert_eq!(found.models, ["debian"]);
-    // The same in a directory without any logs: borrowed.
+    // the same block in a directory without logs: its sets are borrowed
     let other = root.path().join("cpu/nic/other/results/os");
     fs::create_dir_all(&other).unwrap();
     fs::rename(set.join("README.md"), other.join("README.md")).unwrap();
@@ -354,7 +354,7 @@ fn an_audit_names_the_cause() {
 fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
     let root = archive();
     let set = root.path().join("cpu/nic/topic/results/os");
-    // What Debian's ministat prints of these and of the runs' values.
+    // output of Debian's ministat for these values and those of the runs
     let block = |label: &str| {
         format!(
             "x {label}\n+ fw\n    N           Min           Max        Median           Avg        Stddev\n\
