@@ -1,6 +1,6 @@
-//! The command line at the start of a log: what was sent, to whom, in how many flows.
+//! Parses the command line at the start of a log: program, addresses, frames and flows.
 //!
-//! Only contains what the line contains: a missing option is absent, defaults of pkt-gen are not
+//! It has only what the line contains: a missing option is absent, and defaults of pkt-gen are not
 //! filled in. Start with [`Command::parse`].
 
 use fwdlab_model::trial::IpVersion;

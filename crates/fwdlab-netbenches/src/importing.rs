@@ -63,7 +63,7 @@ pub struct Progress {
     pub done: usize,
     /// Total number of result sets.
     pub sets: usize,
-    /// Statistics of what was read.
+    /// Statistics of the logs that were read.
     pub tally: Tally,
 }
 
@@ -72,7 +72,7 @@ pub struct Progress {
 pub struct Imported {
     /// Every chosen set, by path.
     pub sets: Vec<SetOutcome>,
-    /// Statistics of what was read.
+    /// Statistics of the logs that were read.
     pub tally: Tally,
     /// Files of the archive by kind.
     pub files: BTreeMap<Kind, u64>,
@@ -95,11 +95,11 @@ pub struct SetOutcome {
     pub runs: usize,
     /// Runs among them without a value.
     pub invalid: usize,
-    /// What was done with it.
+    /// The result.
     pub result: SetResult,
 }
 
-/// What was done with a set.
+/// The result of importing a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetResult {
     /// Imported as the run with this id.

@@ -24,7 +24,7 @@ pub struct Line<'a> {
 /// last newline is not a line.
 ///
 /// # Errors
-/// Those of `input`, after the lines before the error.
+/// If reading from `input` fails; `f` was called for the lines before the error.
 pub fn for_each_line(
     input: &mut impl Read,
     buffer: &mut Vec<u8>,

@@ -80,7 +80,7 @@ pub struct Total {
     pub seconds: Option<f64>,
 }
 
-/// What the archive's own rule picks from a line, of any kind.
+/// The value that the archive's own rule picks from a line of any kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Picked {
     /// Number of the line, from 1.
@@ -98,7 +98,7 @@ pub struct Log {
     pub counts: Counts,
     /// The samples in the order of the file.
     pub samples: Vec<Sample>,
-    /// What the archive's own rule would pick, before dropping lines at both ends.
+    /// The values that the archive's own rule picks, before it drops lines at both ends.
     pub picked: Vec<Picked>,
     /// `Sent N packets`.
     pub sent: Option<Total>,
@@ -145,7 +145,7 @@ impl Log {
     /// Reads a log to its end; `buffer` is working memory.
     ///
     /// # Errors
-    /// Those of `input`.
+    /// If reading from `input` fails.
     pub fn read(input: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<Log> {
         let mut log = Log::default();
         log.bytes = for_each_line(input, buffer, |line| log.line(line))?;

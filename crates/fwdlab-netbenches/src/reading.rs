@@ -1,6 +1,6 @@
-//! Reads the logs of one run and makes its record.
+//! Reads the logs of a run and makes its record.
 //!
-//! All warnings about the numbers are decided in this file. Samples are dropped once they are
+//! All warnings about the numbers are decided in this file. Samples are dropped after they are
 //! summarised. Start with [`Reader::run`].
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::rule::{End, Legacy, NoValue, legacy, offered, ours};
 use super::set::{Case, RunFiles};
 use super::walk::shown_path;
 
-/// Difference between the rules, in percent, from which on it is reported.
+/// Difference between the rules, in percent, from which it is reported.
 const RULES_AGREE_PERCENT: f64 = 1.0;
 /// Below this multiple of the forwarding rate the sender is the limit (docs/methodology.md,
 /// "Validity").
@@ -29,7 +29,7 @@ pub struct Reader<'a> {
     buffer: Vec<u8>,
 }
 
-/// What is kept of a run after its logs were read.
+/// The facts of a run that are kept after its logs were read.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
     /// Its record; the caller adds labels.
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     /// Reads one log.
     ///
     /// # Errors
-    /// The system's.
+    /// If the file cannot be read.
     pub fn log(&mut self, path: &Path) -> io::Result<Log> {
         let mut file = File::open(self.root.join(path))?;
         Log::read(&mut file, &mut self.buffer)

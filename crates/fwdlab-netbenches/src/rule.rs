@@ -283,7 +283,7 @@ mod tests {
             let log = read(&text);
             for (sender, end) in [(Some(read(&sender)), End::Sender), (None, End::Receiver)] {
                 let found = ours(&log, sender.as_ref());
-                // The first interval begins at 10; samples from 16 on; the last frame at 40, samples up to 38.
+                // first interval begins at 10, samples from 16; last frame at 40, samples up to 38
                 assert_eq!((found.samples, found.end), (23, end), "{begin}");
                 assert_eq!(found.median, Some(127.0));
                 assert_eq!(found.duration_s, 23.0);

@@ -1,4 +1,4 @@
-//! Import and audit of archives: the sample of the public one, and hostile directories.
+//! Tests import and audit of archives: the sample of the public one, and hostile directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 
 use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, SetResult};
 
-/// Counted by the test runner.
+/// Prints a line that the test runner counts.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     // failing to write the message must not fail the test
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// The sample of the archive, if it is here.
+/// Returns the sample of the archive, if it is available.
 fn sample(test: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
     let path = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);

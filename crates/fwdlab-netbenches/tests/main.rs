@@ -1,4 +1,4 @@
-//! The import and the audit of whole archives, and the fuzz target over its corpus.
+//! Tests of the import and the audit of whole archives, and of the fuzz target on its corpus.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,10 @@
-//! Draws folded stacks into a folder, to be looked at: two flame graphs, their difference, and the table of it.
+//! Draws folded stacks into a directory for inspection: two flame graphs, their difference, and its
+//! table.
 //!
 //! `cargo run -p fwdlab-report --example flame -- BEFORE.folded AFTER.folded FRAMES FOLDER`
 //!
-//! What `perf script` printed of a real DUT will do as well: of such files, FRAMES is how many it forwarded meanwhile.
+//! Folded output of `perf script` from a real DUT works, too; FRAMES is then the number of frames
+//! that it forwarded during the recording.
 
 use std::io::Error;
 use std::path::Path;

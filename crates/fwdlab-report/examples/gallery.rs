@@ -1,4 +1,4 @@
-//! Writes the page of every run of the test data into a folder, to be looked at in a browser.
+//! Writes the page of every run of the test data into a directory, for inspection in a browser.
 //!
 //! `cargo run -p fwdlab-report --example gallery -- FOLDER`
 

@@ -1,9 +1,10 @@
-//! The sentences in which a campaign ends: what each value of the thing that it varies changes.
+//! Writes the sentences that answer a campaign's question: the effect of each value that it varies.
 //!
-//! They are made where test cases differ in one thing only, such as the configuration or the number of flows, and by the rules of
-//! [`compare`](crate::compare): what this says is what `compare @1 --by` says. Counted instructions have intervals of
-//! their own; configurations that took turns are compared in their rebuilds. A question about one test case is answered by what that found.
-//! Start with [`answers`].
+//! Sentences exist only if the test cases differ in one or two properties, such as the
+//! configuration or the number of flows. They follow the rules of [`compare`](crate::compare) and
+//! therefore agree with `compare @1 --by`. Counted instructions have their own intervals;
+//! configurations that took turns are compared within their rebuilds. A question about a single
+//! test case is answered with its result. Start with [`answers`].
 
 use std::collections::BTreeMap;
 
@@ -25,18 +26,19 @@ use crate::shape::l2_bps;
 use crate::state::State;
 use crate::{procedures, words};
 
-/// Configurations of paired slices that are compared with each other, at most.
+/// Largest number of paired configurations that are also compared with each other.
 const MOST_PAIRED: usize = 3;
 
-/// What differs.
+/// The label by which test cases are compared.
 const BY: &str = "value";
 
-/// The question that the campaign asks, if it does.
+/// Returns the question of the campaign, if it has one.
 pub(crate) fn question(info: &RunInfo) -> Option<&str> {
     info.parameters.get("question")?.as_str()
 }
 
-/// The sentences that answer the question of a campaign. If no difference was asked for, each test case says what was found.
+/// Returns the sentences that answer the question of a campaign. If the campaign asks a question
+/// and there is nothing to compare, each test case reports its own result.
 pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
     let told = sentences(all);
     if !told.is_empty() || question(info).is_none() {
@@ -49,16 +51,17 @@ pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
     found.collect()
 }
 
-/// What a test case says that is compared with no other.
+/// Returns the result of a test case on its own.
 fn in_itself(case: &TestCase) -> Option<String> {
     let outcome = case.outcomes.iter().find(|outcome| outcome.answered)?;
     let overload = shown(&outcome.found).overload();
     Some(overload.unwrap_or_else(|| procedures::figure(outcome)))
 }
 
-/// Configurations of paired slices: each with the reference DUT, and each with every other one in the same rebuilds.
+/// Compares each configuration of paired slices with the reference DUT, and with every other one
+/// within the same rebuilds.
 fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
-    // the reference once more is a control, and no answer
+    // a second reference DUT is a control, not an answer
     let is_beside = |case: &TestCase| {
         (case.slices()).is_some_and(|found| {
             found.points.len() == 1 && found.reference != case.case.configuration
@@ -75,7 +78,7 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         ))
     });
     let mut told: Vec<Sentence> = own.collect();
-    // of more configurations the pairs are too many to read
+    // with more configurations there are too many pairs to read
     let paired = match cases.len() {
         0..=MOST_PAIRED => &cases[..],
         _ => &[],
@@ -94,7 +97,8 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     told
 }
 
-/// How two configurations differ that took turns with the same plain DUT: its rate cancels in every rebuild.
+/// Compares two configurations that took turns with the same plain DUT: its rate cancels out in
+/// every rebuild.
 fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String> {
     let is_doubtful =
         |case: &TestCase| case.doubt.is_some() || case.comparisons().any(|one| one.doubt.is_some());
@@ -126,7 +130,7 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String
     let Some(ends) = found.interval_percent else {
         return Some(format!("{percent:+.1} %, too few values to tell"));
     };
-    // of three pairs one in seven would be proven by chance (Bonferroni)
+    // with three pairs, chance alone would prove a difference once in seven times (Bonferroni)
     let is_proven = found.p_value.is_some_and(|p| 3.0 * p < 0.05);
     let verdict = match found.verdict {
         fwdlab_stats::Verdict::Less if is_proven => "proven slower".into(),
@@ -140,7 +144,8 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String
     Some(format!("{shown} % {}, {verdict}", interval(ends)))
 }
 
-/// One sentence for every test case beside the first. Where they differ in two things, beside the first that differs in only one.
+/// Returns one sentence per test case, compared with the first. If the test cases differ in two
+/// properties, each is compared with the first one that shares the other property.
 pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = all.first() else {
         return Vec::new();
@@ -156,7 +161,7 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     }
 }
 
-/// The sentences of every group of test cases that are the same in one thing, and differ in another.
+/// Groups the test cases that share one property, and returns the sentences of every group.
 fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
     let mut groups: Vec<Vec<TestCase>> = Vec::new();
     for case in all {
@@ -185,7 +190,8 @@ fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
     told.collect()
 }
 
-/// One sentence for every other test case of a group beside its first, with names as among all.
+/// Returns one sentence for each other test case of a group, compared with its first. Names are
+/// those among `named`, all test cases.
 fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = group.first() else {
         return Vec::new();
@@ -228,7 +234,7 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         baseline: Some(name(first)),
         ..Options::new(&figure.name)
     };
-    // nothing to compare, such as where all but one failed: the table says so
+    // nothing to compare, e.g. all but one failed: the table shows it
     let Ok(outcome) = compare::compare(&[source], &options) else {
         return Vec::new();
     };
@@ -252,7 +258,7 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     told.chain(nothing).collect()
 }
 
-/// Rates of frames of other sizes in bits: fewer frames may be more of those.
+/// Returns the rates in bit/s if the frame sizes differ: fewer frames may carry more bits.
 fn in_bits(reference: &TestCase, other: &TestCase, figure: &str) -> Option<String> {
     let bps = |case: &TestCase| {
         let found = case.figure(figure)?;
@@ -274,7 +280,7 @@ fn in_bits(reference: &TestCase, other: &TestCase, figure: &str) -> Option<Strin
     })
 }
 
-/// A factor with two significant digits at least: `4.5`, `0.93`, `12`.
+/// Formats a factor with at least two significant digits: `4.5`, `0.93`, `12`.
 fn times(factor: f64) -> String {
     let places = if factor < 1.0 {
         2
@@ -284,7 +290,7 @@ fn times(factor: f64) -> String {
     format!("{factor:.places$}")
 }
 
-/// What was counted, where instructions were.
+/// Returns the counted instructions, if the test case has any.
 fn counted(case: &TestCase) -> Option<&Exact> {
     case.outcomes
         .iter()
@@ -294,7 +300,8 @@ fn counted(case: &TestCase) -> Option<&Exact> {
         })
 }
 
-/// How many instructions more than the reference; of that itself nothing.
+/// Returns how many more instructions per frame a test case needs than its reference; `None` for
+/// the reference itself.
 fn in_instructions(
     case: &TestCase,
     found: &Exact,
@@ -321,10 +328,11 @@ fn in_instructions(
     ))
 }
 
-/// Are two test cases the same in one thing?
+/// Returns true if two test cases share a property.
 type Same = fn(&Case, &Case) -> bool;
 
-/// In what test cases may differ. The stream of a profile is only its mean.
+/// The properties in which test cases may differ. The stream of a profile is only its mean, so its
+/// size and flows are ignored.
 const THINGS: [Same; 7] = [
     |a, b| a.variant.profile.is_some() || a.stream.frame_size_bytes == b.stream.frame_size_bytes,
     |a, b| a.variant.profile.is_some() || a.stream.flows == b.stream.flows,
@@ -335,13 +343,13 @@ const THINGS: [Same; 7] = [
     |a, b| a.dut == b.dut,
 ];
 
-/// In what test cases differ from the first.
+/// Returns the properties in which test cases differ from the first.
 fn differing(first: &TestCase, all: &[TestCase]) -> Vec<Same> {
     let differs = |same: &Same| !all.iter().all(|one| same(&first.case, &one.case));
     THINGS.into_iter().filter(differs).collect()
 }
 
-/// Of values that have no ratio: there are none, or the reference is 0.
+/// Describes a comparison that has no ratio: values are missing, or the reference is 0.
 fn without_percent(n: [usize; 2], difference: Option<f64>, figure: &str) -> String {
     match difference {
         _ if n.contains(&0) => "inconclusive: values are missing".into(),

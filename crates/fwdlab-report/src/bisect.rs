@@ -1,6 +1,7 @@
-//! A bisection for people: a line per candidate while it goes on, then which is the first that changed the figure, and by which functions.
+//! Reports a bisection: a line per candidate while it runs, then the first candidate that changed
+//! the figure, and the functions that explain the change.
 //!
-//! It searches nothing and judges nothing. Start with [`found`].
+//! It does not search or judge. Start with [`found`].
 
 use fwdlab_model::bisect::{Began, Compared, Figure, Tested, Verdict};
 use fwdlab_model::stacks::{self, Profile};
@@ -11,24 +12,27 @@ use crate::number::{instructions as number, several};
 use crate::screen::{paragraph, width};
 use crate::table::wrap;
 
-/// Functions that differ by fewer instructions per frame are told together, and so are all but those that differ most.
+/// Functions with a smaller difference, in instructions per frame, share one row, as do all beyond
+/// the [`MOST`] largest.
 const LEAST: f64 = 0.5;
 const MOST: usize = 15;
 
-/// A change of a smaller share than this of what lies between good and bad is not all of it.
+/// If the change is a smaller share than this of the difference between good and bad, there is more
+/// than one change.
 const ALL_OF_IT: f64 = 0.9;
 
-/// Where the change is, by places among the candidates.
+/// The location of the change, as indices into the candidates.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The last as before.
+    /// The last good candidate.
     pub last_good: usize,
-    /// The first that is not.
+    /// The first bad candidate.
     pub first_bad: usize,
-    /// Those between them that could not be tested.
+    /// Candidates between the two that could not be tested.
     pub skipped: &'a [usize],
 }
 
+/// Formats a tested candidate:
 /// `bad      4,315.1 ± 2.0 instructions per frame  debian:linux-image-...`
 pub fn tested(began: &Began, one: &Tested) -> String {
     let name = (began.candidates.get(one.at)).map_or(one.candidate.clone(), |it| it.words());
@@ -48,7 +52,7 @@ pub fn tested(began: &Began, one: &Tested) -> String {
     )
 }
 
-/// `4,315.1 ± 2.0 instructions per frame`.
+/// Formats a figure: `4,315.1 ± 2.0 instructions per frame`.
 pub fn figure(figure: Figure) -> String {
     format!(
         "{} ± {} instructions per frame",
@@ -57,7 +61,8 @@ pub fn figure(figure: Figure) -> String {
     )
 }
 
-/// The answer: the headline, what qualifies it, every candidate that was tested, and what each function takes more.
+/// Returns the report: the headline, its qualifications, every tested candidate, and the difference
+/// of each function.
 pub fn found(
     began: &Began,
     tested: &[Option<&Tested>],
@@ -108,6 +113,7 @@ pub fn found(
     text
 }
 
+/// Returns the headline:
 /// `first changed by: IMAGE (+275.1 ± 3.0 instructions per frame, +6.8 %), last as before: IMAGE`.
 fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
     let name = |at: usize| began.candidates[at].words();
@@ -132,7 +138,8 @@ fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
     )
 }
 
-/// What each function takes before and after.
+/// Returns the cost of each function before and after the change; `None` if either side has no
+/// functions.
 pub fn functions(compared: &Compared) -> Option<flame::Differences> {
     let profiles = [&compared.last_good, &compared.first_bad].map(|found| -> Profile {
         let functions = found.functions.iter();

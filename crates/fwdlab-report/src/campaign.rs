@@ -1,4 +1,5 @@
-//! The result of a campaign: a row per test case and figure, why iterations failed, and the sentences that qualify the figures.
+//! Reports a campaign: a row per test case and figure, why iterations failed, and the sentences
+//! that qualify the figures.
 //!
 //! Tables of a single outcome are in [`crate::procedures`]. Start with [`sections`].
 
@@ -22,10 +23,10 @@ use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
 
-/// So many failures of a test case are told one by one.
+/// Largest number of failures of a test case that are listed one by one.
 const FAILURES: usize = 3;
 
-/// The answer: the first figure of the first test case, and how many more there are.
+/// Returns the headline: the first figure of the first test case, and the number of further ones.
 pub(crate) fn headline(cases: &[TestCase]) -> String {
     let failed = cases.iter().filter(|case| case.failures().next().is_some());
     let failed = match failed.count() {
@@ -66,7 +67,8 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
     )
 }
 
-/// The answer of slices: what a unit costs, or how the only configuration differs, or how many do.
+/// Returns the headline of slices: the cost per unit, the difference of the only configuration, or
+/// the number of configurations that differ.
 fn of_slices(all: &[TestCase]) -> Option<String> {
     let mut found = all.iter().filter_map(|case| Some((case, case.slices()?)));
     let (case, first) = found.next()?;
@@ -90,7 +92,7 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
     Some(words::tally(&compared))
 }
 
-/// What an iteration found, or why nothing.
+/// Returns the result of an iteration, or why it failed, in one line.
 pub fn in_one_line(iteration: &Iteration) -> String {
     if let Some(why) = &iteration.failure {
         return format!("FAILED: {why}");
@@ -101,7 +103,7 @@ pub fn in_one_line(iteration: &Iteration) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// One row per test case and figure; one without figures for a test case that has none.
+/// Returns a table with one row per test case and figure; a test case without figures has one row.
 pub(crate) fn cases(all: &[TestCase]) -> Table {
     let none = [CaseFigure {
         name: String::new(),
@@ -148,7 +150,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
     }
 }
 
-/// The number of iterations with a value, of all.
+/// Returns how many of the iterations have a value: `4/5`.
 fn used(case: &TestCase, values: usize) -> Cell {
     Cell::with_values(
         format!("{values}/{}", case.iterations.len()),
@@ -156,12 +158,13 @@ fn used(case: &TestCase, values: usize) -> Cell {
     )
 }
 
-/// The table of the result: differences from a reference, if there is one, else figures.
+/// Returns the main table: differences from a reference if there is one, else figures.
 pub(crate) fn table(all: &[TestCase]) -> Table {
     differences(all).unwrap_or_else(|| cases(all))
 }
 
-/// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
+/// Returns the differences of all test cases from the reference DUT, one row per test case and
+/// value; `None` for other procedures.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     if let Some(table) = exact::differences(all) {
         return Some(table);
@@ -188,7 +191,8 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     Some(table)
 }
 
-/// The same to be drawn, each under the name of its row: the test case, whose place is told, and the value of what was swept.
+/// Returns the same differences for a chart: the index of the test case, and a comparison named
+/// after the test case and the swept value.
 pub(crate) fn named_differences(all: &[TestCase]) -> Vec<(usize, Comparison)> {
     let mut named = Vec::new();
     for (at, case) in all.iter().enumerate() {
@@ -206,7 +210,7 @@ pub(crate) fn named_differences(all: &[TestCase]) -> Vec<(usize, Comparison)> {
     named
 }
 
-/// What a unit of the swept parameter costs, by slices, for each test case.
+/// Returns the cost per unit of the swept parameter for each test case, measured by slices.
 fn slopes(all: &[TestCase]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
@@ -223,7 +227,7 @@ fn slopes(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// Why iterations have no result.
+/// Returns why iterations have no result.
 fn failures(all: &[TestCase]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
@@ -247,7 +251,7 @@ fn failures(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// How thresholds came off, why iterations have no result, and why there are so many of them.
+/// Returns the verdicts on thresholds, why iterations have no result, and why measuring stopped.
 pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
     named("required", thresholds::sentences(summary))
@@ -256,18 +260,19 @@ pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
         .collect()
 }
 
-/// Why iterations have no result, and why there are so many of them.
+/// Returns why iterations have no result, and why measuring stopped.
 pub(crate) fn shortfalls(all: &[TestCase]) -> impl Iterator<Item = String> {
     failures(all).into_iter().chain(stopped(all))
 }
 
-/// Why test cases were too noisy to be relied on.
+/// Returns why test cases are too noisy to be reliable.
 pub(crate) fn too_noisy(all: &[TestCase]) -> Vec<String> {
     let of = |case: &TestCase| Some(format!("{}: {}", label(case, all), case.doubt.as_ref()?));
     all.iter().filter_map(of).collect()
 }
 
-/// Why test cases were measured so often, where that followed from what was found.
+/// Returns when and why measuring stopped, for test cases whose number of iterations depends on
+/// their results.
 fn stopped(all: &[TestCase]) -> Vec<String> {
     let each = all.iter().filter_map(|case| {
         let stopped = case.stopped.as_ref()?;
@@ -293,7 +298,7 @@ fn stopped(all: &[TestCase]) -> Vec<String> {
     each.collect()
 }
 
-/// What the procedure's outcomes of a test case say beyond its figures: warnings, each once.
+/// Returns the warnings of the outcomes, each once.
 pub(crate) fn doubts(all: &[TestCase]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for case in all {
@@ -304,7 +309,7 @@ pub(crate) fn doubts(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// Labels of the standards, each once.
+/// Returns the labels of the standards, each once.
 pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for method in all
@@ -318,7 +323,7 @@ pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     told
 }
 
-/// The result below its headline.
+/// Returns the sections below the headline.
 pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let all = &summary.test_cases;
     let mut sections = vec![Section::table("", table(all))];
@@ -336,7 +341,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
     sections
 }
 
-/// The tables of a sweep: they are its answer, not its details.
+/// Returns the tables of a sweep, which are its answer, not its details.
 fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
     let is_sweep = |outcome: &Outcome| matches!(outcome.found, Found::Sweep(_));
     case.outcomes.iter().find(|outcome| is_sweep(outcome))?;
@@ -357,7 +362,7 @@ fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
     })
 }
 
-/// The question of a campaign, and the sentences that answer it.
+/// Returns the question of a campaign and the sentences that answer it.
 pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
     let question = answer::question(info).map(|words| ("question", words.to_owned()));
     let answers = answer::answers(info, all).into_iter();
@@ -366,7 +371,7 @@ pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
         .collect()
 }
 
-/// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
+/// Returns what qualifies the figures: failures, noise, warnings, standards, order, engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
     let control = summary.control.iter().map(words::control_words);
@@ -388,7 +393,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
         .collect()
 }
 
-/// How often and in which order.
+/// Returns the number of iterations and their order.
 fn order_words(info: &RunInfo) -> String {
     let of = |name: &str| {
         let value = info.parameters.get(name);

@@ -1,6 +1,7 @@
 //! The tables as CSV: plain numbers in base units, the units in the column names (RFC 4180).
 //!
-//! For spreadsheets and scripts that do not read JSON; people read [`text`](crate::text). Start with [`summary`].
+//! For spreadsheets and scripts that do not read JSON; people read [`text`](crate::text). Start
+//! with [`summary`].
 
 use fwdlab_model::result::Summary;
 
@@ -8,8 +9,14 @@ use crate::shape::Shape;
 use crate::table::csv_line;
 use crate::windows::tables;
 
-/// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
-/// procedures, which share their columns, or per figure of a campaign's test case; else one per test case.
+/// Returns the results of a run, one line per row of its kind:
+///
+/// - imported results: per test case
+/// - paired comparison: per configuration
+/// - search: per goal
+/// - procedures: per row of their tables, which share their columns
+/// - campaign: per figure of a test case
+/// - windows: per test case
 pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         return crate::imported::cases(summary).csv();

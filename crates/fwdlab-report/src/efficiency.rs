@@ -1,7 +1,7 @@
-//! What forwarding took of the DUTs: a row per test case, and of VPP a row per node.
+//! Reports the cost of forwarding on the DUT: a row per test case, and for VPP a row per node.
 //!
-//! For the terminal, for Markdown and for the page alike; what the figures are is said in [`method`]. What is counted is in
-//! [`fwdlab_model::efficiency`]. Start with [`tables`].
+//! The terminal, Markdown and the page share it; [`method`] explains the figures. What is counted
+//! is defined in [`fwdlab_model::efficiency`]. Start with [`tables`].
 
 use fwdlab_model::efficiency::{Node, Work};
 use fwdlab_model::result::RunInfo;
@@ -12,7 +12,7 @@ use crate::number::{count, decimals};
 use crate::section::{Section, named};
 use crate::table::{Cell, Table, table};
 
-/// What the figures are: of all DUTs, of Linux, and of VPP.
+/// Explanations of the figures: of all DUTs, of Linux, and of VPP.
 const BEGIN: &str =
     "what a frame takes is counted by the DUT, in the trial of each iteration that forwarded most:";
 const OF_LINUX: &str = " of Linux the CPU time of what forwards, per frame that came back, and clocks by the clock that its kernel tells";
@@ -21,7 +21,7 @@ const OF_VPP: &str = " of VPP the clocks of its nodes by show runtime, per frame
     and the output make system calls, which are among their clocks. The effective clock is frames per second times clocks per frame; what the \
     kernel below VPP takes for its ports is in none of these figures";
 
-/// What the figures are, of the kinds that were measured.
+/// Explains the figures of the kinds of DUT that were measured.
 pub(crate) fn method(all: &[TestCase]) -> String {
     let (linux, vpp): (Vec<bool>, Vec<bool>) = worked(all)
         .map(|(case, _)| case.case.dut.is_linux())
@@ -33,23 +33,24 @@ pub(crate) fn method(all: &[TestCase]) -> String {
     format!("{BEGIN}{}", told.join(";"))
 }
 
-/// Was VPP measured, which tells more than Linux does?
+/// Returns true if VPP was measured: it reports more than Linux does.
 fn has_vpp(all: &[TestCase]) -> bool {
     worked(all).any(|(case, _)| !case.case.dut.is_linux())
 }
 
-/// The work of each test case that has some, where that is to be shown: in campaigns, and wherever VPP was measured.
+/// Returns the work of each test case that has any.
 fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
     all.iter()
         .filter_map(|case| Some((case, case.work.as_ref()?)))
 }
 
-/// Are they the answer to what was asked? A command that measures Linux is not asked for them.
+/// Returns true if the figures belong in the report: campaigns show them, other commands only for
+/// VPP.
 fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
     info.kind == "campaign" && worked(all).next().is_some() || has_vpp(all)
 }
 
-/// Titles and tables: what a frame took in each test case, and in each node of VPP.
+/// Returns titled tables: the cost per frame in each test case, and in each node of VPP.
 pub(crate) fn tables(all: &[TestCase]) -> Vec<(&'static str, Table)> {
     if worked(all).next().is_none() {
         return Vec::new();
@@ -73,7 +74,7 @@ fn cases(all: &[TestCase]) -> Table {
         right("effective clock", "effective_clock_hz") => Cell::optional(work.effective_clock_hz(), "", clock),
         right("clock", "clock_hz") => Cell::optional(work.clock_hz, "", clock),
     };
-    // only VPP has these
+    // only VPP reports these
     if !has_vpp(all) {
         for head in [
             "without input",
@@ -105,7 +106,7 @@ fn nodes(all: &[TestCase]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Why DUTs dropped frames, in their own words.
+/// Returns why DUTs dropped frames, in the DUT's own words.
 pub(crate) fn drops(all: &[TestCase]) -> Vec<String> {
     let told = worked(all).filter(|(_, work)| !work.drops.is_empty());
     told.map(|(case, work)| {
@@ -119,7 +120,7 @@ pub(crate) fn drops(all: &[TestCase]) -> Vec<String> {
     .collect()
 }
 
-/// The name of a test case among the others, and alone.
+/// Returns the label of a test case among the others; if it is the only one, its full name.
 fn name(case: &TestCase, all: &[TestCase]) -> String {
     match label(case, all) {
         label if label.is_empty() => case.test_case.clone(),
@@ -131,7 +132,7 @@ fn number(value: f64) -> Cell {
     Cell::new(digits(value), value)
 }
 
-/// Three digits: VPP tells no more.
+/// Formats a value with three digits, which is the precision of VPP.
 fn digits(value: f64) -> String {
     match value >= 1000.0 {
         true => count(value.round() as i128),
@@ -139,7 +140,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// What forwarding took of the DUTs, if that is asked for.
+/// Returns the sections on the cost of forwarding, if they belong in the report.
 pub(crate) fn sections(info: &RunInfo, all: &[TestCase]) -> Vec<Section> {
     if !are_asked_for(info, all) {
         return Vec::new();
@@ -252,7 +253,7 @@ mod tests {
             drops(&all),
             ["64 B, VPP: 100 acl-plugin-in-ip4-fa: ACL deny packets"]
         );
-        // nobody was asked
+        // without work there are no tables
         let mut plain = case(Kind::Linux, Work::default());
         plain.work = None;
         assert!(super::tables(&[plain]).is_empty());

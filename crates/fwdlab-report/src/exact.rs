@@ -1,6 +1,8 @@
-//! What a frame costs in instructions: the answer, a row per test case, and what such numbers say and do not.
+//! Reports the cost of a frame in instructions: the headline, a row per test case, and the limits
+//! of such figures.
 //!
-//! Never a rate: instructions are no time. For the terminal, the page and files alike. Start with [`headline`] and [`differences`].
+//! It never reports a rate: instructions are not time. The terminal, the page and files share it.
+//! Start with [`headline`] and [`differences`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::instructions::{Difference, Exact};
@@ -15,20 +17,20 @@ use crate::number::{count, instructions as number, several};
 use crate::shape::is_in_instructions;
 use crate::table::{Cell, Mark, Table, shorten, table};
 
-/// What stands below every table of instructions.
+/// The explanation below every table of instructions.
 pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
     caches, mispredicted branches, locks and several CPUs are not in them";
 
-/// Rows of functions in the terminal.
+/// Number of functions in the terminal.
 pub(crate) const FUNCTIONS: usize = 12;
 
-/// Functions that differ by fewer instructions per frame are told together.
+/// Functions with a smaller difference, in instructions per frame, share one row.
 const LEAST: f64 = 0.5;
 
-/// Columns for a configuration in a headline.
+/// Width of a configuration's name in a headline, in columns.
 const ABOUT: usize = 48;
 
-/// What was found.
+/// Returns the counted instructions of an outcome, if it has any.
 pub(crate) fn of(outcome: &Outcome) -> Option<&Exact> {
     match &outcome.found {
         Found::Exact(found) if outcome.answered => Some(found),
@@ -40,7 +42,8 @@ fn of_case(case: &TestCase) -> Option<&Exact> {
     case.outcomes.iter().find_map(of)
 }
 
-/// The test case that is held against itself, and those held against others.
+/// Returns the test cases that were compared with another one. The reference, which is compared
+/// with itself, is excluded.
 fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Difference)> {
     all.iter().filter_map(|case| {
         let found = of_case(case)?;
@@ -49,7 +52,7 @@ fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Diffe
     })
 }
 
-/// The answer.
+/// Returns the headline; `None` if no instructions were counted.
 pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
     if !is_in_instructions(all) {
         return None;
@@ -79,7 +82,7 @@ pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
     })
 }
 
-/// `312.0 more instructions per frame (+3.0 %), proven`.
+/// Formats a difference: `312.0 more instructions per frame (+3.0 %), proven`.
 pub(crate) fn finding(difference: &Difference) -> String {
     let more = difference.instructions_per_frame;
     let half = half(difference.interval);
@@ -99,7 +102,7 @@ pub(crate) fn finding(difference: &Difference) -> String {
     }
 }
 
-/// One row per test case.
+/// Returns a table with one row per test case; `None` if no instructions were counted.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     if !is_in_instructions(all) {
         return None;
@@ -150,7 +153,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     })
 }
 
-/// What qualifies the figures: what is in them, and the control.
+/// Returns what qualifies the figures: what they count, and the control.
 pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.test_cases;
     if !is_in_instructions(all) {
@@ -202,8 +205,8 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     told
 }
 
-/// What each function takes against the reference: a title and a table for each test case. So many functions stand in a row of their own,
-/// the others together.
+/// Returns the cost of each function compared with the reference: a title and a table per test
+/// case. About `most` functions have their own row; the others share one.
 pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
     let profile = |case: &TestCase| -> Option<Profile> {
         let functions = &of_case(case)?.functions;
@@ -227,7 +230,7 @@ pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differenc
     tables
 }
 
-/// What the configurations of slices cost in instructions, beside what they cost in time.
+/// Compares the cost of the configurations of slices in instructions with their cost in time.
 pub(crate) fn beside(all: &[TestCase]) -> Vec<String> {
     let of = |case: &TestCase| {
         let difference = of_case(case)?.difference.clone()?;
@@ -252,13 +255,14 @@ pub(crate) fn beside(all: &[TestCase]) -> Vec<String> {
     all.iter().filter_map(of).collect()
 }
 
-/// Functions that are named in a sentence.
+/// Number of functions that a sentence lists.
 const NAMED: usize = 3;
 
-/// Factors between time and instructions that are told: caches and the rest make some of it in any case.
+/// Ratios of time to instructions above this, or below its inverse, are reported. Smaller ones are
+/// normal: caches alone cause them.
 const FAR: f64 = 3.0;
 
-/// Do time and instructions say the same?
+/// Describes whether time and instructions agree.
 fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
     const UNSEEN: &str =
         "instructions do not see caches, locks, mispredicted branches and other CPUs";
@@ -273,7 +277,7 @@ fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
             false => "Neither time nor instructions show a difference".into(),
         };
     };
-    // of a rate in percent what it is in time per frame
+    // convert from percent of the rate to percent of the time per frame
     let longer = 100.0 * (1.0 / (1.0 + rate / 100.0) - 1.0);
     let ratio = longer / counted.percent;
     match counted.proven {
@@ -289,18 +293,18 @@ fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
     }
 }
 
-/// The name of the test case that another one is held against.
+/// Returns the name of the reference of a test case; `None` for the reference itself.
 pub(crate) fn reference(case: &TestCase) -> Option<&str> {
     let difference = of_case(case)?.difference.as_ref()?;
     (difference.reference != case.test_case).then_some(&difference.reference)
 }
 
-/// Half of what lies between the ends.
+/// Returns half the width of an interval.
 fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
 }
 
-/// `+400.0`.
+/// Formats a value with its sign: `+400.0`.
 pub(crate) fn signed(value: f64) -> String {
     let text = number(value);
     match text.starts_with('-') {
@@ -322,7 +326,6 @@ mod tests {
         assert_eq!(signed(-0.26), "-0.3");
     }
 
-    /// What time says beside what was counted.
     #[test]
     fn time_and_instructions_agree_or_not() {
         let time = |verdict: Verdict, percent: f64| -> Comparison {
@@ -340,7 +343,7 @@ mod tests {
             proven,
             functions: Vec::new(),
         };
-        // 3.8 % fewer frames a second are 4.0 % longer a frame
+        // 3.8 % fewer frames per second are 4.0 % more time per frame
         let slower = time(Verdict::Less, -3.8462);
         for (time, counted, words) in [
             (

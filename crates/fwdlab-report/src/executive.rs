@@ -1,7 +1,7 @@
-//! The executive summary: what a reader must know, in sentences made from the figures.
+//! Writes the executive summary: what a reader must know, in sentences made from figures.
 //!
-//! Each sentence stands on figures of the run, says which, and is left out where they are missing; nothing is estimated here. Start with
-//! [`sentences`].
+//! Each sentence names the figures of the run that support it, and is left out if they are missing;
+//! nothing is estimated here. Start with [`sentences`].
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,11 @@ use crate::table::capital;
 use crate::words;
 use crate::{answer, campaign};
 
-/// From this share of the line rate on, in percent, it is reached: what is missing is the clock of the sender.
+/// From this share of the line rate, in percent, the line rate counts as reached: the sender's
+/// clock explains the rest.
 const REACHED: f64 = 99.5;
 
-/// Figures that say what a test case forwards, where it has no forwarding rate.
+/// Figures to use as the rate of a test case that has no forwarding rate.
 const RATES: [&str; 5] = [
     "throughput",
     "ndr",
@@ -34,13 +35,13 @@ const RATES: [&str; 5] = [
     "loss begins",
 ];
 
-/// So many test cases get a sentence each; of more the best and the worst are told.
+/// Up to this number of test cases get a sentence each; above it, only the best and the worst do.
 const TOLD: usize = 6;
 
-/// A CPU takes part in forwarding from this share of its time on (the limit of findings).
+/// Busy share from which a CPU counts as forwarding (the limit of `findings`).
 const AT_WORK: f64 = 0.1;
 
-/// The sentences.
+/// Returns the sentences of the summary.
 pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     let mut told = Vec::new();
     let cases = &summary.test_cases;
@@ -53,7 +54,8 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     told
 }
 
-/// The forwarding rate of a test case, if that is what was found: median and half of its interval.
+/// Returns the median forwarding rate of a test case, in frames per second, and half of its
+/// interval.
 fn rate_of(case: &TestCase) -> Option<(f64, Option<f64>)> {
     let named = |name: &str| case.figures.iter().find(|figure| figure.name == name);
     let figure = case
@@ -62,14 +64,15 @@ fn rate_of(case: &TestCase) -> Option<(f64, Option<f64>)> {
     (!figure.values.is_empty()).then_some((figure.median, figure.interval_half_width))
 }
 
-/// Was the generator the limit, so that the rate is a lower bound?
+/// Returns true if the generator was the limit, so the rate is a lower bound.
 fn is_limited(case: &TestCase) -> bool {
     case.figures
         .iter()
         .any(|figure| figure.generator_limited > 0)
 }
 
-/// What one flow and many get, and how many CPUs that is of, where that is known: the smallest frames are the hardest.
+/// Compares the rates of one flow and of many flows, and adds the number of CPUs if it is known.
+/// Uses the smallest frames, which are the hardest.
 fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
     let of_flows = |wanted: &dyn Fn(&TestCase) -> bool| {
         let mut found: Vec<(usize, &TestCase)> = (cases.iter().enumerate())
@@ -95,7 +98,7 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         Some(cpus) => format!("a DUT of {cpus} CPUs forwards"),
         None => "it forwards".to_owned(),
     };
-    // of several configurations the one that is told is named
+    // if there are several configurations, name this one
     let beginning = |case: &TestCase| {
         let own = &case.case.configuration;
         match cases.iter().all(|other| other.case.configuration == *own) {
@@ -105,7 +108,7 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
     };
     let one = of_flows(&|case| case.case.stream.flows == 1);
     let Some((at, one)) = one else {
-        // without one flow there is only something to say where one CPU is all there is
+        // without a test case of one flow, the sentence makes sense only for a single CPU
         let (at, case) = of_flows(&|_| true).filter(|_| cpus == Some(1))?;
         let size = case.case.stream.frame_size_bytes;
         return Some(Sentence::of(
@@ -135,14 +138,15 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
     })
 }
 
-/// How many CPUs the DUT may use, where it is this machine's kernel and they were chosen.
+/// Returns the number of CPUs that the DUT may use, if it is this machine's kernel and they were
+/// chosen.
 fn dut_cpus(info: &RunInfo, cases: &[TestCase]) -> Option<usize> {
     let is_ours = |case: &TestCase| case.case.dut.is_linux() && case.case.image.is_none();
     let chosen = info.parameters.get("dut_cpus")?.as_array()?.len();
     (cases.iter().all(is_ours) && !info.facts.is_simulated() && chosen > 0).then_some(chosen)
 }
 
-/// How many CPUs forwarded, where that was read.
+/// Returns the number of CPUs that forwarded, if it was read.
 fn at_work(case: &TestCase) -> Option<usize> {
     let each = case.iterations.iter().filter_map(|one| {
         let read = one
@@ -157,7 +161,7 @@ fn at_work(case: &TestCase) -> Option<usize> {
     each.max()
 }
 
-/// Where the line rate is reached, and where it is missed by how much.
+/// Lists the test cases that reach the line rate, and by how much the others miss it.
 fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
     struct Share {
         at: usize,
@@ -194,7 +198,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
     });
     let (reached, mut missed): (Vec<Share>, Vec<Share>) =
         all.into_iter().partition(|one| one.percent >= REACHED);
-    // a line that the generator did not fill is not missed by the DUT
+    // if the generator did not fill the line, the DUT did not miss it
     missed.retain(|one| !is_limited(&cases[one.at]));
     let mut told = Vec::new();
     if !reached.is_empty() {
@@ -246,7 +250,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
     told
 }
 
-/// What a frame took of energy, meter by meter, where meters were read: one may be part of another, and idle power is in all.
+/// Returns the energy per frame of each meter. Meters may overlap, and all include idle power.
 fn energy(cases: &[TestCase]) -> Vec<Sentence> {
     let mut told = Vec::new();
     for (at, case) in cases.iter().enumerate() {
@@ -258,7 +262,7 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
                 _ => None,
             });
         if let Some(found) = found {
-            // its idle trials have energy and no frames
+            // idle trials have energy but no frames
             let label = label(case, cases);
             let metered = found.meters.iter().filter_map(metered);
             let metered = metered.map(|words| Sentence::of(format!("{label}: {words}"), [at]));
@@ -298,7 +302,7 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
     told
 }
 
-/// What a meter says of idling and of a frame.
+/// Returns the idle power and the energy per frame of a meter.
 fn metered(meter: &Meter) -> Option<String> {
     let each = meter.joules_per_frame?;
     let beyond = meter.marginal_joules_per_frame.map_or(String::new(), |j| {
@@ -315,7 +319,7 @@ fn metered(meter: &Meter) -> Option<String> {
     ))
 }
 
-/// What the management of flooded DUTs answered, in all iterations.
+/// Returns how the management of flooded DUTs answered, over all iterations.
 fn managed(cases: &[TestCase]) -> Vec<Sentence> {
     let mut told = Vec::new();
     for (at, case) in cases.iter().enumerate() {
@@ -370,12 +374,12 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
     told
 }
 
-/// What is proven, kept or broken.
+/// Returns proven differences, and thresholds that were kept or missed.
 fn verdicts(summary: &Summary) -> Vec<Sentence> {
     let mut told = Vec::new();
     let cases = &summary.test_cases;
     let is_slices = Shape::of(summary) == Shape::Slices;
-    // each with the test case that it is of
+    // each with the index of its test case
     let real: Vec<(usize, Comparison)> = match is_slices {
         true => (cases.iter().enumerate())
             .flat_map(|(at, case)| case.comparisons().map(move |one| (at, one.clone())))
@@ -384,7 +388,7 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
     };
     match real.as_slice() {
         [] => {}
-        // the command of a comparison is above; the name of a test case is not
+        // the headline has the command of a comparison, but not the name of a test case
         few if few.len() <= TOLD => told.extend(few.iter().map(|(at, one)| {
             let words = match is_slices {
                 true => words::finding(one),

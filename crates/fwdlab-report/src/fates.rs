@@ -1,6 +1,6 @@
-//! What became of the frames: received, lost at a place, unexplained, not sent.
+//! Reports the fate of frames: received, lost at a place, unexplained, not sent.
 //!
-//! It counts nothing; ledgers are balanced in `measure`. Start with [`fates`].
+//! It does not count; `measure` balances the ledgers. Start with [`fates`].
 
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
@@ -11,10 +11,11 @@ use crate::shape::{self, Labels, Shape};
 use crate::table::{Cell, Column, Mark, Table, capital, table};
 use crate::trials::dut_name;
 
-/// Whose frames a ledger counts, and the ledger.
+/// The name of a test case or configuration, and its ledger.
 pub(crate) type Fate = (String, Ledger);
 
-/// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
+/// Returns the ledgers of traffic that was sent: one per test case, or one per configuration,
+/// summed over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
     let rated = shape::rated(summary);
     let labels = Labels::of(&rated);
@@ -33,7 +34,8 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
         .collect()
 }
 
-/// Where the frames of one ledger were lost: one row per place, then the unexplained, then meters that say nothing to the frame.
+/// Returns where the frames of a ledger were lost: a row per place, then the unexplained frames,
+/// then the meters that are not exact to the frame.
 pub(crate) fn losses(ledger: &Ledger) -> Table {
     let sent = ledger.frames_sent as f64;
     let row = |frames: u64, place: &str, counter: String| {
@@ -45,7 +47,7 @@ pub(crate) fn losses(ledger: &Ledger) -> Table {
     let losses = ledger.losses.iter();
     let losses = losses.map(|loss| row(loss.frames, &loss.place.words(), counter_words(loss)));
     let unexplained = row(ledger.frames_unexplained, "unexplained", String::new());
-    // no number: what is not read is not 0
+    // no number: a value that was not read is not 0
     let not_exact = ledger.not_exact.iter().map(|meter| {
         let stage = meter.stage.to_string();
         ["", meter.standing(), &stage, &meter.why].map(Cell::text)
@@ -59,7 +61,8 @@ pub(crate) fn losses(ledger: &Ledger) -> Table {
     }
 }
 
-/// What became of all frames, one row per ledger: received, lost at each place that occurs, unexplained, not sent.
+/// Returns the fate of all frames, a row per ledger: received, lost at each place, unexplained, not
+/// sent.
 pub(crate) fn all_fates(fates: &[Fate]) -> Table {
     let places = places(fates);
     let mut columns = vec![
@@ -104,7 +107,7 @@ pub(crate) fn all_fates(fates: &[Fate]) -> Table {
     table
 }
 
-/// Places at which anything was lost, in the order of the way.
+/// Returns the places where frames were lost, in the order of the path.
 pub(crate) fn places(fates: &[Fate]) -> Vec<Place> {
     let all = fates.iter().flat_map(|(_, ledger)| &ledger.losses);
     let mut places: Vec<Place> = all.map(|loss| loss.place.clone()).collect();
@@ -113,8 +116,8 @@ pub(crate) fn places(fates: &[Fate]) -> Vec<Place> {
     places
 }
 
-/// Which counters tell the losses, and the kernel's reasons: one sentence per place and counter, the ledgers named
-/// where they have reasons of their own.
+/// Returns the counters that show the losses, a sentence per place and counter; then the kernel's
+/// reasons of each ledger, and the meters that are not exact to the frame.
 pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
     let mut sentences: Vec<String> = Vec::new();
     for place in places(fates) {
@@ -146,7 +149,7 @@ pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
     sentences
 }
 
-/// The counter, and the kernel's reasons where it tells them.
+/// Returns the name of the counter, with the kernel's reasons if there are any.
 pub(crate) fn counter_words(loss: &Loss) -> String {
     if loss.reasons.is_empty() {
         loss.counter.clone()
@@ -170,7 +173,6 @@ mod tests {
 
     use super::*;
 
-    /// What lies between the two ends is said, and what was not read has no number.
     #[test]
     fn a_meter_that_was_not_read_is_said_to_be_not_read() {
         let ledger = Ledger {

@@ -1,11 +1,13 @@
-//! The warning that belongs beside firewalls that are compared by how fast they forward.
+//! Returns the warning that accompanies every comparison of firewalls by forwarding rate. Start
+//! with [`warning`].
 
 use std::collections::BTreeMap;
 
 use fwdlab_model::result::{FIREWALLS, RunInfo, Summary};
 use serde_json::Value;
 
-/// Words in names of configurations that are of firewalls, for runs that did not keep which are.
+/// Substrings of the names of firewall configurations, for runs that did not record which ones
+/// filter.
 const WORDS: [&str; 10] = [
     "firewall",
     "nft",
@@ -19,12 +21,13 @@ const WORDS: [&str; 10] = [
     "pfsense",
 ];
 
-/// What is said.
+/// The text of the warning.
 pub(crate) const WARNING: &str = "A firewall is not its forwarding rate: these figures say what its rules cost frames that pass, not what they \
     stop. Rule sets that let the same frames through may inspect, remember and log different things, and one that is fast may be one that \
     looks at less. RFC 9411 therefore wants the security functions verified before any rate is quoted; here they were not.";
 
-/// The warning, if several things are compared and at least one of them is a firewall.
+/// Returns the warning if several configurations are compared and at least one of them is a
+/// firewall.
 pub(crate) fn warning<'a>(
     runs: impl IntoIterator<Item = (&'a RunInfo, &'a Summary)>,
 ) -> Option<&'static str> {
@@ -44,7 +47,8 @@ pub(crate) fn warning<'a>(
     (names.len() > 1 && is_firewall).then_some(WARNING)
 }
 
-/// Does this configuration filter? The run kept what its configurations contain; of older runs and archives only names are known.
+/// Returns true if this configuration filters. Runs record what their configurations contain; for
+/// older runs and archives only the name decides.
 fn is_one(parameters: &BTreeMap<String, Value>, name: &str) -> bool {
     match parameters.get(FIREWALLS).and_then(Value::as_array) {
         Some(firewalls) => firewalls.iter().any(|one| one == name),
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn what_a_configuration_contains_says_whether_it_is_a_firewall() {
         let mut kept = BTreeMap::new();
-        // of a run that does not say, the name is all there is
+        // an old run: only the name decides
         assert!(is_one(&kept, "nft.conf") && !is_one(&kept, "fw"));
         kept.insert(FIREWALLS.into(), json!(["fw", "set"]));
         assert!(is_one(&kept, "fw") && is_one(&kept, "set"));

@@ -1,6 +1,6 @@
-//! The summary of a step in CI, as GitHub and Gitea show it: Markdown that is read at a glance, the rest folded.
+//! Renders the step summary of a CI job for GitHub and Gitea: short Markdown, with details folded.
 //!
-//! What it says is what `markdown` says; thresholds come first. Start with [`text`].
+//! It has the content of `markdown`; thresholds come first. Start with [`text`].
 
 use crate::executive;
 use crate::headline;
@@ -9,10 +9,11 @@ use crate::run::Run;
 use crate::table::escaped;
 use crate::trust;
 
-/// GitHub takes a mebibyte of a step; what is longer is cut at a run, and says so.
+/// Largest summary, in bytes. GitHub accepts 1 MiB per step; a longer summary ends after a whole
+/// run and mentions the cut.
 const AT_MOST: usize = 1_000_000;
 
-/// The summary of runs.
+/// Renders the summary of runs.
 pub fn text(runs: &[Run<'_>]) -> String {
     let mut text = String::new();
     for (done, run) in runs.iter().enumerate() {
@@ -61,7 +62,7 @@ fn of_run(run: &Run<'_>) -> String {
     text
 }
 
-/// Text between tags.
+/// Escapes text for use between tags.
 fn entities(text: &str) -> String {
     let mut m = crate::markup::Markup::default();
     m.text(&text.replace(['\n', '\r'], " "));

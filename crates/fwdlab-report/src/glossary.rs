@@ -1,9 +1,9 @@
-//! The words of a report and what they mean, with the sections of the RFCs they come from.
+//! Defines the terms of a report, with the sections of the RFCs they come from.
 //!
-//! One list for tooltips and for the glossary at the end of the page; it defines words, not columns. Start with
+//! Tooltips and the glossary of the page share this list; it defines terms, not columns. Start with
 //! [`meaning`].
 
-/// Terms and their meaning, in the order of the alphabet.
+/// Terms and their meanings, in alphabetical order.
 pub(crate) const TERMS: &[(&str, &str)] = &[
     (
         "A/A control",
@@ -109,7 +109,8 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a term means; `None` for a word that needs no explanation. A plural is looked up as its singular.
+/// Returns the meaning of a term; `None` if it needs no explanation. Plurals are looked up as
+/// singulars.
 pub(crate) fn meaning(term: &str) -> Option<&'static str> {
     let of = |wanted: &str| {
         TERMS

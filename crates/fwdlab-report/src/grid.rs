@@ -1,8 +1,10 @@
-//! Systems under conditions: a row for each hardware, system or configuration, a column for each kind of traffic, and in the cells how
-//! much more or less than the reference it forwards: `-27.9 % ± 1.1 %`.
+//! A table of systems and conditions: a row per hardware, system or configuration, a column per
+//! kind of traffic. A cell shows how much more or less than the reference the system forwards:
+//! `-27.9 % ± 1.1 %`.
 //!
-//! It compares nothing by itself: differences, intervals and verdicts are those of [`compare`](crate::compare), of paired slices those
-//! that were measured. A cell without a figure says why ([`State`]), and what was measured otherwise is not compared. Start with [`of`].
+//! It does not compare: differences, intervals and verdicts come from [`compare`](crate::compare),
+//! and those of paired slices were measured. A cell without a figure has the reason ([`State`]);
+//! figures of different procedures are not compared. Start with [`of`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,73 +27,72 @@ use crate::run::Run;
 use crate::state::State;
 use crate::table::{Cell as Text, Column, Mark, Table, capital};
 
-/// Labels of our own, for what stands in rows and columns.
+/// Names of labels that this module adds, for rows and columns.
 const SYSTEM: &str = "system";
 const CONDITION: &str = "condition";
 
-/// The figure of slices: a difference that was measured as one.
+/// The name of the figure of slices, which measure differences directly.
 const DIFFERENCE: &str = "difference";
 
-/// The table as a value.
+/// A table of systems and conditions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grid {
-    /// Which figure.
+    /// Name of the figure.
     pub figure: String,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: Unit,
-    /// Which way is better.
+    /// Whether higher or lower is better.
     pub better: Better,
-    /// The system that the others are compared with: the first row.
+    /// The system of the first row; the others are compared with it.
     pub reference: String,
-    /// Heads of columns.
+    /// Headings of the columns.
     pub conditions: Vec<String>,
-    /// Rows.
     pub systems: Vec<System>,
-    /// Runs whose figures cannot be relied on.
+    /// Names of the runs that are too noisy to be reliable.
     pub noisy: Vec<String>,
 }
 
-/// A row.
+/// A row of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct System {
-    /// What it is.
+    /// Name of the system.
     pub name: String,
-    /// Why it is not to be compared with the reference; empty where it is.
+    /// Why it cannot be compared with the reference; empty if it can.
     pub unlike: Vec<String>,
-    /// As many as there are conditions.
+    /// One cell per condition.
     pub cells: Vec<Cell>,
 }
 
-/// A cell.
+/// A cell of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
-    /// The test case: of which run, and where in its summary.
+    /// The test case: indices of the run, and of the test case in its summary.
     pub of: Option<(usize, usize)>,
-    /// Its figure, and half of its 95 % interval.
+    /// The figure, and half of its 95 % interval.
     pub figure: Option<(f64, Option<f64>)>,
-    /// How much more than the reference, where that can be said.
+    /// The difference from the reference, if there is one.
     pub difference: Option<Difference>,
-    /// Why there is no figure, or what is to be said beside it.
+    /// Why there is no figure, or a remark on the figure.
     pub state: State,
-    /// It has a figure, of another procedure.
+    /// True if the figure is from a different procedure.
     pub is_other: bool,
 }
 
-/// How a cell stands beside the reference.
+/// The difference of a cell from the reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Difference {
-    /// In percent of the reference.
+    /// Difference, in percent of the reference.
     pub percent: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of the difference, in percent.
     pub interval: Option<[f64; 2]>,
-    /// What is proven.
+    /// The verdict on the difference.
     pub verdict: Verdict,
-    /// Numbers of values: of the reference, and of this.
+    /// Numbers of values: of the reference, and of this cell.
     pub n: [usize; 2],
 }
 
 impl Difference {
-    /// Is it proven, and for the better?
+    /// Returns true if the difference is proven and an improvement.
     pub fn is_better(&self, better: Better) -> bool {
         self.interval.is_some()
             && match better {
@@ -100,7 +101,7 @@ impl Difference {
             }
     }
 
-    /// `-27.9 % ± 1.1 %`, with `~` before what is not proven.
+    /// Formats the difference: `-27.9 % ± 1.1 %`, with a leading `~` if it is not proven.
     fn words(&self) -> String {
         let value = difference(self.percent, self.interval);
         let Some([low, high]) = self.interval else {
@@ -116,23 +117,23 @@ impl Difference {
     }
 }
 
-/// A test case with its place in the table.
+/// A test case and its position in the table.
 struct Entry<'a> {
     run: usize,
-    /// Its place in the summary; those of an archive have none among ours.
+    /// Index in the summary; `None` for test cases of an archive.
     at: Option<usize>,
     system: String,
     condition: String,
-    /// The condition without its size and its address family.
+    /// The condition without frame size and address family.
     but_family: String,
-    /// The size of its frames and their family, where they are one stream.
+    /// Frame size, if the test case has a single stream.
     size: Option<FrameSize>,
     family: Option<IpVersion>,
     case: Cow<'a, TestCase>,
     labels: BTreeMap<String, String>,
 }
 
-/// The table of runs; none where there are no two systems.
+/// Builds the table of runs; `None` if there are fewer than two systems.
 pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
     let entries = entries(runs);
     let systems = distinct(entries.iter().map(|one| &one.system));
@@ -273,7 +274,7 @@ impl Cell {
     }
 }
 
-/// What the reference of slices forwarded, which has no test case of its own.
+/// Returns the row of the reference of slices, which has no test case of its own.
 fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> System {
     let plain = |condition: &String| {
         let of = entries.iter().filter(|e| e.condition == *condition);
@@ -293,24 +294,24 @@ fn of_slices(entries: &[Entry<'_>], reference: &str, conditions: &[String]) -> S
     }
 }
 
-/// What one family gets.
+/// A bar of the chart of address families.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bar {
-    /// What is the same for both families: the system, the size, the flows.
+    /// What both families have in common: system, frame size, flows.
     pub group: String,
-    /// Which.
+    /// Address family of the bar.
     pub family: IpVersion,
-    /// What else is to be said of it, such as its frame size where families differ in that.
+    /// A remark, such as the frame size if the families differ in it.
     pub note: String,
-    /// The values; without any, `instead` says why.
+    /// The values; if there are none, `instead` gives the reason.
     pub values: Vec<f64>,
-    /// Their median.
+    /// Median of the values.
     pub median: Option<f64>,
-    /// What stands in place of a figure.
+    /// Text to show if there is no figure.
     pub instead: String,
 }
 
-/// What each address family gets, for a chart of both: the figure, its unit, and a bar for each.
+/// Returns the figure, its unit, and a bar for each address family, for a chart of both.
 pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
     let entries = entries(runs);
     let (figure, unit, _) = figure_of(&entries).filter(|(name, ..)| name != DIFFERENCE)?;
@@ -326,7 +327,8 @@ pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
             IpVersion::Ipv4 => IpVersion::Ipv6,
             IpVersion::Ipv6 => IpVersion::Ipv4,
         };
-        // the smallest frames of both are alike, unless the other has frames of this very size
+        // the smallest frames of both families compare, unless the other family was measured with
+        // this size
         let is_smallest = |size: &FrameSize| {
             *size == family.smallest_frame() && !sizes(other).any(|other| other == *size)
         };
@@ -361,7 +363,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
     all
 }
 
-/// The figure that most test cases have, forwarding rates before others.
+/// Returns the figure that most test cases have; forwarding rates take precedence.
 fn figure_of(entries: &[Entry<'_>]) -> Option<(String, Unit, Better)> {
     let mut found: Vec<(&CaseFigure, usize)> = Vec::new();
     for figure in entries.iter().flat_map(|one| &one.case.figures) {
@@ -373,7 +375,7 @@ fn figure_of(entries: &[Entry<'_>]) -> Option<(String, Unit, Better)> {
             None => found.push((figure, 1)),
         }
     }
-    // the last of equals wins
+    // of equal maxima, `max_by_key` returns the last
     found.reverse();
     let most = found
         .iter()
@@ -459,7 +461,8 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
     own.chain(of_archives(runs)).collect()
 }
 
-/// Test cases of archives: systems are their images and configurations, conditions what they call traffic.
+/// Returns the test cases of archives: the systems are their images and configurations, the
+/// conditions are what the archive calls traffic.
 fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
     let imported = |run: &Run<'a>| &run.summary.imported;
     let label = |case: &ImportedCase, key: &str| case.labels.get(key).cloned();
@@ -477,7 +480,7 @@ fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
                 configuration.clone(),
             ];
             let traffic = label(one, "traffic").unwrap_or_default();
-            // what they call the families
+            // names of address families in archives
             let is_family = |part: &&str| ["inet4", "inet6", "ipv4", "ipv6"].contains(part);
             let parts = || traffic.split(['.', '-', '_']);
             let rest: Vec<&str> = parts().filter(|part| !is_family(part)).collect();
@@ -492,7 +495,7 @@ fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
                     false => traffic.clone(),
                 },
                 but_family: rest.join(" "),
-                // of one traffic the frames of IPv6 are longer, and it is the same traffic
+                // the same traffic has longer frames in IPv6: the size would separate the families
                 size: None,
                 family: one.ip_version,
                 labels: BTreeMap::from([("procedure".into(), own.summary.procedure.clone())]),
@@ -503,7 +506,8 @@ fn of_archives<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
     entries
 }
 
-/// A test case of an archive in the shape of ours: its values by our rule, or by its own where ours has none.
+/// Converts a test case of an archive: its values by fwdlab's rule, or by the archive's if there
+/// are none.
 fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
     let found = match one.ours.iterations_pps.is_empty() {
         true => &one.legacy,
@@ -555,7 +559,7 @@ fn as_ours(one: &ImportedCase, configuration: Option<String>) -> TestCase {
     }
 }
 
-/// What `compare` says of all systems beside the reference.
+/// Compares all systems with the reference.
 fn compared(entries: &[Entry<'_>], figure: &str, reference: &str) -> Option<compare::Outcome> {
     let series = entries.iter().filter_map(|one| {
         let found = one.case.figure(figure)?;
@@ -581,17 +585,17 @@ fn compared(entries: &[Entry<'_>], figure: &str, reference: &str) -> Option<comp
         baseline: Some(reference.to_owned()),
         ..Options::new(figure)
     };
-    // nothing to compare, such as where all but one failed: the cells say so
+    // nothing to compare, e.g. all but one failed: the cells show it
     compare::compare(&[source], &options).ok()
 }
 
 impl Grid {
-    /// Is it more than a list of differences, which other tables have?
+    /// Returns true if the table adds something to the list of differences that other tables show.
     pub fn is_worth_showing(&self, runs: usize) -> bool {
         self.systems.len() > 1 && (self.conditions.len() > 1 || runs > 1)
     }
 
-    /// As a table.
+    /// Renders the grid as a table.
     pub fn table(&self) -> Table {
         let mut columns = vec![Column::left("", &[])];
         columns.extend(
@@ -632,7 +636,7 @@ impl Grid {
         cell.state.beside(self.unit, &text)
     }
 
-    /// What is to be known of it: how to read the cells, and which rows are of another kind.
+    /// Returns notes on the table: how to read the cells, and which rows cannot be compared.
     pub fn notes(&self) -> Vec<String> {
         let mut told = vec![format!(
             "{}: the first row is the reference; below it the difference from it ± half of its 95 % interval, with ~ where none is \

@@ -1,7 +1,7 @@
-//! The answer of a run in one sentence, for all kinds of results.
+//! Writes the headline: the result of a run in one sentence, for all kinds of results.
 //!
-//! `campaign`, `procedures` and `imported` write their own answers; here they get the doubts that belong into a headline.
-//! Start with [`of`].
+//! `campaign`, `procedures` and `imported` write their own answers; this module adds doubts about
+//! them. Start with [`of`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loadtest;
@@ -16,23 +16,24 @@ use crate::shape::{Labels, Rated, Shape, control, does_not_forward, l2_bps, prin
 use crate::table::shorten;
 use crate::words::{finding, tally};
 
-/// Columns for a configuration of several lines.
+/// Width of a multi-line configuration in a headline, in columns.
 const ABOUT: usize = 48;
 
-/// The answer of a run in one sentence, and the command that it is about, if the sentence does not contain it.
+/// The result of a run in one sentence, and the command that it is about if the sentence does not
+/// contain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Headline {
-    /// Without a full stop.
+    /// The sentence, without a full stop.
     pub answer: String,
     /// The only configuration of a comparison, as typed.
     pub about: Option<String>,
 }
 
 impl Headline {
-    /// The answer and the command in one line.
+    /// Returns the answer and the command in one line.
     pub fn line(&self) -> String {
         match &self.about {
-            // the lines of a script are told in full below the table
+            // the table is followed by the full script
             Some(about) if about.trim().contains('\n') => {
                 let one_line = about.split_whitespace().collect::<Vec<_>>().join(" ");
                 format!("{}: {}", self.answer, shorten(&one_line, ABOUT))
@@ -43,7 +44,7 @@ impl Headline {
     }
 }
 
-/// Returns the answer of the run.
+/// Returns the headline of a run.
 pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
     if info.kind == imported::KIND {
         return Headline {
@@ -98,7 +99,7 @@ pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
             about,
         },
         (RunState::Running | RunState::Finished, _) => Headline {
-            // what is counted in a machine of one's own is the same without root
+            // instruction counts in a virtual machine do not depend on root
             answer: match summary.procedure.as_str() {
                 "exact" => answer,
                 _ => answer + without_root(info),
@@ -108,12 +109,13 @@ pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
     }
 }
 
-/// A run in one line: its id and its answer.
+/// Returns a run in one line: its id and its answer.
 pub(crate) fn with_id(run: &Run<'_>) -> String {
     format!("{}: {}", run.info.id, of(run.info, run.summary).answer)
 }
 
-/// Without root the load is lower, and the DUT shares its CPU with other processes: every answer mentions this.
+/// Returns the note for measurements without root: the load is lower, and the DUT shares its CPU
+/// with other processes.
 fn without_root(info: &RunInfo) -> &'static str {
     let is_ours = info.kind != loadtest::KIND;
     let is_measured = is_ours && !info.facts.engine.is_empty() && !info.facts.is_simulated();
@@ -123,13 +125,13 @@ fn without_root(info: &RunInfo) -> &'static str {
     }
 }
 
-/// Is there a figure for a headline?
+/// Returns true if there is a figure for the headline.
 fn has_figure(summary: &Summary) -> bool {
     let with_figure = |case: &TestCase| !case.figures.is_empty();
     summary.test_cases.iter().any(with_figure)
 }
 
-/// The answer of a run without comparisons.
+/// Returns the answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
     let cases = &summary.test_cases;
     match Shape::of(summary) {
@@ -198,7 +200,7 @@ fn forwarding(summary: &Summary) -> String {
     }
 }
 
-/// Marks a figure that was measured while the CPU was slowed.
+/// Returns the note for a figure that was measured while the CPU was slowed.
 fn slowed(noise: &Noise) -> &'static str {
     match noise.states.first() {
         Some(state) if state.slowed => ", its CPU slowed",
@@ -206,16 +208,16 @@ fn slowed(noise: &Noise) -> &'static str {
     }
 }
 
-/// Do all iterations have a value, but are too few for an interval?
+/// Returns true if all iterations have a value, but there are too few for an interval.
 fn is_too_few(case: &Rated<'_>) -> bool {
     let is_narrow = case.half_width.is_some();
     case.case.doubt.is_some() && !is_narrow && case.case.failures().next().is_none()
 }
 
-/// The answer of a procedure, with the doubt before it, if there is one.
+/// Returns the answer of a procedure, after the doubt about it if there is one.
 fn doubted(summary: &Summary, answer: String) -> String {
     if !summary.noise.too_noisy {
-        // of the test case that the answer names
+        // the test case that the answer refers to
         let named = (summary.test_cases.iter()).find(|case| !case.figures.is_empty());
         return match named.is_some_and(|case| case.doubt.is_some()) {
             true => format!("Too noisy to tell: {answer}"),
@@ -228,7 +230,7 @@ fn doubted(summary: &Summary, answer: String) -> String {
     }
 }
 
-/// The doubt that follows from the A/A control.
+/// Returns the doubt that follows from the A/A control.
 fn distrust(summary: &Summary) -> &'static str {
     match control(summary).map(|c| c.verdict) {
         Some(Verdict::Less | Verdict::More) => " (but the A/A control differs from itself)",

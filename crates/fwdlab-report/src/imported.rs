@@ -1,7 +1,7 @@
-//! What is shown of an imported set of an archive: the tables and the sentences.
+//! Reports an imported result set of an archive: its tables and sentences.
 //!
-//! An archive says less than a run of our own: what it does not say is left empty. The page is in `html::imported`. Start
-//! with [`sections`].
+//! An archive records less than a run of fwdlab: missing values are left empty. The page is in
+//! `html::imported`. Start with [`sections`].
 
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::{RunInfo, Summary};
@@ -10,17 +10,17 @@ use crate::number::{Prefix, bits_per_second, counted, percent, rate, several};
 use crate::section::{Format, Section, named};
 use crate::table::{Cell, Mark, Table, shorten, table};
 
-/// The kind of run that is shown so.
+/// The kind of these runs.
 pub(crate) const KIND: &str = "import";
-/// Columns for the name of a test case in the terminal; the page and CSV have all of it.
+/// Width of a test case's name in the terminal, in columns; the page and CSV show all of it.
 const CASE: usize = 26;
-/// Columns that the terminal has no room for.
+/// Columns that are too many for the terminal.
 const THEIR_MIN: &str = "their min";
 const THEIR_MAX: &str = "their max";
-/// Warnings in the terminal; documents have all of them.
+/// Number of warnings in the terminal; documents show all.
 const WARNINGS: usize = 8;
 
-/// The set below its headline.
+/// Returns the sections below the headline.
 pub(crate) fn sections(summary: &Summary, format: Format) -> Vec<Section> {
     let (mut table, mut warnings) = (cases(summary), warnings(summary));
     let mut more = None;
@@ -48,12 +48,12 @@ pub(crate) fn sections(summary: &Summary, format: Format) -> Vec<Section> {
     ]
 }
 
-/// How the numbers came about.
+/// Explains how the numbers were computed.
 pub(crate) const METHOD: &str = "A run's value is the median of the receiver's samples. Ours: samples from 5 s after the first \
      frame received to 2 s before the last sent. Theirs, the archive's own rule: all lines of the log except the first 15 and \
      the last 10. Rules: ours against theirs. Loss: lost over sent, where the logs have both totals.";
 
-/// The set in one sentence.
+/// Returns the headline of the set.
 pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
     let set = info.parameters.get("set").and_then(|set| set.as_str());
     let set = set.unwrap_or("a result set");
@@ -72,12 +72,12 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
     )
 }
 
-/// The median by our rule, or else by the archive's.
+/// Returns the median by fwdlab's rule, or else by the archive's.
 pub(crate) fn median(case: &ImportedCase) -> Option<f64> {
     case.ours.median_pps.or(case.legacy.median_pps)
 }
 
-/// Warnings of the set, then those of its test cases.
+/// Returns the warnings of the set, then those of its test cases.
 pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     let of_cases = summary.imported.iter().flat_map(|case| {
         let name = name(case);
@@ -88,7 +88,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     summary.warnings.iter().cloned().chain(of_cases).collect()
 }
 
-/// The name of a test case; logs without one are the runs.
+/// Returns the name of a test case; logs without a test case are called `runs`.
 pub(crate) fn name(case: &ImportedCase) -> &str {
     match &case.test_case[..] {
         "" => "runs",
@@ -96,7 +96,7 @@ pub(crate) fn name(case: &ImportedCase) -> &str {
     }
 }
 
-/// One row per test case.
+/// Returns a table with one row per test case.
 pub(crate) fn cases(summary: &Summary) -> Table {
     let all = || summary.imported.iter();
     let largest = all().flat_map(|case| [case.ours.max_pps, case.legacy.max_pps]);
@@ -137,7 +137,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
     table
 }
 
-/// What was sent, test case by test case.
+/// Returns the traffic of each test case, as a table.
 pub(crate) fn traffic(summary: &Summary) -> Table {
     let label = |case: &ImportedCase, key: &str| {
         Cell::text(case.labels.get(key).map_or("", String::as_str))

@@ -1,7 +1,9 @@
-//! Runs as JUnit XML, which CI systems show: a suite per run, a test per test case and per threshold.
+//! Renders runs as JUnit XML for CI systems: a suite per run, a test per test case and per
+//! threshold.
 //!
-//! What fails a test is what the run says: a threshold that is not passed, iterations without a result, an A/A control that differs from
-//! itself. A test case that is too noisy to tell is skipped, with the reason: it says nothing of the DUT. Start with [`text`].
+//! A test fails if the run missed a threshold, an iteration has no result, or the A/A control
+//! differs from itself. A test case that is too noisy is skipped, with the reason: it is no
+//! evidence about the DUT. Start with [`text`].
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::result::RunState;
@@ -15,14 +17,14 @@ use crate::run::Run;
 use crate::shape;
 use crate::words;
 
-/// What became of a test.
+/// The outcome of a test.
 enum Came {
     Passed,
-    /// It is not what it should be.
+    /// The result is not as required: type and message.
     Failed(&'static str, String),
-    /// It could not be measured.
+    /// There is no result: type and message.
     Broken(&'static str, String),
-    /// It says nothing.
+    /// The result is inconclusive: reason.
     Skipped(String),
 }
 
@@ -30,11 +32,11 @@ struct Test {
     class: String,
     name: String,
     came: Came,
-    /// What was found, in lines.
+    /// The results, a line each.
     output: String,
 }
 
-/// The document.
+/// Renders the document.
 pub fn text(runs: &[Run<'_>]) -> String {
     let mut m = Markup::default();
     m.trusted("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -57,7 +59,7 @@ pub fn text(runs: &[Run<'_>]) -> String {
     m.finish()
 }
 
-/// Tests, failures, errors, skipped.
+/// Returns the numbers of tests, failures, errors and skipped tests.
 fn counted(tests: &[&Test]) -> [String; 4] {
     let count = |wanted: fn(&Came) -> bool| {
         tests
@@ -82,7 +84,7 @@ fn suite(m: &mut Markup, run: &Run<'_>, tests: &[Test]) {
         .as_deref()
         .and_then(|end| elapsed(&info.started_at, end));
     let took = format!("{:.3}", took.unwrap_or(0.0));
-    // the schema wants a time without fractions and zone
+    // the schema requires a time without fractions and time zone
     let time = info.started_at.get(..19).unwrap_or(&info.started_at);
     let attributes = [
         ("name", info.id.as_str()),
@@ -116,7 +118,7 @@ fn suite(m: &mut Markup, run: &Run<'_>, tests: &[Test]) {
 }
 
 fn one(m: &mut Markup, test: &Test) {
-    // a test has no time of its own: iterations of all are interleaved
+    // a test has no duration: the iterations of all test cases are interleaved
     let attributes = [
         ("classname", test.class.as_str()),
         ("name", test.name.as_str()),
@@ -229,7 +231,7 @@ fn came(case: &TestCase) -> Came {
     }
 }
 
-/// The figures of a test case, a line each.
+/// Returns the figures of a test case, a line each.
 fn figures(case: &TestCase) -> Vec<String> {
     let line = |figure: &fwdlab_model::test_case::CaseFigure| {
         format!(

@@ -1,8 +1,9 @@
 //! Renders the result of a run for people: terminal text, one HTML page, Markdown, CSV.
 //!
-//! It is given values and returns strings; it prints nothing, reads no store and computes no result of its own. A report is a value, its
-//! headline and its sections (`Report::of` in `report.rs`); every format shows the same tables ([`table`]) and the same sentences. The
-//! modules use each other in one direction; the layers are in `ARCHITECTURE.md`. Start with [`text::quick`].
+//! It takes values and returns strings; it does not print, read stores or compute results. A report
+//! is a value, its headline and its sections (`Report::of` in `report.rs`); all formats show the
+//! same tables ([`table`]) and the same sentences. The modules use each other in one direction; the
+//! layers are in `ARCHITECTURE.md`. Start with [`text::quick`].
 
 #![forbid(unsafe_code)]
 

@@ -1,18 +1,18 @@
-//! The speed of the link of a run.
+//! Reads and formats the link speed of a run.
 //!
-//! Lines in charts are made from it in `chart`. Start with [`of`].
+//! `chart` draws line rates from it. Start with [`of`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::result::RunInfo;
 
-/// A speed with its unit: `10 Gbit/s`.
+/// Formats a speed with its unit: `10 Gbit/s`.
 pub(crate) fn words(link: LinkSpeed) -> String {
     let short = link.to_string();
     let digits = short.trim_end_matches(char::is_alphabetic);
     format!("{digits} {}bit/s", &short[digits.len()..])
 }
 
-/// The link speed of a run, if the run has recorded one.
+/// Returns the link speed of a run, if it is recorded.
 pub(crate) fn of(info: &RunInfo) -> Option<LinkSpeed> {
     let told = info.facts.link.as_deref()?;
     let number = told.split_whitespace().rev().nth(1)?.parse::<f64>().ok()?;

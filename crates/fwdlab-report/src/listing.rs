@@ -1,4 +1,4 @@
-//! A list of runs: which there are, when they were measured, and what each found in one line.
+//! Lists runs: their ids, their dates, and the result of each in one line.
 //!
 //! It is given what the store knows and finds no run itself. Start with [`text`]; [`result`] is what a run found.
 
@@ -17,22 +17,23 @@ const ID: usize = 24;
 /// Before a result that stands below its run.
 const BELOW: &str = "     ";
 
-/// One run of a list.
+/// A run in the list.
 #[derive(Debug, Clone, Default)]
 pub struct Entry<'a> {
-    /// Its place among all runs, the newest being 1, by which it can be named; none where it has no date.
+    /// Its number, by which it can be referred to; 1 is the newest run. `None` if the run has no
+    /// date.
     pub place: Option<usize>,
-    /// Its id.
+    /// Id of the run.
     pub id: &'a str,
     /// When it began, in UTC: `2026-11-21 08:50`.
     pub began: Option<String>,
-    /// When it was measured, where that is another time: of imported runs.
+    /// For imported runs: when they were measured, if that differs from `began`.
     pub measured: Option<String>,
-    /// How it stands.
+    /// State of the run.
     pub state: &'a str,
-    /// Its tags.
+    /// Tags of the run.
     pub tags: String,
-    /// What it found, or why nothing.
+    /// The result, or why there is none.
     pub result: String,
 }
 
@@ -110,7 +111,8 @@ fn table(entries: &[Entry<'_>], longest: usize) -> Table {
     table
 }
 
-/// What a run found, in one line: the first figure of its first test case with its unit, and how many more there are.
+/// Returns the result of a run in one line: the first figure of the first test case with its unit,
+/// and the number of further ones.
 pub fn result(summary: &Summary) -> String {
     let more = |all: usize| match all {
         0 | 1 => String::new(),
@@ -126,7 +128,7 @@ pub fn result(summary: &Summary) -> String {
             (_, None, _) => "no result".to_owned(),
             (Shape::Slices, Some(case), _) => {
                 let difference = case.comparisons().next().map(difference);
-                // a configuration may be several lines of commands
+                // a configuration may contain several lines of commands
                 let words: Vec<&str> = case.case.configuration.split_whitespace().collect();
                 let found = difference.unwrap_or_else(|| "no result".into());
                 format!("{}: {found}{}", words.join(" "), more(cases.len()))
@@ -162,7 +164,7 @@ fn difference(comparison: &Comparison) -> String {
     }
 }
 
-/// What a procedure found first.
+/// Returns the first result of a procedure.
 fn of_outcome(outcome: &Outcome, all: usize, more: impl Fn(usize) -> String) -> String {
     if let (Found::Mlrsearch(found), 1) = (&outcome.found, all) {
         return crate::search::headline(found);
@@ -192,7 +194,7 @@ fn imported(case: &ImportedCase) -> String {
     }
 }
 
-/// A figure in its unit.
+/// Formats a figure in its unit.
 fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
     match unit {
         Unit::FramesPerSecond => rate_with_interval(value, half_width),
@@ -219,7 +221,7 @@ mod tests {
         result(&serde_json::from_value(summary).unwrap())
     }
 
-    /// A test case in which these were found.
+    /// A test case with these outcomes.
     fn case(configuration: &str, outcomes: &[serde_json::Value]) -> serde_json::Value {
         serde_json::json!({
             "test_case": "64B-1flow-ipv4", "configuration": configuration, "ip_version": "ipv4",

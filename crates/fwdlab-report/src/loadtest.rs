@@ -1,7 +1,9 @@
-//! Ramps as load tests of TRex: files that its public viewer draws, with the same figures.
+//! Exports ramps as TRex load tests: files that its public viewer draws, with the same figures.
 //!
-//! A ramp in both directions has both channels; one in a single direction is channel 0, and channel 1 is silent. Utilisation is of the line
-//! rate where the run has a link, else of the largest load that was offered; `vars` say which. Start with [`files`].
+//! A bidirectional ramp uses both channels; a ramp in one direction uses channel 0, and channel 1
+//! is silent. Utilisation is relative to the full rate of an imported file, else to the line rate
+//! if the run has a link, else to the largest offered load; `vars` records which. Start with
+//! [`files`].
 
 use std::collections::BTreeMap;
 
@@ -17,10 +19,11 @@ use crate::link;
 use crate::name::slug;
 use crate::run::Run;
 
-/// Bytes that a frame takes of a link beside its own.
+/// Bytes that a frame occupies on a link in addition to its own: preamble and inter-frame gap.
 const BESIDE: f64 = 20.0;
 
-/// The files of a run, one per ramp: names without ending, and what is in them. Both channels of an imported test are one file again.
+/// Returns the files of a run, one per ramp: names without extension, and their contents. The two
+/// channels of an imported test become one file again.
 pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
     let mut all: Vec<(String, LoadTest)> = Vec::new();
     let mut from: Vec<(String, String)> = Vec::new();
@@ -74,7 +77,8 @@ pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
     all
 }
 
-/// Ramps in both directions of runs that kept only the direction that lost more: their files lack the other one.
+/// Returns true if a run has bidirectional ramps that recorded only the direction with more loss:
+/// their files lack the other one.
 pub fn halves(run: &Run<'_>) -> bool {
     let lacks_one = |outcome: &Outcome| match &outcome.found {
         Found::Ramp(ramp) => outcome.variant.both_directions && ramp.directions.is_empty(),
@@ -83,7 +87,7 @@ pub fn halves(run: &Run<'_>) -> bool {
     run.info.kind != KIND && run.summary.outcomes().any(lacks_one)
 }
 
-/// The name of the test, and its channel where it is one of two.
+/// Returns the name of the test, and its channel if it is one of two.
 fn channel_of(case: &TestCase) -> (String, Option<Channel>) {
     let name = &case.case.configuration;
     for channel in Channel::ALL {
@@ -151,7 +155,8 @@ fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
     }
 }
 
-/// Frames per second that are 100 %.
+/// Returns the rate, in frames per second, that corresponds to 100 %: that of an imported file,
+/// else the line rate, else the largest load.
 fn full(run: &Run<'_>, outcome: &Outcome, ramp: &Ramp) -> f64 {
     let of_link =
         link::of(run.info).map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));

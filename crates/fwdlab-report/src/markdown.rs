@@ -1,6 +1,7 @@
-//! The summary as Markdown, for an issue or a mail: the headline, one table, the sentences that qualify it.
+//! Renders a summary as Markdown, for an issue or a mail: the headline, one table, and the
+//! sentences that qualify it.
 //!
-//! GitHub's dialect of tables; everything else is plain CommonMark. Start with [`summary`].
+//! Tables are in GitHub's dialect; everything else is plain CommonMark. Start with [`summary`].
 
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_stats::ministat::Model;
@@ -17,7 +18,7 @@ use crate::section::{Format, Named, Section, Titled, named};
 use crate::table::{Table, capital, escaped};
 use crate::tips::Tips;
 
-/// The summary of a run, and what people say of it.
+/// Renders the summary of a run, and the notes that people attached to it.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     let mut text = figures(info, summary);
     if let Some(note) = &info.note {
@@ -76,7 +77,8 @@ fn sentences(all: &[Named]) -> String {
         .collect()
 }
 
-/// Runs for a repository: what each says in short, its pictures that lie beside the file, its figures, and the ministat blocks of all.
+/// Renders runs for a repository: for each run a short summary, charts (as links to files in the
+/// same directory) and figures; then the ministat blocks of all runs.
 pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
     let title = match runs {
         [run] => headline::with_id(run),
@@ -111,14 +113,14 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
     text.extend(charts.iter().map(picture));
     let blocks = crate::ministat::text(runs, Model::default());
     if !blocks.is_empty() {
-        // a fence longer than any in it
+        // the fence must be longer than any inside the blocks
         let fence = "`".repeat(longest_fence(&blocks).max(2) + 1);
         text += &format!("{fence}text\n{blocks}{fence}\n");
     }
     text
 }
 
-/// The longest row of backticks.
+/// Returns the length of the longest row of backticks.
 fn longest_fence(text: &str) -> usize {
     let rows = text.split(|c| c != '`').map(str::len);
     rows.max().unwrap_or(0)

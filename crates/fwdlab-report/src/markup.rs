@@ -1,13 +1,13 @@
-//! HTML and SVG as text in which nothing from outside can become markup.
+//! Writes HTML and SVG in which text from outside cannot become markup.
 //!
-//! Tags and attribute names are constants of this crate; every attribute value and every text is escaped here and
-//! nowhere else. It knows no page. Start with [`Markup::within`].
+//! Tags and attribute names are constants of this crate; every attribute value and every text is
+//! escaped here and nowhere else. It contains no page layout. Start with [`Markup::within`].
 
 /// A piece of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Markup {
     text: String,
-    /// What stands before names of places: several runs on one page have the same ones.
+    /// Prefix of anchor names: several runs on one page would otherwise use the same ones.
     pub places: String,
 }
 
@@ -15,7 +15,7 @@ pub(crate) struct Markup {
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
 impl Markup {
-    /// An element with children.
+    /// Writes an element with children.
     pub fn within(
         &mut self,
         tag: &'static str,
@@ -35,42 +35,42 @@ impl Markup {
         }
     }
 
-    /// An element with nothing but text.
+    /// Writes an element that contains only text.
     pub fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.within(tag, attributes, |m| m.text(text));
     }
 
-    /// An element of HTML that has no end tag, such as `meta`.
+    /// Writes an HTML element that has no end tag, such as `meta`.
     pub fn void(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.open(tag, attributes, ">\n");
     }
 
-    /// An element of SVG without children.
+    /// Writes an SVG element without children.
     pub fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.open(tag, attributes, "/>");
     }
 
-    /// Text.
+    /// Writes text, escaped.
     pub fn text(&mut self, text: &str) {
         self.escaped(text);
     }
 
-    /// Text of this crate that is markup already: the style sheet.
+    /// Writes text of this crate that is markup already: the style sheet.
     pub fn trusted(&mut self, text: &'static str) {
         self.text.push_str(text);
     }
 
-    /// The name of a place on the page: what it is, and which of them.
+    /// Returns the anchor name of `what` on this page.
     pub fn place(&self, what: &str) -> String {
         format!("{}{what}", self.places)
     }
 
-    /// What was made apart.
+    /// Appends another piece of markup.
     pub fn append(&mut self, other: Markup) {
         self.text.push_str(&other.text);
     }
 
-    /// The finished text.
+    /// Returns the finished text.
     pub fn finish(self) -> String {
         self.text
     }
@@ -96,9 +96,9 @@ impl Markup {
                 '>' => self.text.push_str("&gt;"),
                 '"' => self.text.push_str("&quot;"),
                 '\'' => self.text.push_str("&#39;"),
-                // Neither HTML nor XML has these.
+                // noncharacters: neither HTML nor XML allows them
                 '\u{fffe}' | '\u{ffff}' => self.text.push('\u{fffd}'),
-                // Control characters are errors in HTML, and nothing to read.
+                // control characters are errors in HTML, and not readable
                 c if c.is_control() && !matches!(c, '\n' | '\t') => self.text.push('\u{fffd}'),
                 c => self.text.push(c),
             }

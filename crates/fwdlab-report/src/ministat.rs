@@ -1,7 +1,8 @@
-//! The values of runs for ministat(1): a file per set of values, and the block that ministat prints of them, to the byte.
+//! Exports the values of runs for ministat(1): a file per set of values, and the block that
+//! ministat prints for them, byte for byte.
 //!
-//! A block has the sets that are worth comparing: one figure, of the same traffic, of several configurations or runs. Start with
-//! [`blocks`]; [`text`] is what a README shows.
+//! A block contains comparable sets: one figure and traffic, several configurations or runs. Start
+//! with [`blocks`]; [`text`] is the output for a README.
 
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::test_case::CaseFigure;
@@ -13,29 +14,29 @@ use crate::run::Run;
 /// A set of values in a file of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Set {
-    /// Name of the file, with its ending.
+    /// File name, with its extension.
     pub file: String,
-    /// What the values are.
+    /// Description of the values.
     pub about: String,
     /// The values.
     pub values: Vec<f64>,
 }
 
-/// Sets that are compared.
+/// Sets to compare.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// What is compared.
+    /// The figure and traffic of the sets.
     pub title: String,
-    /// The sets, the reference first; never more than ministat takes.
+    /// The sets, the reference first; at most as many as ministat accepts.
     pub sets: Vec<Set>,
 }
 
 /// The name of a set, and its values.
 type Named = (String, Vec<f64>);
 
-/// The blocks of runs. Figures with fewer than three values are left out: ministat refuses them.
+/// Returns the blocks of runs. Skips figures with fewer than three values, which ministat refuses.
 pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
-    // figure and traffic, then its sets
+    // title (figure and traffic), then its sets
     let mut groups: Vec<(String, Vec<Named>)> = Vec::new();
     let mut add = |title: String, set: String, values: &[f64]| {
         if values.len() < MIN_VALUES {
@@ -53,7 +54,7 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
             _ => format!("{} {name}", run.name),
         };
         for case in &run.summary.test_cases {
-            // differences are what ministat finds, not what it is given
+            // differences are ministat's output, not its input
             let is_value = |figure: &&CaseFigure| !figure.name.starts_with("difference");
             for figure in case.figures.iter().filter(is_value) {
                 let unit = serde_json::to_value(figure.unit).unwrap_or_default();
@@ -76,7 +77,7 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
     let mut names: Vec<String> = Vec::new();
     let mut blocks = Vec::new();
     for (title, sets) in groups {
-        // the first is the reference of all blocks
+        // the first set is the reference of every block
         let (first, rest) = sets.split_first().expect("a group begins with a set");
         let rest: Vec<&[_]> = match rest.is_empty() {
             true => vec![rest],
@@ -116,7 +117,7 @@ pub fn blocks(runs: &[Run<'_>]) -> Vec<Block> {
 }
 
 impl Set {
-    /// The file: a number per line, as ministat(1) reads it.
+    /// Returns the contents of the file: a number per line, as ministat(1) reads it.
     pub fn content(&self) -> String {
         let lines = self.values.iter().map(|value| format!("{value}\n"));
         lines.collect()
@@ -124,7 +125,7 @@ impl Set {
 }
 
 impl Block {
-    /// The command that prints it.
+    /// Returns the command that prints this block.
     pub fn command(&self) -> String {
         let files: Vec<&str> = self.sets.iter().map(|set| set.file.as_str()).collect();
         format!(
@@ -134,10 +135,10 @@ impl Block {
         )
     }
 
-    /// What ministat prints.
+    /// Returns the output of ministat.
     ///
     /// # Errors
-    /// It refuses these values, in its own words.
+    /// If ministat refuses these values; the error is its message.
     pub fn printed(&self, model: Model) -> Result<Vec<u8>, String> {
         let sets = self
             .sets
@@ -152,7 +153,7 @@ impl Block {
     }
 }
 
-/// All blocks, each under the command that prints it.
+/// Returns all blocks, each below the command that prints it.
 pub fn text(runs: &[Run<'_>], model: Model) -> String {
     let mut text = String::new();
     for block in blocks(runs) {
@@ -161,7 +162,7 @@ pub fn text(runs: &[Run<'_>], model: Model) -> String {
             Err(why) => format!("refused: {why}\n"),
         };
         let blank = if text.is_empty() { "" } else { "\n" };
-        // names of ours have no place for what ends a line
+        // a title must not end the comment line
         let title = block.title.replace(char::is_control, " ");
         text += &format!("{blank}# {title}\n$ {}\n{printed}", block.command());
     }

@@ -1,6 +1,6 @@
 //! Names of test cases, DUTs and files, and figures with their units.
 //!
-//! Every format uses them. Start with [`label`] and [`value`].
+//! All formats use them. Start with [`label`] and [`value`].
 
 use fwdlab_model::campaign::Kind;
 use fwdlab_model::outcome::Unit;
@@ -11,7 +11,7 @@ use crate::number::{
     NOT_DETERMINED, count, delay, energy, instructions, percent, rate, seconds, several,
 };
 
-/// The name of a test case, without what all test cases have in common.
+/// Returns the name of a test case, without what all test cases have in common.
 pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
     let (stream, variant) = (&case.case.stream, &case.case.variant);
     let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(same);
@@ -56,7 +56,7 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
     parts.join(", ")
 }
 
-/// What differs from a plain series, without the profile.
+/// Returns how a series differs from a plain one, apart from the profile.
 fn series(variant: &Variant) -> String {
     let rest = Variant {
         profile: None,
@@ -65,7 +65,7 @@ fn series(variant: &Variant) -> String {
     rest.to_string()
 }
 
-/// The median of a figure, as a lower bound if the generator was the limit.
+/// Formats the median of a figure, as a lower bound if the generator was the limit.
 pub(crate) fn central(figure: &CaseFigure) -> String {
     match figure.is_undetermined() {
         _ if figure.generator_limited > 0 => format!(">= {}", value(figure.unit, figure.median)),
@@ -74,7 +74,7 @@ pub(crate) fn central(figure: &CaseFigure) -> String {
     }
 }
 
-/// The median of a figure, and half of its interval.
+/// Formats the median of a figure with half of its interval.
 pub(crate) fn with_interval(figure: &CaseFigure) -> String {
     let half = figure.interval_half_width;
     let half = half.filter(|_| !figure.is_undetermined());
@@ -82,7 +82,7 @@ pub(crate) fn with_interval(figure: &CaseFigure) -> String {
     format!("{}{}", central(figure), half.unwrap_or_default())
 }
 
-/// A value with its unit.
+/// Formats a value with its unit.
 pub(crate) fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::FramesPerSecond => rate(value),
@@ -96,7 +96,7 @@ pub(crate) fn value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// The name of a kind of DUT.
+/// Returns the name of a kind of DUT.
 pub(crate) fn dut(kind: Kind) -> &'static str {
     match kind {
         Kind::Linux => "Linux",
@@ -105,7 +105,7 @@ pub(crate) fn dut(kind: Kind) -> &'static str {
     }
 }
 
-/// A file name made from any text: lower-case letters, digits and `-`.
+/// Converts any text to a file name: lower-case letters, digits and `-`.
 pub(crate) fn slug(words: &str) -> String {
     let mut name = String::new();
     for c in words.chars().take(60) {

@@ -1,17 +1,17 @@
-//! Numbers as people read them: with a unit, and with as many digits as they deserve.
+//! Formats numbers for people: with a unit, and with the digits that their precision justifies.
 //!
-//! The other direction (text into numbers) is in `fwdlab_model::units`; JSON and CSV carry plain numbers in base units and need
-//! nothing from here. Start with [`rate`] and [`percent`].
+//! The other direction (text to numbers) is in `fwdlab_model::units`; JSON and CSV contain plain
+//! numbers in base units and do not use this module. Start with [`rate`] and [`percent`].
 
 use jiff::Timestamp;
 
-/// Digits after the point so that `value` shows `significant` digits, at most `most`.
+/// Returns the number of decimals with which `value` has `significant` digits, at most `most`.
 pub(crate) fn decimals(value: f64, significant: i32, most: i32) -> usize {
     if value == 0.0 || !value.is_finite() {
         return 0;
     }
     let magnitude = value.abs().log10().floor() as i32;
-    // 9.996 with three digits is 10.00: count the digits after rounding.
+    // 9.996 with three digits is 10.00: count the digits after rounding
     let step = 10f64.powi(magnitude - significant + 1);
     let magnitude = ((value.abs() / step).round() * step * (1.0 + 1e-12))
         .log10()
@@ -19,30 +19,31 @@ pub(crate) fn decimals(value: f64, significant: i32, most: i32) -> usize {
     (significant - 1 - magnitude).clamp(0, most) as usize
 }
 
-/// `value` with `significant` digits, never in exponent form.
+/// Formats `value` with this number of significant digits, never in exponent form.
 fn significant(value: f64, digits: i32) -> String {
     format!("{value:.*}", decimals(value, digits, 9))
 }
 
-/// A scale for numbers that are read together: a power of 1000 and its letter.
+/// The common scale of a group of numbers: a power of 1000 and its letter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prefix {
     pub(crate) divisor: f64,
     letter: &'static str,
 }
 
-/// Instead of a figure whose interval reaches zero.
+/// Shown instead of a figure whose interval includes zero.
 pub(crate) const NOT_DETERMINED: &str = "not determined";
 
 impl Prefix {
-    /// The prefix in which the largest of `values` has one to three digits before the point.
+    /// Returns the prefix in which the largest of `values` has one to three digits before the
+    /// point.
     pub fn for_largest(values: impl IntoIterator<Item = f64>) -> Prefix {
         let largest = values
             .into_iter()
             .filter(|value| value.is_finite())
             .fold(0.0f64, |largest, value| largest.max(value.abs()));
         let (divisor, letter) = match largest {
-            // Rounded to four digits these would read 1000.
+            // rounded to four digits, these would read 1000
             v if v >= 999.95e9 => (1e12, "T"),
             v if v >= 999.95e6 => (1e9, "G"),
             v if v >= 999.95e3 => (1e6, "M"),
@@ -52,29 +53,30 @@ impl Prefix {
         Prefix { divisor, letter }
     }
 
-    /// `Mpps`.
+    /// Returns the unit: `Mpps`.
     pub fn pps(self) -> String {
         format!("{}pps", self.letter)
     }
 
-    /// The number alone, four significant digits: `598.1`.
+    /// Formats the number alone, with four significant digits: `598.1`.
     pub fn number(self, value: f64) -> String {
         significant(value / self.divisor, 4)
     }
 
-    /// The number without digits it does not need, for an axis whose ticks are `step` apart: `0.5`.
+    /// Formats a tick label for an axis with ticks `step` apart, without digits it does not need:
+    /// `0.5`.
     pub fn tick(self, value: f64, step: f64) -> String {
         let places = decimals(step / self.divisor, 1, 9);
         format!("{:.places$}", value / self.divisor)
     }
 
-    /// A rate: `598.1 kpps`.
+    /// Formats a rate: `598.1 kpps`.
     pub fn rate(self, pps: f64) -> String {
         let prefix = self.suits(pps);
         format!("{} {}", prefix.number(pps), prefix.pps())
     }
 
-    /// This prefix, or the value's own where this one would show nothing but zeros.
+    /// Returns this prefix, or the value's own if this one would show only zeros.
     fn suits(self, value: f64) -> Prefix {
         if value.abs() < self.divisor / 100.0 {
             Prefix::for_largest([value])
@@ -83,18 +85,18 @@ impl Prefix {
         }
     }
 
-    /// A rate with half the width of its interval, which decides the digits: `598.1 ± 4.2 kpps`. If the interval reaches zero the
-    /// values do not determine the rate: [`NOT_DETERMINED`].
+    /// Formats a rate with half of its interval, which determines the digits: `598.1 ± 4.2 kpps`.
+    /// Returns [`NOT_DETERMINED`] if the interval includes zero.
     pub fn rate_with_interval(self, pps: f64, half_width_pps: f64) -> String {
         if pps > 0.0 && half_width_pps >= pps {
             return NOT_DETERMINED.into();
         }
         let prefix = self.suits(pps);
         let (value, half) = (pps / prefix.divisor, half_width_pps / prefix.divisor);
-        // Two digits of the interval, but never more than six of the value.
+        // two digits of the interval, but at most six of the value
         let most = decimals(value, 6, 9) as i32;
         if half == 0.0 {
-            // values that are all the same say nothing of digits
+            // identical values do not determine the digits
             return format!("{} ± 0 {}", prefix.number(pps), prefix.pps());
         }
         let places = decimals(half, 2, most);
@@ -102,12 +104,12 @@ impl Prefix {
     }
 }
 
-/// A rate in the prefix that suits it: `1.234 Mpps`.
+/// Formats a rate with the prefix that suits it: `1.234 Mpps`.
 pub fn rate(pps: f64) -> String {
     Prefix::for_largest([pps]).rate(pps)
 }
 
-/// A rate with half the width of its interval: `598.1 ± 4.2 kpps`; without an interval the rate alone.
+/// Formats a rate with half of its interval, if it has one: `598.1 ± 4.2 kpps`.
 pub fn rate_with_interval(pps: f64, half_width_pps: Option<f64>) -> String {
     let prefix = Prefix::for_largest([pps]);
     match half_width_pps {
@@ -116,14 +118,14 @@ pub fn rate_with_interval(pps: f64, half_width_pps: Option<f64>) -> String {
     }
 }
 
-/// Bits per second; the layer must be said beside it: `1.731 Gbit/s`.
+/// Formats bits per second: `1.731 Gbit/s`. The caller adds the layer.
 pub fn bits_per_second(bps: f64) -> String {
     let prefix = Prefix::for_largest([bps]);
     format!("{} {}bit/s", prefix.number(bps), prefix.letter)
 }
 
-/// A share in percent: `2.3 %`, `0.081 %`, `0 %`, `50.0 %`, `100 %`. Something is never shown as nothing, nor almost all as all; a frame in a million
-/// shows.
+/// Formats a share in percent: `2.3 %`, `0.081 %`, `0 %`, `50.0 %`, `100 %`. A share that is
+/// not exactly 0 or 100 % is never rounded to it: a frame in a million is visible.
 pub fn percent(value: f64) -> String {
     let size = value.abs();
     let sign = if value < 0.0 { "-" } else { "" };
@@ -145,7 +147,7 @@ pub fn percent(value: f64) -> String {
     }
 }
 
-/// `part` of `whole` in percent; nothing of nothing is 0.
+/// Returns `part` of `whole` in percent; 0 if `whole` is 0.
 pub(crate) fn share(part: f64, whole: f64) -> f64 {
     if whole == 0.0 {
         0.0
@@ -154,7 +156,8 @@ pub(crate) fn share(part: f64, whole: f64) -> f64 {
     }
 }
 
-/// A difference in percent with its sign, in the digits that its interval deserves, without the unit: `-2.1`.
+/// Formats a difference in percent with its sign and the digits that its interval justifies,
+/// without the unit: `-2.1`.
 pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> String {
     let half = match interval_percent {
         Some([low, high]) => (high - low).abs() / 2.0,
@@ -167,7 +170,7 @@ pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> Str
         _ => 3,
     };
     let text = format!("{value_percent:+.places$}");
-    // Rounded to zero, a sign would claim what the digits do not show.
+    // a value that rounds to zero has no sign
     if text[1..].chars().all(|c| matches!(c, '0' | '.')) {
         text[1..].to_owned()
     } else {
@@ -175,7 +178,8 @@ pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> Str
     }
 }
 
-/// A difference in percent at a tick of an axis: a sign, and the digits of the `step`: `-40`, `+0.5`.
+/// Formats a tick label of a difference in percent: a sign, and the digits of `step`: `-40`,
+/// `+0.5`.
 pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
     let places = decimals(step, 1, 9);
     if value_percent == 0.0 {
@@ -185,10 +189,11 @@ pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
     }
 }
 
-/// The smallest difference that a comparison would have shown, in words. A drop ends at 100 %: a difference of ratios (`by_ratios`) is
-/// larger upwards than downwards, and a difference of means may be too large for any drop to show.
+/// Describes the smallest difference that a comparison would have detected. A drop ends at 100 %: a
+/// difference of ratios (`by_ratios`) is larger upwards than downwards, and a difference of means
+/// may be too large for any drop to show.
 pub(crate) fn would_have_shown(detectable_percent: f64, by_ratios: bool) -> String {
-    /// Up to here both directions are the same to two digits of what people use them for.
+    /// Up to this difference, in percent, both directions are the same to two digits.
     const SAME_BOTH_WAYS: f64 = 20.0;
     let shown = |percent| {
         let text = difference(percent, None);
@@ -211,14 +216,14 @@ pub(crate) fn would_have_shown(detectable_percent: f64, by_ratios: bool) -> Stri
     }
 }
 
-/// The interval of a difference in percent, without the unit: `[-2.6, -1.6]`.
+/// Formats the interval of a difference in percent, without the unit: `[-2.6, -1.6]`.
 pub fn interval(interval_percent: [f64; 2]) -> String {
     let [low, high] = interval_percent;
     let end = |value| difference(value, Some(interval_percent));
     format!("[{}, {}]", end(low), end(high))
 }
 
-/// A count with its thousands apart: `1,203,877`.
+/// Formats a count with thousands separators: `1,203,877`.
 pub fn count(number: impl Into<i128>) -> String {
     let number = number.into();
     let digits = number.unsigned_abs().to_string();
@@ -232,14 +237,14 @@ pub fn count(number: impl Into<i128>) -> String {
     text
 }
 
-/// A count with its noun: `1 frame`, `2,000 frames`.
+/// Formats a count with its noun: `1 frame`, `2,000 frames`.
 pub fn counted(number: impl Into<i128>, noun: &str) -> String {
     let number = number.into();
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
-/// A p-value: `0.012`, `<0.001`.
+/// Formats a p-value: `0.012`, `<0.001`.
 pub fn p_value(p: f64) -> String {
     if p < 0.001 {
         "<0.001".into()
@@ -248,7 +253,7 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// A duration: `26 ms`, `1.5 s`, `2 min 05 s`, `1 h 12 min`.
+/// Formats a duration: `26 ms`, `1.5 s`, `2 min 05 s`, `1 h 12 min`.
 pub fn seconds(s: f64) -> String {
     let whole = s.round() as u64;
     if s < 0.9995 {
@@ -263,7 +268,7 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// Energy: `1.26 uJ`, `15.0 nJ`.
+/// Formats an energy: `1.26 uJ`, `15.0 nJ`.
 pub fn energy(joules: f64) -> String {
     let (unit, per) = match joules.abs() {
         j if j >= 0.9995 => ("J", 1.0),
@@ -274,12 +279,13 @@ pub fn energy(joules: f64) -> String {
     format!("{} {unit}", significant(joules * per, 3))
 }
 
-/// Power: `19.0 W`.
+/// Formats a power: `19.0 W`.
 pub fn watts(watts: f64) -> String {
     format!("{} W", significant(watts, 3))
 }
 
-/// How long a run will take: `about 26 s`, or that it is a guess; without traffic it takes what is to be computed.
+/// Formats the expected duration of a run: `about 26 s`, or that it is a guess. A run without
+/// traffic takes only as long as its computation.
 pub fn estimate(s: f64, guessed: bool) -> String {
     match guessed {
         _ if s <= 0.0 => "no traffic, only computing time".into(),
@@ -288,7 +294,7 @@ pub fn estimate(s: f64, guessed: bool) -> String {
     }
 }
 
-/// The unit in which times up to this many nanoseconds are told, and how many nanoseconds it has.
+/// Returns the unit for times up to `largest_ns`, and its length in nanoseconds.
 fn unit_of(largest_ns: f64) -> (&'static str, f64) {
     match largest_ns {
         ns if ns >= 0.9995e9 => ("s", 1e9),
@@ -298,7 +304,7 @@ fn unit_of(largest_ns: f64) -> (&'static str, f64) {
     }
 }
 
-/// A short time: `887 ns`, `23.5 us`, `1.02 ms`.
+/// Formats a short time: `887 ns`, `23.5 us`, `1.02 ms`.
 pub fn delay(ns: f64) -> String {
     let (unit, divisor) = unit_of(ns);
     match unit {
@@ -307,7 +313,7 @@ pub fn delay(ns: f64) -> String {
     }
 }
 
-/// A time with the ends it lies between, in one unit: `23.46 [23.16, 23.91] us`.
+/// Formats a time and its interval in one unit: `23.46 [23.16, 23.91] us`.
 pub(crate) fn delays(ns: [f64; 3]) -> String {
     let largest = ns.into_iter().fold(0.0, f64::max);
     let (unit, divisor) = unit_of(largest);
@@ -319,18 +325,18 @@ pub(crate) fn delays(ns: [f64; 3]) -> String {
     format!("{middle} [{low}, {high}] {unit}")
 }
 
-/// The next number of the series 1, 2, 5, 10, ... that is not below `value`.
+/// Returns the smallest number of the series 1, 2, 5, 10, ... that is not below `value`.
 pub(crate) fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .into_iter()
         .find(|step| step * power >= value * (1.0 - 1e-9))
         .unwrap_or(10.0);
-    // Through text, so that 0.30000000000000004 is 0.3.
+    // convert through text, so that 0.30000000000000004 becomes 0.3
     format!("{:.9}", step * power).parse().unwrap_or(value)
 }
 
-/// A size of memory: `7.8 GiB`.
+/// Formats a memory size: `7.8 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
@@ -345,7 +351,8 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// A time of day for people, in UTC: `2026-11-21 08:50:12 UTC`. A text that is no RFC 3339 time stays as it is.
+/// Formats a time in UTC: `2026-11-21 08:50:12 UTC`. Returns text that is not an RFC 3339 time
+/// unchanged.
 pub fn time(rfc3339: &str) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -353,7 +360,7 @@ pub fn time(rfc3339: &str) -> String {
     }
 }
 
-/// The same without the day: `08:50:12`.
+/// Formats the time of day: `08:50:12`.
 pub(crate) fn clock(rfc3339: &str) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(time) => time.strftime("%H:%M:%S").to_string(),
@@ -361,23 +368,23 @@ pub(crate) fn clock(rfc3339: &str) -> String {
     }
 }
 
-/// Seconds from one RFC 3339 time to another; `None` when one of them is no such time.
+/// Returns the seconds between two RFC 3339 times; `None` if either is not such a time.
 pub(crate) fn elapsed(from: &str, to: &str) -> Option<f64> {
     let (from, to): (Timestamp, Timestamp) = (from.parse().ok()?, to.parse().ok()?);
     Some(to.duration_since(from).as_secs_f64())
 }
 
-/// `1 trial`, `2 trials`.
+/// Formats a number with its noun: `1 trial`, `2 trials`.
 pub(crate) fn several(number: usize, what: &str) -> String {
     counted(number as u64, what)
 }
 
-/// `1 flow`, `2,000 flows`.
+/// Formats a number of flows: `1 flow`, `2,000 flows`.
 pub(crate) fn flows(flows: u32) -> String {
     counted(flows, "flow")
 }
 
-/// Instructions per frame: `4,799.9`.
+/// Formats instructions per frame: `4,799.9`.
 pub(crate) fn instructions(value: f64) -> String {
     let tenths = (value * 10.0).round() as i128;
     let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
@@ -423,7 +430,7 @@ mod tests {
             (598_123.0, Some(0.0), "598.1 ± 0 kpps"),
             (1_202_000.0, Some(0.0), "1.202 ± 0 Mpps"),
             (598_123.0, Some(590_000.0), "598 ± 590 kpps"),
-            // no rate is negative, and none is known that may be zero
+            // no rate is negative, and one whose interval includes zero is not determined
             (303_000.0, Some(497_000.0), NOT_DETERMINED),
             (598_123.0, None, "598.1 kpps"),
         ] {

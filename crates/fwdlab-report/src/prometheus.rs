@@ -1,7 +1,7 @@
-//! Results as Prometheus reads them: the text exposition format, version 0.0.4.
+//! Renders results in Prometheus' text exposition format, version 0.0.4.
 //!
-//! Names and base units follow Prometheus' conventions: seconds, ratios, frames per second, never a unit of people. A figure that does
-//! not exist is absent. Start with [`text`].
+//! Names and base units follow Prometheus' conventions: seconds, ratios, frames per second, without
+//! prefixes. A figure that does not exist is absent. Start with [`text`].
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use jiff::Timestamp;
 
-/// The type of the answer to a scrape.
+/// Content type of the response to a scrape.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A family of metrics with one name.
+/// A metric family: its samples have one name.
 #[derive(Default)]
 struct Family {
     name: &'static str,
@@ -44,7 +44,7 @@ impl Families {
     }
 }
 
-/// The metrics of runs, in the order given.
+/// Renders the metrics of runs, in the order given.
 pub fn text(runs: &[(&RunInfo, &Summary)]) -> String {
     let mut all = Families(Vec::new());
     for (info, summary) in runs {
@@ -202,7 +202,8 @@ fn of_run(all: &mut Families, info: &RunInfo, summary: &Summary) {
     }
 }
 
-/// Name, name of its interval, help, and the factor into base units.
+/// Returns the name of a metric, the name of its interval, the help text, and the factor to base
+/// units.
 fn family(unit: Unit) -> (&'static str, &'static str, &'static str, f64) {
     match unit {
         Unit::FramesPerSecond => (
@@ -259,7 +260,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -267,7 +268,7 @@ fn escaped(text: &str) -> String {
             '\\' => safe.push_str("\\\\"),
             '"' => safe.push_str("\\\""),
             '\n' => safe.push_str("\\n"),
-            // lines of it are lines for every reader
+            // Unicode line separators end a line for some readers
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }

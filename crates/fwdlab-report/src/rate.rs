@@ -1,7 +1,8 @@
-//! Rates and line rates in words and units: one rate said in every way, and the tables of the field.
+//! Converts rates and line rates between units, and prints the tables of line rates, mixes and
+//! minimum routers.
 //!
-//! Arithmetic is in `model` (`link`, `mix`, `energy`). Everything is one way unless it says both ways, and no figure in bit/s is
-//! without its layer. Start with [`Question`].
+//! The arithmetic is in `model` (`link`, `mix`, `energy`). All figures are for one direction unless
+//! they are labelled otherwise, and every figure in bit/s has its layer. Start with [`Question`].
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,13 @@ use serde::Serialize;
 use crate::number;
 use crate::table::{Cell, Column, Mark, Table, wrap};
 
-/// Columns of a terminal that texts are broken for.
+/// Columns at which text is wrapped.
 const WIDTH: usize = 80;
 
-/// Frame sizes of the table of line rates: RFC 2544 §9.1, and jumbo frames.
+/// Frame sizes in the table of line rates, in bytes: RFC 2544 §9.1, and jumbo frames.
 const SIZES: [u32; 8] = [64, 128, 256, 512, 1024, 1280, 1518, 9000];
 
-/// Links of that table.
+/// Links in the table of line rates.
 const LINKS: [LinkSpeed; 6] = [
     LinkSpeed::megabits(1_000),
     LinkSpeed::megabits(2_500),
@@ -32,29 +33,31 @@ const LINKS: [LinkSpeed; 6] = [
     LinkSpeed::megabits(100_000),
 ];
 
-/// The link when a rate is given and no link.
+/// The default link for a rate.
 const LINK: LinkSpeed = LinkSpeed::megabits(10_000);
 
-/// What is asked. Empty lists are what [`Rates::of`] and [`Tables::of`] say.
+/// The input: rates, frames and links to convert. Empty lists have the defaults of [`Rates::of`]
+/// and [`Tables::of`].
 #[derive(Debug, Clone, Default)]
 pub struct Question {
-    /// Rates, one way.
+    /// Rates, in one direction.
     pub rates: Vec<LinkLoad>,
-    /// Frames; none: 64 bytes, for tables the sizes of RFC 2544, all mixes, and the minimum router.
+    /// Frames. Default for rates: 64 bytes; for tables: the sizes of RFC 2544, all mixes, and the
+    /// minimum router.
     pub sizes: Vec<Mix>,
-    /// Links; none: 10G, for tables 1G to 100G.
+    /// Links. Default for rates: 10G; for tables: 1G to 100G.
     pub links: Vec<LinkSpeed>,
-    /// Clock of a core.
+    /// Clock of a core, in Hz.
     pub clock_hz: Option<f64>,
-    /// Cycles that a core spends on each frame.
+    /// Cycles that a core spends per frame.
     pub cycles: Option<f64>,
-    /// Power of the device at the rate.
+    /// Power of the device at the rate, in W.
     pub watts: Option<f64>,
-    /// Power of the device without load.
+    /// Power of the device without load, in W.
     pub idle_watts: Option<f64>,
 }
 
-/// Every rate on every link with every kind of frame: the document of `--json`.
+/// Every combination of rate, link and frames: the document of `--json`.
 #[derive(Serialize)]
 pub struct Rates {
     rates: Vec<Said>,
@@ -62,7 +65,7 @@ pub struct Rates {
     text: String,
 }
 
-/// One rate in every way.
+/// One rate in all units.
 #[derive(Serialize)]
 struct Said {
     asked: String,
@@ -88,25 +91,25 @@ struct Said {
     warnings: Vec<String>,
 }
 
-/// What is sent.
+/// The frames of a rate.
 #[derive(Serialize)]
 struct Frames {
     frames: String,
     mean_size_bytes: f64,
-    /// What pkt-gen's -l is, for frames of one size.
+    /// The length for pkt-gen's option `-l`, for frames of one size.
     #[serde(skip_serializing_if = "Option::is_none")]
     buffer_bytes: Option<u32>,
 }
 
-/// The same rate of a simple IMIX.
+/// The same rate for the simple IMIX.
 #[derive(Serialize)]
 struct Estimate {
     rate_pps: f64,
     l2_bps: f64,
     line_limited: bool,
-    /// As talks count: IP packets without padding.
+    /// Bit rate as conference talks count it: IP packets without padding.
     talk_l3_bps: f64,
-    /// As talks count: frames without padding and FCS.
+    /// Bit rate as conference talks count it: frames without padding and FCS.
     talk_l2_without_fcs_bps: f64,
 }
 
@@ -241,7 +244,7 @@ impl Question {
 }
 
 impl Rates {
-    /// Says the rates of a question.
+    /// Converts the rates of a question.
     pub fn of(question: &Question) -> Rates {
         let smallest = [single(64)];
         let mixes = if question.sizes.is_empty() {
@@ -270,16 +273,16 @@ impl Rates {
         }
     }
 
-    /// For a terminal.
+    /// Returns the text for a terminal.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
 impl Tables {
-    /// Makes the tables for the sizes and links of a question.
+    /// Computes the tables for the sizes and links of a question.
     pub fn of(question: &Question) -> Tables {
-        // whoever names sizes wants to know about these
+        // whoever lists sizes wants only these
         let all = question.sizes.is_empty();
         let mixes = if all {
             SIZES.map(single).to_vec()
@@ -319,7 +322,7 @@ impl Tables {
         }
     }
 
-    /// For a terminal.
+    /// Returns the text for a terminal.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -337,7 +340,8 @@ fn frames(mix: &Mix) -> Frames {
     }
 }
 
-/// An IMIX estimate, where it says something: for frames smaller than the mix's on average.
+/// Returns the IMIX estimate if the frames are smaller than the mix's mean; otherwise it would be
+/// meaningless.
 fn estimate(mix: &Mix, rate: &RateOnLink) -> Option<Estimate> {
     let smaller = mix.mean().bytes() < Mix::imix().mean().bytes();
     smaller.then(|| {
@@ -352,7 +356,7 @@ fn estimate(mix: &Mix, rate: &RateOnLink) -> Option<Estimate> {
     })
 }
 
-/// One rate as text: a sentence, then a line for each way to say it.
+/// Renders one rate as text: a sentence, then a line per unit.
 fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     let mut table = Table::new(vec![
         Column::left("", &[]),
@@ -495,7 +499,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     text
 }
 
-/// `64-byte frames`, `imix`.
+/// Names the frames: `64-byte frames`, `imix`.
 fn frames_words(mix: &Mix) -> String {
     match mix.single_size() {
         Some(bytes) => format!("{bytes}-byte frames"),
@@ -503,7 +507,7 @@ fn frames_words(mix: &Mix) -> String {
     }
 }
 
-/// The shares of the sizes, and the pattern of a mix that has a name.
+/// Returns the shares of the sizes, and the pattern if the mix is a named one.
 fn sizes_words(mix: &Mix) -> String {
     let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
     for part in mix.parts() {
@@ -684,9 +688,9 @@ fn routers_text(routers: &[MinimumRouter]) -> String {
     )
 }
 
-/// A figure in whole units, rounded down as the field does; what is small keeps some digits.
+/// Formats a figure in whole units, rounded down as is usual; small figures keep some decimals.
 fn whole(value: f64) -> String {
-    // what differs from a whole number by the last digits of the arithmetic is one
+    // correct floating-point errors in the last digits of whole numbers
     let value = (value * 1e6).round() / 1e6;
     if value >= 1000.0 {
         number::count(value.floor() as u64)
@@ -699,7 +703,8 @@ fn frames_per_second(pps: f64) -> String {
     format!("{} pps", whole(pps))
 }
 
-/// Four digits, and all before the point, without zeros at the end.
+/// Formats a figure with four digits, or all before the point if there are more, without trailing
+/// zeros.
 fn figure(value: f64) -> String {
     let digits = 3 - value.abs().log10().floor().clamp(-9.0, 3.0) as i32;
     let text = format!("{value:.*}", digits.max(0) as usize);
@@ -709,9 +714,9 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A share in percent: `33.67 %`, `99.994 %`.
+/// Formats a share in percent: `33.67 %`, `99.994 %`.
 fn share(percent: f64) -> String {
-    // the last digits of the arithmetic are not a share that is missing
+    // floating-point errors in the last digits must not make 100 % less
     let percent = (percent * 1e9).round() / 1e9;
     if (99.9..=100.0).contains(&percent) {
         number::percent(percent)
@@ -720,7 +725,7 @@ fn share(percent: f64) -> String {
     }
 }
 
-/// Bytes, to the hundredth where they are a mean.
+/// Formats bytes, with two decimals if they are a mean.
 fn bytes(value: f64) -> String {
     let text = format!("{value:.2}");
     format!("{} bytes", text.strip_suffix(".00").unwrap_or(&text))
@@ -747,7 +752,7 @@ fn joules(j: f64) -> String {
     )
 }
 
-/// The value in the largest of these units that it reaches.
+/// Formats a value in the largest of these units that it reaches.
 fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     let reached = units
         .iter()
@@ -757,7 +762,7 @@ fn scaled(value: f64, units: &[(&str, f64)]) -> String {
     format!("{} {unit}", figure(value / size))
 }
 
-/// A figure and its unit apart, for two columns.
+/// Splits a figure from its unit, for two columns.
 fn split_unit(text: &str) -> (String, String) {
     let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
     (value.to_owned(), unit.to_owned())

@@ -1,6 +1,6 @@
-//! A report as a value: the headline and the sections of a run.
+//! Builds a report, the headline and the sections of a run, as a value.
 //!
-//! This is the only place that chooses them by the kind of result. Start with [`Report::of`].
+//! Only this module chooses them by the kind of result. Start with [`Report::of`].
 
 use fwdlab_model::result::{RunInfo, Summary};
 
@@ -10,17 +10,17 @@ use crate::section::{Format, Section};
 use crate::shape::Shape;
 use crate::{campaign, imported, procedures, windows};
 
-/// What a format prints of a run.
+/// The content that a format prints for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
-    /// The answer.
+    /// The headline.
     pub headline: Headline,
-    /// What follows, in the order of reading.
+    /// The sections, in reading order.
     pub sections: Vec<Section>,
 }
 
 impl Report {
-    /// The report of a run.
+    /// Builds the report of a run.
     pub fn of(info: &RunInfo, summary: &Summary, format: Format) -> Report {
         let sections = match Shape::of(summary) {
             _ if info.kind == KIND => imported::sections(summary, format),

@@ -14,8 +14,9 @@ static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
 /// Columns of the name before a paragraph: ` control  `.
 const NAME: usize = 10;
 
-/// Sets the width of the terminal. Text is wrapped at it, but never above 80 and never below 40 columns; tables are folded at it.
-/// Before the first call text is wrapped at 80 columns, and tables are not folded.
+/// Sets the width of the terminal. Text is wrapped at it, but never above 80 and never below 40
+/// columns; tables are folded at it. Before the first call text is wrapped at 80 columns, and
+/// tables are not folded.
 pub fn fit(columns: usize) {
     WIDTH.store(columns.clamp(NARROWEST, WIDEST), Ordering::Relaxed);
     crate::table::fold_at(columns.max(NARROWEST));
@@ -26,13 +27,15 @@ pub(crate) fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
 
-/// Is it a control character, or does it change the direction of text (Unicode's bidirectional controls and separators)?
+/// Returns true for control characters, and for those that change the direction of text (Unicode's
+/// bidirectional controls and separators).
 pub fn steers(c: char) -> bool {
     let orders = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || orders
 }
 
-/// Replaces control characters by `?`, but keeps line ends: names and commands from outside must not control the terminal.
+/// Replaces control characters by `?`, but keeps line ends: names and commands from outside must
+/// not control the terminal.
 pub fn harmless(text: &str) -> String {
     text.replace(|c: char| c != '\n' && steers(c), "?")
 }

@@ -1,12 +1,13 @@
-//! A search in words: what was found for each goal, and how much was measured for it.
+//! Writes the sentences about a search: the result for each goal, and the number of trials it took.
 //!
-//! For the terminal and for the page alike; its table is among those of other procedures. Start with [`headline`].
+//! The terminal and the page share it; its table is among those of the procedures. Start with
+//! [`headline`].
 
 use fwdlab_model::search::{GoalResult, SearchOutcome, name_of};
 
 use crate::number::{seconds, several};
 
-/// The answer: `NDR 999.4 kpps, PDR 1.004 Mpps`.
+/// Returns the headline: `NDR 999.4 kpps, PDR 1.004 Mpps`.
 pub(crate) fn headline(search: &SearchOutcome) -> String {
     let found: Vec<String> = search
         .goals
@@ -33,8 +34,8 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
     found.join(", ")
 }
 
-/// `NDR`, `PDR`, a preset's name, or for a goal of one's own `PDR 0.1 %`, which the table spells out; a second one of the same
-/// loss has its number.
+/// Returns the label of a goal: `NDR`, `PDR`, the name of a preset, or `PDR 0.1 %` for a custom
+/// goal. Further goals with the same loss are numbered.
 fn label(index: usize, goals: &[GoalResult]) -> String {
     let goal = &goals[index];
     match goal.name.as_str() {
@@ -52,7 +53,7 @@ fn label(index: usize, goals: &[GoalResult]) -> String {
     }
 }
 
-/// The same for all goals.
+/// Returns the labels of all goals.
 pub(crate) fn labels(search: &SearchOutcome) -> Vec<String> {
     let places = 0..search.goals.len();
     places.map(|index| label(index, &search.goals)).collect()
@@ -62,7 +63,7 @@ fn rate(pps: f64) -> String {
     crate::number::rate(pps)
 }
 
-/// How much was measured, in a sentence.
+/// Returns a sentence on how much was measured.
 pub(crate) fn extent(search: &SearchOutcome) -> String {
     format!(
         "MLRsearch, {} with {} of traffic; loads from {} to {} ({}), in {}",

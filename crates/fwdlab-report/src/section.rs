@@ -1,10 +1,11 @@
 //! The parts of a report between its headline and its end, as values: tables and sentences.
 //!
-//! Each kind of result lists its sections once; `text` and `markdown` print them without knowing what was measured. Start with [`Section`].
+//! Each kind of result lists its sections once; `text` and `markdown` print them without knowing
+//! what was measured. Start with [`Section`].
 
 use crate::table::Table;
 
-/// What a list of sections is for.
+/// The kind of output that the sections are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// A terminal: few columns, the most important rows.

@@ -7,7 +7,7 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::number::several;
 
-/// Up to this number of test cases are listed by name; above it, only their number is.
+/// Up to this number, test cases are listed by name; above it, only their number is given.
 const NAMED: usize = 3;
 
 /// A sentence with its evidence.

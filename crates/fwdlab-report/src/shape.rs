@@ -51,7 +51,7 @@ impl Shape {
     }
 }
 
-/// Were instructions counted?
+/// Returns true if instructions were counted.
 pub(crate) fn is_in_instructions(all: &[TestCase]) -> bool {
     let mut outcomes = all.iter().flat_map(|case| &case.outcomes);
     outcomes.any(|outcome| matches!(outcome.found, Found::Exact(_)))
@@ -88,7 +88,8 @@ pub(crate) fn rated(summary: &Summary) -> Vec<Rated<'_>> {
     cases.collect()
 }
 
-/// What the name of a test case contains besides its frame size: only what differs between test cases.
+/// What the name of a test case contains besides its frame size: only what differs between test
+/// cases.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Labels {
     pub configuration: bool,
@@ -133,7 +134,8 @@ impl Labels {
     }
 }
 
-/// The test case of the headline: that with the smallest frames, and of these the first with the most flows.
+/// The test case of the headline: that with the smallest frames, and of these the first with the
+/// most flows.
 pub(crate) fn principal<'a, 'b>(cases: &'b [Rated<'a>]) -> Option<&'b Rated<'a>> {
     let key = |case: &Rated<'_>| {
         (
@@ -160,7 +162,7 @@ pub(crate) fn control(summary: &Summary) -> Option<&Comparison> {
     summary.control.as_ref()
 }
 
-/// Were frames sent, and all of them lost?
+/// Returns true if frames were sent and all of them were lost.
 pub(crate) fn does_not_forward(ledger: &Ledger) -> bool {
     ledger.frames_sent > 0 && ledger.frames_received == 0
 }

@@ -1,37 +1,39 @@
-//! Why a cell has no figure, or one with a warning: failed, did not boot, not applicable, not measured, livelock, overloaded.
+//! Why a cell has no figure, or one with a warning: failed, did not boot, not applicable, not
+//! measured, livelock, overloaded.
 //!
-//! Every format uses these words, so that an empty cell never means two things. Start with [`State::of`].
+//! Every format uses these words, so that an empty cell never means two things. Start with
+//! [`State::of`].
 
 use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, Outcome, Unit};
 use fwdlab_model::test_case::{NoResult, TestCase};
 
-/// A DUT that forwards less than this share of its best rate when it is offered more is in livelock (RFC 2544 §26.3 and MLRsearch call it
-/// so; the value is that of ramps).
+/// A DUT is in livelock if, under a higher load, it forwards less than this share of its best rate.
+/// RFC 2544 §26.3 and MLRsearch define the term; the value is that of ramps.
 pub(crate) const LIVELOCK: f64 = 0.9;
 
-/// How it stands with the figure of a test case.
+/// The state of a test case's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// There is one, and nothing is to be said beside it.
+    /// The figure exists and needs no remark.
     Measured,
-    /// There is one, and the DUT forwards less when it is offered more.
+    /// The figure exists, but the DUT forwards less under a higher load.
     Livelock,
-    /// Nothing came back of a load that was offered.
+    /// There is no figure: a load was offered and no frame came back.
     ForwardsNothing,
-    /// There is one of a load that the DUT does not carry: frames were lost.
+    /// The figure exists, but at a requested load the DUT lost frames.
     Overloaded,
-    /// All iterations failed.
+    /// There is no figure: iterations failed.
     Failed,
-    /// They failed because the DUT did not come up.
+    /// All failed iterations failed because the DUT did not boot.
     DidNotBoot,
-    /// They failed because the DUT is of a kind that cannot be asked for that.
+    /// All failed iterations failed because this kind of DUT does not support the measurement.
     NotApplicable,
-    /// Nothing was tried.
+    /// Nothing was measured.
     NotMeasured,
 }
 
 impl State {
-    /// That of a test case.
+    /// Returns the state of a test case.
     pub fn of(case: &TestCase) -> State {
         let found = || {
             case.outcomes
@@ -61,7 +63,7 @@ impl State {
         }
     }
 
-    /// The word for it; none where nothing is to be said.
+    /// Returns the word for the state; `None` if no remark is needed.
     pub fn words(self) -> Option<&'static str> {
         match self {
             State::Measured => None,
@@ -75,7 +77,7 @@ impl State {
         }
     }
 
-    /// A figure with what is to be said beside it: rates have that, times and costs do not.
+    /// Adds the remark to a figure. Only rates get one, times and costs do not.
     pub fn beside(self, unit: Unit, figure: &str) -> String {
         match self.words() {
             Some(words) if unit == Unit::FramesPerSecond => format!("{figure}, {words}"),
@@ -83,7 +85,7 @@ impl State {
         }
     }
 
-    /// What stands in place of a figure.
+    /// Returns the text that replaces a missing figure.
     pub fn instead(self) -> &'static str {
         self.words().unwrap_or("no result")
     }
@@ -98,7 +100,8 @@ fn is_livelock(outcome: &Outcome) -> bool {
     ratio.is_some_and(|ratio| ratio < LIVELOCK)
 }
 
-/// One load was asked for, and it was too much.
+/// Returns true if the DUT lost frames at a requested load: in a single trial, or in all
+/// repetitions at one of the loads of a latency test.
 fn is_overloaded(outcome: &Outcome) -> bool {
     match &outcome.found {
         Found::Trial(trial) => trial.frame_loss_ratio > 0.0,

@@ -1,6 +1,8 @@
-//! What telemetry of the DUT says: findings as sentences for every format, and what its host did, as tables.
+//! Reports telemetry of the DUT: findings as sentences for every format, and the activity of its
+//! host as tables.
 //!
-//! It judges nothing: what is a finding is decided in `fwdlab_measure::findings`. Start with [`sentences`] and [`tables`].
+//! It does not judge: `fwdlab_measure::findings` decides what is a finding. Start with
+//! [`sentences`] and [`tables`].
 
 use fwdlab_model::result::Summary;
 use fwdlab_model::telemetry::{CpuShare, Finding, QueueShare, Telemetry, Way};
@@ -10,7 +12,7 @@ use crate::name::label;
 use crate::number::{count, percent};
 use crate::table::{Cell, Column, Mark, Table, table};
 
-/// A finding in one line: the cause, what was seen, and what to look at.
+/// Returns a finding in one line: the cause, the observation, and the setting to check.
 pub(crate) fn sentence(finding: &Finding) -> String {
     let seen = match (finding.trials, finding.of_trials) {
         (_, 0 | 1) => String::new(),
@@ -23,7 +25,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     )
 }
 
-/// All findings of a run, those of several test cases with their names.
+/// Returns all findings of a run; if there are several test cases, with their names.
 pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     let all = &summary.test_cases;
     let mut told = Vec::new();
@@ -41,7 +43,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     told
 }
 
-/// What was not read, and why, each once.
+/// Returns what could not be read, with the reason, each once.
 pub(crate) fn missing(summary: &Summary) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for one in summary.test_cases.iter().flat_map(read) {
@@ -55,25 +57,25 @@ pub(crate) fn missing(summary: &Summary) -> Vec<String> {
     told
 }
 
-/// What was read in the iterations of a test case.
+/// Returns the telemetry of the iterations of a test case.
 fn read(case: &TestCase) -> impl Iterator<Item = &Telemetry> {
     case.iterations
         .iter()
         .filter_map(|one| one.telemetry.as_deref())
 }
 
-/// What the DUT's host did in a test case.
+/// The activity of the DUT's host in a test case.
 pub(crate) struct Told {
-    /// The test case.
+    /// Name of the test case.
     pub case: String,
-    /// The figures that readers look for first, in one line; may be empty.
+    /// The most important figures in one line; may be empty.
     pub gist: String,
-    /// Its CPUs, its queues, and what else was counted, each with its title.
+    /// Tables of CPUs, queues and other counters, each with its title.
     pub tables: Vec<(String, Table)>,
 }
 
-/// What the DUT's host did in each test case in which it was read. Of several iterations the one in the middle of the list; the records
-/// have all.
+/// Returns the activity of the DUT's host in each test case that has telemetry. If there are
+/// several iterations, it is from the middle one of the list; the records contain all.
 pub(crate) fn tables(summary: &Summary) -> Vec<Told> {
     let all = &summary.test_cases;
     let mut cases = Vec::new();
@@ -104,7 +106,8 @@ pub(crate) fn tables(summary: &Summary) -> Vec<Told> {
     cases
 }
 
-/// Was a CPU full, did one queue of several carry all, what dropped most? Counters of drops may count the same frame, so they have no sum.
+/// Summarizes the busiest CPU, the share of a single queue, and the largest counter of drops.
+/// Counters of drops may count the same frame, so they are not added up.
 fn gist(told: &Telemetry) -> String {
     let forward = told.cpus.iter().filter(|cpu| cpu.forwards && cpu.ticks > 0);
     let busiest = forward.map(|cpu| cpu.busy_ratio()).reduce(f64::max);

@@ -1,7 +1,8 @@
-//! The summary in the terminal: 80 columns, fewer on a narrower one ([`fit`]), no colour, ASCII but for `±`.
+//! Renders the summary for the terminal: 80 columns, fewer on a narrower one ([`fit`]), no colour,
+//! ASCII except for `±`.
 //!
-//! It prints the sections of a report, and does not know what was measured; where the run was saved is the caller's to say.
-//! Start with [`quick`].
+//! It prints the sections of a report and does not know what was measured; the caller prints where
+//! the run was saved. Start with [`quick`].
 
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
@@ -17,7 +18,7 @@ use crate::tips::Tips;
 
 pub use crate::screen::{fit, harmless, steers};
 
-/// The same with the charts of the run below it, drawn in characters.
+/// Renders the summary, followed by the run's charts in characters.
 pub fn with_charts(run: &Run<'_>) -> String {
     let mut text = quick(run.info, run.summary);
     if let Some(note) = &run.info.note {
@@ -31,7 +32,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// Systems under conditions, where it is more than a list.
+/// Renders the table of systems and conditions, if it is more than a list.
 fn grid_text(run: &Run<'_>) -> String {
     let Some(grid) = grid::of(&[*run]).filter(|grid| grid.is_worth_showing(1)) else {
         return String::new();
@@ -43,17 +44,17 @@ fn grid_text(run: &Run<'_>) -> String {
     harmless(&text)
 }
 
-/// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
+/// Renders the summary of a run for the terminal: the headline first, then how far to trust it.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     let Report { headline, sections } = Report::of(info, summary, Format::Terminal);
     let mut text = wrap(&headline.line(), width(), "");
     text.push('\n');
     text.extend(sections.iter().map(section));
-    // Commands and reasons come from outside: they must not control the terminal.
+    // commands and reasons come from outside: they must not control the terminal
     harmless(&text)
 }
 
-/// A section in the terminal.
+/// Renders a section for the terminal.
 pub(crate) fn section(section: &Section) -> String {
     let mut text = String::new();
     match section {
@@ -107,12 +108,13 @@ fn paragraphs(sentences: &[Named]) -> String {
         .collect()
 }
 
-/// Why each trial of a search or of a procedure was made, and what it said.
+/// Renders why each trial of a search or procedure was made, and its result.
 pub fn explain(trials: &[TrialRecord]) -> String {
     crate::procedures::explain(trials)
 }
 
-/// `  50.5 %  1,520,000  at the DUT's input: the counter`, wrapped under its first word.
+/// Renders losses, wrapped below the first word:
+/// `  50.5 %  1,520,000  at the DUT's input: the counter`.
 fn loss_lines(table: &Table) -> String {
     let widest = |index: usize| {
         let cells = table.rows.iter().map(|row| row.cells[index].text.len());

@@ -1,8 +1,10 @@
-//! Thresholds of campaigns: does what was found reach them?
+//! Judges whether the results of a campaign meet its thresholds.
 //!
-//! By itself a figure reaches a threshold when the 95 % interval of its mean lies on the right side of it, and breaks it when that lies on
-//! the wrong side; where it holds the threshold nothing can be told, and a gate that cannot see does not pass. Beside another run or
-//! configuration [`compare`] decides, by the rule of [`Limit`], as for `compare --fail-if`. Start with [`judge`].
+//! A figure meets an absolute threshold if the 95 % interval of its mean is on the right side of
+//! it, and misses it if the interval is on the wrong side. If the interval contains the threshold
+//! the check is inconclusive, and an inconclusive check fails. Thresholds relative to another run
+//! or configuration use [`compare`] and the rule of [`Limit`], as `compare --fail-if` does. Start
+//! with [`judge`].
 
 use fwdlab_model::campaign::{Amount, Reference, Threshold};
 use fwdlab_model::outcome::Better;
@@ -15,11 +17,11 @@ use fwdlab_stats::{Confidence, Sample};
 use crate::compare::{self, FEWEST_VALUES, Limit, Options, SOURCE, Source};
 use crate::name::value;
 
-/// What to do where not all could be judged.
+/// Advice if a threshold could not be judged.
 pub const ADVICE: &str = "more iterations see smaller differences";
 
-/// Judges thresholds by what was found. `own` is the run as series, `references` the runs that thresholds name, each in the place of its
-/// threshold, and `allowance` as in [`Options`].
+/// Judges thresholds. `own` is the run as series; `references` has, at the index of each threshold,
+/// the run that it refers to; `allowance` is that of [`Options`].
 pub fn judge(
     thresholds: &[Threshold],
     cases: &[TestCase],
@@ -45,13 +47,13 @@ pub fn judge(
     .collect()
 }
 
-/// What became of them, in sentences.
+/// Returns the verdicts on thresholds, as sentences.
 pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     let all = summary.thresholds.iter();
     all.flat_map(|judged| judged.lines(ADVICE)).collect()
 }
 
-/// A threshold in words.
+/// Describes a threshold in words.
 pub fn words(threshold: &Threshold) -> String {
     let of = threshold.case.as_deref().unwrap_or("every test case");
     let figure = match &threshold.figure {
@@ -91,7 +93,7 @@ fn shown(amount: &Amount) -> String {
     }
 }
 
-/// The figure of a test case that a threshold is about.
+/// Returns the figure of a test case that a threshold refers to.
 fn figure<'a>(threshold: &Threshold, case: &'a TestCase) -> Option<&'a CaseFigure> {
     let mut figures = case.figures.iter().enumerate();
     figures
@@ -112,7 +114,7 @@ fn no_figure(threshold: &Threshold, case: &TestCase) -> String {
     format!("{}: {why}", case.test_case)
 }
 
-/// Are the figures on the right side of it, as far as their intervals tell?
+/// Judges an absolute threshold by the intervals of the figures.
 fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
     let mut judged = Judged::new(words(threshold));
     let (amount, wants_more): (Amount, bool) = match (threshold.at_least, threshold.at_most) {
@@ -160,7 +162,7 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
     judged
 }
 
-/// The test case of a series, as a campaign calls it.
+/// Returns the id of a series' test case, as campaigns write it.
 fn case_of(series: &Series) -> String {
     let label = |key: &str| series.labels.get(key).map(String::as_str);
     let configuration = label("configuration").unwrap_or("plain");
@@ -173,7 +175,7 @@ fn case_of(series: &Series) -> String {
     format!("{configuration}/{}{after}", series.test_case)
 }
 
-/// Are they no slower than elsewhere, by the rule of comparisons?
+/// Judges a threshold relative to another run or configuration, by the rule of comparisons.
 fn beside(
     threshold: &Threshold,
     reference: &Reference,
@@ -183,7 +185,7 @@ fn beside(
     allowance: f64,
 ) -> Judged {
     let mut judged = Judged::new(words(threshold));
-    // what is compared, which way it is better, and the test cases that have it
+    // the metric to compare, which direction is better, and the test cases that have it
     let mut figures: Vec<(String, Better, Vec<String>)> = Vec::new();
     for case in cases {
         let own_configuration = reference.configuration.as_ref() == Some(&case.case.configuration);
@@ -191,7 +193,7 @@ fn beside(
             continue;
         }
         let (name, better) = match (figure(threshold, case), case.slices()) {
-            // differences are what a comparison of rates gives
+            // a comparison of rates yields differences
             (Some(_), Some(_)) if threshold.figure.is_none() => {
                 (FORWARDING_RATE.to_owned(), Better::Higher)
             }

@@ -1,7 +1,9 @@
-//! Numbered tips: what to do, made from what was found, with the evidence behind each and the lines to copy.
+//! Writes numbered tips: what to do about the results, with the evidence for each and the lines to
+//! copy.
 //!
-//! There are two kinds: causes that telemetry of the DUT explains (`fwdlab_measure::findings` decides which there are), and
-//! configurations that are proven better than the reference. Nothing else is advised. Start with [`Tips::of`].
+//! Tips have two sources: causes that the DUT's telemetry explains (`fwdlab_measure::findings`
+//! defines them), and configurations that are proven better than the reference. There is no other
+//! advice. Start with [`Tips::of`].
 
 use fwdlab_model::campaign::PLAIN;
 use fwdlab_model::family::PREFIX;
@@ -15,33 +17,33 @@ use crate::run::Run;
 use crate::sentence::Evidence;
 use crate::table::escaped;
 
-/// So many conditions are told of an improvement; of more the largest and the smallest.
+/// Up to this number of conditions are listed for an improvement; above it, only the largest and
+/// the smallest are.
 const TOLD: usize = 4;
 
-/// A tip.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tip {
-    /// What was found and what to do, without a full stop.
+    /// The finding and the advice, without a full stop.
     pub words: String,
-    /// The numbers behind it.
+    /// The numbers that support it.
     pub evidence: Vec<String>,
-    /// The test cases that they are of.
+    /// The test cases of these numbers.
     pub of: Evidence,
-    /// Lines to copy; empty where no command is known. Those that begin with `#` say what is no command.
+    /// Lines to copy; empty if no command is known. Lines that begin with `#` are comments.
     pub lines: Vec<String>,
 }
 
-/// The tips of a run, and what they are worth together.
+/// The tips of a run, and their combined effect.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tips {
-    /// The tips.
     pub tips: Vec<Tip>,
-    /// Before against after all configurations that are proven better; none where there are not two of them.
+    /// The combined effect of all configurations that are proven better; `None` if there are fewer
+    /// than two.
     pub together: Option<Tip>,
 }
 
 impl Tips {
-    /// Those of a run.
+    /// Returns the tips of a run.
     pub fn of(run: &Run<'_>) -> Tips {
         let mut tips = of_findings(run);
         let better = grid::of(&[*run]).map_or(Vec::new(), |grid| improvements(run, &grid));
@@ -50,7 +52,8 @@ impl Tips {
         Tips { tips, together }
     }
 
-    /// In Markdown: a numbered list with the lines to copy in fences. Empty where there is no tip.
+    /// Renders the tips as Markdown: a numbered list, with the lines to copy in code fences. Empty
+    /// if there are no tips.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (number, tip) in (1..).zip(&self.tips) {
@@ -63,7 +66,7 @@ impl Tips {
         text
     }
 
-    /// In plain text.
+    /// Renders the tips as plain text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (number, tip) in (1..).zip(&self.tips) {
@@ -79,7 +82,7 @@ impl Tips {
 }
 
 impl Tip {
-    /// Evidence and lines, below the sentence.
+    /// Renders the evidence and the lines to copy, below the sentence.
     fn below(&self, indent: &str) -> String {
         let mut text = String::new();
         if !self.evidence.is_empty() {
@@ -91,7 +94,7 @@ impl Tip {
         if !self.lines.is_empty() {
             text += &format!("\n{indent}```sh\n");
             for line in &self.lines {
-                // no line ends the fence
+                // a line must not end the code fence
                 text += &format!("{indent}{}\n", line.replace("```", "` ` `"));
             }
             text += &format!("{indent}```\n");
@@ -114,7 +117,7 @@ impl Tip {
     }
 }
 
-/// A number with its name and unit.
+/// Formats a number with its name and unit.
 fn number(evidence: &Number) -> String {
     let value = evidence.value;
     let whole = value.fract() == 0.0 && value.abs() < 1e15;
@@ -126,10 +129,10 @@ fn number(evidence: &Number) -> String {
     format!("{} {text}", evidence.what)
 }
 
-/// What is the same of findings that are told once: the cause, and what to look at.
+/// The cause and the setting to check: findings that share both become one tip.
 type Key<'a> = (Cause, &'a str);
 
-/// Causes that were seen, each once: where it was clearest, and in which test cases else.
+/// Returns one tip per cause: the strongest finding, and the other test cases that have it.
 fn of_findings(run: &Run<'_>) -> Vec<Tip> {
     let all = &run.summary.test_cases;
     let mut seen: Vec<(Key<'_>, Vec<(usize, &Finding)>)> = Vec::new();
@@ -147,7 +150,7 @@ fn of_findings(run: &Run<'_>) -> Vec<Tip> {
         let (at, clearest) = (found.iter())
             .max_by(|a, b| strength(a.1).total_cmp(&strength(b.1)))
             .copied()?;
-        // no tip without evidence
+        // every tip has evidence
         if clearest.evidence.is_empty() {
             return None;
         }
@@ -173,10 +176,11 @@ fn of_findings(run: &Run<'_>) -> Vec<Tip> {
     tips.collect()
 }
 
-/// A configuration that is proven better, with its tip.
+/// The name of a configuration that is proven better, and its tip.
 type Better<'a> = (&'a str, Tip);
 
-/// Configurations that are proven better than the reference under at least one condition, and worse under none.
+/// Returns the configurations that are proven better than the reference under at least one
+/// condition, and worse under none.
 fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
     let all = &run.summary.test_cases;
     let mut found = Vec::new();
@@ -211,7 +215,7 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
             &all[*first],
             good.iter().any(|(_, _, at)| all[*at].doubt.is_some()),
         );
-        // another system is no setting that anybody could copy
+        // a different kind of DUT or image is not a setting that can be copied
         let before = reference.and_then(|row| row.cells.iter().find_map(|cell| cell.of));
         let is_setting = before.is_none_or(|(_, at)| {
             let other = &all[at];
@@ -261,7 +265,8 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
     found
 }
 
-/// What a configuration is made of: its commands, files and families. Of a command line the name is the command.
+/// Returns the parts of a configuration: its commands, files and families. The name of a
+/// command-line configuration is the command.
 fn parts(info: &RunInfo, name: &str) -> Vec<String> {
     let all = info.parameters.get("configurations");
     let own: Option<Vec<String>> = all
@@ -270,7 +275,8 @@ fn parts(info: &RunInfo, name: &str) -> Vec<String> {
     own.unwrap_or_else(|| vec![name.to_owned()])
 }
 
-/// Parts as lines to copy: commands as they are, of files and families where they are.
+/// Converts parts to lines to copy: commands unchanged, files and families as comments with their
+/// location.
 fn lines(parts: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for part in parts {
@@ -291,7 +297,8 @@ fn lines(parts: &[String]) -> Vec<String> {
     all
 }
 
-/// Before against after all of it: the configuration that is made of all that is proven better, where one was measured.
+/// Returns the combined effect: the result of a configuration that contains all improvements if one
+/// was measured, else the advice to measure one.
 fn together(run: &Run<'_>, better: &[Better<'_>]) -> Option<Tip> {
     let wanted: Vec<String> = better
         .iter()
@@ -337,7 +344,7 @@ fn together(run: &Run<'_>, better: &[Better<'_>]) -> Option<Tip> {
     }
 }
 
-/// The cells that speak for any of them.
+/// Returns the indices of the test cases that support any of the improvements.
 fn places(better: &[Better<'_>]) -> Vec<usize> {
     let places = better.iter().map(|(_, tip)| match &tip.of {
         Evidence::Cases(places) => &places[..],

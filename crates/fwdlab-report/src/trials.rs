@@ -1,6 +1,6 @@
-//! Every trial and every rebuild in a table, in order of execution, the invalid ones with their reasons.
+//! Tables of all trials and rebuilds, in order of execution, with the reasons why some are invalid.
 //!
-//! Trials that a procedure asked for have a table in `procedures`. Start with [`trials`].
+//! Trials that a procedure requested have a table in `procedures`. Start with [`trials`].
 
 use fwdlab_model::campaign::PLAIN;
 use fwdlab_model::event::RebuildRecord;
@@ -9,7 +9,7 @@ use fwdlab_model::result::{Summary, TrialRecord};
 use crate::number::{Prefix, clock, count, difference, percent};
 use crate::table::{Cell, Column, Mark, Table, table};
 
-/// Two cells: the verdict, and the reasons where there are any.
+/// Returns two cells: the verdict, and the reasons if there are any.
 fn validity_cells(reasons: &[String]) -> (Mark, [Cell; 2]) {
     let (mark, word) = match reasons {
         [] => (Mark::None, "valid"),
@@ -18,7 +18,7 @@ fn validity_cells(reasons: &[String]) -> (Mark, [Cell; 2]) {
     (mark, [Cell::text(word), Cell::text(reasons.join("; "))])
 }
 
-/// Every trial, in order of execution.
+/// Returns the table of all trials, in order of execution.
 pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     let rates = trials
         .iter()
@@ -61,7 +61,8 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     }
 }
 
-/// Every rebuild, in order: differences of the configurations, which place they stood in, validity.
+/// Returns the table of all rebuilds, in order: the differences of the configurations, their
+/// places, validity.
 pub(crate) fn rebuilds(rebuilds: &[RebuildRecord]) -> Table {
     let mut columns = vec![
         Column::right("rebuild", &["rebuild"]),
@@ -125,7 +126,7 @@ pub(crate) fn rebuilds(rebuilds: &[RebuildRecord]) -> Table {
     table
 }
 
-/// How a DUT of a row is called where its command has no room: `plain`, `control`, `#1`.
+/// Returns the short name of a DUT, if there is no room for its command: `plain`, `control`, `#1`.
 pub(crate) fn place_name(index: usize) -> String {
     match index {
         0 => "plain".into(),
@@ -134,7 +135,7 @@ pub(crate) fn place_name(index: usize) -> String {
     }
 }
 
-/// What a DUT of a row is.
+/// Returns the full name of a DUT.
 pub(crate) fn dut_name(summary: &Summary, rebuilds: &[RebuildRecord], index: usize) -> String {
     let known = rebuilds.iter().find_map(|r| r.compared.get(index));
     match (index, known) {

@@ -1,4 +1,5 @@
-//! Whether a run can be trusted: its state, noise, control and thresholds in a few words, warnings, and the standards it met.
+//! Whether a run can be trusted: its state, noise, control and thresholds in a few words, warnings,
+//! and the standards it met.
 //!
 //! It judges nothing itself: verdicts are part of the summary. Start with [`signs`].
 
@@ -11,7 +12,8 @@ use crate::shape::{self, Shape, is_in_instructions};
 use crate::words::all_warnings;
 use crate::{campaign, procedures};
 
-/// Is the run finished and quiet, with a result for every iteration and no missed threshold?
+/// Returns true if the run is finished and quiet, with a result for every iteration and no missed
+/// threshold.
 pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
     info.state == RunState::Finished
         && summary.is_quiet()
@@ -22,7 +24,7 @@ pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
             .all(|case| case.failures().next().is_none())
 }
 
-/// Signs in a few words for and against a run, each with: is it good?
+/// Returns short remarks for and against a run; true marks the good ones.
 pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
     let (info, summary, rebuilds) = (run.info, run.summary, run.rebuilds);
     let mut signs = Vec::new();

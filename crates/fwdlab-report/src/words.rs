@@ -1,7 +1,8 @@
-//! The sentences of a report: what was found, what it is worth, what was lost.
+//! Writes the sentences of a report: results, their reliability, losses.
 //!
-//! Every format uses these, so that the terminal and the page never say different things. Numbers are formatted by
-//! [`number`](crate::number), tables are in `windows`. The answer is in [`headline`](crate::headline).
+//! All formats use them, so the terminal and the page agree. Numbers are formatted by
+//! [`number`](crate::number), tables are in `windows`, the headline is in
+//! [`headline`](crate::headline). Start with [`finding`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loadtest;
@@ -40,12 +41,14 @@ pub(crate) fn tally(real: &[&Comparison]) -> String {
     )
 }
 
-/// With this configuration nothing came back: no difference to speak of, but an answer.
+/// Returns true if no frame came back with this configuration: that is an answer, although there is
+/// no difference to report.
 fn forwards_nothing(comparison: &Comparison) -> bool {
     comparison.forwarding_rate_pps == Some(0.0)
 }
 
-/// What one comparison found, without its name: `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
+/// Describes the result of a comparison, without its name:
+/// `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
 pub(crate) fn finding(comparison: &Comparison) -> String {
     if forwards_nothing(comparison) {
         return "Does not forward".into();
@@ -66,7 +69,7 @@ pub(crate) fn finding(comparison: &Comparison) -> String {
     }
 }
 
-/// The verdict of a comparison in words.
+/// Describes the verdict of a comparison.
 pub(crate) fn verdict(comparison: &Comparison) -> String {
     let shown = (comparison.detectable_percent).map(|percent| would_have_shown(percent, true));
     if forwards_nothing(comparison) {
@@ -88,7 +91,7 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
     }
 }
 
-/// The verdict where there is no room for a sentence.
+/// Returns the verdict in a few words, for tables.
 pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
     if forwards_nothing(comparison) {
         return "does not forward";
@@ -104,7 +107,7 @@ pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
     }
 }
 
-/// The A/A control in one sentence.
+/// Describes the A/A control in one sentence.
 pub(crate) fn control_words(control: &Comparison) -> String {
     let (Some(value), Some(ends)) = (control.difference_percent, control.interval_percent) else {
         return format!(
@@ -126,7 +129,7 @@ pub(crate) fn control_words(control: &Comparison) -> String {
     )
 }
 
-/// Shares of the strata of windows; `None` where the procedure has no windows.
+/// Returns the shares of the strata of windows; `None` if the procedure has no windows.
 pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
     let sum = |of: fn(&Maxfwd) -> u32| cases.iter().map(|c| u64::from(of(&c.found))).sum::<u64>();
     let quiet = sum(|c| c.quiet.windows);
@@ -154,7 +157,7 @@ pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
     })
 }
 
-/// Warnings of the run, then those of test cases and comparisons with their names.
+/// Returns the warnings of the run, then those of test cases and comparisons with their names.
 pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
     let rated = rated(summary);
     let labels = Labels::of(&rated);
@@ -179,14 +182,15 @@ pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
         .collect()
 }
 
-/// How quiet the machine was, and what can be done about it where it was not.
+/// Describes how quiet the machine was, and how to improve it if it was not.
 pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, String)> {
     let verdict = ("noise", summary.noise.verdict.clone());
     let to_do = summary.noise.to_do.iter();
     std::iter::once(verdict).chain(to_do.map(|advice| ("to do", advice.clone())))
 }
 
-/// Which state of the machine the figures are of, and what came out in the others; `None` where there was nothing to tell apart.
+/// Describes the state of the machine to which the figures belong, and the results in its other
+/// states; `None` if no state is known.
 pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> {
     let (of, others) = noise.states.split_first()?;
     if others.is_empty() {
@@ -217,7 +221,7 @@ pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> 
     ))
 }
 
-/// Quiet windows beside all windows: rate and coefficient of variation, for one test case.
+/// Compares quiet windows with all windows: rate and coefficient of variation of one test case.
 pub(crate) fn gate_words(case: &Rated<'_>) -> Option<String> {
     let found = &case.found;
     if does_not_forward(&found.ledger) {
@@ -235,7 +239,7 @@ pub(crate) fn gate_words(case: &Rated<'_>) -> Option<String> {
     Some(format!("{quiet} in quiet windows, {all} ungated"))
 }
 
-/// What each test case forwards in bit/s.
+/// Returns the rate of each test case in bit/s.
 pub(crate) fn l2_words(summary: &Summary) -> Option<String> {
     let all = rated(summary);
     let labels = Labels::of(&all);
@@ -249,7 +253,7 @@ pub(crate) fn l2_words(summary: &Summary) -> Option<String> {
     (!told.is_empty()).then(|| format!("{} (frames with their FCS)", told.join("; ")))
 }
 
-/// The IMIX estimate in one sentence.
+/// Describes the IMIX estimate in one sentence.
 pub(crate) fn imix_words(summary: &Summary) -> Option<String> {
     let bps = summary.imix_estimate_l2_bps?;
     Some(format!(
@@ -258,7 +262,7 @@ pub(crate) fn imix_words(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// The procedure in words.
+/// Describes the procedure.
 pub(crate) fn procedure_words(summary: &Summary) -> String {
     match summary.procedure.as_str() {
         "maxfwd" => "maximum forwarding rate in overload".into(),
@@ -275,7 +279,7 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
     }
 }
 
-/// Machine, engine and repetition in one sentence each.
+/// Describes machine, engine and repetition, in one sentence each.
 pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     let facts = &info.facts;
     let mut text = procedure_words(summary);
@@ -311,7 +315,7 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     text
 }
 
-/// What the signs in the tables mean; `None` where there is no table.
+/// Explains the signs in the tables; `None` if there is no table.
 pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
     match Shape::of(summary) {
         Shape::Windows if !summary.test_cases.is_empty() => Some(
@@ -324,7 +328,7 @@ pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
     }
 }
 
-/// `50.5 % of 6,050,000 frames sent`.
+/// Formats the loss: `50.5 % of 6,050,000 frames sent`.
 pub(crate) fn lost_words(ledger: &Ledger) -> String {
     let sent = ledger.frames_sent;
     if ledger.frames_lost < 0 {
@@ -342,7 +346,7 @@ pub(crate) fn lost_words(ledger: &Ledger) -> String {
     )
 }
 
-/// What the generator owed; `None` when it sent all.
+/// Describes the frames that the generator did not send; `None` if it sent all.
 pub(crate) fn not_sent_words(ledger: &Ledger) -> Option<String> {
     let due = ledger.frames_sent + ledger.frames_not_sent;
     (ledger.frames_not_sent > 0).then(|| {

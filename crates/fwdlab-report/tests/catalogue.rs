@@ -1,4 +1,5 @@
-//! Every entry of the catalogue ends with sentences that answer its question, from figures such as its procedure finds.
+//! Tests that every catalogue entry ends with sentences that answer its question, for plausible
+//! results of its procedure.
 
 use crate::common;
 
@@ -13,7 +14,7 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::version::RUN_FORMAT;
 use serde_json::{Value, json};
 
-/// Rebuilds or iterations, and what each test case forwards less than the one before.
+/// Number of rebuilds or iterations, and how much less each test case forwards than the one before.
 const ITERATIONS: u32 = 6;
 const LESS: f64 = 0.1;
 
@@ -34,7 +35,8 @@ fn entries() -> Vec<(String, String)> {
     .collect()
 }
 
-/// What a procedure finds on a DUT that forwards this much: of the test case at this place.
+/// Returns the result of a procedure on a DUT that forwards `pps`, for the test case at index
+/// `place`.
 fn found(procedure: &str, pps: f64, place: usize, first: &str) -> Value {
     let spread = json!({"repetitions": 1, "mean": pps, "median": pps, "p1": pps, "p99": pps, "min": pps, "max": pps});
     let percent = -100.0 * LESS * place as f64;

@@ -1,4 +1,4 @@
-//! Comparing series: which stands in which row and column, what is said of it, and how it looks.
+//! Tests comparisons of series: how they are arranged, judged and rendered.
 
 use std::collections::BTreeMap;
 
@@ -77,9 +77,9 @@ fn columns(outcome: &Outcome) -> Vec<&str> {
     outcome.columns.iter().map(|c| c.name.as_str()).collect()
 }
 
-/// What R 4's t.test and wilcox.test say of such data is in the tests of `stats`; here the published ministat values
-/// (docs/methodology.md, "ministat") must come through to the outcome: 9.46731 %, 24.4544 %, 440068
-/// +/- 144126.
+/// The results of R 4's t.test and wilcox.test for such data are in the tests of `stats`. Here the
+/// published ministat values (docs/methodology.md, "ministat") must appear in the outcome: 9.46731
+/// %, 24.4544 %, 440068 +/- 144126.
 #[test]
 fn student_is_that_of_the_published_blocks() {
     let options = Options {
@@ -105,8 +105,8 @@ fn student_is_that_of_the_published_blocks() {
     )
     .unwrap();
     assert_eq!(bind.rows[0].comparisons[0].verdict, Verdict::NoDifference);
-    // docs/methodology.md, "How many iterations": detectable with 80 % power at n = 5 is 2.02 times
-    // the coefficient of variation.
+    // docs/methodology.md, "How many iterations": at n = 5, 2.02 times the coefficient of variation
+    // is detectable with 80 % power
     let cv = 100.0 * 62_070.0 / 4_139_666.0;
     let detectable = bind.rows[0].comparisons[0].detectable_percent.unwrap();
     assert!(
@@ -145,7 +145,8 @@ fn ministat_prints_the_published_block() {
     assert!(error.contains("80, 90, 95, 98, 99, 99.5"), "{error}");
 }
 
-/// Two quick runs, one with a configuration: rows by the traffic, and what only one of them measured.
+/// Two quick runs, one with a configuration: rows by traffic, and test cases that only one of them
+/// has.
 fn two_runs() -> Vec<Source> {
     let run = |run: &str, configuration: &str, sizes: &[(&str, &[f64])]| {
         let one = |(size, values): &(&str, &[f64])| {
@@ -195,7 +196,7 @@ fn runs_are_matched_by_their_traffic() {
     );
     assert!(!shown.contains("kernel"), "{shown}");
 
-    // Other traffic is never compared, however alone it stands.
+    // different traffic is never compared, even if each column has only one series
     let mut runs = two_runs();
     runs[0].series.truncate(1);
     runs[1].series.remove(0);
@@ -277,7 +278,8 @@ fn labels_make_columns_and_rows() {
     }
 }
 
-/// Projections as benchstat has them: several labels as columns, chosen ones as rows, and only what passes the filters.
+/// Projections as in benchstat: several labels as columns, selected ones as rows, and only series
+/// that pass the filters.
 #[test]
 fn labels_are_projected_and_filtered() {
     let project = |col: Option<&str>, row: Option<&str>, filters: &[&str]| {
@@ -300,7 +302,7 @@ fn labels_are_projected_and_filtered() {
     let values = |outcome: &Outcome| outcome.rows[0].cells[0].as_ref().map(|cell| cell.n);
     let apart = project(None, None, &["image:fbsd10"]).unwrap();
     assert_eq!(cases(&apart), ["smallest", "imix"]);
-    // both images are in a row that is of the traffic only
+    // the rows contain only the traffic, so they join both images
     assert_eq!(values(&joined), values(&apart).map(|n| 2 * n));
     let error = |col, row, filters: &[&str]| project(col, row, filters).unwrap_err().to_string();
     assert!(error(None, Some("colour"), &[]).contains("no series has a label `colour`"));
@@ -314,7 +316,7 @@ fn labels_are_projected_and_filtered() {
     );
 }
 
-/// IPv4 and IPv6 of one archive: the smallest frames have another size, the traffic another name.
+/// IPv4 and IPv6 of one archive: the smallest frames differ in size, the traffic in name.
 #[test]
 fn what_goes_along_with_the_columns_keeps_nothing_apart() {
     let of = |traffic: &str, size: &str, version: &str, configuration: &str, values: &[f64]| {
@@ -382,7 +384,7 @@ fn runs_stand_apart_where_each_has_something_to_compare() {
             .iter()
             .all(|row| row.comparisons[0].n == [5, 5])
     );
-    // Repeated runs with one configuration each: nothing is left but to join them, and that is said.
+    // repeated runs with one configuration each can only be joined, with a note
     let outcome = by(&[
         source("1", vec![of("1", "a", &UNBOUND)]),
         source("2", vec![of("2", "b", &BOUND)]),
@@ -394,7 +396,7 @@ fn runs_stand_apart_where_each_has_something_to_compare() {
     assert!(baseline.warnings[0].contains("2 series follow one another"));
 }
 
-/// Holm by hand: of p-values 0.01 and 0.04 the first is doubled, the second stays.
+/// Holm by hand: of the p-values 0.01 and 0.04, the first is doubled and the second stays.
 #[test]
 fn several_comparisons_are_adjusted() {
     let outcome = compare(&archive(), &options()).unwrap();
@@ -405,10 +407,10 @@ fn several_comparisons_are_adjusted() {
             .iter()
             .map(|c| c.p_value_adjusted.unwrap())
             .collect();
-        // pf costs twice as much as ipfw: its p-value is the smaller one.
+        // pf costs twice as much as ipfw, so its p-value is smaller
         assert_eq!(adjusted, [2.0 * p[0], p[1]]);
     }
-    // Just significant alone, not among four.
+    // just significant alone, but not among four
     let near: Vec<f64> = HT_8.iter().map(|v| v + 1.5e5).collect();
     let alone = compare(&files(&[("a", &HT_8), ("b", &near)]), &options()).unwrap();
     assert_eq!(alone.rows[0].comparisons[0].verdict, Verdict::More);
@@ -453,13 +455,13 @@ fn the_test_is_chosen_and_named() {
     let outcome = compare(&sources, &welch).unwrap();
     assert_eq!(outcome.rows[0].comparisons[0].test, "welch");
     assert!(outcome.rows[0].comparisons[0].warnings[0].starts_with("odd: value 3"));
-    // A row without spread needs no test.
+    // a row without spread needs no test
     let same = compare(&files(&[("a", &[5.0; 4]), ("b", &[5.0; 4])]), &options()).unwrap();
     assert_eq!(same.rows[0].comparisons[0].test, "exact");
     assert!(same.rows[0].comparisons[0].warnings[0].contains("all 4 values are 5"));
 }
 
-/// Rates that wander by 40 %, in pairs that differ by 2 %: proven as pairs, invisible otherwise.
+/// Rates that drift by 40 %, in pairs that differ by 2 %: proven as pairs, invisible otherwise.
 #[test]
 fn pairs_prove_what_the_wander_hides() {
     let speed = |i: usize| 8e5 * (1.0 + 0.2 * (i as f64 * 0.9).sin());
@@ -506,7 +508,7 @@ fn pairs_prove_what_the_wander_hides() {
     );
 }
 
-/// Rebuilds of one run are pairs without being told; a rebuild that one side lacks is left out.
+/// Rebuilds of one run are paired automatically; a rebuild that one side lacks is left out.
 #[test]
 fn rebuilds_of_one_run_are_pairs() {
     let of = |configuration: &str, rebuilds: &[u32], differences: &[f64]| Series {
@@ -541,7 +543,7 @@ fn rebuilds_of_one_run_are_pairs() {
         ("paired_t", Verdict::Less)
     );
     assert!((compared.difference_percent.unwrap() + 2.0).abs() < 0.01);
-    // t(4) = 2.776 times 0.158 / sqrt(5) is 0.196; and 0.2 of allowance on each side.
+    // t(4) = 2.776 times 0.158 / sqrt(5) is 0.196; and 0.2 of allowance on each side
     let [low, high] = compared.interval_percent.unwrap();
     assert!(((high - low) / 2.0 - 0.39).abs() < 0.01, "{low} {high}");
 }
@@ -572,7 +574,8 @@ fn limits_are_broken_by_proven_differences_only() {
     assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
 }
 
-/// What a noisy machine gave: one stray value moves the mean above that of the baseline, and the median is below it.
+/// Data of a noisy machine: an outlier moves the mean above that of the baseline, and the median is
+/// below it.
 #[test]
 fn medians_and_means_that_disagree_are_no_difference() {
     let plain = [88.7e3, 88.1e3, 89.0e3, 88.5e3, 88.9e3];
@@ -601,7 +604,7 @@ fn medians_and_means_that_disagree_are_no_difference() {
         paired: false,
         ..options
     };
-    // nor where a test proves the one and the median says the other
+    // nor if a test proves one thing and the median contradicts it
     let rare = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0];
     let often = [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.1];
     let outcome = compare(&files(&[("rare", &rare), ("often", &often)]), &options).unwrap();
@@ -622,20 +625,21 @@ fn a_positive_quantity_has_no_interval_below_zero() {
     assert_eq!(cell.interval_half_width_percent, None);
 }
 
-/// One row is missing in a run, one could not have shown so small a difference, and sometimes nothing is left at all.
+/// A row is missing in a run, another could not have shown such a small difference, and in the end
+/// nothing is left.
 #[test]
 fn a_gate_that_cannot_see_does_not_pass() {
     let limit = |text: &str| text.parse::<Limit>().unwrap();
     let whole = compare(&two_runs(), &options()).unwrap();
     let passes = |outcome: &Outcome, text, accept| limit(text).judge(outcome, accept).passed;
 
-    // a row that is in one run only
+    // a row that only one run has
     let mut missing = whole.clone();
     missing.rows.retain(|row| row.test_case == "64 B");
     assert!(!missing.unmatched.is_empty());
     assert!(!passes(&missing, "forwarding-rate < -10%", false));
     assert!(passes(&missing, "forwarding-rate < -10%", true));
-    // the same without it
+    // the same without that row
     let mut seen = missing.clone();
     seen.unmatched.clear();
     assert!(passes(&seen, "forwarding-rate < -10%", false));
@@ -648,10 +652,10 @@ fn a_gate_that_cannot_see_does_not_pass() {
     assert!(!passes(&blind, "forwarding-rate < -2%", false));
     assert!(passes(&blind, "forwarding-rate < -2%", true));
     assert!(passes(&blind, "forwarding-rate < -20%", false));
-    // of which not even that can be said
+    // and whose detectable difference is unknown
     blind.rows[0].comparisons[0].detectable_percent = None;
     assert!(!passes(&blind, "forwarding-rate < -20%", false));
-    // a row with too few values; and then nothing was judged, which is never accepted
+    // a row with too few values; then nothing was judged, which is never accepted
     blind.rows[0].comparisons[0].p_value = None;
     assert!(!passes(&blind, "forwarding-rate < -20%", false));
     assert!(!passes(&blind, "forwarding-rate < -20%", true));
@@ -812,8 +816,6 @@ fn line_rate_and_generator_limits_are_told() {
     assert!(shown.contains("cannot tell"), "{shown}");
 }
 
-/// The check values of docs/methodology.md, "Change points", through runs: nine versions, the fifth
-/// a dip.
 #[test]
 fn a_page_has_every_difference_and_needs_nothing_else() {
     let hostile = files(&[
@@ -846,6 +848,7 @@ fn a_page_has_every_difference_and_needs_nothing_else() {
     }
 }
 
+/// The check values of docs/methodology.md, "Change points", as nine versions; the fifth is a dip.
 #[test]
 fn change_points_of_runs() {
     let values = [100.0, 101.0, 99.0, 100.0, 70.0, 100.0, 101.0, 99.0, 100.0];
@@ -870,7 +873,7 @@ fn change_points_of_runs() {
         ]
     );
     assert!((found.rows[0].bits - 107.601976).abs() < 5e-7);
-    // One file: its values are the series.
+    // with one file, its values are the series
     let one = changes(&files(&[("f", &values)]), &options()).unwrap();
     assert!((one.rows[0].bits - 107.601976).abs() < 5e-7);
     let shown = changes_text(&found);
@@ -925,7 +928,8 @@ fn hostile_names_steer_no_terminal() {
         serde_json::from_value(serde_json::to_value(&outcome).unwrap()).unwrap();
 }
 
-/// Figures of two states of a machine differ by what its neighbours do: the comparison says so.
+/// Figures from two states of a machine may differ because of other processes: the comparison
+/// warns.
 #[test]
 fn two_states_of_the_machine_are_told() {
     let of = |name: &str, slowed: bool, ns: f64| {

@@ -1,4 +1,5 @@
-//! Markdown and CSV, kept as files. After a wanted change: `INSTA_UPDATE=always cargo test -p fwdlab-report`.
+//! Snapshot tests of Markdown and CSV. After an intended change:
+//! `INSTA_UPDATE=always cargo test -p fwdlab-report`.
 
 use crate::common;
 
@@ -18,7 +19,7 @@ fn check(run: &Run) {
     });
 }
 
-/// Six digits of every fraction: the last ones differ between mathematical libraries.
+/// Rounds every fraction to six digits: the last digits depend on the mathematical library.
 fn rounded(csv: &str) -> String {
     let value = |value: &str| match value.parse::<f64>() {
         Ok(number) if value.contains('.') => format!("{number:.6e}"),

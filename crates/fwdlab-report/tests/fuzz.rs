@@ -1,6 +1,6 @@
-//! The fuzz targets of this crate over their corpora and mutations of them, without a fuzzer.
+//! Runs the fuzz targets of this crate on their corpora and mutations of them, without a fuzzer.
 //!
-//! What is run is in `fuzz/targets/`, how in `fuzz/replay.rs`.
+//! The targets are in `fuzz/targets/`; `fuzz/replay.rs` runs them.
 
 #[path = "../../../fuzz/replay.rs"]
 mod replay;

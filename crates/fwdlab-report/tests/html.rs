@@ -1,4 +1,5 @@
-//! The page is well-formed, self-contained, complete, and cannot be broken by what it reports.
+//! Tests that the page is well-formed, self-contained and complete, and that nothing it reports can
+//! break it.
 
 use crate::common;
 
@@ -47,7 +48,7 @@ fn every_page_is_well_formed_and_needs_nothing_else() {
             "{}",
             run.name
         );
-        // links lead to places of the page, each of which is there once
+        // links lead to anchors that exist exactly once
         for link in select(&parsed, "[href]") {
             let to = link.value().attr("href").unwrap_or_default();
             let name = to.strip_prefix('#').expect("it leads out of the page");
@@ -207,7 +208,8 @@ fn the_kernels_command_line_is_told_only_when_asked_for() {
     }
 }
 
-/// Findings stand there with what to look at, and so does what the host did, in the units of people; words from outside are no markup.
+/// The page shows findings with the setting to check, and the activity of the host in readable
+/// units; text from outside is escaped.
 #[test]
 fn a_page_tells_what_the_dut_did() {
     let page = page(&common::explained());
@@ -235,7 +237,7 @@ fn a_page_tells_what_the_dut_did() {
     assert!(!self::page(&common::one_case()).contains("What the DUT did"));
 }
 
-/// Who measured nothing is not told that his machine was quiet.
+/// Without a verdict on noise, the page does not claim that the machine was quiet.
 #[test]
 fn noise_that_was_not_judged_is_no_quiet_machine() {
     let mut run = common::one_case();
@@ -245,7 +247,8 @@ fn noise_that_was_not_judged_is_no_quiet_machine() {
     assert!(!page.contains("machine quiet enough") && page.contains("noise not judged"));
 }
 
-/// Of one test case at once; of few the first, of many none, each behind a line that says which it is; nothing is left out.
+/// A single test case is shown open; of a few the first is open; of many none is. Each has a
+/// heading, and nothing is left out.
 #[test]
 fn what_the_dut_did_in_many_cases_is_folded() {
     for (cases, open) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(0))] {
@@ -269,7 +272,7 @@ fn what_the_dut_did_in_many_cases_is_folded() {
         assert_eq!(opened, open.unwrap_or(0), "not the first is open");
         for (number, case) in folded.into_iter().enumerate() {
             let all = text(case);
-            // all counters of drops of this case, and the gist names the largest
+            // all drop counters of this case are listed, and the gist has the largest
             for words in [&format!("set-{number}"), "busiest CPU 75.0 %", "750,000"] {
                 assert!(all.contains(words), "{words} is not in {all}");
             }

@@ -1,4 +1,4 @@
-//! Imported sets: what people read of them, in every format.
+//! Tests imported sets in every format.
 
 use fwdlab_model::facts::Facts;
 use fwdlab_model::import::{ImportedCase, ImportedSeries};
@@ -105,11 +105,11 @@ fn as_a_page_that_opens_with_a_plot() {
         let selector = Selector::parse(text).expect("a selector of this file is right");
         parsed.select(&selector).count()
     };
-    // The plot is in the first section, and every value is a dot of it.
+    // the chart is in the first section, with a dot per value
     assert_eq!(select("section:first-of-type figure svg.row[role=img]"), 4);
     assert_eq!(select("section:first-of-type circle.dot"), 3 + 1 + 1);
     assert!(!page.contains("<our>"));
-    // A set without anything is shown too.
+    // an empty set is shown, too
     let nothing = Summary {
         imported: Vec::new(),
         ..summary()
@@ -121,8 +121,9 @@ fn as_a_page_that_opens_with_a_plot() {
     assert!(fwdlab_report::text::quick(&info(), &nothing).contains("no value"));
 }
 
-/// Both families of a set stand beside each other, and its configurations beside the first. The values are those that netbenches published
-/// (Xeon E5-2650, Chelsio T540, `forwarding-vlan`, FreeBSD 11.1), by our rule.
+/// A set with both address families compares them, and its configurations with the first. The
+/// values are those that netbenches published (Xeon E5-2650, Chelsio T540, `forwarding-vlan`,
+/// FreeBSD 11.1), by our rule.
 #[test]
 fn families_and_configurations_of_an_archive() {
     let (info, mut summary) = (info(), summary());
@@ -177,7 +178,7 @@ fn families_and_configurations_of_an_archive() {
     let text = fwdlab_report::markdown::repository(&[run], &[]);
     assert!(text.contains("|  | inet4 | inet6 |"), "{text}");
     assert!(text.contains("| vlan-no-hw | 8.018 Mpps ± 0.4"), "{text}");
-    // of the means: 9,073,106 of 8,029,316 and 7,857,473 of 6,698,471
+    // ratios of the means: 9,073,106 to 8,029,316, and 7,857,473 to 6,698,471
     let row = text.lines().find(|line| line.starts_with("| vlan | +13.0"));
     assert!(row.is_some_and(|row| row.contains("| +17.3")), "{text}");
     let chart = fwdlab_report::chart::runs::families(&[run]).expect("both families are there");

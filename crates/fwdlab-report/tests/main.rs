@@ -1,6 +1,6 @@
-//! What people and programs read of a run, in every format.
+//! Tests of a run's output in every format.
 //!
-//! One program for all of them: it is linked once.
+//! One test program, so that it is linked only once.
 
 mod catalogue;
 mod common;

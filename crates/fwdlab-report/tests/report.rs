@@ -1,4 +1,5 @@
-//! What reports say and how they say it in every format: states in cells, sentences from figures, and words from outside that stay words.
+//! Tests of reports in every format: states in cells, sentences from figures, escaping of text from
+//! outside.
 //!
 //! Start with [`words_from_outside_stay_words_in_every_format`].
 
@@ -30,7 +31,7 @@ fn run(own: &common::Run) -> Run<'_> {
     }
 }
 
-/// A case that is measured by a ramp with this rate at the target, after one of a million.
+/// Returns a test case measured by a ramp that reaches 1 Mpps and ends at this rate at the target.
 fn ramp_of(case: &TestCase, name: &str, held: f64) -> TestCase {
     let sample = |n: u32| {
         let offered = 20_000 * u64::from(n);
@@ -89,7 +90,7 @@ fn ramp_of(case: &TestCase, name: &str, held: f64) -> TestCase {
     own
 }
 
-/// A run of ramps of two devices.
+/// A run with ramps of two devices.
 fn two_ramps(names: [&str; 2]) -> common::Run {
     let mut own = common::one_case();
     let case = own.summary.test_cases[0].clone();
@@ -133,11 +134,11 @@ fn words_from_outside_stay_words_in_every_format() {
     }
     for (name, text) in gnuplot::files(&all) {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            // what it would replace by numbers
+            // gnuplot would replace format specifiers by numbers
             if line.starts_with("set xtics") || line.starts_with("set ytics") {
                 assert!(!line.replace("%%", "").contains('%'), "{name}: {line}");
             }
-            // nothing is outside quotes, and nothing in them is a command
+            // everything is inside quotes, and contains no commands
             if name == gnuplot::DATA {
                 let values = line.split(" # ").next().unwrap_or_default();
                 let mut words = values.split_whitespace();
@@ -173,7 +174,7 @@ fn words_from_outside_stay_words_in_every_format() {
     let all_markdown = [github::text(&runs), markdown::repository(&runs, &all)];
     for text in all_markdown {
         assert!(!text.contains('\u{1b}'));
-        // between fences nothing is markup
+        // outside of code fences there is no markup
         let outside: Vec<&str> = text.split("```").step_by(2).collect();
         for part in outside {
             for (at, _) in part.match_indices('<') {
@@ -203,7 +204,7 @@ fn words_from_outside_stay_words_in_every_format() {
 
 #[test]
 fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
-    // one device forwards less when it is offered more
+    // one device forwards less under a higher load
     let own = two_ramps(["steady", "collapses"]);
     let text = markdown::summary(&own.info, &own.summary);
     let row = |name: &str| {
@@ -241,18 +242,18 @@ fn sentences_are_made_from_figures() {
             .map(|one| one.with_evidence(&own.info, &own.summary));
         all.collect::<Vec<_>>().join("\n")
     };
-    // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s of 84 bytes and 20 between frames
+    // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s with 84 bytes per frame and 20 between frames
     let said = "a: line rate of 1 Gbit/s missed by 201.9 kpps, 83.2 % of it reached";
     assert!(told(&own).contains(said), "{}", told(&own));
     let mut own = own;
     own.info.facts.link = Some("832 Mbit/s".into());
     let said = "Line rate of 832 Mbit/s reached: a; b";
     assert!(told(&own).contains(said), "{}", told(&own));
-    // nothing is said of what is not known
+    // without a link there is no line rate
     own.info.facts.link = None;
     assert!(!told(&own).contains("ine rate"), "{}", told(&own));
 
-    // of one CPU only where it is known that there is one, and every sentence says where it comes from
+    // one CPU only if that is known, and every sentence has its evidence
     let mut own = common::normal();
     let case = own.summary.test_cases[0].clone();
     own.summary.test_cases = [1, 2000]
@@ -275,16 +276,16 @@ fn sentences_are_made_from_figures() {
     assert!(text.contains("At 64 bytes one CPU forwards "), "{text}");
     let evidence = format!("with 2,000 flows (64B-1, 64B-2000 of run {})", own.info.id);
     assert!(text.contains(&evidence), "{text}");
-    // a simulated DUT has none
+    // a simulated DUT has no CPUs
     own.info.facts.engine = "sim: nothing is sent".into();
     assert!(!told(&own).contains("CPU"), "{}", told(&own));
 
-    // slices are differences already, and nobody wants theirs
+    // slices are differences already: there are no differences of them
     let text = told(&common::ten_configurations());
     assert!(text.contains("8 proven slower, 1 proven faster"), "{text}");
     assert!(!text.contains("beside"), "{text}");
 
-    // energy only where a meter was read
+    // energy only if a meter was read
     let mut own = common::explained();
     let text = told(&own);
     assert!(text.contains("a frame took 42.0 uJ by package-0"), "{text}");
@@ -294,7 +295,7 @@ fn sentences_are_made_from_figures() {
     assert!(!told(&own).contains(" uJ "), "{}", told(&own));
 }
 
-/// A campaign of these configurations at 64 and 512 bytes: each with what it forwards there, in thousands of frames per second.
+/// A campaign of these configurations at 64 and 512 bytes, each with its forwarding rates in kpps.
 fn matrix(rows: &[(&str, [f64; 2])]) -> common::Run {
     let mut own = common::normal();
     own.info.kind = "campaign".into();
@@ -346,7 +347,7 @@ fn systems_stand_beside_the_reference_under_every_condition() {
         rows.find(|row| !row.contains(" B |"))
             .unwrap_or_else(|| panic!("{name}: {text}"))
     };
-    // the plain DUT is the reference, though it is not the first
+    // the plain DUT is the reference, although it is not the first
     assert!(text.contains("|  | 64 B | 512 B |"), "{text}");
     assert!(
         row("plain").contains("1.000 Mpps ± 0.10 % | 900.2 kpps ± 0.1 %"),
@@ -361,7 +362,7 @@ fn systems_stand_beside_the_reference_under_every_condition() {
     assert_eq!(row("broken"), "| broken | did not boot | failed |");
     assert!(text.contains("± half of its 95 % interval"), "{text}");
 
-    // of several runs a row each; one that was simulated stands beside the others and is not compared
+    // several runs have a row each; a simulated run is shown, but not compared
     let mut simulated = matrix(&[("plain", [2000.0, 800.0])]);
     simulated.info.facts.engine = "sim: nothing is sent".into();
     simulated.summary.test_cases.pop();
@@ -386,7 +387,7 @@ fn systems_stand_beside_the_reference_under_every_condition() {
         text.contains("model is not comparable with apu2: it is simulated"),
         "{text}"
     );
-    // noise is said where its figures stand
+    // a remark on noise accompanies the figures
     let mut noisy = matrix(&[("plain", [2000.0, 800.0])]);
     noisy.summary.noise.too_noisy = true;
     let noisy = [
@@ -399,7 +400,7 @@ fn systems_stand_beside_the_reference_under_every_condition() {
     let said = "loud: the machine was too noisy for its figures";
     assert!(!text.contains(said));
     assert!(markdown::repository(&noisy, &[]).contains(said));
-    // the page has the same
+    // the page has the same content
     let page = html::pages(&two, None, ShownFacts::Brief);
     assert!(page.contains("not measured") && page.contains("not comparable"));
 }
@@ -445,15 +446,16 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
         tips.contains("# sets/busy, kept in inputs/ of the run"),
         "{tips}"
     );
-    // one that is better here and worse there is no advice, nor is one that does nothing
+    // a configuration that is better in one condition and worse in another is no advice, nor is one
+    // without effect
     assert!(!tips.contains("3. ") && !tips.contains("worse:"), "{tips}");
-    // nobody measured both
+    // no configuration contains both
     assert!(
         tips.contains("All of them at once was not measured"),
         "{tips}"
     );
 
-    // where somebody did, it is told
+    // a configuration that contains both is reported
     let mut own = matrix(&[rows[0], rows[1], rows[2], ("all", [1250.0, 1020.0])]);
     own.info.parameters.insert(
         "configurations".into(),
@@ -466,7 +468,7 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
     );
     let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
     assert!(page.contains("Before against after all of it"));
-    // measured together, and no better than without
+    // both together are no better than neither
     let mut none = matrix(&[rows[0], rows[1], rows[2], ("all", rows[0].1)]);
     none.info.parameters = own.info.parameters.clone();
     let text = markdown::repository(&[run(&none)], &[]);
@@ -475,12 +477,12 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
             && !text.contains("was not measured"),
         "{text}"
     );
-    // too noisy to be relied on: no advice
+    // no advice if the run is too noisy
     own.summary.noise.too_noisy = true;
     let text = markdown::repository(&[run(&own)], &[]);
     assert!(!text.contains("Tips:"), "{text}");
 
-    // what telemetry explains, with what removes it
+    // causes from telemetry come with their remedy
     let mut own = common::explained();
     let text = markdown::repository(&[run(&own)], &[]);
     assert!(
@@ -582,12 +584,12 @@ fn address_families_stand_beside_each_other() {
     );
     let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
     assert!(page.contains("IPv4 beside IPv6"));
-    // one family has nothing beside it
+    // with one family there is no comparison
     own.summary.test_cases.truncate(4);
     assert!(families(&[run(&own)]).is_none());
 }
 
-/// A sweep over rules, each of which costs this many nanoseconds beside a microsecond.
+/// A sweep over rules, each of which adds `rule_ns` nanoseconds to a microsecond.
 fn sweep_of(own: &mut common::Run, rule_ns: f64, cost: Option<Cost>) {
     let points = [0_u64, 10, 100].map(|value| {
         let pps = 1e9 / (1000.0 + rule_ns * value as f64);
@@ -651,7 +653,7 @@ fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
             "{units:?}"
         );
     }
-    // a line that is far from the values would press them down
+    // a line far above the values would compress them
     own.info.facts.link = Some("10 Gbit/s".into());
     let all = charts(&[run(&own)]);
     let rates = curves(&all, "Forwarding rate");
@@ -660,7 +662,7 @@ fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
             .iter()
             .all(|curve| !curve.name.starts_with("line rate"))
     );
-    // of several systems one graph, each with its reference
+    // several systems share one graph, each with its reference
     let mut other = two_ramps(["a", "b"]);
     other.summary.test_cases.truncate(1);
     sweep_of(&mut other, 5.0, None);
@@ -690,7 +692,8 @@ fn sweeps_have_a_reference_a_cost_per_unit_and_a_ceiling() {
     assert!(sweeps(&two[..1]).is_empty());
 }
 
-/// The case of a bug report: sixteen cores of which the last eight bring little, and a flat reference beside them.
+/// The case of a bug report: sixteen cores, of which the last eight bring little, and a flat
+/// reference.
 #[test]
 fn cores_are_judged_by_their_speed_up() {
     let mut own = two_ramps(["a", "b"]);
@@ -743,7 +746,8 @@ fn cores_are_judged_by_their_speed_up() {
     );
 }
 
-/// A shape that misses its points is no cost of one: each stretch has its own, in the answer as in the table.
+/// A model that does not fit the points does not have a single cost: each stretch has its own, in
+/// the answer and in the table.
 #[test]
 fn a_cost_that_is_no_line_says_so() {
     let mut own = two_ramps(["a", "b"]);
@@ -776,7 +780,7 @@ fn a_cost_that_is_no_line_says_so() {
     }
 }
 
-/// Whoever gets exit code 5 reads why, in the first line and below it.
+/// Exit code 5 is explained in the first line and below it.
 #[test]
 fn a_test_case_that_is_too_noisy_is_told_with_its_reason() {
     let mut own = two_ramps(["a", "b"]);

@@ -1,4 +1,5 @@
-//! What people see in the terminal, kept as files. After a wanted change: `INSTA_UPDATE=always cargo test -p fwdlab-report`.
+//! Snapshot tests of the terminal output. After an intended change:
+//! `INSTA_UPDATE=always cargo test -p fwdlab-report`.
 
 use crate::common;
 
@@ -133,7 +134,7 @@ fn a_configuration_that_does_not_forward() {
     assert!(!text.contains("0 pps"), "{text}");
 }
 
-/// Which distance of the CPUs the figures are of, and what came out at the others.
+/// The output shows which CPU state the figures belong to, and the results in the others.
 #[test]
 fn states_of_the_machine_are_named() {
     let mut run = common::one_case();
@@ -181,7 +182,7 @@ fn states_of_the_machine_are_named() {
     );
 }
 
-/// Without root there is a figure, and the first line says how far it can be trusted.
+/// Without root there is a figure, and the first line warns about it.
 #[test]
 fn the_headline_says_that_there_was_no_root() {
     let mut run = common::one_case();

@@ -1,6 +1,7 @@
-//! Thresholds of campaigns: what keeps them, what breaks them, and what nobody can tell.
+//! Tests of a campaign's thresholds: kept, missed and inconclusive.
 //!
-//! Test cases are of values; where another run or configuration is the measure, `compare` decides, whose own tests are beside these.
+//! Test cases are lists of values. Thresholds relative to another run or configuration use
+//! `compare`, which has its own tests in the next file.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ fn thresholds(text: &str) -> Vec<Threshold> {
     all.expect("a campaign").thresholds
 }
 
-/// Test cases of the campaign with these values of one figure each.
+/// Returns the test cases of the campaign, each with these values of one figure.
 fn cases(name: &str, unit: Unit, better: Better, values: [&[f64]; 2]) -> Vec<TestCase> {
     let campaign = Campaign::parse("c.toml", CAMPAIGN).expect("a campaign");
     let each = campaign.cases.into_iter().zip(values);
@@ -95,7 +96,7 @@ fn a_figure_reaches_what_its_interval_lies_above() {
     let of = |text: &str| judged(text, &own, None);
     let kept = of("[[threshold]]\nat-least = '870kpps'");
     assert!(kept.passed && kept.kept == 2, "{kept:?}");
-    // one is proven to be below, the other is not told of
+    // one is proven to be below the threshold, the other is not mentioned
     let failed = of("[[threshold]]\nat-least = '950kpps'");
     assert!(!failed.passed && failed.failed.len() == 1, "{failed:?}");
     assert!(
@@ -104,7 +105,7 @@ fn a_figure_reaches_what_its_interval_lies_above() {
     );
     let plain = of("[[threshold]]\ncase = 'plain/*'\nat-least = '950kpps'");
     assert!(plain.passed && plain.kept == 1);
-    // within the interval nothing can be told, on whichever side the mean is
+    // if the interval contains the threshold it is inconclusive, on whichever side the mean is
     for limit in ["1.001Mpps", "0.999Mpps"] {
         let blind = of(&format!(
             "[[threshold]]\ncase = 'plain/*'\nat-least = '{limit}'"
@@ -123,7 +124,7 @@ fn a_figure_reaches_what_its_interval_lies_above() {
     );
 }
 
-/// Delays are better when they are shorter, and a number without a unit is in that of the figure.
+/// Shorter delays are better, and a number without a unit has that of the figure.
 #[test]
 fn units_are_those_of_the_figure() {
     let own = cases(
@@ -194,11 +195,11 @@ fn another_run_is_the_measure_by_the_rule_of_comparisons() {
         slower.failed[0].contains("nat") && slower.failed[0].contains("-10"),
         "{slower:?}"
     );
-    // noise that hides 3 % keeps nothing
+    // noise that hides 3 % keeps no threshold
     let noisy: &[f64] = &[0.8e6, 1.2e6, 0.9e6, 1.1e6, 1.0e6];
     let blind = judged(text, &rates([&MILLION, noisy]), Some(&before));
     assert!(!blind.passed && blind.blind.len() == 1, "{blind:?}");
-    // what only the other run has is no business of this one
+    // test cases that only the other run has are ignored
     let own = &rates([&MILLION, &MILLION])[..1];
     let part = judged(
         "[[threshold]]\ncase = 'plain/*'\nnot-slower-than = { run = 'x', by = '3%' }",

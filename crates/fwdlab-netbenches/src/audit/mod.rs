@@ -36,7 +36,7 @@ pub struct Audit {
     pub blocks: Vec<BlockFinding>,
     /// One finding per file of values.
     pub files: Vec<FileFinding>,
-    /// Statistics of what was read.
+    /// Statistics of the logs that were read.
     pub progress: Progress,
     /// What could not be read or understood, in sentences.
     pub problems: Vec<String>,

@@ -1,46 +1,48 @@
-//! An axis: where values lie along it, and the numbers that stand there.
+//! An axis of a chart: the positions of values along it, and its tick labels.
 //!
-//! One constructor per kind of values; steps of ticks are found in `scale`. Start with [`Axis`].
+//! There is one constructor per kind of values; `scale` chooses the distance of ticks. Start with
+//! [`Axis`].
 
 use super::{Curve, Scale, values};
 use crate::number::{
     Prefix, count, delay, difference, difference_tick, energy, percent, rate, seconds,
 };
 
-/// Numbers of frame sizes are so far apart at least, in percent of the width.
+/// Smallest distance between the labels of frame sizes, in percent of the width.
 const APART: f64 = 4.0;
 
-/// So wide is a drawing on a narrow page, and a character of a number, in pixels; two numbers are a character apart at least.
+/// Width of a drawing on a narrow page, and of a character of a label, in pixels. Labels are at
+/// least one character apart.
 const NARROW: f64 = 360.0;
 const CHARACTER: f64 = 6.5;
 
-/// How a value reads.
+/// The kind of a value, which determines its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
-    /// Frames per second.
+    /// A rate, in frames per second.
     Rate,
-    /// A share.
+    /// A share, in percent.
     Percent,
-    /// A difference in percent.
+    /// A difference, in percent.
     Difference,
-    /// A time in nanoseconds, in the unit that suits it.
+    /// A time in nanoseconds, shown in the unit that suits it.
     Delay,
-    /// A small time in nanoseconds.
+    /// A short time, shown in nanoseconds.
     Nanoseconds,
-    /// Frames.
+    /// A number of frames.
     Frames,
-    /// Bytes.
+    /// A number of bytes.
     Bytes,
-    /// A time in seconds.
+    /// A time, in seconds.
     Seconds,
-    /// Joules.
+    /// An energy, in joules.
     Energy,
-    /// A number.
+    /// A plain number.
     Number,
 }
 
 impl Quantity {
-    /// The unit of plain values: what stands in files beside them.
+    /// Returns the unit of plain values, as files show it next to them.
     pub fn unit(self) -> &'static str {
         match self {
             Quantity::Rate => "frames/s",
@@ -54,7 +56,7 @@ impl Quantity {
         }
     }
 
-    /// A value in words.
+    /// Formats a value.
     pub fn words(self, value: f64) -> String {
         match self {
             Quantity::Rate => rate(value),
@@ -71,25 +73,25 @@ impl Quantity {
     }
 }
 
-/// How values are placed along an axis.
+/// The positions of values along an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Places {
-    /// Evenly.
+    /// Proportional to the value.
     Linear(Scale),
-    /// By their logarithm, between two values.
+    /// Proportional to the logarithm of the value, between these two values.
     Logarithmic(f64, f64),
 }
 
-/// An axis with its title and the numbers at it.
+/// An axis with its title and its ticks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it is of, with its unit.
+    /// The title, with the unit.
     pub title: String,
-    /// Where values lie.
+    /// The positions of values.
     pub places: Places,
-    /// Values with their numbers; a number may be empty.
+    /// Values and their labels; a label may be empty.
     pub ticks: Vec<(f64, String)>,
-    /// How a value on it reads.
+    /// The kind of the values.
     pub quantity: Quantity,
 }
 
@@ -103,12 +105,12 @@ impl Axis {
         }
     }
 
-    /// The same, whose values read like this.
+    /// Sets the kind of the values.
     pub(crate) fn reading(self, quantity: Quantity) -> Axis {
         Axis { quantity, ..self }
     }
 
-    /// The same with as many numbers as have room side by side on a narrow page: all, every second, every third.
+    /// Removes labels that overlap on a narrow page: keeps all, every second, every third.
     pub(crate) fn with_room(mut self) -> Axis {
         let longest = self
             .ticks
@@ -126,7 +128,7 @@ impl Axis {
         self
     }
 
-    /// From 0 to 100 %, as RFC 2544 §26.3 wants it.
+    /// An axis from 0 to 100 %, as RFC 2544 §26.3 requires.
     pub(crate) fn whole_percent(title: &str) -> Axis {
         Axis::linear(title, Scale::covering([0.0, 100.0], 10), |tick| {
             format!("{tick:.0}")
@@ -134,7 +136,7 @@ impl Axis {
         .reading(Quantity::Percent)
     }
 
-    /// Rates along rows: what the axis is of is said with its unit.
+    /// An axis of rates below rows; the title contains the unit.
     pub(crate) fn rates_along(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
         let scale = Scale::covering(values.into_iter().chain([0.0]), 6);
         let prefix = Prefix::for_largest([scale.high()]);
@@ -142,14 +144,15 @@ impl Axis {
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
 
-    /// Differences in percent around zero. Nothing is lost more than completely: the axis ends at -100 %.
+    /// An axis of differences in percent, around zero. It ends at -100 %, the largest possible
+    /// loss.
     pub(crate) fn differences(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
         let scale = Scale::covering(values.into_iter().chain([0.0]), 7).not_below(-100.0);
         Axis::linear(title, scale, |value| difference_tick(value, scale.step()))
             .reading(Quantity::Difference)
     }
 
-    /// Rates, from zero.
+    /// An axis of rates, from zero.
     pub(crate) fn rates(curves: &[Curve]) -> Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 5);
         let prefix = Prefix::for_largest([scale.high()]);
@@ -157,7 +160,7 @@ impl Axis {
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
 
-    /// Loads, from the left.
+    /// A horizontal axis of loads, from zero.
     pub(crate) fn loads(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let scale = Scale::covering(points.map(|(load, _)| *load).chain([0.0]), 8);
@@ -166,12 +169,12 @@ impl Axis {
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
 
-    /// Rates that are close together: not from zero.
+    /// An axis of rates that are close together; it does not begin at zero.
     pub(crate) fn close_rates(curves: &[Curve]) -> Axis {
         Axis::close("frames per second", Scale::covering(values(curves), 5))
     }
 
-    /// Loads that are close together: not from zero.
+    /// An axis of loads that are close together; it does not begin at zero.
     pub(crate) fn close_loads(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         Axis::close(title, Scale::covering(points.map(|(load, _)| *load), 8))
@@ -187,19 +190,19 @@ impl Axis {
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
 
-    /// Shares in percent, from zero.
+    /// An axis of shares in percent, from zero.
     pub(crate) fn percents(title: &str, curves: &[Curve]) -> Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 4);
         Axis::linear(title, scale, short).reading(Quantity::Percent)
     }
 
-    /// Numbers of any kind, from zero.
+    /// An axis of plain numbers, from zero.
     pub(crate) fn numbers(title: &str, curves: &[Curve]) -> Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 5);
         Axis::linear(title, scale, short)
     }
 
-    /// Times by their logarithm.
+    /// A logarithmic axis of times.
     pub(crate) fn delays(curves: &[Curve]) -> Axis {
         let all = || values(curves).filter(|ns| *ns > 0.0);
         let high = all().fold(1.0, f64::max);
@@ -213,7 +216,7 @@ impl Axis {
         let last = ticks.iter().position(|tick| *tick >= high * (1.0 - 1e-9));
         let last = last.unwrap_or(ticks.len() - 1).max(first + 1);
         let ticks = &ticks[first..=last];
-        // over many powers of ten only these have numbers
+        // over many powers of ten, only those are labelled
         let is_few = ticks.len() <= 7;
         let number = |tick: f64| match is_few || (tick.log10().fract().abs() < 1e-6) {
             true => delay(tick).replace(".00", "").replace(".0 ", " "),
@@ -227,14 +230,15 @@ impl Axis {
         }
     }
 
-    /// Frame sizes: at their places between 0 and the largest, so that what grows with every byte is a straight line.
+    /// An axis of frame sizes from 0 to the largest, to scale: what grows with every byte is a
+    /// straight line.
     pub(crate) fn sizes(curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let mut sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
         let scale = Scale::covering(sizes.iter().copied().chain([0.0]), 8);
-        // the largest has its number in any case
+        // the largest size is always labelled
         let mut ticks: Vec<(f64, String)> = Vec::new();
         let mut free = f64::INFINITY;
         for size in sizes.iter().rev() {
@@ -259,11 +263,11 @@ impl Axis {
         }
     }
 
-    /// Values of a parameter, from zero.
+    /// An axis of the values of a parameter, from zero.
     pub(crate) fn parameter(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let all = points.map(|(value, _)| *value);
-        // whole numbers: of two cores there are no eighths
+        // whole numbers: two cores have no eighths
         let most = all.clone().fold(1.0, f64::max).min(8.0);
         Axis::linear(
             title,
@@ -272,7 +276,7 @@ impl Axis {
         )
     }
 
-    /// Time since the begin.
+    /// An axis of the time since the start.
     pub(crate) fn time(curves: &[Curve]) -> Axis {
         let all = curves.iter().flat_map(|curve| &curve.points);
         let longest = all.map(|(s, _)| *s).fold(0.0, f64::max);
@@ -290,7 +294,7 @@ impl Axis {
         }
     }
 
-    /// The smallest and the largest value that have a place.
+    /// Returns the smallest and the largest value of the axis.
     pub(crate) fn ends(&self) -> (f64, f64) {
         match self.places {
             Places::Linear(scale) => (scale.low(), scale.high()),
@@ -298,7 +302,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies, in percent from the left or from below.
+    /// Returns the position of a value, in percent from the left or from the bottom.
     pub(crate) fn percent(&self, value: f64) -> f64 {
         match &self.places {
             Places::Linear(scale) => scale.percent(value),
@@ -310,7 +314,7 @@ impl Axis {
     }
 }
 
-/// A number without zeros that say nothing.
+/// Formats a number without trailing zeros.
 pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -356,7 +360,7 @@ mod tests {
                 .map(|(_, number)| number)
                 .collect::<Vec<_>>()
         };
-        // times of some microseconds, in seconds
+        // times of a few microseconds, in seconds
         assert_eq!(
             told(&|tick| format!("{:.6} s", tick / 1e6)),
             [

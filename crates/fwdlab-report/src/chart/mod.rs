@@ -1,8 +1,10 @@
-//! A chart as a value: what is drawn, and in no word how. Like a table it is made once and rendered in every format.
+//! A chart as a value: what to draw, independent of how. Like a table, it is built once and
+//! rendered in every format.
 //!
-//! Values are made in `subject`, one file per subject; `render` has a file per format, which all take a [`Chart`] and give back what is
-//! to be written: [`svg`], [`png`], [`gnuplot`], [`terminal`], and `html` for pages. Figures that people read are in the tables. Start with
-//! [`Chart`], or with [`of`], which lists the charts of a run.
+//! `subject` builds the charts, with one file per subject. `render` has a file per format: [`svg`],
+//! [`png`], [`gnuplot`], [`terminal`], and `html` for pages; each takes a [`Chart`] and returns the
+//! output. The figures themselves are in the tables. Start with [`Chart`], or with [`of`], which
+//! lists the charts of a run.
 
 mod axis;
 mod render;
@@ -23,29 +25,29 @@ pub(crate) use subject::{comparison, differences, fates, imported, procedures, r
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// A name for files: lower-case letters, digits and `-`. Charts of one report have different ones.
+    /// File name without extension: lower-case letters, digits and `-`. Unique within a report.
     pub name: String,
-    /// What it is of; empty where what stands around it says that.
+    /// The title; empty if the surrounding text says what the chart shows.
     pub title: String,
-    /// What is drawn.
+    /// The content.
     pub plot: Plot,
 }
 
 /// The two kinds of charts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plot {
-    /// One row per thing that was measured.
+    /// One row per measured object.
     Rows(Rows),
     /// Curves over a load, a time or a parameter.
     Curves(Curves),
 }
 
-/// Rows along one axis, from the top.
+/// Rows along a common axis, from the top.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// The axis below them.
+    /// The axis below the rows.
     pub axis: Axis,
-    /// What the marks mean.
+    /// The meaning of the marks.
     pub legend: Vec<(Tone, String)>,
     /// The rows.
     pub rows: Vec<Row>,
@@ -53,176 +55,177 @@ pub struct Rows {
     pub references: Vec<Reference>,
 }
 
-/// A row: its name, its marks, its figure in words.
+/// A row: its name, its marks, its figure as text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Row {
-    /// What it has in common with the rows below it, where it is the first of them.
+    /// Common name of this row and the following ones; set only in the first of them.
     pub group: String,
-    /// Its name.
+    /// Name of the row.
     pub label: String,
-    /// The name is a command.
+    /// True if the name is a command.
     pub is_code: bool,
-    /// Its figure; or why there is none: failed, not measured.
+    /// The figure, or why there is none: failed, not measured.
     pub value: String,
-    /// What the figure means, in a few words.
+    /// The meaning of the figure, in a few words.
     pub verdict: String,
-    /// It is the A/A control, which is no result.
+    /// True for the A/A control, which is not a result.
     pub is_control: bool,
-    /// It is one of several of the same thing, and low.
+    /// True if the row is one of several of the same object and drawn low.
     pub is_thin: bool,
-    /// What is drawn.
+    /// The marks.
     pub marks: Vec<Mark>,
-    /// A value too far to the right for the axis, in words.
+    /// A value beyond the right end of the axis, as text.
     pub beyond: String,
 }
 
-/// Something that is drawn in a row, with what it says to those who point at it.
+/// A mark in a row, with the text of its tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mark {
-    /// From zero, or between two values.
+    /// A bar from zero, or between two values.
     Bar {
-        /// From here...
+        /// Start of the bar.
         from: f64,
-        /// ...to here.
+        /// End of the bar.
         to: f64,
-        /// What it is.
+        /// Meaning of the bar.
         tone: Tone,
-        /// In words.
+        /// Tooltip.
         words: String,
     },
-    /// From the smallest to the largest.
+    /// A line from the smallest to the largest value.
     Span {
-        /// The smallest.
+        /// Smallest value.
         low: f64,
-        /// The largest.
+        /// Largest value.
         high: f64,
     },
-    /// One value each, in their order: each with its words.
+    /// A dot per value, in order.
     Dots {
         /// The values.
         values: Vec<f64>,
-        /// What they are.
+        /// Meaning of the dots.
         tone: Tone,
-        /// In words, as many.
+        /// Tooltips, one per value.
         words: Vec<String>,
     },
-    /// One value.
+    /// A line at one value.
     Line {
         /// The value.
         at: f64,
-        /// What it is.
+        /// Meaning of the line.
         tone: Tone,
-        /// In words.
+        /// Tooltip.
         words: String,
     },
 }
 
-/// A value beside which others are seen, with its name: a line rate, what an IMIX needs.
+/// A labelled value for comparison, such as a line rate or the rate that an IMIX requires.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
-    /// The value on the axis; of curves a moment where it lies across, a value where it lies along.
+    /// The value on the axis: in a chart of curves, of the horizontal axis for moments and of the
+    /// vertical axis for references.
     pub at: f64,
-    /// Its name.
+    /// The label.
     pub label: String,
 }
 
-/// What a mark is; renderers choose colour and shape by it.
+/// The meaning of a mark, which determines its colour and shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     /// A median.
     Median,
-    /// From the smallest to the largest.
+    /// The range from the smallest to the largest value.
     Span,
-    /// One measurement.
+    /// A measurement.
     Dot,
-    /// One measurement in quiet windows.
+    /// A measurement in quiet windows.
     Quiet,
-    /// One in all windows.
+    /// A measurement in all windows.
     Ungated,
-    /// One in contended windows.
+    /// A measurement in contended windows.
     Contended,
-    /// What was offered, or what somebody else's rule says.
+    /// An offered load, or a value by another rule, such as an archive's.
     Offered,
     /// A mean.
     Mean,
-    /// A confidence interval of which nothing is said.
+    /// A confidence interval without a verdict.
     Interval,
-    /// One that lies below zero.
+    /// A confidence interval below zero.
     Less,
-    /// One that lies above zero.
+    /// A confidence interval above zero.
     More,
-    /// One that shows that there is no difference.
+    /// A confidence interval that proves that there is no difference.
     Same,
-    /// One that cannot tell.
+    /// A confidence interval that is inconclusive.
     Unknown,
-    /// Frames that came back.
+    /// Received frames.
     Received,
-    /// Frames lost before the DUT, or in its input.
+    /// Frames lost before the DUT or at its input.
     LostAtInput,
     /// Frames lost between two meters.
     LostBetween,
-    /// Frames lost in the DUT.
+    /// Frames lost inside the DUT.
     LostInDut,
     /// Frames lost at the DUT's output.
     LostAtOutput,
     /// Frames lost by the receiver.
     LostByReceiver,
-    /// Frames of which nobody knows.
+    /// Frames lost at an unknown place.
     Unexplained,
 }
 
-/// Curves over one axis.
+/// Curves over a common axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// The axis below.
+    /// The horizontal axis.
     pub across: Axis,
-    /// The axis at the side.
+    /// The vertical axis.
     pub up: Axis,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// Moments to point at: places on the axis below.
+    /// Moments to mark on the horizontal axis.
     pub moments: Vec<Reference>,
-    /// Values to compare with: places on the axis at the side.
+    /// Values to mark on the vertical axis.
     pub references: Vec<Reference>,
-    /// How much room it wants.
+    /// Height of the graph.
     pub size: Size,
 }
 
-/// How much room curves want.
+/// The height of a graph of curves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Size {
-    /// A graph of its own.
+    /// A full graph.
     #[default]
     Whole,
-    /// One of several beside each other.
+    /// One of several graphs next to each other.
     Low,
-    /// Beneath another one, over the same axis.
+    /// A low graph below another one with the same horizontal axis.
     Strip,
 }
 
-/// A curve with its name and its points, from the left.
+/// A curve: its name and its points, from left to right.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Its name.
+    /// Name of the curve.
     pub name: String,
-    /// Its points.
+    /// The points.
     pub points: Vec<(f64, f64)>,
-    /// 95 % intervals of the points, as many, where there are any.
+    /// 95 % intervals, one per point; empty if there are none.
     pub intervals: Vec<Option<(f64, f64)>>,
-    /// What joins the points.
+    /// How the points are joined.
     pub line: Line,
 }
 
-/// What joins the points of a curve.
+/// How the points of a curve are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// Lines.
+    /// Solid lines.
     Solid,
-    /// Lines of what should be, not of what was measured.
+    /// Dashed lines, for expected rather than measured values.
     Dashed,
-    /// Each value holds until the next.
+    /// Steps: each value holds until the next.
     Steps,
-    /// Nothing: each point stands for itself.
+    /// No lines.
     None,
 }
 
@@ -243,7 +246,7 @@ impl Chart {
         }
     }
 
-    /// The whole of it in a sentence, for those who cannot see it.
+    /// Describes the chart in a sentence, for screen readers.
     pub fn spoken(&self) -> String {
         let (what, names) = match &self.plot {
             Plot::Rows(rows) => (
@@ -264,7 +267,7 @@ impl Chart {
 }
 
 impl Row {
-    /// Its whole name.
+    /// Returns the full name: group and label.
     pub fn name(&self) -> String {
         match (self.group.as_str(), self.label.as_str()) {
             ("", label) => label.to_owned(),
@@ -273,7 +276,7 @@ impl Row {
         }
     }
 
-    /// The row in a sentence.
+    /// Describes the row in a sentence.
     pub fn spoken(&self) -> String {
         let parts = [
             self.value.as_str(),
@@ -284,7 +287,7 @@ impl Row {
         format!("{}: {}", self.name(), parts.join(", "))
     }
 
-    /// A bar to the median of values, their span, and a dot for each.
+    /// Returns the marks of values: a bar to the median, their range, and a dot for each.
     pub(crate) fn of_values(
         median: Option<f64>,
         values: &[f64],
@@ -324,7 +327,7 @@ impl Mark {
     }
 }
 
-/// What bars, spans and dots of [`Row::of_values`] mean.
+/// Returns the legend for the marks of [`Row::of_values`].
 pub(crate) fn legend_of_values(each: &str) -> Vec<(Tone, String)> {
     vec![
         (Tone::Median, "median".into()),
@@ -343,7 +346,7 @@ impl Curve {
         }
     }
 
-    /// The same, of what should be.
+    /// Makes the lines dashed, for expected values.
     pub(crate) fn dashed(self) -> Curve {
         Curve {
             line: Line::Dashed,
@@ -351,7 +354,7 @@ impl Curve {
         }
     }
 
-    /// The same without lines.
+    /// Removes the lines between points.
     pub(crate) fn points_only(self) -> Curve {
         Curve {
             line: Line::None,
@@ -360,7 +363,7 @@ impl Curve {
     }
 }
 
-/// All values of curves.
+/// Returns all values of the curves.
 pub(crate) fn values(curves: &[Curve]) -> impl Iterator<Item = f64> {
     let points = curves.iter().flat_map(|curve| &curve.points);
     points.map(|(_, value)| *value)

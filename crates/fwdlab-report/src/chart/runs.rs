@@ -1,6 +1,6 @@
-//! Charts of runs: those that show several runs or systems in one, then those of each.
+//! Returns charts of several runs: those that combine runs or systems, then those of each run.
 //!
-//! Which values a chart has is decided by its file in `subject`. Start with [`all`].
+//! The files in `subject` choose the values of each chart. Start with [`all`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::Outcome;
@@ -14,7 +14,7 @@ use crate::name::label;
 use crate::run::Run;
 use crate::table::capital;
 
-/// What procedures of all runs found, each with the name of its system and the link that it was measured on.
+/// Returns the outcomes of all runs, each with the name of its system and its link.
 fn outcomes(runs: &[Run<'_>]) -> Vec<(String, Outcome, Option<LinkSpeed>)> {
     let several = runs.len() > 1;
     let of_run = |run: &Run<'_>| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
@@ -37,14 +37,14 @@ fn outcomes(runs: &[Run<'_>]) -> Vec<(String, Outcome, Option<LinkSpeed>)> {
     runs.iter().flat_map(of_run).collect()
 }
 
-/// Ramps of all runs that sent the same frames, in one graph each.
+/// Returns the ramps of all runs, one graph for those that sent the same frames.
 pub fn ramps(runs: &[Run<'_>]) -> Vec<Chart> {
     let all = outcomes(runs);
     let named = all.iter();
     ramps::ramps(named.map(|(name, outcome, link)| (name.clone(), outcome, *link)))
 }
 
-/// Sweeps of all runs over the same parameter, in one graph each.
+/// Returns the sweeps of all runs, one graph for those over the same parameter.
 pub fn sweeps(runs: &[Run<'_>]) -> Vec<Chart> {
     let all = outcomes(runs);
     let named = all.iter();
@@ -53,13 +53,13 @@ pub fn sweeps(runs: &[Run<'_>]) -> Vec<Chart> {
     sweeps::together(&named)
 }
 
-/// IPv4 beside IPv6 in all runs, where both were measured with all else the same.
+/// Compares IPv4 with IPv6 in all runs, if both were measured under otherwise equal conditions.
 pub fn families(runs: &[Run<'_>]) -> Option<Chart> {
     let (figure, unit, bars) = grid::families(runs)?;
     families::families(&figure, unit, &bars)
 }
 
-/// All charts of runs: those that have several of them in one first, then those of each.
+/// Returns all charts of runs: the combined ones first, then those of each run.
 pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
     let mut all: Vec<Chart> = families(runs).into_iter().collect();
     all.extend(ramps(runs));

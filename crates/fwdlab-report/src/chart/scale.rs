@@ -1,10 +1,10 @@
-//! A linear scale whose ends are ticks, which are 1, 2 or 5 times a power of ten apart.
+//! A linear scale that begins and ends at ticks, which are 1, 2 or 5 times a power of ten apart.
 //!
-//! What stands at its ticks is `axis`'s business. Start with [`Scale::covering`].
+//! `axis` adds the labels. Start with [`Scale::covering`].
 
 use crate::number::round_up;
 
-/// A linear scale whose ends are ticks.
+/// A linear scale that begins and ends at ticks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -13,7 +13,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale that holds `values`, with about `ticks` ticks. Values that are not finite are left out.
+    /// Returns the scale that covers `values` with about `ticks` ticks. Ignores values that are not
+    /// finite.
     pub fn covering(values: impl IntoIterator<Item = f64>, ticks: u32) -> Scale {
         let (low, high) = values
             .into_iter()
@@ -34,7 +35,7 @@ impl Scale {
         }
     }
 
-    /// The same, ending at `least` if it would end below: values that cannot be less leave nothing to show there.
+    /// Starts the scale at `least` if it starts lower, for values that cannot be smaller.
     pub fn not_below(self, least: f64) -> Scale {
         Scale {
             low: self.low.max(least),
@@ -42,7 +43,7 @@ impl Scale {
         }
     }
 
-    /// The same with every value so many times as large.
+    /// Multiplies every value by `factor`.
     pub fn times(self, factor: f64) -> Scale {
         Scale {
             low: self.low * factor,
@@ -51,31 +52,32 @@ impl Scale {
         }
     }
 
-    /// Distance of two ticks.
+    /// Returns the distance between two ticks.
     pub fn step(&self) -> f64 {
         self.step
     }
 
-    /// The left end.
+    /// Returns the left end.
     pub fn low(&self) -> f64 {
         self.low
     }
 
-    /// The right end.
+    /// Returns the right end.
     pub fn high(&self) -> f64 {
         self.high
     }
 
-    /// The ticks, from the left.
+    /// Returns the ticks, from the left.
     pub fn ticks(&self) -> impl Iterator<Item = f64> + use<> {
         let step = self.step;
-        // Through multiples of the step, so that zero is exactly zero.
+        // multiples of the step, so that zero is exactly zero
         let first = (self.low / step - 1e-9).ceil();
         let count = ((self.high / step + 1e-9).floor() - first) as u32;
         (0..=count).map(move |index| (first + f64::from(index)) * step)
     }
 
-    /// Where a value lies, in percent of the width; values outside lie at the ends.
+    /// Returns the position of a value, in percent of the width; values outside are clamped to the
+    /// ends.
     pub fn percent(&self, value: f64) -> f64 {
         (100.0 * (value - self.low) / (self.high - self.low)).clamp(0.0, 100.0)
     }

@@ -1,7 +1,8 @@
-//! Which series stands in which row and column.
+//! Arranges series in rows and columns.
 //!
-//! Columns are the values of one label or of several together, rows what remains: always by the traffic, by other labels where they vary
-//! within a column, by the run where that leaves something to compare; or by the labels that were asked for. Start with [`arrange`].
+//! Columns are the values of one label, or of several together. By default, rows are distinguished
+//! by the traffic, by other labels that vary within a column, and by the run if that leaves
+//! something to compare; the user may choose other labels. Start with [`arrange`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ use fwdlab_model::series::Series;
 use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
 use crate::number::flows;
 
-/// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
+/// Labels of the traffic: series that differ in one of them are not compared, unless one of them
+/// makes the columns.
 const TRAFFIC: [&str; 5] = [
     "traffic",
     "frame_size_bytes",
@@ -19,7 +21,7 @@ const TRAFFIC: [&str; 5] = [
     "ip_version",
     "series",
 ];
-/// Where a series comes from; it tells no test cases apart.
+/// Labels of the origin of a series: they do not distinguish test cases.
 const ORIGIN: [&str; 9] = [
     "run",
     "kernel",
@@ -31,9 +33,9 @@ const ORIGIN: [&str; 9] = [
     "dut",
     "profile",
 ];
-/// Labels by the words that campaigns and commands have for them.
+/// Short names that campaigns and commands use for labels.
 const ALIASES: [(&str, &str); 2] = [("size", "frame_size_bytes"), ("ip", "ip_version")];
-/// Longest list in a message.
+/// Length of the longest list in a message.
 const LISTED: usize = 8;
 
 /// Series in rows and columns.
@@ -45,15 +47,15 @@ pub(super) struct Arranged<'a> {
     pub unmatched: Vec<Unmatched>,
 }
 
-/// One row.
+/// A row.
 pub(super) struct Line<'a> {
     pub test_case: String,
     pub labels: BTreeMap<String, String>,
-    /// Per column the series in it: none, one, or several to be joined.
+    /// The series of each column: none, one, or several to join.
     pub cells: Vec<Vec<&'a Series>>,
 }
 
-/// A series and where it was found.
+/// A series and the name of its source.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     source: &'a str,
@@ -69,7 +71,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The values of one label, or of several with commas between them; `None` where it has none of them.
+    /// Returns the values of one label, or of several separated by commas; `None` if the series has
+    /// none of them.
     fn projected(self, keys: &str) -> Option<Cow<'a, str>> {
         if !keys.contains(',') {
             return self.label(keys).map(Cow::Borrowed);
@@ -79,7 +82,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Labels as they are kept, of what was typed: `size` is `frame_size_bytes`.
+/// Replaces short names of labels: `size` becomes `frame_size_bytes`.
 fn keys(typed: &str) -> String {
     let kept = |key: &str| {
         let key = key.trim();
@@ -90,7 +93,7 @@ fn keys(typed: &str) -> String {
 }
 
 impl Filter {
-    /// Does it keep a series?
+    /// Returns true if the filter keeps a series.
     fn keeps(&self, found: Found<'_>) -> bool {
         let value = found.projected(&keys(&self.key));
         let is_one = value.is_some_and(|value| self.values.iter().any(|one| *one == value));
@@ -98,7 +101,8 @@ impl Filter {
     }
 }
 
-/// Arranges all series of the metric. Every row has the baseline, which is the first column, and another column.
+/// Arranges all series of the metric. Every row has a value in the baseline, which is the first
+/// column, and in another column.
 pub(super) fn arrange<'a>(
     sources: &'a [Source],
     options: &Options,
@@ -161,7 +165,8 @@ pub(super) fn arrange<'a>(
     })
 }
 
-/// Every row, in the order of the sources, whatever its columns have; one column is enough.
+/// Returns every row in the order of the sources, even if columns lack values; one column is
+/// enough.
 pub(super) fn all_rows<'a>(
     sources: &'a [Source],
     options: &Options,
@@ -244,7 +249,8 @@ pub(super) fn all_rows<'a>(
             rows(&all, &columns, &asked, options)
         }
         None => {
-            // What remains tells rows apart; but where every run has one column only, runs stand for each other.
+            // the remaining labels distinguish rows; but if no row has two columns, rows of
+            // different runs are joined
             let found = rows(&all, &columns, &row_keys(&columns, &by, true), options);
             let has_two =
                 |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
@@ -269,7 +275,7 @@ pub(super) fn all_rows<'a>(
     })
 }
 
-/// The error for a single column.
+/// Returns the error for a single column.
 fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
     let all: Vec<Found<'_>> = sources
         .iter()
@@ -300,7 +306,7 @@ fn of_column<'a>(all: &[Found<'a>], by: &str, name: &str) -> Vec<Found<'a>> {
     column
 }
 
-/// Values of a label in order of appearance.
+/// Returns the values of a label in order of appearance.
 fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let labels = all.iter().filter_map(|found| found.projected(key));
@@ -312,7 +318,7 @@ fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
 
 const NONE: &str = "nothing, because no label varies";
 
-/// Labels with more than one value.
+/// Lists the labels that have more than one value.
 fn varying(all: &[Found<'_>]) -> String {
     let keys: BTreeSet<&str> = all
         .iter()
@@ -346,9 +352,10 @@ fn column_of(names: &[String], wanted: &str) -> Result<usize, CompareError> {
     }
 }
 
-/// Labels that tell rows apart, the run among them or not.
+/// Returns the labels that distinguish rows; `run` decides whether the run may be one of them.
 fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
-    // A bare file of numbers says nothing of its traffic: it stands beside whatever else is alone in its column.
+    // a bare file of numbers has no traffic labels: compare it with the only series of each other
+    // column
     let bare = |found: &Found<'_>| found.series.labels.is_empty();
     let alone = columns.iter().all(|column| column.len() == 1);
     if alone && columns.iter().flatten().any(bare) {
@@ -366,13 +373,14 @@ fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
             present.len() > 1
         })
     };
-    // IPv4 against IPv6 is 64 bytes against 66: what goes along with the columns does not keep them apart.
+    // IPv4 compared with IPv6 is 64 bytes compared with 66: labels that vary with the columns do
+    // not separate rows
     let by_traffic = by.split(',').any(|key| TRAFFIC.contains(&key));
     let always = |key: &str| TRAFFIC.contains(&key) && !by_traffic;
     let never = |key: &str| ORIGIN.contains(&key) && !(run && key == "run");
     let tells = |key: &&str| always(key) || !never(key) && varies(key);
     let mut keys: Vec<String> = keys.into_iter().filter(tells).map(str::to_owned).collect();
-    // What was varied on purpose first, then the traffic in the order in which people say it.
+    // labels that were varied on purpose first, then the traffic in its usual order
     keys.sort_by_key(|key| TRAFFIC.iter().position(|traffic| traffic == key));
     keys
 }
@@ -438,7 +446,7 @@ fn rows<'a>(
     rows
 }
 
-/// `64 B`, `2,000 flows`, `IPv4`; anything else stays as it is.
+/// Formats a label's value: `64 B`, `2,000 flows`, `IPv4`; returns others unchanged.
 fn in_words(key: &str, value: &str) -> String {
     match (key, value.parse()) {
         ("frame_size_bytes", _) => format!("{value} B"),
@@ -465,7 +473,7 @@ fn described(name: &str, column: &[Found<'_>]) -> Column {
     }
 }
 
-/// `a, b, c and 5 more`.
+/// Formats a list: `a, b, c and 5 more`.
 fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.len() {

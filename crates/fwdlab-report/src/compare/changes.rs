@@ -1,7 +1,7 @@
-//! Change points: where a series over runs steps up or down.
+//! Finds change points: where a series of runs steps up or down.
 //!
-//! Columns are the elements of the series, in their order; with a single column its values are. The cut is made by
-//! [`fwdlab_stats::partition`] (jumpavg of FD.io CSIT). Start with [`changes`].
+//! The columns are the elements of the series, in order; if there is only one column, its values
+//! are. [`fwdlab_stats::partition`] makes the cuts (jumpavg of FD.io CSIT). Start with [`changes`].
 
 use fwdlab_stats::{Sample, Shift};
 use serde::Serialize;
@@ -12,11 +12,11 @@ use super::{CompareError, Options, Source};
 /// The groups of every test case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Changes {
-    /// What is looked at.
+    /// Name of the metric.
     pub metric: String,
     /// Unit of all values; empty for bare numbers.
     pub unit: String,
-    /// One per test case.
+    /// One entry per test case.
     pub rows: Vec<Groups>,
 }
 
@@ -27,39 +27,39 @@ pub struct Groups {
     pub test_case: String,
     /// The groups in order; together they are the series.
     pub groups: Vec<Group>,
-    /// Length of the description, which the cut makes as short as possible.
+    /// Description length in bits, which the cuts minimize.
     pub bits: f64,
-    /// Elements without a valid value: they are passed over.
+    /// Elements without a valid value, which are skipped.
     pub missing: Vec<String>,
 }
 
-/// A stretch of the series that is one population.
+/// A part of the series that is one population.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// Place of its first element, from 1.
+    /// Number of the first element, from 1.
     pub first: usize,
-    /// Place of its last element.
+    /// Number of the last element.
     pub last: usize,
-    /// Name of its first element.
+    /// Name of the first element.
     pub from: String,
-    /// Name of its last element.
+    /// Name of the last element.
     pub to: String,
-    /// Values in it.
+    /// Number of values.
     pub n: usize,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// Their standard deviation (population).
+    /// Standard deviation of the values (population).
     pub stdev: f64,
     /// `first`, `regression` or `progression`.
     pub shift: &'static str,
-    /// Against the mean of the group before; absent for the first.
+    /// Difference from the mean of the previous group; absent for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference_percent: Option<f64>,
-    /// The last group, of one element: wait for the next before an alarm.
+    /// True for a last group of one element: wait for the next run before raising an alarm.
     pub unconfirmed: bool,
 }
 
-/// Cuts the series of every test case.
+/// Cuts the series of every test case into groups.
 ///
 /// # Errors
 /// See [`CompareError`].

@@ -1,7 +1,7 @@
-//! A comparison as Markdown, CSV and ministat blocks.
+//! Renders a comparison as Markdown, CSV and ministat blocks.
 //!
-//! Markdown has the terminal's words in one table; CSV plain numbers, one line per test case and column; ministat the bytes
-//! that the tool itself would print. Start with [`markdown`].
+//! Markdown has the terminal's content in one table; CSV has plain numbers, one line per test case
+//! and column; ministat has exactly the bytes that the tool prints. Start with [`markdown`].
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{CompareError, Judged, Outcome, Row};
 use crate::number::p_value;
 use crate::table::{Cell as Text, Column, Mark, Table, csv_line, escaped};
 
-/// One table, then the sentences that qualify it.
+/// Renders one table, then the sentences that qualify it.
 pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
     let mut text = table(outcome).markdown();
     text.push('\n');
@@ -24,7 +24,7 @@ pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
     text
 }
 
-/// Everything in one table: a row per test case, the columns beside each other.
+/// Returns one table with a row per test case; the columns are next to each other.
 pub(crate) fn table(outcome: &Outcome) -> Table {
     let scale = super::text::Scale::of(outcome);
     let mut columns = vec![Column::left(&scale.title(&outcome.metric), &[])];
@@ -73,7 +73,8 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
     table
 }
 
-/// One line per test case and column, the baseline included, with its comparison (RFC 4180).
+/// Renders one line per test case and column, including the baseline, with its comparison (RFC
+/// 4180).
 pub fn csv(outcome: &Outcome) -> String {
     let keys: BTreeSet<&str> = outcome
         .rows
@@ -180,10 +181,11 @@ fn fields(
     Some(fields)
 }
 
-/// What ministat of a generation prints for each row: its bytes, several rows under their names.
+/// Renders the output of a version of ministat, byte for byte; several rows have titles.
 ///
 /// # Errors
-/// [`CompareError::Ministat`]: it takes 1 to 7 sets of at least 3 values, and six levels of confidence.
+/// [`CompareError::Ministat`]: it takes 1 to 7 sets of at least 3 values, and six levels of
+/// confidence.
 pub fn ministat(outcome: &Outcome, model: Model) -> Result<Vec<u8>, CompareError> {
     let mut out = Vec::new();
     for (index, row) in outcome.rows.iter().enumerate() {

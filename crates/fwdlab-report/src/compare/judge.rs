@@ -1,7 +1,7 @@
-//! What the statistics say of each row.
+//! Judges each row of a comparison.
 //!
-//! The tests themselves are in `stats`; here is which values are given to which test, and its verdict in the words of the
-//! field. Start with [`judge`].
+//! The tests themselves are in `stats`; this module selects the values and the test, and converts
+//! its verdict. Start with [`judge`].
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::series::Series;
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::number::{bits_per_second, rate};
 
-/// Fewest values from which an interval is drawn.
+/// Fewest values for an interval.
 pub(crate) const FEWEST_VALUES: usize = 3;
 
-/// Beyond this the square of a value is not a number any more, or below its inverse nothing.
+/// The square of a larger value overflows, and that of a value below the inverse is 0.
 const LARGEST: f64 = 1e150;
 
-/// Judges what was arranged.
+/// Judges all arranged rows.
 pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcome, CompareError> {
     let columns: Vec<&str> = arranged.columns.iter().map(|c| c.name.as_str()).collect();
     let rows = arranged
@@ -42,7 +42,7 @@ pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcom
     })
 }
 
-/// 99.9 and not 99.90000000000001.
+/// Removes floating-point errors: 99.9 rather than 99.90000000000001.
 fn rounded(percent: f64) -> f64 {
     (percent * 1e9).round() / 1e9
 }
@@ -55,13 +55,14 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Of how many values the DUT may forward more.
+    /// Returns the number of values that are lower bounds, because the generator was the limit.
     fn generator_limited(&self) -> u32 {
         self.series.iter().map(|one| one.generator_limited).sum()
     }
 }
 
-/// Rates are compared only where the DUT was overloaded on both sides: of lower bounds no difference is known.
+/// Returns the comparison of rates that are lower bounds on either side: their difference is
+/// unknown.
 fn lower_bounds(baseline: &Values<'_>, other: &Values<'_>, limited: [u32; 2]) -> Compared {
     Compared {
         column: other.column.to_owned(),
@@ -144,8 +145,9 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
     let mean = sample.mean();
     let half_width = sample
         .mean_interval(options.confidence)
-        // two values say nothing of how far they vary: `652 ± 2339 kpps` (the same rule as `fwdlab_measure::trust`); and the mean of
-        // positive values is not within an interval that reaches zero
+        // two values do not show how much they vary: `652 ± 2339 kpps` (as in
+        // `fwdlab_measure::trust`); and the mean of positive values is not in an interval that
+        // includes zero
         .filter(|interval| interval.low > 0.0 || sample.min() <= 0.0)
         .filter(|_| mean != 0.0 && sample.n() >= FEWEST_VALUES)
         .map(|interval| 100.0 * interval.half_width() / mean.abs());
@@ -169,13 +171,13 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
     }
 }
 
-/// Where the values of a series come from, to tell it from others in its cell.
+/// Returns the origin of a series, to distinguish it from others in its cell.
 fn origin(series: &Series) -> String {
     let label = |key: &str| series.labels.get(key).cloned();
     label("run").unwrap_or_else(|| series.test_case.clone())
 }
 
-/// What is to be doubted whatever the values are compared with.
+/// Returns warnings about the values that hold for any comparison.
 fn cell_warnings(side: &Values<'_>) -> Vec<String> {
     let n = side.sample.n();
     let sum = |of: fn(&Series) -> u32| side.series.iter().map(|s| of(s)).sum::<u32>();
@@ -214,11 +216,12 @@ fn cell_warnings(side: &Values<'_>) -> Vec<String> {
     warnings
 }
 
-/// A speed of Ethernet whose line rate for these frames this rate (almost) is: bit/s and frames/s.
+/// Returns the speed of Ethernet whose line rate for these frames is (almost) this rate, in bit/s
+/// and frames/s.
 fn line_rate(pps: f64, frame_size_bytes: f64) -> Option<(f64, f64)> {
-    /// Preamble, start of frame and the gap between frames.
+    /// Preamble, start of frame and inter-frame gap.
     const OVERHEAD_BYTES: f64 = 20.0;
-    /// Counters are read a moment apart: a full line measures as a little less or more.
+    /// Counters are not read at the same instant: a full line may measure slightly less or more.
     const NEAR: std::ops::RangeInclusive<f64> = 0.99..=1.001;
     [
         1e8, 1e9, 2.5e9, 5e9, 1e10, 2.5e10, 4e10, 5e10, 1e11, 2e11, 4e11,
@@ -255,7 +258,8 @@ fn compared(
     })
 }
 
-/// Figures of two states of a machine differ by what neighbours do to it.
+/// Returns a warning if the machine was in different states: other processes may explain the
+/// difference.
 fn of_two_states(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
     let state = |side: &Values<'_>| side.series.iter().find_map(|s| s.state.clone());
     let (a, b) = (state(baseline)?, state(other)?);
@@ -288,7 +292,7 @@ fn independent(
             (choice.assumption, reason)
         }
     };
-    // each once: ranks of a million values take time
+    // run each test once: ranks of a million values take time
     let mut tests = [
         Assumption::EqualSpread,
         Assumption::Normal,
@@ -300,7 +304,7 @@ fn independent(
             fwdlab_stats::compare(a, b, assumption, confidence),
         )
     });
-    // the one that decides comes first, the others keep their order
+    // the deciding test first; the others keep their order
     tests.sort_by_key(|(of, _)| *of != assumption);
     let [(_, main), others @ ..] = tests;
     let mut warnings: Vec<String> = main
@@ -364,9 +368,11 @@ fn independent(
     }
 }
 
-/// What medians say, if it is not what a test says that compares means or ranks: the other sign, or a size outside its interval.
+/// Returns a description if the medians contradict a test of means or ranks: a different sign, or a
+/// difference outside its interval.
 ///
-/// Tables show medians, which one stray value does not move: a percentage that contradicts them is nobody's answer.
+/// Tables show medians, which a single outlier does not change. A percentage that contradicts them
+/// must not be the result.
 fn disagreement(
     fewest: usize,
     of_medians: f64,
@@ -387,7 +393,7 @@ fn disagreement(
     })
 }
 
-/// What is proven, unless medians say otherwise.
+/// Returns the verdict, or `CannotTell` if the medians contradict it.
 fn unless(disagreement: Option<&String>, verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Less | Verdict::More if disagreement.is_some() => Verdict::CannotTell,
@@ -395,16 +401,17 @@ fn unless(disagreement: Option<&String>, verdict: Verdict) -> Verdict {
     }
 }
 
-/// Values that belong together, as logarithms of their ratios.
+/// Paired values, as logarithms of their ratios.
 struct Paired {
     ln_ratios: Sample,
     baseline: Sample,
     why: &'static str,
-    /// As [`Options::allowance`]; what was measured apart has none.
+    /// True if [`Options::allowance`] applies; it does not to values that were not measured in
+    /// turns.
     allowance: bool,
 }
 
-/// The rebuilds that both columns have, if one run measured them in turns.
+/// Pairs the rebuilds that both columns have, if one run measured them in turns.
 fn shared_rebuilds(a: &[&Series], b: &[&Series]) -> Option<Paired> {
     let ([a], [b]) = (a, b) else { return None };
     let (x, y) = (a.turns.as_ref()?, b.turns.as_ref()?);
@@ -478,7 +485,8 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         .filter(|warning| warning.is_not_normal())
         .map(|warning| format!("differences in percent: {warning}"))
         .collect();
-    // The smallest p-value of n signs, for as many comparisons as are made together.
+    // a sign test of n values cannot have a smaller p-value; the number of comparisons multiplies
+    // it
     let able = family as f64 * 0.5_f64.powi(ln_ratios.n() as i32 - 1) <= 1.0 - confidence.get();
     let (assumption, reason) = match options.test {
         TestChoice::Rank => (Assumption::Nothing, None),
@@ -561,7 +569,7 @@ fn drift_of_differences(ln_ratios: &Sample, confidence: Confidence) -> Option<Dr
     })
 }
 
-/// Several comparisons with one baseline: p-values by Holm, and verdicts that follow them.
+/// Adjusts the p-values of several comparisons with one baseline (Holm), and their verdicts.
 fn adjust(comparisons: &mut [Compared], confidence: Confidence) {
     let p_values: Vec<f64> = comparisons.iter().filter_map(|c| c.p_value).collect();
     if comparisons.len() < 2 {
@@ -617,7 +625,7 @@ fn id(test: Test) -> &'static str {
     }
 }
 
-/// The name of a test for people.
+/// Returns the name of a test for people.
 pub(super) fn name_of(id: &str) -> &'static str {
     match id {
         "student" => "Student's t",

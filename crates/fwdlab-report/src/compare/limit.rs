@@ -1,9 +1,10 @@
-//! Limits that a comparison must not break: `forwarding-rate < -2%`.
+//! Limits for a comparison, such as `forwarding-rate < -2%`.
 //!
-//! A limit is broken when the difference lies beyond it *and* is proven. The estimate alone would fail on noise; asking for
-//! the whole interval to lie beyond would let half of all losses just past the limit through, and more of them the noisier
-//! the measurement. A limit is kept only where a difference of its size would have shown: a gate that cannot see does not pass, unless
-//! that was accepted. Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
+//! A limit is broken if the difference is beyond it *and* proven. The estimate alone would fail
+//! because of noise. Requiring the whole interval to be beyond the limit would miss half of all
+//! losses just past it, and more the noisier the measurement. A limit is kept only if a difference
+//! of its size would have been detected: an inconclusive check fails unless the user accepts it.
+//! Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,30 +15,30 @@ use fwdlab_model::threshold::Judged;
 use super::{Compared, Outcome, Row};
 use crate::number::{difference, would_have_shown};
 
-/// What to do where not all could be judged.
+/// Advice if a comparison was inconclusive.
 pub const ACCEPT_BLIND: &str = "--accept-blind accepts that";
 
-/// `METRIC < PERCENT` or `METRIC > PERCENT`: fail when the difference is so.
+/// `METRIC < PERCENT` or `METRIC > PERCENT`: fail if this holds for the difference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     /// The metric, as in [`fwdlab_model::series::Series`].
     pub metric: String,
-    /// Fail below the limit, or else above.
+    /// Fail below the limit if true, above it if false.
     pub below: bool,
-    /// The limit, a difference from the baseline.
+    /// The limit: a difference from the baseline, in percent.
     pub percent: f64,
 }
 
-/// Why a text is no limit, and where.
+/// A text is not a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} at character {} of the limit\n  {text}\n  {blanks}^\nwrite for example 'forwarding-rate < \
     -2%'", .position + 1, blanks = " ".repeat(*.position))]
 pub struct LimitError {
-    /// What was typed.
+    /// The text.
     pub text: String,
-    /// Where it goes wrong, in characters from 0.
+    /// Position of the error, in characters from 0.
     pub position: usize,
-    /// What should stand there.
+    /// What was expected there.
     pub expected: String,
 }
 
@@ -54,7 +55,7 @@ impl FromStr for Limit {
         let end = rest
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')))
             .unwrap_or(rest.len());
-        // A sign that follows the name without a blank belongs to no name.
+        // a sign directly after the name is not part of the name
         let (metric, after) = rest.split_at(end);
         if metric.is_empty() {
             return Err(error(rest, "expected a metric, such as ndr".into()));
@@ -96,8 +97,8 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Judges every comparison. What could not be seen keeps the limit from passing unless `accept_blind`; where nothing at all could
-    /// be judged it never passes.
+    /// Judges every comparison. Inconclusive comparisons fail unless `accept_blind`; if nothing
+    /// could be judged, the limit always fails.
     pub fn judge(&self, outcome: &Outcome, accept_blind: bool) -> Judged {
         let mut judged = Judged::new(self.to_string());
         for row in &outcome.rows {

@@ -1,8 +1,11 @@
-//! Comparing configurations, runs or files of numbers: what differs, by how much, and is it proven?
+//! Compares configurations, runs or files of numbers: what differs, by how much, and whether it is
+//! proven.
 //!
-//! It is given series of values, arranges them into rows (test cases) and columns (what is compared), asks `stats`, and
-//! renders the outcome as text, Markdown, CSV, ministat blocks or, through serde, JSON; [`html`](crate::html::comparison) makes a page of it. It reads no store and knows no
-//! arguments. Start with [`compare`]; [`changes()`] looks for steps in a series of runs.
+//! It takes series of values, arranges them in rows (test cases) and columns (what is compared),
+//! applies the tests of `stats`, and renders the outcome as text, Markdown, CSV, ministat blocks
+//! or, through serde, JSON; [`html`](crate::html::comparison) renders a page. It does not read
+//! stores or parse arguments. Start with [`compare`]; [`changes()`] finds steps in a series of
+//! runs.
 
 mod arrange;
 mod changes;
@@ -27,18 +30,18 @@ pub use limit::{ACCEPT_BLIND, Limit, LimitError};
 pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};
 
-/// The key of [`Options::by`] under which every argument is a column.
+/// The value of [`Options::by`] that makes every argument a column.
 pub const SOURCE: &str = "source";
 
-/// Procedures whose figures are of a load that is given.
+/// Procedures whose figures depend on a given load.
 const AT_A_LOAD: [&str; 4] = ["trial", "forwarding-rate", "latency", "soak"];
 
 /// Series under one name: a run, or a file of numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Unique among the sources.
+    /// Name, unique among the sources.
     pub name: String,
-    /// What it holds.
+    /// The series of the source.
     pub series: Vec<Series>,
 }
 
@@ -47,29 +50,31 @@ pub struct Source {
 pub struct Options {
     /// The metric, as in [`fwdlab_model::series::Series`].
     pub metric: String,
-    /// The label whose values become columns, or several with commas between them; without it [`SOURCE`], or the configuration where
-    /// there is one source.
+    /// The label whose values become columns, or several labels separated by commas. Default:
+    /// [`SOURCE`], or the configuration if there is only one source.
     pub by: Option<String>,
-    /// The labels that tell rows apart, with commas between them; series that differ in others are joined.
+    /// Labels that distinguish rows, separated by commas; series that differ in other labels are
+    /// joined. Default: chosen automatically.
     pub rows: Option<String>,
-    /// What is compared at all: series that every one of them keeps.
+    /// Filters; a series is compared if all of them keep it.
     pub filters: Vec<Filter>,
-    /// The column that the others are compared with; without it the first.
+    /// The column to compare with. Default: the first.
     pub baseline: Option<String>,
-    /// Which test.
+    /// The test that decides.
     pub test: TestChoice,
-    /// Take the n-th values of two columns as a pair.
+    /// Pair the n-th values of two columns.
     pub paired: bool,
-    /// What rebuilds of one run cannot show to be real, as a logarithm of a ratio.
+    /// Differences between rebuilds of one run up to this size cannot be proven; a logarithm of a
+    /// ratio.
     pub allowance: f64,
-    /// Of intervals and verdicts.
+    /// Confidence of intervals and verdicts.
     pub confidence: Confidence,
-    /// Differences up to this size are of no interest: are they proven to be that small?
+    /// Margin for equivalence, in percent: test whether differences are smaller than this.
     pub equivalence_percent: Option<f64>,
 }
 
 impl Options {
-    /// All series of a metric, compared by the automatic test with 95 % confidence.
+    /// Returns options for all series of a metric: the automatic test, 95 % confidence.
     pub fn new(metric: impl Into<String>) -> Options {
         Options {
             metric: metric.into(),
@@ -86,14 +91,14 @@ impl Options {
     }
 }
 
-/// Keeps series by a label, or leaves them out: `configuration:a,b`, `-size:1518`.
+/// Keeps or excludes series by a label: `configuration:a,b`, `-size:1518`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// The label.
     pub key: String,
-    /// Its values.
+    /// The values.
     pub values: Vec<String>,
-    /// Leaves out what has one of them, instead of all else.
+    /// Exclude series with these values, rather than keep them.
     pub excludes: bool,
 }
 
@@ -122,112 +127,112 @@ impl std::str::FromStr for Filter {
     }
 }
 
-/// Which test decides.
+/// The choice of the deciding test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TestChoice {
-    /// Welch's t; ranks where outliers or two modes contradict normal values.
+    /// Welch's t, or ranks if outliers or two modes contradict a normal distribution.
     #[default]
     Auto,
-    /// Student's t, as ministat.
+    /// Student's t, as in ministat.
     Student,
     /// Welch's t.
     Welch,
-    /// Mann and Whitney's U; of pairs Wilcoxon's signed ranks.
+    /// Mann-Whitney U; for pairs, Wilcoxon's signed ranks.
     Rank,
 }
 
-/// Why nothing was compared. All of them are wrong use.
+/// Why nothing was compared. All of these are usage errors.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// No series has the metric.
     #[error("nothing has the metric `{metric}`; there is {there_is}")]
     NoMetric {
-        /// What was asked for.
+        /// The requested metric.
         metric: String,
-        /// What there is instead.
+        /// The available metrics.
         there_is: String,
     },
     /// The label is unknown.
     #[error("no series has a label `{key}`; --by accepts {there_is}")]
     NoLabel {
-        /// What was asked for.
+        /// The requested label.
         key: String,
-        /// Labels that vary.
+        /// The labels that vary.
         there_is: String,
     },
-    /// Filters leave nothing.
+    /// The filters exclude everything.
     #[error("no series passes all filters; leave one out, or see the labels with --format json")]
     NothingLeft,
-    /// There is one column only.
+    /// There is only one column.
     #[error("only one column to compare ({by} is {only}); {advice}")]
     OneColumn {
         /// The label of the columns.
         by: String,
         /// The only value.
         only: String,
-        /// What to do.
+        /// Advice.
         advice: String,
     },
-    /// The baseline is no column, or several.
+    /// The baseline matches no column, or several.
     #[error("the baseline `{name}` is {what}; columns are {columns}")]
     Baseline {
-        /// What was asked for.
+        /// The requested baseline.
         name: String,
         /// `no column` or `the beginning of several columns`.
         what: &'static str,
-        /// What there is.
+        /// The available columns.
         columns: String,
     },
-    /// No test case is in the baseline and another column.
+    /// No test case is in the baseline and in another column.
     #[error("nothing to compare: no test case is in {baseline} and in another column. {there_is}")]
     NothingInCommon {
         /// The baseline.
         baseline: String,
-        /// Test cases per column.
+        /// The test cases of each column.
         there_is: String,
     },
     /// Values cannot be paired.
     #[error("cannot pair the values of {columns} ({test_case}): {why}")]
     NotPaired {
-        /// Which columns.
+        /// The columns.
         columns: String,
-        /// Which row.
+        /// The row.
         test_case: String,
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// A value is not finite, or so large or small that its square is not.
+    /// A value is not finite, or its square overflows or underflows.
     #[error("{column}: value {place} is {value}, which is outside the range that can be compared")]
     Value {
-        /// Where it is.
+        /// The column of the value.
         column: String,
-        /// Its place, from 1.
+        /// Number of the value, from 1.
         place: usize,
         /// The value.
         value: f64,
     },
-    /// There is no description of such a series.
+    /// The series cannot be cut into groups.
     #[error("{test_case}: {why}")]
     NoChanges {
-        /// Which row.
+        /// The row.
         test_case: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// ministat refuses the row.
     #[error("{test_case}: ministat cannot show this: {why}")]
     Ministat {
-        /// Which row.
+        /// The row.
         test_case: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Everything that was found.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What was compared.
+    /// Name of the metric.
     pub metric: String,
     /// Unit of all values; empty for bare numbers.
     pub unit: String,
@@ -235,22 +240,22 @@ pub struct Outcome {
     pub by: String,
     /// The column that the others are compared with: the first of `columns`.
     pub baseline: String,
-    /// Of all intervals and verdicts.
+    /// Confidence of all intervals and verdicts, in percent.
     pub confidence_percent: f64,
     /// The columns, baseline first.
     pub columns: Vec<Column>,
-    /// One per test case that is in the baseline and in another column.
+    /// One row per test case that is in the baseline and in another column.
     pub rows: Vec<Row>,
     /// Test cases that are not in every column.
     pub unmatched: Vec<Unmatched>,
 }
 
-/// A column: what is compared.
+/// A column: a configuration, run or file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Column {
-    /// Its name: the value of the label.
+    /// Name of the column: the value of the label.
     pub name: String,
-    /// Runs and files it comes from.
+    /// The runs and files of its values.
     pub sources: Vec<String>,
     /// Labels that all of its series share.
     pub labels: BTreeMap<String, String>,
@@ -259,24 +264,24 @@ pub struct Column {
 /// A row: one test case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// In words.
+    /// The test case in words.
     pub test_case: String,
-    /// What tells it from other rows.
+    /// The labels that distinguish it from other rows.
     pub labels: BTreeMap<String, String>,
-    /// One per column; absent where the column has no valid value of this test case.
+    /// One cell per column; absent if the column has no valid value for this test case.
     pub cells: Vec<Option<Cell>>,
-    /// The columns after the baseline that have values, compared with it.
+    /// Comparisons of the other columns that have values with the baseline.
     pub comparisons: Vec<Compared>,
 }
 
 /// Values of one test case in one column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// The column.
+    /// Name of the column.
     pub column: String,
     /// Number of values.
     pub n: usize,
-    /// Median; of an even number the mean of the two middle ones.
+    /// Median; for an even number of values, the mean of the two middle ones.
     pub median: f64,
     /// Smallest value.
     pub min: f64,
@@ -284,129 +289,134 @@ pub struct Cell {
     pub max: f64,
     /// Mean.
     pub mean: f64,
-    /// Standard deviation; absent for one value.
+    /// Standard deviation; absent for a single value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdev: Option<f64>,
     /// Half of the confidence interval of the mean (Student), in percent of the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_half_width_percent: Option<f64>,
-    /// Records left out because they were invalid or had no result.
+    /// Number of records left out because they were invalid or had no result.
     pub left_out: u32,
-    /// Series whose values stand one after the other here, where there is more than one.
+    /// Origins of the joined series, if there is more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<String>,
     /// The values in order of measurement.
     pub values: Vec<f64>,
-    /// What makes a reader doubt them, whatever they are compared with.
+    /// Warnings about the values that hold for any comparison.
     pub warnings: Vec<String>,
 }
 
-/// A column compared with the baseline.
+/// The comparison of a column with the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
-    /// The column.
+    /// Name of the column.
     pub column: String,
-    /// Numbers of values: of the baseline and of this column; of pairs twice their number.
+    /// Numbers of values: of the baseline and of this column. For pairs, both are the number of
+    /// pairs.
     pub n: [usize; 2],
-    /// Of how many values of both the generator was the limit. Lower bounds are not compared: nothing else is known then.
+    /// Numbers of values on each side for which the generator was the limit. Lower bounds are not
+    /// compared: if this is set, there is no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generator_limited: Option<[u32; 2]>,
-    /// How values were paired; absent for independent ones.
+    /// How values were paired; absent for independent values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<Pairs>,
     /// The test: `student`, `welch`, `mann_whitney`, `exact`, `paired_t`, `signed_rank`.
     pub test: &'static str,
-    /// What it takes for granted.
+    /// The assumption of the test.
     pub assumption: &'static str,
-    /// Why it was chosen, where the data had a say.
+    /// Why the test was chosen, if that depended on the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// In the unit of the values: difference of means, or of Hodges and Lehmann with ranks; absent for pairs, which are
-    /// compared by their ratio.
+    /// Difference of means, or the Hodges-Lehmann estimate for ranks, in the unit of the values;
+    /// absent for pairs, which are compared by their ratio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
     /// Confidence interval of `difference`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// In percent of the baseline.
+    /// Difference in percent of the baseline.
     pub difference_percent: Option<f64>,
     /// Confidence interval of `difference_percent`.
     pub interval_percent: Option<[f64; 2]>,
-    /// Smallest true difference that so many values of this spread show with 80 % probability.
+    /// Smallest true difference that this number of values with this spread would show with 80 %
+    /// probability.
     pub detectable_percent: Option<f64>,
-    /// Two-sided.
+    /// Two-sided p-value.
     pub p_value: Option<f64>,
-    /// The same adjusted by Holm for the comparisons of this row; absent where it is the only one.
+    /// The p-value adjusted for the number of comparisons in the row (Holm); absent if there is
+    /// only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_value_adjusted: Option<f64>,
-    /// What is proven.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Medians and the test's own estimate say different things: nothing is proven then, and no percentage is shown.
+    /// Set if the medians contradict the estimate of the test: nothing is proven then, and no
+    /// percentage is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disagreement: Option<String>,
-    /// Two one-sided tests, where a margin was given.
+    /// Result of two one-sided tests, if a margin was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equivalence: Option<Equivalence>,
-    /// What the other tests say.
+    /// Results of the other tests.
     pub beside: Vec<Beside>,
-    /// What contradicts the assumption.
+    /// Warnings about values that violate the assumption.
     pub warnings: Vec<String>,
 }
 
-/// Values taken as pairs.
+/// How values were paired.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pairs {
-    /// Their number.
+    /// Number of pairs.
     pub n: usize,
-    /// What makes them pairs, in words.
+    /// The reason for pairing, in words.
     pub why: &'static str,
-    /// Standard deviation of the differences.
+    /// Standard deviation of the differences, in percent.
     pub spread_percent: Option<f64>,
-    /// How far the baseline wandered from first to last; absent below 6 pairs.
+    /// Drift of the baseline from first to last; absent below 6 pairs.
     pub drift_of_baseline: Option<Drift>,
-    /// How far the differences wandered; a trend here is a reason for doubt.
+    /// Drift of the differences; a trend here is a reason for doubt.
     pub drift_of_differences: Option<Drift>,
 }
 
 /// A trend over the order of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Drift {
-    /// From first to last: in percent, of differences in percentage points.
+    /// Change from first to last, in percent; for differences, in percentage points.
     pub change_percent: f64,
-    /// Its confidence interval.
+    /// Confidence interval of `change_percent`.
     pub interval_percent: [f64; 2],
 }
 
-/// Is a difference proven to be of no interest?
+/// The result of an equivalence test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Equivalence {
-    /// Differences up to this size are of no interest.
+    /// Differences up to this size are considered equivalent, in percent.
     pub margin_percent: f64,
-    /// The interval that decides: at 90 % for a claim at 95 %.
+    /// The deciding interval: at 90 % for a claim at 95 %.
     pub interval_percent: Option<[f64; 2]>,
     /// `equivalent`, `different`, `undecided` or `cannot_tell`.
     pub verdict: &'static str,
 }
 
-/// The verdict of a test that does not decide here.
+/// The result of a test that does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Beside {
     /// The test, as in [`Compared::test`].
     pub test: &'static str,
-    /// In percent of the baseline.
+    /// Difference in percent of the baseline.
     pub difference_percent: Option<f64>,
-    /// Its confidence interval.
+    /// Confidence interval of `difference_percent`.
     pub interval_percent: Option<[f64; 2]>,
-    /// Two-sided, not adjusted.
+    /// Two-sided p-value, not adjusted.
     pub p_value: Option<f64>,
-    /// What it would prove.
+    /// The verdict of this test.
     pub verdict: Verdict,
 }
 
 /// A test case that is not in every column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Unmatched {
-    /// In words.
+    /// The test case in words.
     pub test_case: String,
     /// Columns that have valid values of it.
     pub only_in: Vec<String>,
@@ -417,16 +427,17 @@ pub struct Unmatched {
 /// Compares every column with the baseline, test case by test case.
 ///
 /// # Errors
-/// See [`CompareError`]: there is nothing to compare, or not so.
+/// See [`CompareError`]: there is nothing to compare, or the options do not fit the data.
 pub fn compare(sources: &[Source], options: &Options) -> Result<Outcome, CompareError> {
     let arranged = arrange::arrange(sources, options)?;
     judge::judge(&arranged, options)
 }
 
-/// What is compared unless something else is asked for: the forwarding rate, else the first metric that all have.
+/// Returns the default metric: the forwarding rate if all sources have it, else the first metric of
+/// the first source that all have.
 pub fn common_metric(sources: &[Source]) -> String {
     let has = |source: &Source, metric: &str| {
-        // a file of numbers is of any
+        // a file of numbers matches every metric
         let mut all = source.series.iter();
         all.any(|series| series.metric == metric || series.metric.is_empty())
     };
@@ -441,14 +452,15 @@ pub fn common_metric(sources: &[Source]) -> String {
         .to_owned()
 }
 
-/// Why two things with these labels are not comparable, in words: their values were found otherwise, or one was not measured at all. That
-/// hardware, kernels and configurations differ is no reason: that is what is compared.
+/// Returns why two columns with these labels are not comparable: different procedures or loads, or
+/// only one of them is simulated. Different hardware, kernels and configurations are what is
+/// compared, so they are no reason.
 pub(crate) fn unlike(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
 ) -> Vec<String> {
     let mut told = Vec::new();
-    // where the load is given and not sought, figures are of that load
+    // the load matters if it was given rather than searched for
     let of_load = one
         .get("procedure")
         .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
@@ -473,7 +485,7 @@ pub(crate) fn unlike(
 }
 
 impl Compared {
-    /// Is it proven that the column differs?
+    /// Returns true if the column is proven to differ.
     pub fn is_proven(&self) -> bool {
         matches!(self.verdict, Verdict::Less | Verdict::More)
     }

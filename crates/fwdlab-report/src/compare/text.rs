@@ -1,4 +1,4 @@
-//! A comparison in the terminal: 80 columns, no colour, ASCII but for `±`.
+//! Renders a comparison for the terminal: 80 columns, no colour, ASCII except for `±`.
 //!
 //! The first lines answer. Two columns that fit stand beside each other, one test case a row; more stand under each other. What
 //! the test took for granted and what speaks against it stands below. Start with [`text`].
@@ -13,7 +13,8 @@ use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
 
-/// Columns for a name where columns stand beside each other, and where under each other.
+/// Widths of a name, in characters: if columns are next to each other, and if they are below each
+/// other.
 const NAME_BESIDE: usize = 16;
 const NAME_BELOW: usize = 28;
 /// Cases of a limit that stand in its sentence; more are a table.
@@ -24,7 +25,7 @@ const LIMIT: &str = "          ";
 /// Warnings that are shown; all of them are in the JSON document.
 const WARNINGS: usize = 12;
 
-/// The comparison as people see it in the terminal; `verbose` adds what the other tests say.
+/// Renders the comparison for the terminal; `verbose` adds the results of the other tests.
 pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     let scale = Scale::of(outcome);
     let mut text = wrap(&verdict(outcome, judged), width(), "");
@@ -209,7 +210,7 @@ impl Scale {
         Scale { prefix, unit }
     }
 
-    /// `forwarding rate in Mpps`.
+    /// Returns the title: `forwarding rate in Mpps`.
     pub(crate) fn title(&self, metric: &str) -> String {
         match self.unit.as_str() {
             "" => "values".into(),
@@ -217,7 +218,7 @@ impl Scale {
         }
     }
 
-    /// A value in the digits that `spread` deserves.
+    /// Formats a value with the digits that `spread` justifies.
     fn number(&self, value: f64, spread: f64) -> String {
         let divisor = self.prefix.map_or(1.0, |prefix| prefix.divisor);
         let (value, spread) = (value / divisor, (spread / divisor).abs());
@@ -234,13 +235,13 @@ impl Scale {
         format!("{value:.*}", wanted.clamp(least, most))
     }
 
-    /// One value with its unit.
+    /// Formats a value with its unit.
     pub(crate) fn plain(&self, value: f64) -> String {
         let text = format!("{} {}", self.number(value, 0.0), self.unit);
         text.trim_end().to_owned()
     }
 
-    /// A number at an axis.
+    /// Formats a tick label.
     pub(crate) fn tick(&self, value: f64, step: f64) -> String {
         match self.prefix {
             Some(prefix) => prefix.tick(value, step),
@@ -248,7 +249,7 @@ impl Scale {
         }
     }
 
-    /// `4.648 ± 2.5 %`, and `4.500 - 4.736`.
+    /// Formats a cell: `4.648 ± 2.5 %`, and `4.500 - 4.736`.
     pub(crate) fn cell(&self, cell: &Cell) -> [String; 2] {
         let half = cell.interval_half_width_percent;
         let spread = half.map_or(cell.max - cell.min, |half| half / 100.0 * cell.mean);
@@ -264,14 +265,15 @@ impl Scale {
     }
 }
 
-/// A size in percent without its sign: `2.5`, `0.08`.
+/// Formats a size in percent without its sign: `2.5`, `0.08`.
 fn share(percent: f64) -> String {
     difference(percent.abs(), Some([0.0, 2.0 * percent.abs()]))
         .trim_start_matches('+')
         .to_owned()
 }
 
-/// `-27.9 % [-29.1, -26.7]` or `~ [-1.8, +2.8]`, and what would have shown.
+/// Formats a difference: `-27.9 % [-29.1, -26.7]`, or `~ [-1.8, +2.8]` and the smallest detectable
+/// difference.
 pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
     let ends = compared.interval_percent;
     let shown = ends.map_or(String::new(), |ends| format!(" {}", interval(ends)));
@@ -294,7 +296,7 @@ pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
     [value, String::new()]
 }
 
-/// `0.008`, and `n 5, 5` or `12 pairs`.
+/// Formats the p-value and the numbers of values: `0.008`, and `n 5, 5` or `12 pairs`.
 fn p_cell(compared: &Compared) -> [String; 2] {
     let p = compared.p_value_adjusted.or(compared.p_value);
     let n = match (&compared.pairs, compared.n) {
@@ -304,7 +306,7 @@ fn p_cell(compared: &Compared) -> [String; 2] {
     [p.map_or(String::new(), p_value), n]
 }
 
-/// What is claimed of equivalence.
+/// Formats the result of the equivalence test.
 pub(super) fn equivalence_cell(compared: &Compared) -> [String; 2] {
     let found = compared.equivalence.as_ref();
     let claim = found.map_or("", |found| match found.verdict {
@@ -315,7 +317,7 @@ pub(super) fn equivalence_cell(compared: &Compared) -> [String; 2] {
     [claim.to_owned(), String::new()]
 }
 
-/// The head of the column with claims of equivalence, if there are any.
+/// Returns the heading of the column on equivalence, if there are any results.
 pub(super) fn equivalence_head(outcome: &Outcome) -> Option<String> {
     let mut compared = outcome.rows.iter().flat_map(|row| &row.comparisons);
     let margin = compared
@@ -324,7 +326,8 @@ pub(super) fn equivalence_head(outcome: &Outcome) -> Option<String> {
     Some(format!("within {margin} %"))
 }
 
-/// Two lines per test case; the baseline and the other column beside each other.
+/// Returns a table with two lines per test case; the baseline and the other column are next to each
+/// other.
 fn beside(outcome: &Outcome, scale: &Scale) -> Table {
     let mut columns = vec![Column::left("", &[])];
     for name in heads(outcome, NAME_BESIDE) {
@@ -345,7 +348,7 @@ fn beside(outcome: &Outcome, scale: &Scale) -> Table {
     table
 }
 
-/// A head line per test case, two lines per column below it.
+/// Returns a table with a heading per test case, and two lines per column below it.
 fn below(outcome: &Outcome, scale: &Scale) -> Table {
     let mut columns = vec![
         Column::left("", &[]),
@@ -374,7 +377,8 @@ fn below(outcome: &Outcome, scale: &Scale) -> Table {
     table
 }
 
-/// Names of columns as they stand in a table: without the directories that all of them share, and no wider than this.
+/// Returns the column names for a table: without their common directories, and at most `widest`
+/// characters wide.
 fn heads(outcome: &Outcome, widest: usize) -> Vec<String> {
     let names: Vec<&str> = outcome.columns.iter().map(|c| c.name.as_str()).collect();
     let shared = shared_directories(&names);
@@ -384,7 +388,7 @@ fn heads(outcome: &Outcome, widest: usize) -> Vec<String> {
         .collect()
 }
 
-/// How many bytes of all names are the same directories.
+/// Returns the length of the directories that all names share, in bytes.
 fn shared_directories(names: &[&str]) -> usize {
     let Some(first) = names.first() else {
         return 0;
@@ -418,10 +422,11 @@ fn push(table: &mut Table, lines: Vec<[String; 2]>) {
     }
 }
 
-/// Of several columns, more test cases that some of them lack are counted and not named.
+/// With several columns, above this number unmatched test cases are only counted, not listed.
 const UNMATCHED: usize = 6;
 
-/// Everything below the table: name and sentence. Names of more than `widest` characters stood shortened in it.
+/// Returns the notes below the table, with their names. The table shortens names of more than
+/// `widest` characters; the notes have them in full.
 pub(crate) fn notes(
     outcome: &Outcome,
     judged: &[Judged],
@@ -462,7 +467,7 @@ pub(crate) fn notes(
     }
     let baseline = outcome.columns.first();
     let unlike = outcome.columns.iter().skip(1).filter_map(|column| {
-        // what makes the columns is what was to be compared
+        // the labels of the columns are expected to differ
         let others = |labels: &BTreeMap<String, String>| {
             let mut labels = labels.clone();
             labels.retain(|key, _| outcome.by.split(',').all(|by| by != key));
@@ -489,7 +494,7 @@ pub(crate) fn notes(
         }
     });
     let unmatched: Vec<String> = unmatched.collect();
-    // unlike things have hardly a test case in common: that is one thing to say, not twenty
+    // columns that are not comparable share few test cases: give the number instead of a long list
     first(
         "missing",
         match outcome.columns.len() > 2 && unmatched.len() > UNMATCHED && !verbose {
@@ -516,7 +521,7 @@ fn all(outcome: &Outcome) -> impl Iterator<Item = (&Row, &Compared)> {
     rows.flat_map(|row| row.comparisons.iter().map(move |c| (row, c)))
 }
 
-/// `64 B, nft-stateful`, or the column alone where there is one row.
+/// Returns the place of a value: `64 B, nft-stateful`, or only the column if there is one row.
 fn place(outcome: &Outcome, row: &Row, column: &str) -> String {
     match outcome.rows.len() {
         1 => column.to_owned(),
@@ -524,7 +529,7 @@ fn place(outcome: &Outcome, row: &Row, column: &str) -> String {
     }
 }
 
-/// Which tests decided, on which assumption, and why.
+/// Describes which tests decided, on which assumption, and why.
 fn tests(outcome: &Outcome) -> Vec<String> {
     let mut counts: BTreeMap<&str, (usize, &Compared)> = BTreeMap::new();
     for (_, compared) in all(outcome) {
@@ -604,7 +609,7 @@ fn beside_words(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// Labels in which the columns differ beside the one they are named by.
+/// Returns labels in which the columns differ, apart from the one that makes the columns.
 fn differing(outcome: &Outcome) -> Vec<String> {
     let Some((baseline, others)) = outcome.columns.split_first() else {
         return Vec::new();
@@ -632,7 +637,7 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
         }
         for compared in &row.comparisons {
             for warning in &compared.warnings {
-                // Of independent values a warning says itself which column it is about.
+                // for independent values, the warning contains the column
                 let place = match (outcome.rows.len(), &compared.pairs) {
                     (1, None) => String::new(),
                     (_, None) => format!("{}, ", row.test_case),
@@ -652,7 +657,7 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
     warnings
 }
 
-/// Change points as people see them in the terminal.
+/// Renders change points for the terminal.
 pub fn changes(changes: &Changes) -> String {
     let means = changes
         .rows

@@ -1,7 +1,8 @@
-//! Profiles by call path for people: flame graphs that can be searched and zoomed, and tables of what differs.
+//! Renders profiles by call path: flame graphs with search and zoom, and tables of differences.
 //!
-//! A flame graph is one SVG that needs nothing else; the crate inferno draws it. What was counted, and where, is not known here:
-//! it is given profiles ([`fwdlab_model::stacks`]). Start with [`graph`] and [`difference`]; [`differences`] is the table.
+//! A flame graph is one self-contained SVG, drawn by the crate inferno. This module does not know
+//! what was counted or where; it takes profiles ([`fwdlab_model::stacks`]). Start with [`graph`]
+//! and [`difference`]; [`differences`] is the table.
 
 mod table;
 
@@ -13,23 +14,23 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 pub use table::{Differences, differences};
 
-/// What the figures are. They say how long a path is, and nothing of how fast a machine goes it.
+/// Unit of the figures: the length of a path, not the time that a machine takes for it.
 pub const UNIT: &str = "instructions per frame";
 
-/// Figures are drawn in whole numbers: of thousandths.
+/// Resolution of the figures: inferno takes integers, so they are drawn in thousandths.
 const PARTS: f64 = 1000.0;
-/// More is not drawn: sums of its parts must fit into the whole numbers that inferno adds.
+/// Largest figure that is drawn: inferno's sums must fit into its integers.
 const LARGEST: f64 = 1e12;
-/// Stands for the unit until the figures have their decimals back. Nothing else in a graph says this.
+/// Placeholder for the unit until the decimals are restored. It appears nowhere else in a graph.
 const PARTS_NAME: &str = "thousandths-of-one";
 
 /// Why there is no flame graph.
 #[derive(Debug, thiserror::Error)]
 pub enum FlameError {
-    /// Nothing was counted.
+    /// The profile is empty.
     #[error("no flame graph of {0}: nothing was counted")]
     Empty(String),
-    /// What was counted is beyond all measure.
+    /// The profile is too large to draw.
     #[error(
         "no flame graph of {0}: there are more than 10^12 {UNIT}; by how many frames were they divided?"
     )]
@@ -37,19 +38,20 @@ pub enum FlameError {
     /// The graph could not be drawn.
     #[error("no flame graph of {title}: {source}")]
     Drawing {
-        /// Its title.
+        /// Title of the graph.
         title: String,
-        /// What inferno says.
+        /// Error of inferno.
         source: std::io::Error,
     },
 }
 
-/// The flame graph of a profile as SVG: the wider, the more instructions per frame.
+/// Draws the flame graph of a profile as SVG: the wider, the more instructions per frame.
 ///
-/// Paths below zero, which a difference may have, cannot be drawn and are left out; the text below the title says how much that is.
+/// Negative paths, which a difference may have, cannot be drawn and are left out; the subtitle has
+/// their sum.
 ///
 /// # Errors
-/// Nothing was counted.
+/// If the profile is empty or too large.
 pub fn graph(title: &str, profile: &Profile) -> Result<String, FlameError> {
     let mut lines = Vec::new();
     let mut negative = 0.0;
@@ -69,29 +71,31 @@ pub fn graph(title: &str, profile: &Profile) -> Result<String, FlameError> {
     draw(title, &subtitle, &lines, [profile])
 }
 
-/// What the figures of samples are.
+/// Unit of the figures of samples.
 const OF_SAMPLES: &str = "% of the samples";
 
-/// The flame graph of samples as SVG: the wider, the more of them.
+/// Draws the flame graph of samples as SVG: the wider, the more samples.
 ///
 /// # Errors
-/// There are none.
+/// If there are no samples.
 pub fn samples(title: &str, stacks: &Stacks) -> Result<String, FlameError> {
     let svg = graph(title, &stacks.percent())?;
     Ok(svg.replace(UNIT, OF_SAMPLES))
 }
 
-/// The flame graph of the second profile, coloured by what every function takes itself more (red) or less (blue) than in the first.
+/// Draws the flame graph of the second profile, coloured by how many more (red) or fewer (blue)
+/// instructions each function itself takes than in the first.
 ///
-/// What only the first has cannot be drawn; the text below the title says how much that is. With the profiles exchanged it is seen.
+/// What exists only in the first cannot be drawn; the subtitle has its sum. Exchange the profiles
+/// to see it.
 ///
 /// # Errors
-/// Nothing was counted in the second.
+/// If the second profile is empty or too large.
 pub fn difference(title: &str, before: &Profile, after: &Profile) -> Result<String, FlameError> {
     let mut lines = Vec::new();
     let mut gone = 0.0;
     let mut firsts = before.paths().peekable();
-    // both are in the order of their paths
+    // both are sorted by path
     for (path, per) in after.paths() {
         while let Some((_, first)) = firsts.next_if(|(first, _)| *first < path) {
             gone += first;
@@ -119,12 +123,12 @@ pub fn difference(title: &str, before: &Profile, after: &Profile) -> Result<Stri
     draw(title, &subtitle, &lines, [before, after])
 }
 
-/// Whole thousandths, none where it is below zero.
+/// Converts to whole thousandths; negative values become 0.
 fn parts(per: f64) -> u64 {
     (per * PARTS).round().max(0.0) as u64
 }
 
-/// A path whose last word is not taken for a count.
+/// Changes a path whose last word inferno would parse as a count.
 fn safe(path: &str) -> String {
     match path.rsplit_once(' ') {
         Some((before, last)) if last.parse::<f64>().is_ok() => format!("{before}_{last}"),
@@ -153,7 +157,7 @@ fn draw<const N: usize>(
     options.colors = Palette::Basic(BasicPalette::Hot);
     options.deterministic = true;
     options.bgcolors = Some(BackgroundColor::Grey);
-    // functions of the kernel say at their beginning whose they are
+    // keep the beginning of names: it identifies the subsystem of kernel functions
     options.text_truncate_direction = TextTruncateDirection::Right;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
@@ -164,7 +168,7 @@ fn draw<const N: usize>(
     Ok(with_decimals(&String::from_utf8_lossy(&svg)))
 }
 
-/// Figures in thousandths become figures with decimals: `(213,040 thousandths-of-one` is `(213.04 instructions per frame`.
+/// Restores the decimals: `(213,040 thousandths-of-one` becomes `(213.04 instructions per frame`.
 fn with_decimals(svg: &str) -> String {
     let mut text = String::with_capacity(svg.len());
     let mark = format!(" {PARTS_NAME}");
@@ -176,7 +180,7 @@ fn with_decimals(svg: &str) -> String {
         }
         let at = piece.rfind('(').map_or(0, |at| at + 1);
         let (before, number) = piece.split_at(at);
-        // thousandths are what is behind the last separator of thousands
+        // the digits after the last thousands separator are the thousandths
         let (whole, fraction) = number.rsplit_once(',').unwrap_or(("0", number));
         let fraction = format!("{fraction:0>3}");
         let fraction = match fraction.trim_end_matches('0') {
@@ -199,7 +203,7 @@ mod tests {
         text.parse::<Stacks>().unwrap().per(1000)
     }
 
-    /// What the tooltips say, sorted.
+    /// Returns the texts of the tooltips, sorted.
     fn tips(svg: &str) -> Vec<String> {
         let mut tips: Vec<String> = svg
             .split("<title>")

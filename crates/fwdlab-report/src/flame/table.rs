@@ -1,20 +1,24 @@
-//! Which function takes how many instructions more: the table below a pair of flame graphs, as text, Markdown and CSV.
+//! Renders the differences of two profiles by function: the table below a pair of flame graphs, as
+//! text, Markdown and CSV.
 //!
-//! It shows what [`fwdlab_model::stacks::difference`] found and computes nothing but sums of rows. Start with [`differences`].
+//! It shows the output of [`fwdlab_model::stacks::difference`] and only sums up rows. Start with
+//! [`differences`].
 
 use fwdlab_model::stacks::Difference;
 
 use crate::table::{Cell, Column, Mark, Table};
 
-/// The table of what functions take themselves in two profiles. The text formats show the rows of a size worth showing, CSV all.
+/// The table of the functions of two profiles, without their callees. Text formats show rows above
+/// a threshold, CSV shows all.
 #[derive(Debug, Clone)]
 pub struct Differences {
     shown: Table,
     all: Table,
 }
 
-/// The table of `rows`, the profiles being called by `names`. Rows that differ by less than `least` instructions per frame are shown as
-/// one, so that the rows add up to the last one, the total.
+/// Builds the table of `rows`; `names` are the names of the profiles. Rows that differ by less than
+/// `least` instructions per frame share one row, so that the rows add up to the last one, the
+/// total.
 pub fn differences(rows: &[Difference], names: [&str; 2], least: f64) -> Differences {
     let (large, small): (Vec<_>, Vec<_>) = rows
         .iter()
@@ -46,22 +50,22 @@ pub fn differences(rows: &[Difference], names: [&str; 2], least: f64) -> Differe
 }
 
 impl Differences {
-    /// As text, with the unit in a line of its own.
+    /// Renders the table as text, with the unit on a line of its own.
     pub fn text(&self, width: usize) -> String {
         format!(" {}\n{}", super::UNIT, self.shown.text(width))
     }
 
-    /// As Markdown, with the unit below.
+    /// Renders the table as Markdown, with the unit below.
     pub fn markdown(&self) -> String {
         format!("{}\nIn {}.\n", self.shown.markdown(), super::UNIT)
     }
 
-    /// As CSV: every function, in the same order, and no sums.
+    /// Renders the table as CSV: every function, in the same order, without sums.
     pub fn csv(&self) -> String {
         self.all.csv()
     }
 
-    /// What the text formats show.
+    /// Returns the table of the text formats.
     pub fn table(&self) -> &Table {
         &self.shown
     }
@@ -89,13 +93,13 @@ fn push(table: &mut Table, function: &str, before: f64, after: f64) {
             Cell::text(function),
             Cell::new(figure(before), before),
             Cell::new(figure(after), after),
-            // without the noise of binary fractions
+            // remove floating-point errors
             Cell::new(signed, (difference * 1e9).round() / 1e9 + 0.0),
         ],
     );
 }
 
-/// A figure with one decimal: `213.0`. Nothing is never below zero.
+/// Formats a figure with one decimal: `213.0`. Never returns `-0.0`.
 pub(super) fn figure(per: f64) -> String {
     let text = format!("{per:.1}");
     match text.as_str() {

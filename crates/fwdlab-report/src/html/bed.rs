@@ -1,6 +1,6 @@
-//! The test bed, drawn: hosts, their ports, the links between them, what is known of their addresses.
+//! Draws the test bed: hosts, their ports, the links between them, and known addresses.
 //!
-//! From the facts of a run alone. Start with [`test_bed`].
+//! It uses only the recorded facts of a run. Start with [`test_bed`].
 
 use fwdlab_model::result::RunInfo;
 
@@ -8,16 +8,16 @@ use crate::link;
 use crate::markup::Markup;
 use crate::table::{shorten, wrap};
 
-/// Size of the picture and of its parts, in pixels.
+/// Sizes of the picture and its parts, in pixels.
 const WIDTH: f64 = 1000.0;
 const HOST: (f64, f64) = (250.0, 136.0);
 const PORT: (f64, f64) = (64.0, 24.0);
 const TOP: f64 = 26.0;
-/// Characters of a line in a host, and of a link's name.
+/// Length of a line in a host, and of a link's name, in characters.
 const LINE: usize = 27;
 const LINK: usize = 16;
 
-/// A host with what is said of it.
+/// A host and the lines of text in it.
 struct Drawn {
     name: &'static str,
     lines: Vec<String>,
@@ -25,7 +25,7 @@ struct Drawn {
     ports: [Option<&'static str>; 2],
 }
 
-/// The picture.
+/// Draws the picture.
 pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let facts = &info.facts;
     let driver = facts.driver.as_deref().unwrap_or("link");
@@ -39,7 +39,7 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
             .map(String::as_str)
             .unwrap_or_default()
     };
-    // `engine` is a name and a reason: the name is enough here
+    // `engine` is a name and a reason: show only the name
     let engine = facts
         .engine
         .split([':', ',', ';', '('])

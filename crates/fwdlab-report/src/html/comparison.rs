@@ -1,13 +1,14 @@
-//! The page of a comparison: what is proven, the differences with their intervals, the values behind them, one table.
+//! Renders the page of a comparison: what is proven, the differences with their intervals, the
+//! values behind them, one table.
 //!
-//! Its sentences and its table are those of [`crate::compare`] in Markdown. Start with [`comparison`].
+//! It has the sentences and the table of [`crate::compare`] in Markdown. Start with [`comparison`].
 
 use super::{document, note, section, table};
 use crate::chart::{self, html};
 use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
 use crate::number::several;
 
-/// A comparison as one self-contained page.
+/// Renders a comparison as one self-contained page.
 pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
     let written = Written::of(outcome);
     let metric = written.title(&outcome.metric);
@@ -43,7 +44,7 @@ pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
     })
 }
 
-/// What is proven, in a sentence.
+/// Returns what is proven, in a sentence.
 fn headline(outcome: &Outcome) -> String {
     let all: Vec<&Compared> = outcome.rows.iter().flat_map(|r| &r.comparisons).collect();
     let proven = all.iter().filter(|c| c.is_proven()).count();

@@ -1,6 +1,6 @@
-//! Elements of pages: the document, sections, lists, tables.
+//! Writes the elements of pages: the document, sections, lists, tables.
 //!
-//! They know no results. Start with [`document`] and [`section`].
+//! It does not know results. Start with [`document`] and [`section`].
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::markup::Markup;
 use crate::table::{Align, Column, Mark, Table, capital};
 
 const STYLE: &str = include_str!("style.css");
-/// A table with more columns is set smaller.
+/// Tables with more columns have a smaller font.
 const MANY_COLUMNS: usize = 10;
 
-/// A page that needs nothing else.
+/// Renders a self-contained page.
 pub(super) fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     let mut m = Markup::default();
     m.trusted("<!DOCTYPE html>\n");
@@ -39,7 +39,7 @@ pub(super) fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     m.finish()
 }
 
-/// What is shown when its head is chosen, by mouse or key; on paper it is always shown.
+/// Writes content that opens with a click on its heading or a key; on paper it is always open.
 pub(super) fn folded(
     m: &mut Markup,
     open: bool,
@@ -60,7 +60,7 @@ pub(super) fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup
     });
 }
 
-/// Sentences to heed, where there are any.
+/// Writes a list of warnings, if there are any.
 pub(super) fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
     if sentences.is_empty() {
         return;
@@ -75,7 +75,7 @@ pub(super) fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
     });
 }
 
-/// A headline whose numbers keep their units on their line.
+/// Keeps the numbers of a headline on one line with their units.
 pub(super) fn unbroken(text: &str) -> String {
     let mut text = text.replace("-byte", "\u{2011}byte");
     for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
@@ -87,12 +87,12 @@ pub(super) fn unbroken(text: &str) -> String {
     text
 }
 
-/// A sentence of the terminal as a paragraph.
+/// Formats a sentence of the terminal as a paragraph.
 pub(super) fn note(words: &str) -> String {
     format!("{}.", capital(words))
 }
 
-/// A graph with scripts of its own, apart from the page.
+/// Embeds a graph that has its own scripts, isolated from the page.
 pub(super) fn framed(m: &mut Markup, title: &str, svg: &str) {
     let height = svg
         .split_once(" height=\"")
@@ -114,7 +114,7 @@ pub(super) fn framed(m: &mut Markup, title: &str, svg: &str) {
     );
 }
 
-/// As it stands in an address (RFC 3986).
+/// Encodes text for a URL (RFC 3986).
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
@@ -131,12 +131,12 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// Where the figures of a test case begin.
+/// Returns the anchor name of a test case.
 pub(super) fn case_place(case: usize) -> String {
     format!("case-{}", case + 1)
 }
 
-/// A table; heads with a meaning explain themselves.
+/// Writes a table; headings that the glossary explains have tooltips.
 pub(super) fn table(m: &mut Markup, table: &Table) {
     let class = |column: &Column| match column.align {
         _ if column.prose => "words",
@@ -151,7 +151,7 @@ pub(super) fn table(m: &mut Markup, table: &Table) {
         ""
     };
     let span = beside.len().to_string();
-    // what scrolls is reached by keyboard, and said by readers of pages
+    // a scrollable element needs keyboard focus and a label for screen readers
     let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
     let heads = heads.filter(|head| !head.is_empty());
     let label = format!("Table: {}", Vec::from_iter(heads).join(", "));
@@ -167,7 +167,7 @@ pub(super) fn table(m: &mut Markup, table: &Table) {
                 m.within("tr", &[], |m| {
                     for column in beside.iter().map(|&index| &table.columns[index]) {
                         if column.head.is_empty() {
-                            // a cell without words heads nothing
+                            // an empty cell is not a heading
                             m.leaf("td", &[], "");
                             continue;
                         }

@@ -1,4 +1,5 @@
-//! The page of an imported set: the plot first, then its table, what was sent, and where it comes from.
+//! Renders the page of an imported set: the chart first, then its table, the traffic, and its
+//! source.
 //!
 //! Its sentences and tables are those of [`crate::imported`]. Start with [`body`].
 
@@ -10,7 +11,7 @@ use crate::imported::{METHOD, cases, headline, traffic, warnings};
 use crate::markup::Markup;
 use crate::number::time;
 
-/// Everything on the page.
+/// Writes the page.
 pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
     m.within("header", &[], |m| {
         let origin = format!("fwdlab {}, imported {}", info.id, time(&info.started_at));

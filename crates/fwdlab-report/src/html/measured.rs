@@ -1,4 +1,4 @@
-//! What was measured: the test bed, the command, parameters and the host.
+//! Writes what was measured: the test bed, the command, parameters and the host.
 //!
 //! It has no results. Start with [`what_was_measured`].
 
@@ -120,7 +120,7 @@ fn yes_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.into()
 }
 
-/// A parameter without JSON's quotes around plain words.
+/// Formats a parameter, without JSON's quotes around plain words.
 fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
     match value {
         serde_json::Value::String(text) => shown.word(text),
@@ -132,7 +132,7 @@ fn plain_value(value: &serde_json::Value, shown: ShownFacts) -> String {
     }
 }
 
-/// A word of the command line so that a shell reads the same word again.
+/// Quotes a word of the command line for a shell.
 fn shell_word(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(safe) {

@@ -1,7 +1,8 @@
-//! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
+//! Renders a run as one printable HTML file, without network access, and without scripts except in
+//! flame graphs.
 //!
-//! It arranges the sentences, the tables and the charts that other modules make; every chart has its table
-//! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
+//! It arranges the sentences, tables and charts of other modules; every chart has its table below.
+//! The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod bed;
 mod comparison;
@@ -56,16 +57,18 @@ use crate::words;
 pub use comparison::comparison;
 pub use several::pages;
 
-/// More trials are folded.
+/// Longer lists of trials are folded.
 const MANY_TRIALS: usize = 300;
-/// So many blocks of ministat are on a page.
+/// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
-/// With more test cases what procedures found in each is folded.
+/// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
-/// With more test cases what the DUT did in each is folded, and none is open at first.
+/// With up to this number of test cases, the DUT's activity in the first is open; with more, all
+/// are closed.
 const FEW_CASES: usize = 3;
 
-/// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
+/// Renders the report of a run as one self-contained page. `trials` and `rebuilds` are listed in
+/// full; either may be empty.
 pub fn page(
     info: &RunInfo,
     summary: &Summary,
@@ -88,7 +91,8 @@ pub fn page(
     })
 }
 
-/// Everything on the page of a run but the words; beside others, blocks of ministat have all of them and stand before.
+/// Writes the page of a run, except the glossary. On a page of several runs, `pages` adds what
+/// compares systems, and the ministat blocks.
 fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     let Run {
         info,
@@ -126,7 +130,8 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     every_trial(m, summary, trials, rebuilds);
 }
 
-/// Several systems in one graph: address families, ramps with the same frames, sweeps over the same parameter.
+/// Writes charts that combine systems: address families, ramps with the same frames, sweeps over
+/// the same parameter.
 fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
     for (title, together) in [
         ("IPv4 beside IPv6", families(runs).into_iter().collect()),
@@ -141,7 +146,7 @@ fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
     }
 }
 
-/// The blocks that ministat(1) prints of the values, each under its command.
+/// Writes the output of ministat(1) for the values, each block below its command.
 fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
     let blocks = ministat::blocks(runs);
     if blocks.is_empty() {
@@ -173,7 +178,7 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
     });
 }
 
-/// Where the instructions of a frame go: by function, and as flame graphs.
+/// Writes the instructions per frame: by function, and as flame graphs.
 fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
     for (title, functions) in exact::functions(all, 5 * exact::FUNCTIONS) {
@@ -201,7 +206,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     }
 }
 
-/// The answer, and whether to trust it.
+/// Writes the headline, and how far to trust it.
 fn head(m: &mut Markup, run: &Run<'_>) {
     let (info, summary) = (run.info, run.summary);
     m.within("header", &[], |m| {
@@ -249,7 +254,7 @@ fn head(m: &mut Markup, run: &Run<'_>) {
     });
 }
 
-/// The executive summary.
+/// Writes the executive summary.
 fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let told = executive::sentences(info, summary);
     if told.is_empty() {
@@ -267,13 +272,13 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     });
 }
 
-/// A sentence, and where its evidence is on this page.
+/// Writes a sentence, with links to its evidence on this page.
 fn sentence(m: &mut Markup, summary: &Summary, told: &Sentence) {
     m.text(&note(&told.words));
     evidence(m, summary, &told.evidence);
 }
 
-/// Links to evidence: test cases by their names, of many the first, where the others follow.
+/// Writes links to evidence: test cases by name; of many only the first.
 fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
     let names = of.names(&summary.test_cases);
     let places: Vec<String> = match of {
@@ -288,7 +293,7 @@ fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
     }
 }
 
-/// What to do, numbered, each with its evidence and the lines to copy.
+/// Writes the tips, numbered, each with its evidence and the lines to copy.
 fn tips(m: &mut Markup, run: &Run<'_>) {
     let Tips { tips, together } = Tips::of(run);
     if tips.is_empty() {
@@ -328,7 +333,7 @@ fn tips(m: &mut Markup, run: &Run<'_>) {
     });
 }
 
-/// Systems under conditions, where that is more than a list of differences.
+/// Writes the table of systems and conditions, if it is more than a list of differences.
 fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
         return;
@@ -341,7 +346,7 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     });
 }
 
-/// A campaign: all test cases, then what the procedure found in each.
+/// Writes a campaign: all test cases, then the results of the procedure in each.
 fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
     if all.is_empty() || Shape::of(summary) != Shape::Campaign {
@@ -371,7 +376,7 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
 }
 
-/// A table whose first cells are names of test cases, with its rows as places to lead to.
+/// Marks the rows of a table whose first cells are names of test cases as link targets.
 fn of_cases(shown: Table, all: &[TestCase]) -> Table {
     shown.of_cases(|_, row| {
         let name = row.cells.first()?.raw.first()?;
@@ -379,7 +384,8 @@ fn of_cases(shown: Table, all: &[TestCase]) -> Table {
     })
 }
 
-/// What procedures found, each with its graphs and tables; `before` stands in front of its title.
+/// Writes the results of procedures, each with its graphs and tables; `before` is a prefix of its
+/// title.
 fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, before: &str) {
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
@@ -398,7 +404,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
     }
 }
 
-/// What forwarding took of the DUTs.
+/// Writes the cost of forwarding on the DUT.
 fn what_it_took(m: &mut Markup, summary: &Summary) {
     let all = &summary.test_cases;
     let tables = efficiency::tables(all);
@@ -484,7 +490,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
 }
 
-/// What telemetry of the DUT explains, and what its host did.
+/// Writes the findings from the DUT's telemetry, and the activity of its host.
 fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
     let found = telemetry::sentences(summary);
     let tables = telemetry::tables(summary);
@@ -582,7 +588,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         };
         m.leaf("h3", &[], "A/A control");
         m.leaf("p", &[], &note(&words::control_words(control)));
-        // Among comparisons its row is in their chart already.
+        // next to other comparisons, the control is a row of their chart
         if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
                 html::draw(m, &chart::differences::differences(&[control], "iteration"));

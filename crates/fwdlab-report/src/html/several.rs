@@ -1,4 +1,4 @@
-//! Several runs on one page: what differs first, their ramps in one graph, then each run with all it has.
+//! Renders several runs on one page: what differs, their ramps in one graph, then each run in full.
 //!
 //! Start with [`pages`].
 
@@ -14,10 +14,11 @@ use crate::headline;
 use crate::number::several;
 use crate::run::Run;
 
-/// With more runs each is folded.
+/// With more runs, each is folded.
 const OPEN: usize = 2;
 
-/// The report of several runs as one self-contained page; `compared` is what `fwdlab compare` says of them.
+/// Renders the report of several runs as one self-contained page; `compared` is the result of
+/// `fwdlab compare`.
 pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) -> String {
     document(
         &format!("fwdlab report of {}", several(runs.len(), "run")),
@@ -78,12 +79,12 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
     )
 }
 
-/// What stands before the places of a run on the page.
+/// Returns the prefix of a run's anchor names.
 fn places(run: usize) -> String {
     format!("run-{run}-")
 }
 
-/// What is proven, each in a sentence with its interval.
+/// Returns the proven differences, a sentence with its interval each.
 fn differences(outcome: &Outcome) -> Vec<String> {
     let rows = outcome
         .rows

@@ -1,4 +1,4 @@
-//! What a report shows of procedures that find what something costs: sweeps, paired slices, energy, instructions.
+//! Reports procedures that measure costs: sweeps, paired slices, energy, instructions.
 //!
 //! Tables over several test cases are in `campaign` and `exact`. Start with `Sweep`.
 
@@ -42,7 +42,8 @@ impl Shown for Sweep {
     }
 }
 
-/// What a sweep says, in words: what a unit costs, or what more cores bring. `None` of too few values.
+/// Describes a sweep: the cost of a unit, or the gain of more cores. `None` if there are too few
+/// values.
 pub(crate) fn of_sweep(found: &Sweep) -> Option<String> {
     if !Sweep::is_of_resources(&found.parameter) {
         return found.cost().map(cost);
@@ -69,7 +70,7 @@ pub(crate) fn of_sweep(found: &Sweep) -> Option<String> {
     })
 }
 
-/// What a parameter costs, in words.
+/// Describes the cost of a parameter.
 fn cost(cost: &Cost) -> String {
     match cost {
         Cost::Constant { frame_ns } => format!("no cost found, {frame_ns:.1} ns per frame"),
@@ -128,7 +129,7 @@ impl Shown for Paired {
     }
 }
 
-/// The columns of a difference from a reference DUT.
+/// Returns the columns of a difference from a reference DUT.
 pub(crate) fn difference_columns() -> Vec<Column> {
     vec![
         Column::right("forwarded", &["forwarding_rate_pps"]),
@@ -143,7 +144,7 @@ pub(crate) fn difference_columns() -> Vec<Column> {
     ]
 }
 
-/// Their cells.
+/// Returns the cells of [`difference_columns`].
 pub(crate) fn difference_cells(point: &PairedPoint) -> Vec<Cell> {
     let comparison = &point.comparison;
     let ends = comparison.interval_percent;
@@ -168,7 +169,8 @@ pub(crate) fn difference_cells(point: &PairedPoint) -> Vec<Cell> {
     ]
 }
 
-/// What a unit costs, and what comes with the first: `11.90 ns a frame per rule [11.50, 12.30]`.
+/// Describes the cost of a unit, and the additional cost of the first:
+/// `11.90 ns a frame per rule [11.50, 12.30]`.
 pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
     let interval = slope.unit_ns_interval.map_or(String::new(), |[low, high]| {
         format!(" [{low:.2}, {high:.2}]")
@@ -182,7 +184,7 @@ pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
     )
 }
 
-/// One of what is swept, where its name is a plural of English: `rules`, `entries`.
+/// Returns the singular of a swept parameter with a regular English plural: `rules`, `entries`.
 fn one_of(parameter: &str) -> String {
     match (parameter.strip_suffix("ies"), parameter.strip_suffix('s')) {
         (Some(stem), _) => format!("{stem}y"),
@@ -222,7 +224,8 @@ impl Shown for Energy {
     }
 }
 
-/// The names of all meters that were read for any of these outcomes: a meter may fail for one frame size.
+/// Returns the names of all meters that were read for any of these outcomes: a meter may fail for a
+/// single frame size.
 fn meters<'a>(group: &[&'a Outcome]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for outcome in group {
@@ -237,7 +240,7 @@ fn meters<'a>(group: &[&'a Outcome]) -> Vec<&'a str> {
     names
 }
 
-/// What the meters say at a load. A frame of a DUT that idles has no price.
+/// Returns the cells of the meters at a load. Without load there is no energy per frame.
 fn energies(found: &Energy, point: &EnergyPoint, meters: &[&str]) -> Vec<Cell> {
     let rate_pps = point.forwarding_rate_pps;
     let load = match point.share {
@@ -301,7 +304,8 @@ mod tests {
 
     use super::*;
 
-    /// The columns of a table are those of the first outcome: each outcome has cells for the meters of all.
+    /// The first outcome determines the columns of a table, so each outcome needs cells for the
+    /// meters of all.
     #[test]
     fn a_meter_that_fails_for_one_frame_size_leaves_its_cells_empty() {
         let outcome = |names: &[&str]| Outcome {

@@ -1,6 +1,6 @@
-//! What a report shows of procedures that do something to a DUT under load: events, requests to its management, bursts.
+//! Reports procedures that act on a DUT under load: events, management requests, bursts.
 //!
-//! What a DUT reported of an event itself is a table in `tables`. Start with `Churn`.
+//! What a DUT itself reported about an event is a table in `tables`. Start with `Churn`.
 
 use fwdlab_model::management::Management;
 use fwdlab_model::outcome::{BurstGaps, Churn, Outcome, Spread};

@@ -1,4 +1,4 @@
-//! What a report shows of delays at shares of one load.
+//! Reports delays at shares of one load.
 
 use fwdlab_model::outcome::{LoadedLatency, LoadedPoint, Outcome, Spread};
 use fwdlab_model::procedure::Delays;

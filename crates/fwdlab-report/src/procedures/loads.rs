@@ -1,4 +1,4 @@
-//! What a report shows of procedures that offer loads and find a rate: ramps, searches, overload, single trials.
+//! Reports procedures that offer loads and find a rate: ramps, searches, overload, single trials.
 //!
 //! Their charts are in `chart`. Start with `Ramp`.
 
@@ -266,7 +266,7 @@ impl Shown for SingleTrial {
     }
 }
 
-/// `283 pps of 283 pps offered (of 1.000 kpps intended) came back, 0 % lost`.
+/// Describes a trial: `283 pps of 283 pps offered (of 1.000 kpps intended) came back, 0 % lost`.
 pub(super) fn trial(found: &SingleTrial, fell_short: bool) -> String {
     let intended = match fell_short {
         true => format!(" (of {} intended)", rate(found.intended_load_pps)),

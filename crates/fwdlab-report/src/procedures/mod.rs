@@ -1,7 +1,8 @@
-//! Outcomes of procedures: one table per procedure over all frame sizes, as in RFC 2544, and the sentences that qualify them.
+//! Reports outcomes of procedures: one table per procedure over all frame sizes, as in RFC 2544,
+//! and the sentences that qualify them.
 //!
-//! It does not know formats, but for `--explain` ([`explain`]). What each procedure shows is in [`shown()`]. Start with [`headline`] and
-//! [`sections`].
+//! It does not know formats, except for `--explain` ([`explain`]). [`shown()`] has what each
+//! procedure shows. Start with [`headline`] and [`sections`].
 
 mod costs;
 mod events;
@@ -27,13 +28,14 @@ use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
 
-/// Rows of a course over time in the terminal.
+/// Largest number of rows over time in the terminal.
 const ROWS: usize = 12;
 
-/// Rows of a course over time in Markdown and on the page. The records have all, and so has CSV.
+/// Largest number of rows over time in Markdown and on the page. The records and CSV have all.
 pub(crate) const MORE_ROWS: usize = 40;
 
-/// The answer: what the first procedure found, for the first frame size and how many more.
+/// Returns the headline: the result of the first procedure for the first frame size, and the number
+/// of further ones.
 pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else {
         return "Nothing was measured".into();
@@ -48,7 +50,7 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     }
 }
 
-/// What was sent: `64 B`, or the name of a profile.
+/// Names the frames: `64 B`, or the name of a profile.
 pub(crate) fn frames(outcome: &Outcome) -> String {
     match &outcome.variant.profile {
         Some(profile) => format!("{profile} (mean {} B)", outcome.frame_size_bytes),
@@ -56,7 +58,7 @@ pub(crate) fn frames(outcome: &Outcome) -> String {
     }
 }
 
-/// What tells the series of an outcome from a plain one, in words; the frames are said elsewhere.
+/// Describes how the series of an outcome differs from a plain one, apart from the frames.
 pub(crate) fn series(outcome: &Outcome) -> String {
     let variant = Variant {
         profile: None,
@@ -68,12 +70,12 @@ pub(crate) fn series(outcome: &Outcome) -> String {
     }
 }
 
-/// The one figure of an outcome, or why there is none.
+/// Returns the main figure of an outcome, or why there is none.
 pub(crate) fn figure(outcome: &Outcome) -> String {
     let is_found = outcome.answered && !outcome.found.forwards_nothing();
     let figure = match &outcome.found {
         found if is_found => shown(found).figure(),
-        // the offered load is shown together with the intended one
+        // a trial shows the offered load with the intended one
         Found::Trial(found) if found.offered_load_pps > 0.0 => {
             Some(loads::trial(found, !outcome.answered))
         }
@@ -82,17 +84,17 @@ pub(crate) fn figure(outcome: &Outcome) -> String {
     figure.unwrap_or_else(|| outcome.verdict.clone())
 }
 
-/// Outcomes of one procedure and one series, with a title.
+/// Outcomes of one procedure and series, with a title.
 pub(crate) struct Group<'a> {
-    /// The procedure, and the series where it is no plain one.
+    /// The procedure, and the series if it is not plain.
     pub title: String,
-    /// What tells the series from a plain one.
+    /// How the series differs from a plain one.
     pub series: String,
-    /// One per frame size.
+    /// One outcome per frame size.
     pub outcomes: Vec<&'a Outcome>,
 }
 
-/// The procedures in the order in which they were made, series by series.
+/// Groups outcomes by procedure and series, in order of execution.
 pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for outcome in outcomes {
@@ -109,7 +111,7 @@ pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
     groups
 }
 
-/// `Throughput`, or with its series: `Throughput, both directions, broadcast`.
+/// Returns the title: `Throughput`, or with its series: `Throughput, both directions, broadcast`.
 fn title(outcome: &Outcome) -> String {
     let name = shown::name(&outcome.found);
     match series(outcome).as_str() {
@@ -118,7 +120,8 @@ fn title(outcome: &Outcome) -> String {
     }
 }
 
-/// Labels of the standards. In which points all were shortened is said once, before what is each one's own.
+/// Returns the labels of the standards. Points in which all procedures were shortened are listed
+/// once, first.
 pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
     let all: Vec<&Compliance> = outcomes.iter().map(|outcome| &outcome.compliance).collect();
     let labelled: Vec<&Compliance> = all.into_iter().filter(|c| !c.standard.is_empty()).collect();
@@ -158,13 +161,14 @@ pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
     labels
 }
 
-/// What makes a reader doubt an outcome, with its procedure and sizes; what is said of several sizes stands once.
+/// Returns the warnings of outcomes, with procedure and frame sizes; the same warning for several
+/// sizes appears once.
 pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
     let mut doubts: Vec<(String, &str, Vec<String>)> = Vec::new();
     for outcome in outcomes {
         let title = title(outcome);
         let mut size = frames(outcome);
-        // sizes in a row have their unit once
+        // a list of sizes has its unit only at the end
         if let Some(bytes) = size.strip_suffix(" B") {
             size = bytes.into();
         }
@@ -188,7 +192,7 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
     doubts.iter().map(line).collect()
 }
 
-/// The tables of a group.
+/// Returns the tables of a group.
 fn section(group: &Group<'_>, all: &[Outcome], format: Format) -> Section {
     Section::Procedure {
         title: group.title.clone(),
@@ -199,7 +203,8 @@ fn section(group: &Group<'_>, all: &[Outcome], format: Format) -> Section {
     }
 }
 
-/// The tables for the terminal: a size stands once, and loss of many sizes side by side where it fits.
+/// Returns the tables for the terminal: a repeated frame size is left out, and losses of several
+/// sizes are next to each other if they fit.
 fn narrow_tables(group: &Group<'_>, all: &[Outcome]) -> Vec<Titled> {
     let fits = |table: &Table| table.text_width() < width();
     let side_by_side = losses_side_by_side(&group.outcomes).filter(fits);
@@ -221,12 +226,13 @@ fn narrow_tables(group: &Group<'_>, all: &[Outcome]) -> Vec<Titled> {
     tables
 }
 
-/// What was found, procedure by procedure.
+/// Returns the outcomes of all test cases.
 pub(crate) fn outcomes(summary: &Summary) -> Vec<Outcome> {
     summary.outcomes().cloned().collect()
 }
 
-/// Why test cases have no outcome at all; what an outcome has no answer for, it says itself.
+/// Returns why test cases have no outcome at all; an outcome without an answer reports the reason
+/// itself.
 fn failures(summary: &Summary) -> Vec<String> {
     let without = summary
         .test_cases
@@ -240,7 +246,7 @@ fn failures(summary: &Summary) -> Vec<String> {
     told.collect()
 }
 
-/// The result below its headline.
+/// Returns the sections below the headline.
 pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     let outcomes = outcomes(summary);
     let groups = groups(&outcomes);
@@ -257,7 +263,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
     sections
 }
 
-/// What qualifies the figures: noise, warnings, standards, the engine.
+/// Returns what qualifies the figures: noise, warnings, standards, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     let mut sentences: Vec<Named> = named("required", thresholds::sentences(summary))
         .chain(named("found", telemetry::sentences(summary)))
@@ -283,8 +289,9 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     sentences
 }
 
-/// All tables in one, for programs: the names of all fields, procedure and series first, and a value for each of them per row, empty
-/// where a table has no such field. Courses over time have all their rows.
+/// Merges all tables into one, for programs: the names of all fields, procedure and series first,
+/// and for each row a value per field, empty if its table has no such field. Tables over time have
+/// all their rows.
 pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let mut fields = vec!["procedure", "series"];
     let mut rows: Vec<Vec<(&str, String)>> = Vec::new();
@@ -315,7 +322,8 @@ pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<Str
     (fields, lines)
 }
 
-/// Every trial that a procedure asked for: why, what came of it, what that says.
+/// Returns a table of all trials that a procedure requested: the reason, the result, the
+/// conclusion.
 pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     let asked = trials.iter().filter_map(|record| {
         let asked = record.asked.as_ref()?;
@@ -341,7 +349,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     }
 }
 
-/// Why a trial was made, what it said, and whether it may be used.
+/// Describes why a trial was made, its conclusion, and whether it is valid.
 fn why(record: &TrialRecord) -> String {
     let Some(asked) = &record.asked else {
         return String::new();
@@ -362,7 +370,7 @@ fn why(record: &TrialRecord) -> String {
     capital(&text)
 }
 
-/// Every trial with its reason and its meaning.
+/// Lists all trials with their reasons and conclusions.
 pub(crate) fn explain(trials: &[TrialRecord]) -> String {
     let mut text = String::from("Why each trial was made, and its result:\n\n");
     for record in trials {
@@ -422,7 +430,8 @@ mod tests {
         }
     }
 
-    /// 20 of 20,000 frames were due while the sender was held up: more than lie above p99.99, and as many as above p99.9.
+    /// 20 of 20,000 frames were due while the sender stalled: more than lie above p99.99, and as
+    /// many as above p99.9.
     #[test]
     fn delays_that_may_be_the_senders_are_marked() {
         let table = |held_up_frames| {

@@ -1,4 +1,4 @@
-//! What a report shows of the tests of RFC 2544.
+//! Reports the tests of RFC 2544.
 //!
 //! Their charts are in `chart`. Start with `Throughput`.
 
@@ -119,8 +119,8 @@ impl Shown for FrameLoss {
     }
 }
 
-/// Frame loss of all sizes side by side: a row per load, a column per size. `None` where there is one size, or one without
-/// points.
+/// Returns a table of frame losses with a row per load and a column per frame size. `None` if there
+/// is only one size, or one without points.
 pub(super) fn losses_side_by_side(outcomes: &[&Outcome]) -> Option<Table> {
     let mut loads: Vec<f64> = Vec::new();
     let mut sizes = Vec::new();
@@ -172,13 +172,13 @@ impl Shown for BackToBack {
     }
 }
 
-/// `501 [501, 501] frames`.
+/// Formats a number of frames with its interval: `501 [501, 501] frames`.
 fn frames_between([middle, low, high]: [f64; 3]) -> String {
     let [middle, low, high] = [middle, low, high].map(|frames| count(frames.round() as i128));
     format!("{middle} [{low}, {high}] frames")
 }
 
-/// Early runs have no ends of a buffer.
+/// Returns the cell of the buffer size; old runs have no interval.
 fn buffer(found: &BackToBack) -> Cell {
     let ends = found.buffer_min_frames.zip(found.buffer_max_frames);
     match (found.buffer_frames, ends) {

@@ -1,7 +1,8 @@
-//! What a report shows of the outcome of a procedure, and the cells that its tables are made of.
+//! Defines what a report shows of the outcome of a procedure, and the cells of its tables.
 //!
-//! Each procedure implements [`Shown`] once: its figure, and its table with each column next to its cells. RFC 2544's are in
-//! `rfc2544`, others in `loads`, `events` and `costs`. Start with [`shown`].
+//! Each procedure implements [`Shown`] once: its figure, and its table with each column next to its
+//! cells. RFC 2544's are in `rfc2544`, others in `loads`, `events` and `costs`. Start with
+//! [`shown`].
 
 use fwdlab_model::outcome::{Found, Outcome, Spread};
 use fwdlab_model::procedure::{Delays, Interval};
@@ -9,53 +10,55 @@ use fwdlab_model::procedure::{Delays, Interval};
 use crate::number::{delay, delays, percent, rate};
 use crate::table::{Cell, Mark, Table};
 
-/// An outcome in a report.
+/// The parts of an outcome that a report shows.
 pub(crate) trait Shown {
-    /// The figure of an outcome with an answer; `None` if only the verdict has it.
+    /// Returns the figure of an answered outcome; `None` if only the verdict contains it.
     fn figure(&self) -> Option<String> {
         None
     }
 
-    /// The result: the columns between frame size and verdict, and their rows. `group` has the outcomes that share the table.
+    /// Returns the table of results: the columns between frame size and verdict, and their rows.
+    /// `group` has the outcomes that share the table.
     fn table(&self, group: &[&Outcome]) -> Table;
 
-    /// Does the table have everything that the verdict of an answered outcome says?
+    /// Returns true if the table contains everything that the verdict of an answered outcome does.
     fn is_verdict_in_table(&self) -> bool {
         false
     }
 
-    /// Whether the output collapses under more load than the DUT forwards, in a sentence.
+    /// Describes whether the forwarding rate collapses under a higher load than the DUT forwards.
     fn overload(&self) -> Option<String> {
         None
     }
 
-    /// The line rate that it was measured against, and the rate that was reached.
+    /// Returns the line rate it was measured against, and the rate it reached.
     fn line_rate_pps(&self) -> Option<(f64, f64)> {
         None
     }
 
-    /// Counts over time.
+    /// Returns the counts over time.
     fn samples(&self) -> &[Interval] {
         &[]
     }
 
-    /// Loads in percent, if there are several, with the delays of each of their trials.
+    /// Returns the delays of the trials at each load; the load is in percent, if there are several
+    /// loads.
     fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
         Vec::new()
     }
 }
 
-/// An outcome in a report.
+/// Returns what a report shows of an outcome.
 pub(crate) fn shown(found: &Found) -> &dyn Shown {
     procedure(found).1
 }
 
-/// The name of a procedure as a title.
+/// Returns the name of a procedure as a title.
 pub(super) fn name(found: &Found) -> &'static str {
     procedure(found).0
 }
 
-/// The list of all procedures.
+/// Lists all procedures: name and what a report shows.
 fn procedure(found: &Found) -> (&'static str, &dyn Shown) {
     match found {
         Found::Ramp(found) => ("Ramp", found),
@@ -84,7 +87,7 @@ fn procedure(found: &Found) -> (&'static str, &dyn Shown) {
     }
 }
 
-/// The same table, with an empty row if nothing was measured.
+/// Adds an empty row if nothing was measured.
 pub(super) fn or_empty(mut table: Table, is_measured: bool) -> Table {
     if !is_measured {
         table.push(Mark::None, vec![Cell::text(""); table.columns.len()]);
@@ -92,15 +95,15 @@ pub(super) fn or_empty(mut table: Table, is_measured: bool) -> Table {
     table
 }
 
-/// The cell of a value that does not exist.
+/// Text of a cell without a value.
 pub(super) const NOTHING: &str = "-";
 
-/// A number without a unit.
+/// Returns the cell of a number without a unit.
 pub(super) fn plain(value: impl ToString) -> Cell {
     Cell::new(value.to_string(), value)
 }
 
-/// A value that may not exist.
+/// Returns the cell of a value that may be missing.
 pub(super) fn optional<T: ToString + Copy>(value: Option<T>, format: impl Fn(T) -> String) -> Cell {
     Cell::optional(value, NOTHING, format)
 }
@@ -113,7 +116,7 @@ pub(super) fn optional_pps(value: Option<f64>) -> Cell {
     optional(value, rate)
 }
 
-/// A rate that may be a lower bound, if the tester was the limit: `>= 1.234 Mpps`.
+/// Returns the cell of a rate, which is a lower bound if the tester was the limit: `>= 1.234 Mpps`.
 pub(super) fn bounded_pps(value: Option<f64>, is_bound: bool) -> Cell {
     optional(value, |pps| match is_bound {
         true => format!(">= {}", rate(pps)),
@@ -121,13 +124,13 @@ pub(super) fn bounded_pps(value: Option<f64>, is_bound: bool) -> Cell {
     })
 }
 
-/// The same in a sentence: `at least 1.234 Mpps`.
+/// Formats the rate for a sentence: `at least 1.234 Mpps`.
 pub(super) fn at_least(is_bound: bool, pps: f64) -> String {
     let at_least = if is_bound { "at least " } else { "" };
     format!("{at_least}{}", rate(pps))
 }
 
-/// A loss in percent.
+/// Returns the cell of a loss in percent.
 pub(super) fn loss(value: f64) -> Cell {
     Cell::new(percent(value), value)
 }
@@ -138,12 +141,12 @@ pub(super) fn plain_percent(value: f64) -> Cell {
     Cell::new(format!("{text} %"), value)
 }
 
-/// A time in seconds with the unit that fits.
+/// Formats a time in seconds with the unit that suits it.
 pub(super) fn time(s: f64) -> String {
     delay(1e9 * s)
 }
 
-/// A middle with the ends it lies between, in one unit: `23.46 [23.16, 23.91] us`.
+/// Returns the cell of a value with its interval, in one unit: `23.46 [23.16, 23.91] us`.
 pub(super) fn between(ends: Option<[f64; 3]>, format: impl Fn([f64; 3]) -> String) -> Cell {
     match ends {
         Some(ends) => Cell::with_values(format(ends), ends.map(|end| end.to_string())),
@@ -151,7 +154,7 @@ pub(super) fn between(ends: Option<[f64; 3]>, format: impl Fn([f64; 3]) -> Strin
     }
 }
 
-/// A mean with its smallest and largest value, in seconds.
+/// Returns the cell of a mean with its smallest and largest value, in seconds.
 pub(super) fn seconds_between(spread: Option<Spread>) -> Cell {
     between(spread.map(mean_and_ends), |ends| {
         delays(ends.map(|s| s * 1e9))

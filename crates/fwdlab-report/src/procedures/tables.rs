@@ -1,7 +1,8 @@
-//! The tables of what procedures found: one or more per procedure, over all frame sizes, as RFC 2544 has them.
+//! Builds the tables of procedures: one or more per procedure, over all frame sizes, as in RFC
+//! 2544.
 //!
-//! The results are those of [`shown`](super::shown); here they get their frame sizes and verdicts, and courses over time follow. Every figure
-//! has its unit. Start with [`tables`].
+//! The results come from [`shown`](super::shown); this module adds frame sizes and verdicts, and
+//! tables over time. Every figure has its unit. Start with [`tables`].
 
 use fwdlab_model::outcome::{Estimate, Found, Outcome};
 use fwdlab_model::procedure::{Delays, Interval};
@@ -12,7 +13,8 @@ use crate::number::{count, delay, percent, seconds};
 use crate::section::Titled;
 use crate::table::{Cell, Column, Mark, Table, table};
 
-/// The tables of a group, among all outcomes of the run. Courses over time have at most so many rows.
+/// Returns the tables of a group, among all outcomes of the run. Tables over time have at most
+/// `most_rows` rows.
 pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Vec<Titled> {
     let outcomes = group.outcomes.as_slice();
     let mut tables = vec![Titled {
@@ -48,7 +50,7 @@ pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Ve
     tables
 }
 
-/// What was found, with the verdict below where it says more than that.
+/// Returns the table of results, with the verdict below if it adds anything.
 fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
     let each = outcomes.iter().map(|one| shown(&one.found).table(outcomes));
     let each: Vec<Table> = each.collect();
@@ -95,7 +97,7 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
     table
 }
 
-/// The verdict, where the figures do not say it.
+/// Returns the verdict, if the figures do not contain it.
 fn verdict(outcome: &Outcome) -> String {
     let is_plain = matches!(outcome.verdict.as_str(), "found" | "measured");
     let is_said = outcome.answered && shown(&outcome.found).is_verdict_in_table();
@@ -105,12 +107,13 @@ fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// The frames of an outcome, with which its rows begin.
+/// Returns the cell of an outcome's frames, the first in its rows.
 fn of_frames(outcome: &Outcome) -> Cell {
     Cell::new(frames(outcome), outcome.frame_size_bytes)
 }
 
-/// The rate of a modified series in percent of the unmodified one's, as far as both have one.
+/// Returns the rate of a modified series in percent of that of the unmodified one, if both have
+/// one.
 fn percent_of_unmodified(outcome: &Outcome, all: &[Outcome]) -> Option<f64> {
     if outcome.variant.modifiers.is_empty() {
         return None;
@@ -125,14 +128,15 @@ fn percent_of_unmodified(outcome: &Outcome, all: &[Outcome]) -> Option<f64> {
     Some(100.0 * rate(outcome)? / rate(other)?)
 }
 
-/// Both directions together, where there are two: what one offers and gets is in the figures.
+/// Returns the sum of both directions of a bidirectional outcome; the figures are per direction.
 fn both_directions(outcome: &Outcome) -> Option<f64> {
     let both = outcome.variant.both_directions && outcome.answered;
     let rate = outcome.found.rate_pps().filter(|_| both);
     rate.map(|pps| 2.0 * pps)
 }
 
-/// What a percentile is called, its field, of which share of the frames it is, and where it is in the delays of a trial.
+/// A percentile: its name, its field, its share of the frames, and its value in the delays of a
+/// trial.
 pub(crate) type Percentile = (
     &'static str,
     &'static [&'static str],
@@ -140,7 +144,7 @@ pub(crate) type Percentile = (
     fn(&Delays) -> Option<u64>,
 );
 
-/// The percentiles that are shown, from the smallest.
+/// The percentiles that are shown, in ascending order.
 pub(crate) const PERCENTILES: [Percentile; 6] = [
     ("p50", &["p50_ns"], 0.5, |d| Some(d.p50_ns)),
     ("p90", &["p90_ns"], 0.9, |d| d.p90_ns),
@@ -150,8 +154,8 @@ pub(crate) const PERCENTILES: [Percentile; 6] = [
     ("max", &["max_ns"], 1.0, |d| Some(d.max_ns)),
 ];
 
-/// A percentile over the trials of a load: their median, of the largest values the largest. `None` where it cannot be told
-/// of every trial.
+/// Returns a percentile over the trials of a load: the median of the trials, but for `max` the
+/// largest. `None` if any trial lacks it.
 pub(crate) fn over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Option<f64> {
     let values: Option<Vec<f64>> = trials.iter().map(|d| Some(of(d)? as f64)).collect();
     let mut values = values.filter(|values| !values.is_empty())?;
@@ -164,7 +168,7 @@ pub(crate) fn over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Op
     })
 }
 
-/// A delay with a `*` behind it where in any of its trials it may say more of the sender than of the DUT.
+/// Adds a `*` to a delay if, in any of its trials, it may be due to the sender rather than the DUT.
 pub(super) fn marked(mut cell: Cell, trials: &[Delays], share: f64) -> Cell {
     if trials.iter().any(|trial| trial.is_of_sender(share)) {
         cell.text.push('*');
@@ -172,7 +176,7 @@ pub(super) fn marked(mut cell: Cell, trials: &[Delays], share: f64) -> Cell {
     cell
 }
 
-/// The percentiles of delays.
+/// Returns the table of delay percentiles.
 fn percentiles(outcomes: &[&Outcome]) -> Table {
     let right = Column::right;
     let mut columns = vec![
@@ -215,12 +219,13 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
     table
 }
 
-/// How many rows of a course stand for one of the table.
+/// Returns how many rows over time are merged into one row of the table.
 fn every(rows: usize, most: usize) -> usize {
     rows.div_ceil(most).max(1)
 }
 
-/// What events told of their course, beside what the frames show: a row for each moment of each repetition.
+/// Returns the moments that events reported in addition to the frames: a row for each moment of
+/// each repetition.
 fn moments(outcomes: &[&Outcome]) -> Table {
     let all = outcomes.iter().flat_map(|outcome| {
         let dips = match &outcome.found {
@@ -239,7 +244,8 @@ fn moments(outcomes: &[&Outcome]) -> Table {
     }
 }
 
-/// What was offered and what came back over time, and how many intervals are together in one row: no lost frame is left out.
+/// Returns offered load and forwarding rate over time, and the number of intervals merged into each
+/// row; sums keep every lost frame.
 fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let samples = |outcome: &'_ &Outcome| shown(&outcome.found).samples().len();
     let every = every(outcomes.iter().map(samples).max().unwrap_or(0), most_rows);
@@ -262,7 +268,7 @@ fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     (table, every)
 }
 
-/// Intervals that follow one another as one.
+/// Merges successive intervals into one.
 fn together(part: &[Interval]) -> Interval {
     let sum = |of: fn(&Interval) -> u64| part.iter().map(of).sum::<u64>();
     let intended: f64 = part.iter().map(|i| i.intended_load_pps).sum();
@@ -277,7 +283,7 @@ fn together(part: &[Interval]) -> Interval {
     }
 }
 
-/// How the estimates of a critical load came closer, and how many stand for one row.
+/// Returns how the estimates of a critical load converged, and the number of estimates per row.
 fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     fn of(outcome: &Outcome) -> &[Estimate] {
         match &outcome.found {
@@ -303,7 +309,7 @@ fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     (table, every)
 }
 
-/// The steps of a search for an equilibrium.
+/// Returns the steps of a search for an equilibrium.
 fn steps(outcomes: &[&Outcome]) -> Table {
     let steps = outcomes.iter().flat_map(|outcome| {
         let steps = match &outcome.found {

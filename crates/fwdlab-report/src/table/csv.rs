@@ -1,13 +1,14 @@
-//! A table as CSV: field names, then plain values (RFC 4180). What reaches a spreadsheet is no formula.
+//! Renders a table as CSV: field names, then plain values (RFC 4180). No value is a formula for a
+//! spreadsheet.
 //!
-//! It has the values for programs, not what people read. Start with [`Table::csv`].
+//! It has the values for programs, not the text for people. Start with [`Table::csv`].
 
 use std::borrow::Cow;
 
 use super::Table;
 
 impl Table {
-    /// One table: a line of field names, then the plain values.
+    /// Renders a table: a line of field names, then the plain values.
     pub fn csv(&self) -> String {
         let fields = self.columns.iter().flat_map(|c| c.fields.iter().copied());
         let mut text = csv_line(fields);
@@ -19,7 +20,7 @@ impl Table {
     }
 }
 
-/// A line of values, quoted where they have to be (RFC 4180).
+/// Renders a line of values, quoted if necessary (RFC 4180).
 pub(crate) fn csv_line<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let values: Vec<String> = values.map(quoted).collect();
     format!("{}\r\n", values.join(","))
@@ -34,7 +35,8 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// A text that no spreadsheet takes for a formula: what begins like one and is no number gets an apostrophe before it, which they do not show.
+/// Prevents spreadsheets from evaluating text as a formula: if it begins like one and is not a
+/// number, an apostrophe is put before it, which spreadsheets hide.
 fn harmless(value: &str) -> Cow<'_, str> {
     let begins = value.trim_start().starts_with(['=', '+', '-', '@'])
         || value.starts_with(['\t', '\r', '\n']);
@@ -48,7 +50,7 @@ fn harmless(value: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// The examples of RFC 4180 section 2.
+    /// The examples of RFC 4180, section 2.
     #[test]
     fn quotes_as_rfc_4180() {
         assert_eq!(

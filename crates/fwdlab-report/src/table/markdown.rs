@@ -1,11 +1,11 @@
-//! A table in Markdown, and text in which nothing is markup.
+//! Renders a table in Markdown, and escapes text.
 //!
-//! It knows no document. Start with [`Table::markdown`].
+//! It does not know documents. Start with [`Table::markdown`].
 
 use super::{Align, Table};
 
 impl Table {
-    /// The table in GitHub's dialect.
+    /// Renders the table in GitHub's dialect.
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut text = line(self.columns.iter().map(|c| escaped(&c.head)).collect());
@@ -21,7 +21,7 @@ impl Table {
     }
 }
 
-/// Text that stays what it is: no markup, no end of the cell, no new line.
+/// Escapes text: markup, the end of the cell, and new lines.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

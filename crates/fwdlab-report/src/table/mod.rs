@@ -1,7 +1,8 @@
 //! A table as a value, built once and rendered as text, Markdown, HTML or CSV.
 //!
-//! It knows cells and alignment, and no results. Plain text is rendered here, Markdown and CSV in the files of these names; `table!` writes a
-//! table with each column next to its cells. Start with [`Table`].
+//! It has cells and alignment, and does not know results. Plain text is rendered here, Markdown and
+//! CSV in the files of these names; `table!` writes a table with each column next to its cells.
+//! Start with [`Table`].
 
 mod csv;
 mod markdown;
@@ -11,29 +12,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) use csv::csv_line;
 pub(crate) use markdown::escaped;
 
-/// How the cells of a column stand under each other.
+/// The alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// Left, for words.
     Left,
-    /// Numbers.
+    /// Right, for numbers.
     Right,
-    /// `value ± interval`: the signs stand under each other.
+    /// At the `±` of `value ± interval`.
     PlusMinus,
 }
 
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// What people read above it.
+    /// Heading for people.
     pub head: String,
-    /// Names of the plain values in it, with their units (CSV): none, one or several.
+    /// Names of the plain values in CSV, with their units: none, one or several.
     pub fields: &'static [&'static str],
-    /// How its cells stand.
+    /// Alignment of the cells.
     pub align: Align,
-    /// Sentences or commands: they may be broken into lines.
+    /// True for sentences or commands, which may be wrapped.
     pub prose: bool,
-    /// Too long to stand beside others: where it is not empty, it goes on lines of its own below the row (text, HTML).
+    /// True for long text: a cell that is not empty is on lines of its own below the row (text,
+    /// HTML).
     pub below: bool,
 }
 
@@ -73,7 +75,7 @@ impl Column {
         }
     }
 
-    /// A column of sentences.
+    /// A column of sentences below the row.
     pub fn below(head: &str, fields: &'static [&'static str]) -> Column {
         Column {
             below: true,
@@ -82,17 +84,19 @@ impl Column {
     }
 }
 
-/// A cell: what people read, and the plain values behind it (one per field of its column; empty when absent).
+/// A cell: the text for people, and the plain values behind it (one per field of its column; empty
+/// if absent).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// For programs: base units, no separators.
+    /// Values for programs: base units, no separators.
     pub raw: Vec<String>,
 }
 
 impl Cell {
-    /// Words that are their own value. For people they have one line: a name of others begins none.
+    /// A cell whose text is also its value. Line breaks are removed from the text, so it cannot
+    /// start a line.
     pub fn text(text: impl Into<String>) -> Cell {
         let text = text.into();
         Cell {
@@ -101,7 +105,7 @@ impl Cell {
         }
     }
 
-    /// What people read, and the plain value behind it.
+    /// A cell with text and one plain value.
     pub fn new(text: impl Into<String>, raw: impl ToString) -> Cell {
         Cell {
             text: text.into(),
@@ -109,7 +113,7 @@ impl Cell {
         }
     }
 
-    /// What people read, and several plain values behind it.
+    /// A cell with text and several plain values.
     pub fn with_values<const N: usize>(text: impl Into<String>, raw: [String; N]) -> Cell {
         Cell {
             text: text.into(),
@@ -117,7 +121,7 @@ impl Cell {
         }
     }
 
-    /// A value that may not exist.
+    /// A cell of a value that may be missing.
     pub fn optional<T: ToString + Copy>(
         value: Option<T>,
         absent: &str,
@@ -133,15 +137,15 @@ impl Cell {
     }
 }
 
-/// What is special about a row.
+/// A mark on a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// No mark.
     #[default]
     None,
-    /// The A/A control.
+    /// The row is the A/A control.
     Control,
-    /// It may not be used.
+    /// The row is invalid.
     Invalid,
 }
 
@@ -150,13 +154,13 @@ pub enum Mark {
 pub struct Row {
     /// The cells.
     pub cells: Vec<Cell>,
-    /// What is special about it.
+    /// Mark of the row.
     pub mark: Mark,
-    /// The test case whose figures it has first, by its place in the summary: sentences on a page lead there.
+    /// Index of the test case of which this is the first row; sentences on a page link to it.
     pub of: Option<usize>,
 }
 
-/// Columns and rows; every row has as many cells as there are columns.
+/// Columns and rows; every row has one cell per column.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     /// The columns, from the left.
@@ -165,7 +169,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// A table whose columns stand next to their cells: one row, or a row per item.
+/// Builds a table with each column next to its cells: a single row, or a row per item.
 ///
 /// ```text
 /// table! {
@@ -197,19 +201,19 @@ pub(crate) use table;
 
 const GAP: &str = "  ";
 
-/// Columns of the terminal; where there is none a table is as wide as it is.
+/// Width of the terminal, in columns; tables are not folded before it is set.
 static FOLD_AT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Has all tables from now on folded that are wider than this.
+/// Folds all tables that are wider than this from now on.
 pub(crate) fn fold_at(columns: usize) {
     FOLD_AT.store(columns, Ordering::Relaxed);
 }
 
-/// Before the columns that did not fit beside the others.
+/// Indentation of folded columns.
 const FOLDED: &str = "    ";
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new(columns: Vec<Column>) -> Table {
         Table {
             columns,
@@ -227,7 +231,7 @@ impl Table {
         });
     }
 
-    /// The same, its rows with the test cases that they are of, each once.
+    /// Marks the first row of each test case with the index of the test case, which `of` returns.
     #[must_use]
     pub fn of_cases(mut self, of: impl Fn(usize, &Row) -> Option<usize>) -> Table {
         let mut seen = std::collections::BTreeSet::new();
@@ -237,7 +241,7 @@ impl Table {
         self
     }
 
-    /// Takes out the column with this head, if there is one.
+    /// Removes the column with this heading, if there is one.
     pub fn remove(&mut self, head: &str) {
         if let Some(index) = self.columns.iter().position(|c| c.head == head) {
             self.columns.remove(index);
@@ -247,7 +251,8 @@ impl Table {
         }
     }
 
-    /// Empties the cells of the column with this head that say the same as the one above them, for readers.
+    /// Empties the text of cells in the column with this heading that repeat the cell above; the
+    /// plain values stay.
     pub fn say_once(&mut self, head: &str) {
         let Some(index) = self.columns.iter().position(|c| c.head == head) else {
             return;
@@ -262,23 +267,24 @@ impl Table {
         }
     }
 
-    /// The same table after [`Table::say_once`].
+    /// Returns the table after [`Table::say_once`].
     #[must_use]
     pub fn said_once(mut self, head: &str) -> Table {
         self.say_once(head);
         self
     }
 
-    /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
+    /// Returns the width of the table as plain text, in columns, without the leading blank and the
+    /// sentences below rows.
     pub fn text_width(&self) -> usize {
         let widths: Vec<usize> = self.widths();
         let gaps = widths.len().saturating_sub(1) * GAP.len();
         widths.iter().sum::<usize>() + gaps
     }
 
-    /// The table as plain text: a line for the heads, then the rows, each begun by a blank; sentences below their row
-    /// are wrapped at `width`. A table that is wider than the terminal ([`fold_at`]) is folded: what does not fit of every line goes
-    /// below it, indented.
+    /// Renders the table as plain text: a line of headings, then the rows, each after a blank;
+    /// sentences below a row are wrapped at `width`. A table that is wider than the terminal
+    /// ([`fold_at`]) is folded: the columns that do not fit go below the line, indented.
     pub fn text(&self, width: usize) -> String {
         self.folded(width, FOLD_AT.load(Ordering::Relaxed))
     }
@@ -323,7 +329,7 @@ impl Table {
         text
     }
 
-    /// Columns that stand beside each other in plain text.
+    /// Returns the indices of the columns that are next to each other in plain text.
     fn beside(&self) -> impl Iterator<Item = usize> {
         (0..self.columns.len()).filter(|&index| !self.columns[index].below)
     }
@@ -341,7 +347,7 @@ impl Table {
             .collect()
     }
 
-    /// The text of a cell, filled up on the right so that its `±` stands under the others.
+    /// Pads the text of a cell on the right so that its `±` is aligned.
     fn aligned(&self, index: usize, text: &str) -> String {
         if self.columns[index].align != Align::PlusMinus {
             return text.to_owned();
@@ -359,7 +365,8 @@ impl Table {
     }
 }
 
-/// Positions of the columns before which a line is folded, so that none is longer than `width`.
+/// Returns the positions of the columns before which a line is folded, so that no line is longer
+/// than `width`.
 fn folds(widths: &[usize], width: usize) -> Vec<usize> {
     let mut folds = Vec::new();
     let mut used = 0;
@@ -393,7 +400,7 @@ const UNITS: [&str; 12] = [
     "%", "B", "s", "ms", "us", "ns", "min", "pps", "kpps", "Mpps", "frames", "trials",
 ];
 
-/// The words of a text; a number and its unit are one.
+/// Returns the words of a text; a number and its unit are one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -409,7 +416,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `text` in lines of at most `width` characters, each begun by `indent`. A word that is longer than a line is cut.
+/// Wraps `text` at `width` characters, with `indent` before each line. Cuts words that are longer
+/// than a line.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     let room = width.saturating_sub(chars(indent)).max(8);
     let mut lines: Vec<String> = Vec::new();
@@ -420,7 +428,7 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
             lines.push(std::mem::take(&mut line));
         }
         while word.len() > room {
-            // lists without blanks break behind a comma
+            // lists without blanks break after a comma
             let comma = word[..room].iter().rposition(|c| *c == ',');
             let end = comma.map_or(room, |comma| comma + 1);
             lines.push(word.drain(..end).collect());
@@ -438,7 +446,8 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
         .collect()
 }
 
-/// `text` in at most `width` characters: what is too much is taken from the middle, because commands differ at the end.
+/// Shortens `text` to at most `width` characters. It removes the middle, because commands differ at
+/// the end.
 pub fn shorten(text: &str, width: usize) -> String {
     let all: Vec<char> = text.chars().collect();
     if all.len() <= width || width < 8 {
@@ -450,7 +459,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{head}...{tail}")
 }
 
-/// `text` as the beginning of a sentence.
+/// Capitalizes the first letter of `text`.
 pub(crate) fn capital(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next().map(|c| c.to_ascii_uppercase());

@@ -1,4 +1,4 @@
-//! Forwarding rates of quiet windows, and configurations compared with a reference DUT: their sections.
+//! Reports forwarding rates of quiet windows, and configurations compared with a reference DUT.
 //!
 //! The tables are in `tables`, the sentences in `words`. Start with [`sections`].
 
@@ -16,14 +16,14 @@ use crate::shape::{self, Labels, Rated};
 use crate::table::{Cell, Column, Mark, Table, shorten};
 use crate::{answer, campaign, efficiency, exact, fates, telemetry, words};
 
-/// Columns for a row of dots: less shows nothing, more says nothing new.
+/// Width of a row of dots, in columns: fewer show nothing, more add nothing.
 const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
-/// Columns for the name of a configuration: commands are long, and stand in full below.
+/// Width of a configuration's name, in columns; long commands follow in full below the table.
 const CONFIGURATION: usize = 24;
-/// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
+/// Smallest share of the lost frames, in percent, from which a place counts for the kind of a loss.
 const KIND_PERCENT: f64 = 1.0;
 
-/// The result below its headline.
+/// Returns the sections below the headline.
 pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Section> {
     match format {
         Format::Terminal => narrow(info, summary),
@@ -83,7 +83,7 @@ fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
     sections
 }
 
-/// The question of the run with its answers, and what was counted in instructions.
+/// Returns the question of the run with its answers, and the costs in instructions.
 fn asked(info: &RunInfo, summary: &Summary) -> impl Iterator<Item = Named> {
     let all = &summary.test_cases;
     let asked = answer::question(info).map(|_| campaign::asked(info, all));
@@ -91,14 +91,15 @@ fn asked(info: &RunInfo, summary: &Summary) -> impl Iterator<Item = Named> {
     asked.into_iter().flatten().chain(beside)
 }
 
-/// Does the verdict on noise stand below the headline, because the headline is in doubt?
+/// Returns true if the verdict on noise comes directly below the headline, because the headline is
+/// in doubt.
 fn noise_first(summary: &Summary) -> bool {
     let rated = shape::rated(summary);
     let of_headline = shape::principal(&rated).is_some_and(|case| case.case.doubt.is_some());
     summary.noise.too_noisy || of_headline
 }
 
-/// Noise, control and warnings.
+/// Returns noise, control and warnings.
 fn doubts(summary: &Summary) -> Vec<Named> {
     let mut noise = Vec::new();
     if !noise_first(summary) && !summary.noise.verdict.is_empty() {
@@ -122,10 +123,11 @@ fn doubts(summary: &Summary) -> Vec<Named> {
         .collect()
 }
 
-/// The test cases, with the deviation of every iteration.
+/// Returns the table of test cases, with the deviation of every iteration.
 fn case_table(summary: &Summary) -> Table {
     let mut table = tables::cases(summary);
-    // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
+    // deviations from the row's own median, on one scale for all rows: rows are comparable, and
+    // each shows its spread
     let rated = shape::rated(summary);
     let deviations: Vec<Vec<f64>> = rated.iter().map(deviations).collect();
     let largest = deviations
@@ -156,11 +158,11 @@ fn deviations(case: &Rated<'_>) -> Vec<f64> {
         .collect()
 }
 
-/// The comparisons, with the difference in every rebuild.
+/// Returns the table of comparisons, with the difference in every rebuild.
 fn comparison_table(summary: &Summary) -> Table {
     let compared = shape::comparisons(summary);
     let mut table = tables::comparisons(summary);
-    // The last three have no room here; the verdict says what was detectable.
+    // the last three columns do not fit; the verdict has the detectable difference
     table.columns.truncate(6);
     let names: Vec<String> = table
         .rows
@@ -199,9 +201,9 @@ fn comparison_table(summary: &Summary) -> Table {
     table
 }
 
-/// Columns left for dots beside the table.
+/// Returns the columns left for dots next to the table; `None` if there are too few.
 fn dots_width(table: &Table) -> Option<usize> {
-    // One blank before the table, two before the dots.
+    // one blank before the table, two before the dots
     let left = width().saturating_sub(table.text_width() + 3);
     (left >= *DOTS.start()).then(|| left.min(*DOTS.end()))
 }
@@ -216,7 +218,7 @@ fn add_dots(table: &mut Table, head: &str, rows: Vec<String>) {
     }
 }
 
-/// Dots with a `|` where zero is, unless a dot is there.
+/// Draws dots, with a `|` at zero unless a dot is there.
 fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String {
     let zero = fwdlab_stats::dots(&[0.0], low, high, width);
     fwdlab_stats::dots(values, low, high, width)
@@ -226,7 +228,8 @@ fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String
         .collect()
 }
 
-/// Where frames were lost: for the principal test case, and for every other whose loss is of another kind.
+/// Returns where frames were lost: for the principal test case, and for each other one with a new
+/// kind of loss.
 fn losses(cases: &[Rated<'_>]) -> Vec<Losses> {
     let labels = Labels::of(cases);
     let Some(principal) = shape::principal(cases) else {
@@ -254,7 +257,7 @@ fn losses(cases: &[Rated<'_>]) -> Vec<Losses> {
     losses
 }
 
-/// The places that took a share worth naming of what a test case lost.
+/// Returns the kind of a loss: the places with a significant share of the lost frames.
 fn kind(ledger: &Ledger) -> Vec<Cow<'static, str>> {
     let lost = ledger.frames_lost.max(0) as f64;
     let mut kind: Vec<Cow<'static, str>> = ledger

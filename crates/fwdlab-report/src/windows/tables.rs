@@ -1,4 +1,4 @@
-//! Tables of forwarding rates in quiet windows, and of differences from a reference DUT.
+//! Builds the tables of forwarding rates in quiet windows, and of differences from a reference DUT.
 //!
 //! They have all columns; a terminal shows fewer. Start with [`cases`] and [`comparisons`].
 
@@ -16,7 +16,7 @@ fn optional_raw<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// The prefix for all forwarding rates of the test cases.
+/// Returns the common prefix of the forwarding rates of the test cases.
 pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
     Prefix::for_largest(
         cases
@@ -25,7 +25,8 @@ pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
     )
 }
 
-/// The test cases for people: without the configuration, the profile and the IP version where all have the same.
+/// Returns the table of test cases for people: without configuration, profile and IP version if
+/// they are the same in all.
 pub(crate) fn cases(summary: &Summary) -> Table {
     let mut table = all_of_cases(summary);
     let all = shape::rated(summary);
@@ -47,7 +48,8 @@ pub(crate) fn cases(summary: &Summary) -> Table {
     table
 }
 
-/// One row per test case: what was offered, what came back, what was lost. Always the same columns, but for the kind of DUT.
+/// Returns one row per test case: offered load, forwarding rate, loss. The columns are always the
+/// same, except for the kind of DUT.
 pub(crate) fn all_of_cases(summary: &Summary) -> Table {
     let all = shape::rated(summary);
     let prefix = prefix(&all);
@@ -78,7 +80,7 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
             Cell::optional(found.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
         right("used", "iterations", "iterations_invalid") => used(case),
     };
-    // before there were other kinds, there was no such column
+    // results of only Linux DUTs have no such column, as before there were other kinds
     if all.iter().all(|case| case.case.case.dut.is_linux()) {
         table.remove("DUT");
     }
@@ -93,7 +95,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
     };
-    // The warning of the test case says why.
+    // the warning of the test case gives the reason
     let text = if found.not_saturated && found.forwarding_rate_pps.is_some() {
         format!(">= {text}")
     } else {
@@ -105,7 +107,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     )
 }
 
-/// Gated beside ungated, per test case.
+/// Returns quiet windows and all windows of each test case.
 pub(crate) fn noise(summary: &Summary) -> Table {
     let all = shape::rated(summary);
     let prefix = prefix(&all);
@@ -127,7 +129,7 @@ pub(crate) fn noise(summary: &Summary) -> Table {
     }
 }
 
-/// One row per configuration compared with the plain DUT; the A/A control last.
+/// Returns one row per configuration compared with the plain DUT; the A/A control last.
 pub(crate) fn comparisons(summary: &Summary) -> Table {
     let compared = shape::comparisons(summary);
     let prefix = Prefix::for_largest(

@@ -1,6 +1,7 @@
-//! Runs as they come out of the instrument, made from trials with plausible numbers: the test data of this crate.
+//! The test data of this crate: runs like those of the instrument, made from trials with plausible
+//! numbers.
 //!
-//! Nothing here is random; every statistic is computed from the trials by `stats`. Start with [`Run`].
+//! Nothing is random; `stats` computes every statistic from the trials. Start with [`Run`].
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -25,7 +26,7 @@ use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
 use fwdlab_stats::{Confidence, Sample, compare_paired};
 
-/// Everything a report is made from.
+/// The input of a report.
 pub struct Run {
     pub name: &'static str,
     pub info: RunInfo,
@@ -34,7 +35,7 @@ pub struct Run {
     pub rebuilds: Vec<RebuildRecord>,
 }
 
-/// Every run of this module.
+/// Returns every run of this module.
 pub fn all() -> Vec<Run> {
     vec![
         normal(),
@@ -56,13 +57,14 @@ pub fn all() -> Vec<Run> {
     ]
 }
 
-/// Deviations of repeated measurements, in units of their spread: 16 draws of a normal distribution.
+/// Deviations of repeated measurements, in units of their spread: 16 draws of a normal
+/// distribution.
 const SCATTER: [f64; 16] = [
     0.31, -1.12, 0.74, -0.22, 1.43, -0.58, 0.09, -1.71, 0.92, 0.47, -0.83, 1.18, -0.36, 0.02,
     -1.27, 0.66,
 ];
 
-/// Offered load over forwarding rate below which the generator is the limit.
+/// Ratio of offered load to forwarding rate below which the generator is the limit.
 const SATURATION: f64 = 1.1;
 
 fn scatter(index: usize) -> f64 {
@@ -157,14 +159,15 @@ fn maxfwd_info() -> RunInfo {
     )
 }
 
-/// One trial: `load` offered, `rate` in quiet windows, part of the loss inside the DUT.
+/// A trial: `load` is offered, `rate` is forwarded in quiet windows, part of the loss is inside the
+/// DUT.
 struct Shape {
     offered: f64,
     rate: f64,
     spread: f64,
     quiet: f64,
     contended_rate: f64,
-    /// Share of the lost frames that the DUT itself dropped, and why.
+    /// Share of the lost frames that the DUT itself dropped, and the reason.
     in_dut: (f64, &'static str),
 }
 
@@ -270,7 +273,7 @@ fn trial(
     }
 }
 
-/// `iterations` blocks of the cases, the first case twice for the control.
+/// Returns `iterations` blocks of the cases, with the first case twice for the control.
 fn trials(cases: &[(Stream, Shape)], iterations: u32) -> Vec<TrialRecord> {
     let mut records = Vec::new();
     for iteration in 1..=iterations {
@@ -306,7 +309,7 @@ fn case_of(stream: &Stream, records: &[TrialRecord]) -> TestCase {
     };
     let iterations = iterations(records.iter().filter(own));
     TestCase {
-        // what is in doubt is said by the runs below
+        // the runs below set doubts
         doubt: None,
         ..summarise(stream.id(), &case, iterations)
     }
@@ -406,10 +409,10 @@ fn usual_cases() -> Vec<(Stream, Shape)> {
     ]
 }
 
-/// A quiet machine, five iterations, everything as it should be.
+/// A quiet machine, five iterations, no problems.
 pub fn normal() -> Run {
     let mut cases = usual_cases();
-    // One flow overloads nothing but a rule of the DUT: another kind of loss.
+    // one flow overloads only a rule of the DUT: a different kind of loss
     cases[3].1.in_dut = (0.9, "netfilter drop");
     let trials = trials(&cases, 5);
     maxfwd("normal", &cases, trials)
@@ -450,7 +453,7 @@ pub fn twelve_cases() -> Run {
     maxfwd("twelve-cases", &cases, trials)
 }
 
-/// A neighbour takes the CPU most of the time.
+/// Another process takes the CPU most of the time.
 pub fn noisy() -> Run {
     let mut cases = usual_cases();
     for (_, shape) in &mut cases {
@@ -475,7 +478,7 @@ pub fn noisy() -> Run {
     run
 }
 
-/// Of four test cases one is noisy, and it is not the one that the headline names.
+/// One of four test cases is noisy, and it is not that of the headline.
 pub fn one_noisy() -> Run {
     let cases = usual_cases();
     let trials = trials(&cases, 5);
@@ -488,7 +491,7 @@ pub fn one_noisy() -> Run {
     run
 }
 
-/// Some trials may not be used: one residue, one generator-limited.
+/// Some trials are invalid: one residue, one generator-limited.
 pub fn invalid() -> Run {
     let cases = usual_cases();
     let mut trials = trials(&cases, 5);
@@ -505,7 +508,7 @@ pub fn invalid() -> Run {
     maxfwd("invalid", &cases, trials)
 }
 
-/// Not one iteration could be used, and the run was stopped.
+/// Every iteration is invalid, and the run was stopped.
 pub fn nothing_valid() -> Run {
     let cases = usual_cases();
     let mut trials = trials(&cases, 2);
@@ -540,7 +543,7 @@ pub fn not_saturated() -> Run {
     maxfwd("not-saturated", &cases, trials)
 }
 
-/// A configuration beside the plain DUT.
+/// A configuration compared with the plain DUT.
 fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
     let stream = stream(IpVersion::Ipv4, 64, 2000);
     let case = Case {
@@ -600,7 +603,7 @@ fn figure_of(comparison: &Comparison) -> Option<CaseFigure> {
     })
 }
 
-/// The difference that slices found for a configuration, to be changed.
+/// Returns the comparison of a configuration, to be changed.
 pub fn comparison_of(summary: &mut Summary, configuration: usize) -> &mut Comparison {
     match &mut summary.test_cases[configuration].outcomes[0].found {
         Found::Paired(found) => &mut found.points[0].comparison,
@@ -613,7 +616,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
     let mut all: Vec<(&str, f64)> = vec![("control", 0.12)];
     all.extend(configurations);
     let value = |configuration: usize, rebuild: usize| {
-        // the control scatters as if it were the last one
+        // the control scatters as if it were the last configuration
         let place = (configuration + configurations.len()) % all.len();
         all[configuration].1 + spread * scatter(place * 3 + rebuild * 5 + place * rebuild)
     };
@@ -723,7 +726,7 @@ pub fn one_configuration() -> Run {
     paired("one-configuration", &[(ONE_RULE, -2.4)], 12, 0.8)
 }
 
-/// As many as anybody will type.
+/// As many configurations as anyone will type.
 pub fn ten_configurations() -> Run {
     let configurations = [
         ("./configs/nft-1-rule", -2.1),
@@ -742,7 +745,7 @@ pub fn ten_configurations() -> Run {
     run
 }
 
-/// Stopped after the first rebuild.
+/// A run that was stopped after the first rebuild.
 pub fn cannot_tell() -> Run {
     let mut run = paired("cannot-tell", &[(ONE_RULE, -2.1)], 1, 0.9);
     run.info.state = RunState::Interrupted;
@@ -752,7 +755,7 @@ pub fn cannot_tell() -> Run {
     run
 }
 
-/// Numbers at both ends: a slow DUT under a huge load, and one value only.
+/// Extreme numbers: a slow DUT under a huge load, and a single value.
 pub fn extreme() -> Run {
     let v4 = |size, flows| stream(IpVersion::Ipv4, size, flows);
     let cases = vec![
@@ -812,7 +815,7 @@ pub fn hostile() -> Run {
     run
 }
 
-/// A run whose DUT was read: findings with words from outside, and what its host did.
+/// A run with telemetry of the DUT: findings with text from outside, and the activity of its host.
 pub fn explained() -> Run {
     let bad = "<b>`x`</b> | & \u{1b}[2J";
     let mut run = one_case();

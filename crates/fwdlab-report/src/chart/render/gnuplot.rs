@@ -1,6 +1,8 @@
-//! Charts for gnuplot: one `gnuplot.data` with a block per series, and a script per chart that draws it into a PNG.
+//! Exports charts to gnuplot: one `gnuplot.data` with a block per series, and a script per chart
+//! that draws a PNG.
 //!
-//! Texts from outside stand in single quotes, in which gnuplot replaces nothing, and are free of control characters. Start with [`files`].
+//! Text from outside is in single quotes, in which gnuplot substitutes nothing, and has no control
+//! characters. Start with [`files`].
 
 use std::fmt::Write as _;
 
@@ -8,26 +10,26 @@ use crate::chart::axis::short;
 use crate::chart::{Axis, Chart, Curves, Line, Mark, Places, Plot, Reference, Row, Rows, Tone};
 use crate::table::shorten;
 
-/// The name of the file with all values.
+/// Name of the file with all values.
 pub const DATA: &str = "gnuplot.data";
 
-/// Colours of curves, in their order: those of the page.
+/// Colours of the curves, in order; the page uses the same.
 const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#008a66", "#b8578a", "#a87400", "#3a9fd6", "#1c2024",
 ];
-/// Characters of a name beside a row.
+/// Width of a row's name, in characters.
 const LABEL: usize = 44;
 
-/// A chart as blocks of values, and as the commands that draw them.
+/// A chart as blocks of values and the commands that draw them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drawn {
-    /// Blocks of values, two empty lines between them.
+    /// Blocks of values; two empty lines separate them in the file.
     pub blocks: Vec<String>,
     /// The script.
     pub script: String,
 }
 
-/// All files for charts: their names and what is in them.
+/// Returns all files for these charts: names and contents.
 pub fn files(charts: &[Chart]) -> Vec<(String, String)> {
     let mut data =
         String::from("# fwdlab: one block per series; in gnuplot: plot 'gnuplot.data' index N\n");
@@ -48,7 +50,7 @@ pub fn files(charts: &[Chart]) -> Vec<(String, String)> {
     files
 }
 
-/// A chart whose first block has this number in the file of values.
+/// Draws a chart; `first` is the number of its first block in the data file.
 pub fn draw(chart: &Chart, first: usize) -> Drawn {
     let mut drawing = Drawing {
         first,
@@ -95,7 +97,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// Adds values, under a comment, and how they are drawn.
+    /// Adds values with a comment, and the command that plots them.
     fn series(&mut self, about: &str, lines: &[String], using: &str) {
         if lines.is_empty() {
             return;
@@ -269,7 +271,7 @@ impl Drawing {
     }
 }
 
-/// A level to compare with.
+/// Returns the command for a horizontal reference line.
 fn level(reference: &Reference) -> String {
     format!(
         "set arrow from graph 0, first {at} to graph 1, first {at} nohead dt 2 lc rgb '#6a3d9a'\n\
@@ -313,17 +315,17 @@ fn colour(tone: Tone) -> &'static str {
     }
 }
 
-/// The text of a mark at an axis, in which gnuplot looks for places of numbers.
+/// Quotes a tick label, in which gnuplot interprets format specifiers.
 fn tick(text: &str) -> String {
     quoted(&text.replace('%', "%%"))
 }
 
-/// A text in gnuplot's single quotes.
+/// Quotes text for gnuplot, in single quotes.
 fn quoted(text: &str) -> String {
     format!("'{}'", plain(text).replace('\'', "''"))
 }
 
-/// A text without what would end a line or a comment, and without the quotes of commands.
+/// Removes characters that would end a line, a comment or a quoted command.
 fn plain(text: &str) -> String {
     let safe = |c: char| match c {
         c if c.is_control() => ' ',

@@ -1,21 +1,21 @@
-//! Charts on a page: labels are ordinary text that wraps, drawings are as wide as the page lets them be.
+//! Draws charts on a page: labels are text that wraps, and drawings are as wide as the page allows.
 //!
-//! A chart is a grid of label, drawing and value: long commands never collide with the drawing. The tables that belong beneath are the
-//! page's business. Start with [`draw`].
+//! A chart is a grid of label, drawing and value, so long commands never overlap the drawing. The
+//! page adds the tables. Start with [`draw`].
 
 use super::shapes::{self, NUMBERS};
 use crate::chart::{Chart, Curves, Plot, Reference, Row, Rows, Size};
 use crate::markup::Markup;
 use crate::table::shorten;
 
-/// Rows that stay on one sheet of paper.
+/// Largest number of rows that are kept on one sheet of paper.
 const SHORT: usize = 8;
-/// With more rows the numbers stand above them too.
+/// Charts with more rows have tick labels above the rows, too.
 const MANY: usize = 20;
-/// Characters of a name in a label; the table has all of it.
+/// Width of a label, in characters; the table has the full name.
 const LABEL: usize = 70;
 
-/// Draws several charts; those that are low stand beside each other.
+/// Draws several charts; low ones are next to each other.
 pub(crate) fn all(m: &mut Markup, charts: &[Chart]) {
     let is_low =
         |chart: &Chart| matches!(&chart.plot, Plot::Curves(curves) if curves.size == Size::Low);
@@ -50,13 +50,13 @@ fn draw_rows(m: &mut Markup, rows: &Rows) {
             }
         });
     }
-    // one that is longer may go on on the next sheet of paper
+    // a longer chart may continue on the next sheet
     let class = match rows.rows.len() > SHORT {
         true => "chart long",
         false => "chart",
     };
     m.within("div", &[("class", class)], |m| {
-        // whoever reads the first rows of many does not see what is below the last
+        // the tick labels below the last row may be off the screen
         if rows.rows.len() > MANY {
             line(m, "line axis-line", |_| {}, |m| numbers(m, rows), |_| {});
         }
@@ -81,7 +81,7 @@ fn numbers(m: &mut Markup, rows: &Rows) {
     m.within("svg", &attributes, |m| shapes::numbers(m, &rows.axis));
 }
 
-/// A mark with what it means.
+/// Draws a mark with its meaning, for the legend.
 fn named(m: &mut Markup, words: &str, mark: impl FnOnce(&mut Markup)) {
     m.within("span", &[], |m| {
         let swatch = [("width", "22"), ("height", "12"), ("aria-hidden", "true")];
@@ -140,7 +140,7 @@ fn draw_row(m: &mut Markup, rows: &Rows, row: &Row) {
     });
 }
 
-/// Label, drawing and value of one row.
+/// Draws label, drawing and value of one row.
 fn line(
     m: &mut Markup,
     class: &str,

@@ -1,6 +1,7 @@
-//! Charts in every format, one file each. Each has a function `draw` that takes a [`Chart`](super::Chart).
+//! Renders charts, with one file per format. Each has a function `draw` that takes a
+//! [`Chart`](super::Chart).
 //!
-//! What html and svg have in common, marks as shapes, is in `shapes`.
+//! `shapes` draws the marks that HTML and SVG share. Start with [`svg::draw`].
 
 pub mod gnuplot;
 pub(crate) mod html;

@@ -1,26 +1,28 @@
-//! Marks as shapes of SVG: one row, an axis, curves. Pages and pictures share them.
+//! Draws marks as SVG shapes: a row, an axis, curves. Pages and pictures share them.
 //!
-//! Places along an axis are percentages of whatever width there is, everything across it is in pixels, so that text and dots keep their
-//! size at every width. Start with [`row`] and [`plot`].
+//! Positions along an axis are in percent of the available width; everything across it is in
+//! pixels, so text and dots have the same size at every width. Start with [`row`] and [`plot`].
 
 use crate::chart::axis::short;
 use crate::chart::{Axis, Curve, Curves, Line, Mark, Reference, Row, Size, Tone};
 use crate::markup::{Attributes, Markup};
 
-/// Height of the numbers below curves, in pixels.
+/// Height of the tick labels below curves, in pixels.
 pub(super) const NUMBERS: f64 = 24.0;
-/// Names at the right end are so far apart at least.
+/// Smallest distance between curve names at the right end, in pixels.
 const NAME: f64 = 15.0;
-/// Characters that have room there; where a curve has a longer name, all names stand above the drawing.
+/// Width for curve names at the right end, in characters. If any name is longer, all names are
+/// above the drawing.
 const BESIDE: usize = 11;
-/// With more curves too.
+/// With more curves, the names are above the drawing, too.
 const CURVES: usize = 12;
-/// Curves with more points have no marks.
+/// Curves with more points have no point marks.
 const MARKED: usize = 25;
-/// Curves with more points are drawn as the smallest and the largest of each of so many parts.
+/// Number of parts of a long curve; only the smallest and the largest value of each part are drawn.
 const PARTS: usize = 400;
 
-/// Marks of points, in the order of the curves: circle, square, triangle, diamond, triangle on its tip, plus, cross.
+/// Point marks, in the order of the curves: circle, square, triangle, diamond, inverted triangle,
+/// plus, cross.
 pub(super) const POINTS: [&str; 7] = [
     "M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
     "M-3.2 -3.2H3.2V3.2H-3.2z",
@@ -32,7 +34,7 @@ pub(super) const POINTS: [&str; 7] = [
 ];
 
 impl Tone {
-    /// Its name in style sheets.
+    /// Returns the class of the tone in style sheets.
     pub(super) fn class(self) -> &'static str {
         match self {
             Tone::Median => "bar",
@@ -58,13 +60,13 @@ impl Tone {
         }
     }
 
-    /// Is it part of a whole, whose parts stand behind each other?
+    /// Returns true if the tone is part of a whole, whose parts are drawn one after another.
     fn is_part(self) -> bool {
         self.class().starts_with("place")
     }
 }
 
-/// What a tone looks like, 22 pixels wide and 12 high.
+/// Draws a sample of a tone, 22 pixels wide and 12 high.
 pub(super) fn swatch(m: &mut Markup, tone: Tone) {
     let class = tone.class();
     let line = |m: &mut Markup, [x1, y1, x2, y2]: [&str; 4]| {
@@ -109,7 +111,7 @@ pub(super) fn swatch(m: &mut Markup, tone: Tone) {
     }
 }
 
-/// How high a row is by what is in it, in pixels.
+/// Returns the height of a row, in pixels, which depends on its marks.
 pub(super) fn height(row: &Row) -> f64 {
     let has_dots = row
         .marks
@@ -134,7 +136,7 @@ fn at(percent: f64) -> String {
     format!("{percent:.3}%")
 }
 
-/// What is drawn of a row, on the lines of the axis.
+/// Draws a row over the lines of the axis.
 pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &Row, height: f64) {
     for (tick, _) in &axis.ticks {
         let class = if *tick == 0.0 { "zero" } else { "grid" };
@@ -197,7 +199,8 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
                     upright(m, axis, *end, (middle - 6.0, middle + 6.0), class, "");
                 }
             }
-            // from the top in their order, so that values that lie together do not hide each other and a drift shows as a slope
+            // from top to bottom, in order: close values do not hide each other, and a drift shows
+            // as a slope
             Mark::Dots {
                 values,
                 tone,
@@ -239,7 +242,7 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
     }
 }
 
-/// The numbers of an axis below rows.
+/// Draws the tick labels below rows.
 pub(super) fn numbers(m: &mut Markup, axis: &Axis) {
     for (tick, number) in &axis.ticks {
         let x = at(axis.percent(*tick));
@@ -261,7 +264,7 @@ pub(super) fn numbers(m: &mut Markup, axis: &Axis) {
     }
 }
 
-/// The names of references, where they cross the numbers: from the left, each on a line of its own.
+/// Draws the names of references below their lines: from the left, one per line of text.
 pub(super) fn reference_names(m: &mut Markup, axis: &Axis, references: &[Reference]) {
     for (n, reference) in references.iter().enumerate() {
         let percent = axis.percent(reference.at);
@@ -279,7 +282,7 @@ pub(super) fn reference_names(m: &mut Markup, axis: &Axis, references: &[Referen
     }
 }
 
-/// Height of [`reference_names`].
+/// Returns the height of [`reference_names`], in pixels.
 pub(super) fn names_height(references: &[Reference]) -> f64 {
     15.0 * references.len() as f64
 }
@@ -330,7 +333,7 @@ fn titled(m: &mut Markup, tag: &'static str, attributes: Attributes<'_>, words: 
 }
 
 impl Size {
-    /// The height of what curves are drawn in, in pixels.
+    /// Returns the height of the plot area, in pixels.
     pub(super) fn pixels(self) -> f64 {
         match self {
             Size::Whole => 250.0,
@@ -340,8 +343,8 @@ impl Size {
     }
 }
 
-/// Curves with their grid, numbers and names. Lines are stretched to the width there is; where `width` is known they are drawn in it, for
-/// programs that cannot stretch a line without its thickness.
+/// Draws curves with grid, tick labels and names. Lines stretch to the available width. If `width`
+/// is known they are drawn in it, for programs that would stretch the thickness of lines, too.
 pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     grid(m, curves);
     let height = curves.size.pixels();
@@ -387,13 +390,13 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     }
 }
 
-/// Do the names of curves stand where they end, not above?
+/// Returns true if the names of the curves are at their right ends rather than above the drawing.
 pub(super) fn named_beside(curves: &Curves) -> bool {
     let all = &curves.curves;
     all.len() <= CURVES && all.iter().all(|curve| curve.name.chars().count() <= BESIDE)
 }
 
-/// A curve as the list of names shows it, in 22 by 12 pixels.
+/// Draws a sample of a curve for the list of names, 22 by 12 pixels.
 pub(super) fn curve_swatch(m: &mut Markup, n: usize, curve: &Curve) {
     if curve.line != Line::None {
         let class = match curve.line {
@@ -416,7 +419,7 @@ pub(super) fn curve_swatch(m: &mut Markup, n: usize, curve: &Curve) {
     });
 }
 
-/// Grid lines with their numbers.
+/// Draws grid lines with their labels.
 fn grid(m: &mut Markup, curves: &Curves) {
     let height = curves.size.pixels();
     for (tick, number) in &curves.up.ticks {
@@ -458,19 +461,19 @@ fn grid(m: &mut Markup, curves: &Curves) {
     }
 }
 
-/// Pixels from the top.
+/// Returns the position of a value, in pixels from the top.
 fn up(curves: &Curves, value: f64) -> f64 {
     curves.size.pixels() * (1.0 - curves.up.percent(value) / 100.0)
 }
 
-/// Colour and mark of the curve with this number.
+/// Returns the classes for colour and mark of the curve with this number.
 fn style(n: usize, base: &str) -> String {
     format!("{base} c{}", n % POINTS.len())
 }
 
 fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<f64>) {
     let height = curves.size.pixels();
-    // lines are drawn in a picture 1000 wide, which is stretched
+    // lines are drawn 1000 units wide and then stretched
     let wide = width.unwrap_or(1000.0);
     let place = |(x, y): &(f64, f64)| (wide * curves.across.percent(*x) / 100.0, up(curves, *y));
     let drawn = thinned(&curve.points);
@@ -552,7 +555,7 @@ fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str) {
     );
 }
 
-/// The names of the curves where they end, moved apart.
+/// Draws the names of the curves at their right ends, moved apart.
 fn names_at_the_end(m: &mut Markup, curves: &Curves) {
     let mut names: Vec<(usize, &str, f64)> = curves
         .curves
@@ -589,7 +592,8 @@ fn names_at_the_end(m: &mut Markup, curves: &Curves) {
     }
 }
 
-/// The points of a curve, or of a long one the smallest and the largest of each part, so that no dip is lost.
+/// Returns the points of a curve. Reduces a long curve to the smallest and the largest value of
+/// each part, so that no dip disappears.
 pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * PARTS {
         return points.to_vec();

@@ -1,6 +1,6 @@
-//! A chart as a picture of its own: one SVG file that needs nothing else, for READMEs, slides and papers.
+//! Renders a chart as a self-contained SVG, for READMEs, slides and papers.
 //!
-//! Its looks are those of the page in daylight; fonts are whatever the viewer has. Start with [`draw`].
+//! It looks like the page in light mode; the viewer provides the fonts. Start with [`draw`].
 
 use super::shapes::{self, NUMBERS};
 use crate::chart::{Chart, Curves, Plot, Row, Rows};
@@ -9,22 +9,23 @@ use crate::table::{shorten, wrap};
 
 const STYLE: &str = include_str!("svg.css");
 
-/// Width of a picture in pixels.
+/// Width of the picture, in pixels.
 const WIDTH: f64 = 960.0;
-/// Space around it.
+/// Margin, in pixels.
 const EDGE: f64 = 16.0;
-/// Where drawings of rows begin, and how wide they are; labels stand before them, values behind.
+/// Left edge and width of the drawing of rows, in pixels; labels are to the left, values to the
+/// right.
 const DRAWING: (f64, f64) = (230.0, 500.0);
-/// Characters of a line of a label.
+/// Characters per line of a label.
 const LABEL: usize = 32;
 /// Lines of a label.
 const LINES: usize = 3;
-/// Space between lines of text.
+/// Distance between lines of text, in pixels.
 const LINE: f64 = 15.0;
-/// Where curves begin, and how wide they are; names stand behind.
+/// Left edge and width of curves, in pixels; names are to the right.
 const PLOT: (f64, f64) = (80.0, 690.0);
 
-/// The picture.
+/// Renders the picture.
 pub fn draw(chart: &Chart) -> String {
     let mut body = Markup::default();
     let mut y = EDGE;
@@ -65,7 +66,7 @@ fn text(m: &mut Markup, (x, y): (f64, f64), class: &str, words: &str) {
     m.leaf("text", &[("class", class), ("x", &x), ("y", &y)], words);
 }
 
-/// A part of the picture with places of its own.
+/// Adds a part of the picture with its own coordinates.
 fn part(
     m: &mut Markup,
     (x, y): (f64, f64),
@@ -83,7 +84,7 @@ fn part(
     m.within("svg", &[a, b, c, d, ("overflow", "visible")], body);
 }
 
-/// From the top to the bottom, which is given back.
+/// Draws rows from `top`, and returns where they end, in pixels.
 fn draw_rows(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
     let mut y = legend(m, rows, top + 6.0);
     for row in &rows.rows {
@@ -149,7 +150,7 @@ fn draw_rows(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
     y + 4.0
 }
 
-/// The lines of a label, each with its class.
+/// Returns the lines of a label, each with its class.
 fn lines_of(row: &Row) -> Vec<(&'static str, String)> {
     let broken = |words: &str| -> Vec<String> {
         let lines = wrap(&shorten(words, LABEL * LINES - 6), LABEL, "");
@@ -171,14 +172,14 @@ fn legend(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
     })
 }
 
-/// Marks with what they mean, in as many lines as they need; `mark` draws the one with a number.
+/// Draws a legend in as many lines as it needs; `mark` draws the mark with a given index.
 fn named(m: &mut Markup, names: &[&str], top: f64, mark: impl Fn(&mut Markup, usize)) -> f64 {
     if names.is_empty() {
         return top;
     }
     let (mut x, mut y) = (EDGE, top);
     for (n, words) in names.iter().enumerate() {
-        // letters of this size are some 6.6 pixels wide
+        // characters of this size are about 6.6 pixels wide
         let wide = 46.0 + 6.6 * words.chars().count() as f64;
         if x + wide > WIDTH - EDGE && x > EDGE {
             x = EDGE;

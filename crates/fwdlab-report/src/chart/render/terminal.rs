@@ -1,28 +1,28 @@
-//! Charts in a terminal: bars as characters, curves as dots of braille, or in ASCII as letters.
+//! Draws charts in a terminal: bars as characters, curves as braille dots, or as letters in ASCII.
 //!
-//! No meaning is carried by colour. Start with [`draw`].
+//! Colour carries no meaning. Start with [`draw`].
 
 use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
 use crate::table::shorten;
 
-/// With which characters.
+/// The set of characters to draw with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Symbols {
     /// Blocks, lines and braille.
     #[default]
     Unicode,
-    /// What every terminal has.
+    /// ASCII, for every terminal.
     Ascii,
 }
 
-/// Lines of curves.
+/// Height of curves, in lines.
 const LINES: usize = 14;
-/// Columns of the numbers beside curves.
+/// Width of the tick labels next to curves, in columns.
 const NUMBERS: usize = 8;
-/// Fewer columns have no room for a drawing.
+/// Smallest width for a drawing, in columns.
 const FEWEST: usize = 40;
 
-/// The chart in so many columns.
+/// Draws the chart in `width` columns.
 pub fn draw(chart: &Chart, width: usize, symbols: Symbols) -> String {
     let width = width.max(FEWEST);
     let mut text = String::new();
@@ -39,7 +39,7 @@ pub fn draw(chart: &Chart, width: usize, symbols: Symbols) -> String {
     }
 }
 
-/// Names come from outside: none of them shall steer the terminal.
+/// Replaces control characters: names come from outside and must not control the terminal.
 fn printable(text: &str) -> String {
     text.replace(crate::screen::steers, "?")
 }
@@ -52,7 +52,7 @@ fn ascii(c: char) -> char {
     }
 }
 
-/// What stands for a mark, in Unicode and in ASCII.
+/// Returns the character of a mark, in Unicode and in ASCII.
 fn signs(tone: Tone) -> (char, char) {
     match tone {
         Tone::Median => ('\u{2588}', '#'),
@@ -150,7 +150,7 @@ fn drawn_row(rows: &Rows, row: &Row, wide: usize, symbols: Symbols) -> String {
                 let (from, to) = (place(from.min(*to)), place(from.max(*to)));
                 cells[from..=to].fill(sign(*tone, symbols));
             }
-            // the bar ends in it: what lies on the bar is seen by its end
+            // the span covers the end of the bar: draw only its part beyond the bar
             Mark::Span { low, high } => {
                 let end = place(*high);
                 let from = place(*low);
@@ -187,7 +187,7 @@ fn draw_curves(curves: &Curves, width: usize, symbols: Symbols) -> String {
             continue;
         };
         let wanted = line_of(curves.up.percent(*last));
-        // the next free line, downwards and then upwards
+        // the next free line: downwards, then upwards
         let free = (wanted..LINES)
             .chain((0..wanted).rev())
             .find(|line| beside[*line].is_empty());
@@ -250,12 +250,12 @@ fn letter(n: usize) -> char {
     char::from(b'a' + (n % 26) as u8)
 }
 
-/// The line of a place in percent from below.
+/// Returns the line of a position in percent from the bottom.
 fn line_of(percent: f64) -> usize {
     (((100.0 - percent) / 100.0 * LINES as f64) as usize).min(LINES - 1)
 }
 
-/// Dots that are drawn on: two by four of them in a character of braille.
+/// A canvas of dots; a braille character has two by four of them.
 struct Canvas {
     wide: usize,
     symbols: Symbols,
@@ -277,7 +277,7 @@ impl Canvas {
         let column = ((x * 2.0 * self.wide as f64) as usize).min(2 * self.wide - 1);
         let line = (((1.0 - y) * 4.0 * LINES as f64) as usize).min(4 * LINES - 1);
         let cell = line / 4 * self.wide + column / 2;
-        // the bits of braille: three rows first, then the fourth
+        // bits of braille: the first three rows of both columns, then the fourth row
         let bit = match (line % 4, column % 2) {
             (3, 0) => 6,
             (3, _) => 7,

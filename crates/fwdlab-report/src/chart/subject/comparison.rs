@@ -1,14 +1,15 @@
-//! A comparison of runs: the differences with their intervals, and the values behind them.
+//! Charts of a comparison of runs: the differences with their intervals, and the values behind
+//! them. Start with [`differences`].
 
 use super::differences::tone;
 use crate::chart::{Axis, Chart, Mark, Quantity, Row, Rows, Scale, Tone, legend_of_values};
 use crate::compare::{Outcome, Scale as Written, difference_cell};
 use crate::number::{difference, interval};
 
-/// So many values of a column are drawn as dots; more are no longer told apart.
+/// Largest number of values of a column that are drawn as dots; more could not be told apart.
 const DOTS: usize = 60;
 
-/// Differences in percent around zero: test case by test case.
+/// Draws differences in percent around zero, by test case.
 pub(crate) fn differences(outcome: &Outcome) -> Chart {
     let compared = || outcome.rows.iter().flat_map(|row| &row.comparisons);
     let ends = compared().flat_map(|c| {
@@ -57,7 +58,7 @@ pub(crate) fn differences(outcome: &Outcome) -> Chart {
     )
 }
 
-/// The name of what is the same in several rows, before the first of them.
+/// Returns `name` for the first of several rows that share it, and nothing for the others.
 fn first(index: usize, name: &str) -> String {
     match index {
         0 => name.to_owned(),
@@ -65,7 +66,7 @@ fn first(index: usize, name: &str) -> String {
     }
 }
 
-/// A bar to the median of each column, its span, a dot per value.
+/// Draws the values of each column: a bar to the median, the range, a dot per value.
 pub(crate) fn values(outcome: &Outcome, written: &Written) -> Chart {
     let cells = || {
         outcome

@@ -1,4 +1,5 @@
-//! Differences in percent around zero: interval, mean and the values behind it; the A/A control apart.
+//! Chart of differences in percent around zero: interval, mean and the values behind it; the A/A
+//! control is separate. Start with [`differences()`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 
@@ -6,7 +7,7 @@ use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone};
 use crate::number::{difference, interval};
 use crate::words;
 
-/// The chart; `each` is what a value was measured in: a rebuild, an iteration.
+/// Draws the differences; `each` names what a value was measured in: a rebuild, an iteration.
 pub(crate) fn differences(compared: &[&Comparison], each: &str) -> Chart {
     let all = compared.iter().flat_map(|c| {
         let ends = c.interval_percent.into_iter().flatten();
@@ -76,7 +77,7 @@ fn row(comparison: &Comparison, each: &str) -> Row {
     }
 }
 
-/// How an interval is shown by what it says.
+/// Returns the tone of an interval with this verdict.
 pub(crate) fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Less => Tone::Less,

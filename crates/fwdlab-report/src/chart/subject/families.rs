@@ -1,6 +1,7 @@
-//! IPv4 beside IPv6: a bar to the median of each, with the smallest and the largest value, grouped by what else is the same.
+//! Chart that compares IPv4 with IPv6: a bar to the median of each, with the range of values,
+//! grouped by the other conditions.
 //!
-//! What is drawn of which runs is decided by [`crate::grid::families`]. Start with [`families`].
+//! [`crate::grid::families`] chooses the values. Start with [`families`].
 
 use fwdlab_model::outcome::Unit;
 
@@ -9,7 +10,7 @@ use crate::chart::{Chart, Row, Rows, legend_of_values};
 use crate::grid::Bar;
 use crate::name::value;
 
-/// The chart; `None` where no group has both families.
+/// Draws the chart; `None` if no group has both families.
 pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> {
     let mut groups: Vec<&str> = Vec::new();
     for bar in bars {

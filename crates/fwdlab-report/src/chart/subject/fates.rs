@@ -1,4 +1,5 @@
-//! What became of all frames sent: received, and lost at every named place, in the order of the way.
+//! Chart of the fate of all sent frames: received, and lost at each place, in the order of the
+//! path. Start with [`fates`].
 
 use fwdlab_model::loss::Place;
 
@@ -6,7 +7,7 @@ use crate::chart::{Axis, Chart, Mark, Quantity, Row, Rows, Scale, Tone};
 use crate::fates::{self, Fate};
 use crate::number::{count, percent, share};
 
-/// The chart.
+/// Draws the chart.
 pub(crate) fn fates(fates: &[Fate]) -> Chart {
     let mut legend = vec![(Tone::Received, "received".to_owned())];
     let places = fates::places(fates);

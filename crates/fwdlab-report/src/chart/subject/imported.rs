@@ -1,4 +1,5 @@
-//! The rates of an imported set: a bar to the median, a dot per run, a line where the archive's own rule has its median.
+//! Chart of the rates of an imported set: a bar to the median, a dot per run, and a line at the
+//! median by the archive's own rule. Start with [`imported`].
 
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::Summary;
@@ -7,7 +8,7 @@ use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone, legend_of_values};
 use crate::imported::{median, name};
 use crate::number::rate;
 
-/// The chart.
+/// Draws the chart.
 pub(crate) fn imported(summary: &Summary) -> Chart {
     let values = |case: &'_ ImportedCase| -> Vec<f64> {
         match case.ours.iterations_pps.as_slice() {

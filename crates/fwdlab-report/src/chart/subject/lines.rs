@@ -1,8 +1,9 @@
-//! Reference lines: what a link carries, and what an IMIX on a link needs.
+//! Reference lines: the line rate of a link, and the rate that an IMIX requires on a link.
 //!
-//! A frame takes 20 bytes more of a link than its own: preamble, start delimiter and the gap between frames (IEEE 802.3), so that a link
-//! of C bit/s carries C / (8 (size + 20)) frames per second. The simple IMIX is seven frames of 64 bytes, four of 594 and one of 1518 (`fwdlab_model::mix`, which
-//! names its sources). Start with [`of_cases`].
+//! A frame occupies 20 bytes more on a link than its own: preamble, start delimiter and inter-frame
+//! gap (IEEE 802.3). A link of C bit/s therefore carries C / (8 (size + 20)) frames per second. The
+//! simple IMIX is seven frames of 64 bytes, four of 594 and one of 1518 (`fwdlab_model::mix`, which
+//! lists its sources). Start with [`of_cases`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::mix::Mix;
@@ -13,20 +14,20 @@ use fwdlab_model::units::FrameSize;
 use crate::chart::{Curve, Reference, values};
 use crate::link;
 
-/// Links whose need is drawn where nobody says which link there is, in Mbit/s.
+/// Links whose IMIX rate may be drawn, in Mbit/s.
 const COMMON: [u32; 8] = [100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000];
 
-/// Lines are drawn up to so many times the largest value, so that values stay legible.
+/// Lines above this multiple of the largest value are not drawn, so that values stay legible.
 const AT_MOST: f64 = 1.6;
 
-/// And from this share of it.
+/// Lines below this share of the largest value are not drawn.
 const AT_LEAST: f64 = 0.02;
 
-/// So many lines have room.
+/// Largest number of lines.
 const LINES: usize = 2;
 
-/// Lines for the rates of test cases: the line rate where the run has a link and all frames are of one size, else what an IMIX on
-/// common links needs, those nearest to the values.
+/// Returns the lines for the rates of test cases: of the line rate, if the run has a link and all
+/// frames have one size, and of the IMIX rates of common links, those nearest to the largest value.
 pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> Vec<Reference> {
     let largest = values.iter().copied().fold(0.0, f64::max);
     let Some(first) = cases.first() else {
@@ -61,7 +62,8 @@ pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> V
     lines
 }
 
-/// The line rate for frames of this mean size as a line over a graph, where it is near enough to the values to leave them legible.
+/// Returns a line at the line rate for frames of this mean size, if it is near enough to the values
+/// to leave them legible.
 pub(crate) fn ceiling(link: LinkSpeed, size: FrameSize, curves: &[Curve]) -> Option<Curve> {
     let rate = link.line_rate_pps(size);
     let largest = values(curves).fold(0.0, f64::max);
@@ -73,7 +75,8 @@ pub(crate) fn ceiling(link: LinkSpeed, size: FrameSize, curves: &[Curve]) -> Opt
         .then(|| Curve::new(format!("line rate {link}"), vec![(from, rate), (to, rate)]).dashed())
 }
 
-/// Frames per second of the simple IMIX that fill a link: what a router must forward on it.
+/// Returns the frames per second of the simple IMIX that fill a link: the rate that a router on it
+/// must forward.
 fn imix_need(link: LinkSpeed) -> f64 {
     link.line_rate_pps(Mix::imix().mean())
 }

@@ -1,4 +1,4 @@
-//! What charts are made of: one file per subject, each a function of a summary.
+//! Builds charts from results: one file per subject, each a function of a summary.
 //!
 //! Start with [`of`].
 
@@ -28,7 +28,7 @@ use crate::shape::{self, Shape};
 use crate::table::capital;
 use crate::{campaign, link};
 
-/// All charts of a run, in the order of its page, each with a title and a name of its own.
+/// Returns all charts of a run in the order of its page, each with a unique title and name.
 pub fn of(
     info: &RunInfo,
     summary: &Summary,
@@ -94,7 +94,7 @@ pub fn of(
     all
 }
 
-/// The differences of a campaign, if it has any, else its figures.
+/// Returns the differences of a campaign if it has any, else its figures.
 pub(crate) fn of_campaign(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
     let cases = &summary.test_cases;
     if campaign::differences(cases).is_none() {
@@ -119,7 +119,7 @@ fn titled(title: &str, chart: Chart) -> Chart {
     }
 }
 
-/// Gives charts of one name numbers.
+/// Numbers charts that have the same name.
 pub(crate) fn named_apart(all: &mut [Chart]) {
     for n in 0..all.len() {
         let name = all[n].name.clone();

@@ -1,4 +1,4 @@
-//! What was offered, forwarded and lost over time, and what a ramp forwarded at each load.
+//! Charts of offered load, forwarding rate and loss over time, and of a ramp over its load.
 //!
 //! Several ramps in one graph are in `ramps`. Start with [`over_time`].
 
@@ -8,7 +8,7 @@ use fwdlab_model::procedure::Interval;
 use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size};
 use crate::procedures::{frames, shown};
 
-/// The course of each outcome that has one.
+/// Draws each outcome that has samples over time.
 pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     for outcome in outcomes {
         let title = match outcomes.len() {
@@ -19,7 +19,7 @@ pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     }
 }
 
-/// What was offered, what came back and what was lost, over time.
+/// Draws offered load, forwarding rate and loss over time.
 fn course(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
     let samples = shown(&outcome.found).samples();
     if samples.len() < 2 {
@@ -70,7 +70,8 @@ fn course(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
     }
 }
 
-/// What a ramp forwarded at each load it offered: below the line from corner to corner is what was lost.
+/// Draws the forwarding rate of a ramp over its offered load: the gap below the diagonal is the
+/// loss.
 fn over_load(charts: &mut Vec<Chart>, samples: &[Interval]) {
     let mut points: Vec<(f64, f64)> = samples
         .iter()

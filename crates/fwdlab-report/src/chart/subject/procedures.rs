@@ -1,4 +1,4 @@
-//! The graphs of what procedures found. Which procedure has which is decided here, how they look in the files beside.
+//! Chooses the graphs of each procedure; the neighbouring files draw them. Start with [`of`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome};
@@ -6,7 +6,7 @@ use fwdlab_model::outcome::{Found, Outcome};
 use super::{over_time, rfc2544, searches, sweeps};
 use crate::chart::Chart;
 
-/// The graphs of outcomes of one procedure, measured on this link, where there is one.
+/// Returns the graphs of outcomes of one procedure, measured on this link if it is known.
 pub(crate) fn of(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
     let mut charts = Vec::new();
     let Some(first) = outcomes.first() else {

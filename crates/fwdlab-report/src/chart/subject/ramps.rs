@@ -1,4 +1,5 @@
-//! Ramps of several runs or devices in one graph: what each forwarded over time, beside what was offered and the line rate.
+//! Charts of ramps of several runs or devices: forwarding rates over time, with the offered load
+//! and the line rate. Start with [`ramps`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome, Ramp};
@@ -8,8 +9,9 @@ use super::lines::ceiling;
 use super::named_apart;
 use crate::chart::{Axis, Chart, Curve, Curves};
 
-/// Ramps with the same frames in one graph each: over time where they offered the same, and over the offered load always. `named` gives
-/// each its name in the graph; ramps that are alone in what they send are left out.
+/// Draws ramps with the same frames in one graph each: over time if they offered the same load, and
+/// always over the offered load. `named` has the name of each ramp in the graph. Skips ramps that
+/// have no counterpart.
 pub fn ramps<'a>(
     named: impl IntoIterator<Item = (String, &'a Outcome, Option<LinkSpeed>)>,
 ) -> Vec<Chart> {
@@ -87,7 +89,8 @@ pub fn ramps<'a>(
             .iter()
             .flat_map(|(_, ramp)| ramp.samples.iter().enumerate())
         {
-            // the most that any of them offered in a second, as the public viewer of TRex load tests draws it
+            // the largest load that any of them offered in this second, as in the public viewer of
+            // TRex load tests
             let own = (at(point), point.offered_load_pps());
             match offered.get_mut(n) {
                 Some(most) => most.1 = most.1.max(own.1),

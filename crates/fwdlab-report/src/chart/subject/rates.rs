@@ -1,4 +1,5 @@
-//! Rates and other figures of test cases: a bar to the median, the span, a dot per iteration; the line rate beside them.
+//! Charts of rates and other figures of test cases: a bar to the median, the range, a dot per
+//! iteration, and the line rate.
 //!
 //! Start with [`forwarding_rates`] (windows) and [`figures`] (campaigns).
 
@@ -15,10 +16,11 @@ use crate::number::{rate, rate_with_interval};
 use crate::shape::{self, Labels, does_not_forward};
 use crate::state::State;
 
-/// Offered loads beyond this multiple of the largest forwarding rate are said at the edge, so that rates stay legible.
+/// Offered loads above this multiple of the largest forwarding rate are written at the edge, so
+/// that rates stay legible.
 const OFFERED_AT_MOST: f64 = 3.0;
 
-/// Forwarding rate per test case, with the offered load.
+/// Draws the forwarding rate of each test case, with the offered load.
 pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
     let all = shape::rated(summary);
     let labels = Labels::of(&all);
@@ -78,7 +80,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
     )
 }
 
-/// The figures of a campaign, a chart for each.
+/// Draws the figures of a campaign, a chart for each.
 pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
     let mut names: Vec<(&str, Unit)> = Vec::new();
     for figure in cases.iter().flat_map(|case| &case.figures) {
@@ -91,7 +93,7 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
             let found = case.figures.iter().find(|figure| figure.name == name);
             found.map(|figure| (figure.median, figure.values.clone()))
         };
-        // where nothing at all was found, each chart says so
+        // a test case without any figure appears in every chart, with the reason
         let shown: Vec<&TestCase> = cases
             .iter()
             .filter(|case| of(case).is_some() || case.figures.is_empty())
@@ -138,7 +140,7 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
     charts.collect()
 }
 
-/// The axis of a figure from zero, along rows.
+/// Returns a horizontal axis for a figure, from zero.
 pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = f64>) -> Axis {
     match unit {
         Unit::FramesPerSecond => Axis::rates_along(name, ends),

@@ -1,4 +1,5 @@
-//! The graphs that RFC 2544 wants: throughput and bursts over the frame size, loss over the load, delays.
+//! The graphs that RFC 2544 requires: throughput and bursts over the frame size, loss over the
+//! load, delays.
 //!
 //! Start with [`throughput`].
 
@@ -13,7 +14,8 @@ fn bytes(outcome: &Outcome) -> f64 {
     f64::from(outcome.frame_size_bytes.bytes())
 }
 
-/// RFC 2544 §26.1: frame rate over frame size, theoretical and measured. Frames of a profile have no one size.
+/// Draws the frame rate over the frame size, theoretical and measured (RFC 2544 §26.1). Skips
+/// profiles, which have no single size.
 pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut theoretical, mut measured) = (Vec::new(), Vec::new());
     for outcome in outcomes.iter().filter(|o| o.variant.profile.is_none()) {
@@ -44,7 +46,7 @@ struct AtLoad {
     trials: Vec<Delays>,
 }
 
-/// The loads at which delays were measured, from small to large.
+/// Returns the loads at which delays were measured, in ascending order.
 fn at_loads(outcome: &Outcome) -> Vec<AtLoad> {
     let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| AtLoad {
         percent,
@@ -65,7 +67,8 @@ fn at_loads(outcome: &Outcome) -> Vec<AtLoad> {
     points
 }
 
-/// Percentiles of the delay over the load in percent of `whole`, a graph per frame size; over the frame size where there is one load.
+/// Draws percentiles of the delay, over the load in percent of `whole` with a graph per frame size,
+/// or over the frame size if there is only one load.
 pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &str) {
     let all = outcomes.iter().map(|outcome| (outcome, at_loads(outcome)));
     let measured: Vec<_> = all.filter(|(_, points)| !points.is_empty()).collect();
@@ -80,7 +83,7 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
         let mut curves: Vec<Curve> = PERCENTILES.iter().map(curve).collect();
         curves.retain(|curve| !curve.points.is_empty());
         if curves.iter().all(|curve| curve.name != "p99.9") {
-            // what RFC 8219 asks for, however few frames there are
+            // RFC 8219 requires it, even for few frames
             let over = |(at, point): &(f64, &AtLoad)| Some((*at, point.worst_case_ns?));
             let points: Vec<_> = points.iter().filter_map(over).collect();
             let place = curves.len().saturating_sub(1);
@@ -113,7 +116,8 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
     }
 }
 
-/// RFC 2544 §26.3: loss over load, both from 0 to 100 %; and what came out, which shows livelock.
+/// Draws loss over load, both from 0 to 100 % (RFC 2544 §26.3), and the forwarding rate, which
+/// shows livelock.
 pub(super) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut lost, mut forwarded) = (Vec::new(), Vec::new());
     for outcome in outcomes {
@@ -147,7 +151,7 @@ pub(super) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     ));
 }
 
-/// The longest burst over the frame size, and the buffer behind it.
+/// Draws the longest burst over the frame size, and the buffer size that follows from it.
 pub(super) fn back_to_back(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut burst, mut buffer) = (Vec::new(), Vec::new());
     for outcome in outcomes {

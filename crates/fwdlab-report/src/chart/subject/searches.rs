@@ -1,4 +1,4 @@
-//! How searches for a load went on: trials and bounds, and estimates that came closer.
+//! Charts of searches for a load: trials and bounds, and converging estimates.
 //!
 //! Start with [`search()`].
 
@@ -11,11 +11,11 @@ use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
 use crate::number::several;
 use crate::search;
 
-/// Loads of a search that are shown lie at most so many times above its bounds, or below them: a first look at the line rate would
-/// press all the others onto one line.
+/// Loads above the bounds of a search by more than this factor, or below by its inverse, are not
+/// drawn: a first trial at the line rate would compress all others to one line.
 const NEAR_BOUNDS: f64 = 1.25;
 
-/// The loads around what a search found in the end, smallest and largest; all where it found nothing.
+/// Returns the range of loads around the final bounds of a search; all loads if it has none.
 fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
     let bounds = search.goals.iter().flat_map(|goal| {
         let bounds = [goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps];
@@ -30,7 +30,7 @@ fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
     }
 }
 
-/// Two graphs for each search.
+/// Draws two graphs for each search.
 pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     for outcome in outcomes {
         if let Found::Mlrsearch(found) = &outcome.found {
@@ -39,7 +39,8 @@ pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     }
 }
 
-/// How a search went on: its trials and, after each, the bounds of every goal; then what trials lost at their loads.
+/// Draws the course of a search: its trials and, after each, the bounds of every goal; then the
+/// loss of each trial at its load.
 fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
     let course = &search.course;
     if course.len() < 2 {
@@ -97,7 +98,7 @@ fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
     ));
 }
 
-/// How the estimates of a critical load came closer.
+/// Draws how the estimates of a critical load converge.
 pub(super) fn critical_load(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     for outcome in outcomes {
         let Found::Plr(found) = &outcome.found else {
@@ -111,7 +112,7 @@ pub(super) fn critical_load(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
             let points = settled.map(|e| (e.at_s, of(e)));
             Curve::new(name, points.collect())
         };
-        // the first ones are far off
+        // the first estimates are far off
         let curves = [
             curve("stretch", |e| e.stretch_pps),
             curve("erf", |e| e.erf_pps),

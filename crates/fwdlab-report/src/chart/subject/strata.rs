@@ -1,4 +1,5 @@
-//! Quiet windows, all windows and contended windows of every test case, as deviations from the result.
+//! Chart of quiet windows, all windows and contended windows of every test case, as deviations from
+//! the result. Start with [`strata`].
 
 use fwdlab_model::result::{Summary, TrialRecord};
 
@@ -6,7 +7,7 @@ use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone};
 use crate::number::{difference, percent, rate};
 use crate::shape::{self, Labels, Rated};
 
-/// The chart.
+/// Draws the chart.
 pub(crate) fn strata(summary: &Summary, trials: &[TrialRecord]) -> Chart {
     type Pick = fn(&TrialRecord) -> Option<f64>;
     let strata: [(&str, Tone, Pick); 3] = [

@@ -1,4 +1,5 @@
-//! Rates and costs over the values of a parameter, with the straight line that each value would cost the same on.
+//! Charts of rates and costs over the values of a parameter, with the line on which every unit
+//! would cost the same.
 //!
 //! Start with [`sweep`].
 
@@ -10,10 +11,11 @@ use super::lines::ceiling;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
 use crate::procedures::frames;
 
-/// Places of a bent line.
+/// Number of segments of a curved line.
 const STEPS: u32 = 40;
 
-/// What configurations cost beside the reference over the values of a parameter, and the line through it.
+/// Draws the cost of configurations compared with the reference, over the values of a parameter,
+/// with the fitted line.
 pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut parameter, mut costs) = (String::new(), Vec::new());
     for outcome in outcomes {
@@ -47,18 +49,19 @@ pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     ));
 }
 
-/// What came out over the values of a parameter, what a frame cost there, and what each unit added: where each costs the same, that is a
-/// straight line.
+/// Draws the forwarding rate over the values of a parameter, the cost per frame, and the cost of
+/// each added unit. If every unit costs the same, the cost per frame is a straight line.
 pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome], link: Option<LinkSpeed>) {
     let named = outcomes.iter().map(|one| (frames(one), *one, link));
     let named: Vec<Named<'_>> = named.collect();
     charts.extend(graphs(&named));
 }
 
-/// A sweep with its name, and the link that it was measured on.
+/// A sweep with its name and its link.
 pub(crate) type Named<'a> = (String, &'a Outcome, Option<LinkSpeed>);
 
-/// Sweeps of several systems over the same parameter with the same frames, in one graph each; those that are alone are left out.
+/// Draws sweeps of several systems over the same parameter with the same frames, in one graph each.
+/// Skips sweeps that have no counterpart.
 pub(crate) fn together(all: &[Named<'_>]) -> Vec<Chart> {
     let mut groups: Vec<(String, Vec<Named<'_>>)> = Vec::new();
     for one in all {
@@ -84,7 +87,7 @@ pub(crate) fn together(all: &[Named<'_>]) -> Vec<Chart> {
     charts.collect()
 }
 
-/// The graphs of sweeps over one parameter.
+/// Draws the graphs of sweeps over one parameter.
 fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     let mut parameter = String::new();
     let (mut rates, mut costs, mut units) = (Vec::new(), Vec::new(), Vec::new());
@@ -124,7 +127,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
             continue;
         }
         let line = found.cost().and_then(|cost| fitted(cost, &points));
-        // where the cost is no line, the one through both ends shows how far it is from that
+        // if the cost is not linear, the line through both ends shows the deviation
         let (which, line) = match line {
             Some(line) => ("fitted", line),
             None => (
@@ -177,7 +180,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     charts
 }
 
-/// The line that stands for what was found to be the cost, where it is a line.
+/// Returns the fitted line of the cost, if the cost is linear.
 fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     let (frame_ns, unit_ns) = match *cost {
         Cost::Constant { frame_ns } => (frame_ns, 0.0),
@@ -190,7 +193,8 @@ fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
     Some(ends.map(|value| (value, frame_ns + unit_ns * value)).into())
 }
 
-/// The same line as rates: what came out if every unit cost the same. At the values that were measured and between them, for it is bent.
+/// Converts the line to rates: the forwarding rate if every unit cost the same. It is curved, so it
+/// also has points between the measured values.
 fn rates_of(line: &[(f64, f64)], points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let [(first, low), .., (last, high)] = line else {
         return Vec::new();
@@ -235,7 +239,7 @@ mod tests {
         }
         let line = fitted(&cost, &points).unwrap();
         assert_eq!(line, [points[0], points[4]]);
-        // and a bent one of rates, which meets what was measured
+        // and a curved line of rates, which meets the measured values
         let rates = rates_of(&line, &points);
         for (value, cost) in &points {
             let (_, pps) = rates.iter().find(|(own, _)| own == value).unwrap();
