@@ -82,7 +82,7 @@ impl Responsive {
         for (n, typed) in p.requests.requests.iter().enumerate() {
             Request::parse(typed).map_err(|why| format!("ask: {why}"))?;
             if p.requests.requests[..n].contains(typed) {
-                return Err(format!("ask: `{typed}` stands there twice"));
+                return Err(format!("ask: `{typed}` is listed twice"));
             }
         }
         if let Some(address) = &p.requests.address
@@ -404,7 +404,7 @@ impl Procedure for Responsive {
         let is_done = self.answer.is_some() && self.course.failure.is_none();
         let said = match () {
             () if !is_done => "not all loads were offered".to_owned(),
-            () if found.is_empty() => "nobody asked".into(),
+            () if found.is_empty() => "no request was made".into(),
             () if !mute.is_empty() => format!("no answer even at rest: {}", mute.join(", ")),
             () => verdict(&found, p.after_ns),
         };

@@ -138,7 +138,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "irq-affinity",
-        "interrupts of both ports go to these CPUs, one after the other",
+        "interrupts of both ports go to these CPUs in turn",
         &[CPUS],
     ),
     linux(
@@ -148,7 +148,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "napi-affinity",
-        "these threads run on these CPUs, one after the other; after threaded-napi",
+        "these threads run on these CPUs in turn; after threaded-napi",
         &[CPUS],
     ),
     linux(
@@ -194,7 +194,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "conntrack",
-        "room for max connections that are tracked, in a hash of so many buckets (a multiple of 512)",
+        "room for max connections that are tracked, in a hash with this number of buckets (a multiple of 512)",
         &[
             count("max", 1, 1_000_000_000),
             count("buckets", 512, 268_435_456),
@@ -239,17 +239,17 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "openvpn",
-        "frames go through a second router and back, by so many tunnels of OpenVPN, or plainly (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of OpenVPN tunnels, or none (0); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
         "wireguard",
-        "frames go through a second router and back, by so many tunnels of WireGuard, or plainly (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of WireGuard tunnels, or none (0); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
         "esp",
-        "frames go through a second router and back, by so many IPsec tunnels (ESP, AES-128-GCM), or plainly (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of IPsec tunnels (ESP, AES-128-GCM), or none (0); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
@@ -259,7 +259,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "coalescing",
-        "interrupts of both ports wait for so many microseconds (ethtool -C)",
+        "interrupts of both ports wait this number of microseconds (ethtool -C)",
         &[count("usecs", 0, 100_000)],
     ),
     linux(
@@ -428,7 +428,7 @@ impl Generated {
                 return Err(Wrong::new(Some(key), why));
             }
             if said[..n].iter().any(|(other, _)| other == key) {
-                return Err(Wrong::new(Some(key), "it is said twice"));
+                return Err(Wrong::new(Some(key), "it is given twice"));
             }
         }
         let mut all = vec![Generated {
@@ -621,7 +621,7 @@ mod tests {
                 "nft-rules,N=1",
                 "N: nft-rules has no `N`; did you mean `n`?",
             ),
-            ("nft-rules,n=1,n=2", "n: it is said twice"),
+            ("nft-rules,n=1,n=2", "n: it is given twice"),
             ("nft-rules,n=-1", "n: `-1` is not a number from 0 to 100000"),
             ("nft-rules,n=1+1", "n: 1 is listed twice"),
             ("nft-rules,n", "`n` is not key=value"),

@@ -719,15 +719,15 @@ impl TestBed {
             ),
             (System::None, Some(_), ..) => wrong(
                 &["dut", "host"],
-                "nobody logs into a DUT of kind none; omit host, or give it another kind",
+                "fwdlab does not log in to a DUT of kind none; omit host, or set another kind",
             ),
             (System::None, .., None) => wrong(
                 &["dut"],
-                "nobody can ask a DUT of kind none for its MAC addresses; say macs = { a = \"02:...\", b = \"02:...\" }",
+                "a DUT of kind none cannot be queried for its MAC addresses; set macs = { a = \"02:...\", b = \"02:...\" }",
             ),
             (System::None, ..) if dut.ready.is_some() => wrong(
                 &["dut", "ready"],
-                "nobody can run a command on a DUT of kind none; omit this",
+                "no command can run on a DUT of kind none; omit this",
             ),
             (kind, ..) if kind != System::Vpp && (dut.socket.is_some() || dut.vppctl.is_some()) => {
                 wrong(

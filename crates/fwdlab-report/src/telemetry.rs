@@ -17,7 +17,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     let seen = match (finding.trials, finding.of_trials) {
         (_, 0 | 1) => String::new(),
         (seen, all) if seen == all => format!(" (in all {all} trials)"),
-        (seen, all) => format!(" (in {seen} of {all} trials; the clearest is told)"),
+        (seen, all) => format!(" (in {seen} of {all} trials; the clearest is shown)"),
     };
     format!(
         "{}: {}{seen}. Look at: {}",

@@ -218,7 +218,7 @@ fn a_page_tells_what_the_dut_did() {
     for words in [
         "What the DUT did",
         "dropped on purpose: nft ip t f: ip saddr <b>",
-        "(in 3 of 5 trials; the clearest is told)",
+        "(in 3 of 5 trials; the clearest is shown)",
         "one queue carries the load",
         "(in all 5 trials)",
         "Look at: this rule: nft list ruleset",

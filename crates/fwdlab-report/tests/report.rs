@@ -583,7 +583,7 @@ fn address_families_stand_beside_each_other() {
         "{script:?}"
     );
     let page = html::pages(&[run(&own), run(&own)], None, ShownFacts::Brief);
-    assert!(page.contains("IPv4 beside IPv6"));
+    assert!(page.contains("IPv4 next to IPv6"));
     // with one family there is no comparison
     own.summary.test_cases.truncate(4);
     assert!(families(&[run(&own)]).is_none());

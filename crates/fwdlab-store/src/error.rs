@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file of a run is damaged, so that what identifies its host cannot be removed.
-    #[error("{} is damaged, so that nobody can say what it names of its host; see fwdlab runs verify, or export all of it with --facts full", path.display())]
+    #[error("{} is damaged, so what it reveals about its host is not known; see fwdlab runs verify, or export all of it with --facts full", path.display())]
     NotBrief {
         /// The file.
         path: PathBuf,

@@ -25,7 +25,7 @@ pub fn rebuild(run: &StoredRun, summary: &Summary, report_html: &str) -> Result<
     let _lock = take_lock(dir).map_err(|_| StoreError::StillRunning { path: dir.clone() })?;
     if !run.is_protected {
         return Err(damaged(
-            "it was written before there were checksums: nobody knows whether it is whole".into(),
+            "it was written before there were checksums, so damage cannot be detected".into(),
         ));
     }
     let is_derived = |name: &str| [SUMMARY, REPORT].contains(&name);

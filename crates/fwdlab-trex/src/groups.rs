@@ -96,7 +96,7 @@ impl Registry {
             let name = port.wire.name().to_owned();
             let Some(groups) = port.wire.groups() else {
                 return Err(Fault::execute(format!(
-                    "groups cannot be told apart on {name}: that needs XDP and root"
+                    "groups cannot be distinguished on {name}: that needs XDP and root"
                 )));
             };
             let begun = match group.is_timed {

@@ -199,7 +199,7 @@ impl Message {
             Ok(unwrapped) => unwrapped,
             Err(Wrong::TooLarge) => return wrong(Fault::INTERNAL, too_large_text()),
             Err(Wrong::Damaged) => {
-                let text = "the message is said to be compressed, and cannot be decompressed";
+                let text = "the message claims to be compressed, but cannot be decompressed";
                 return wrong(Fault::PARSE, text.into());
             }
         };

@@ -76,7 +76,7 @@ impl Server {
             match port.silence() {
                 Ok(true) => {}
                 Ok(false) => notes.push(format!(
-                    "{name} has IPv6 addresses, so the kernel goes on sending frames of its own there; they are not counted as ours"
+                    "{name} has IPv6 addresses, so the kernel keeps sending frames of its own there; they are not counted as ours"
                 )),
                 Err(why) => notes.push(format!("{name}: the kernel cannot be kept from sending: {why}")),
             }

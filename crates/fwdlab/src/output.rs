@@ -327,7 +327,7 @@ impl Screen {
             } => {
                 self.tells_iterations = info.kind == "campaign";
                 self.line(&format!(
-                    "run       {}  goes on: {} left, {}",
+                    "run       {}  resumed: {} left, {}",
                     info.id,
                     fwdlab_report::number::counted(*steps, "step"),
                     fwdlab_report::number::estimate(*estimate_s, *guessed)
@@ -337,11 +337,11 @@ impl Screen {
             EventKind::Steered { request, heeded } => {
                 let done = match (request, heeded) {
                     (Request::Pause, true) => "paused on request",
-                    (Request::Resume, true) => "goes on, on request",
+                    (Request::Resume, true) => "resumed on request",
                     (Request::Skip, true) => "skips this test case on request",
                     (Request::Stop, true) => "stops on request",
                     (Request::Pause, false) => "asked to pause, and is paused already",
-                    (Request::Resume, false) => "asked to go on, and is not paused",
+                    (Request::Resume, false) => "asked to resume, but is not paused",
                     (Request::Skip, false) => "skip ignored: nothing to skip",
                     (Request::Stop, false) => "asked to stop, and stops already",
                 };

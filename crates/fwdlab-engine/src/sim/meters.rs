@@ -96,7 +96,7 @@ impl Simulation {
         if self.dut().counters == Counting::Nobody {
             chain.not_read(
                 &[Stage::DutInput, Stage::DutOutput],
-                "the DUT is a black box: nobody can ask it",
+                "the DUT is a black box that cannot be queried",
             );
         }
         Counters {

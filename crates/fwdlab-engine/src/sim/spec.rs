@@ -104,7 +104,7 @@ pub const KEYS: [(&str, &str, &str); 27] = [
     (
         "counters",
         "1024",
-        "its counters report 1000 frames for so many; `none`: nobody can read them, it is a black box",
+        "number of frames that its counters report as 1000; `none`: they cannot be read, it is a black box",
     ),
     (
         "foreign",

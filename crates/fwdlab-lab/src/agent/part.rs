@@ -111,7 +111,7 @@ impl Parts {
                 )
             }
             Question::Lateness => (Answer::Lateness(sender.lateness().map_err(refused)?), None),
-            _ => return Err(Failure::Refused("nobody asked for that".into())),
+            _ => return Err(Failure::Refused("that was not requested".into())),
         })
     }
 

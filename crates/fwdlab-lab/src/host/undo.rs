@@ -272,7 +272,7 @@ impl Left {
         }
         if self.unknown > 0 {
             amiss.push(format!(
-                "{} changes could not be taken back: a newer fwdlab wrote down how, and has to do it",
+                "{} changes could not be undone: a newer fwdlab recorded them; undo them with that version",
                 self.unknown
             ));
         }

@@ -121,7 +121,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             return all;
         }
         let Some(place) = place else {
-            let why = "a black box: nobody can log in";
+            let why = "a black box: it has no login";
             all.push(HostChecks {
                 host,
                 checks: vec![Check::skip("reached", why)],
@@ -414,7 +414,7 @@ fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
         Err(error) => vec![Check::fail(
             "forwarding",
             error.to_string(),
-            "see what is said above of the hosts",
+            "see the checks of the hosts above",
         )],
     }
 }
@@ -558,7 +558,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
     settle(control)?;
     let noise = site.hear(&bed, IDLE)?;
     if noise.is_empty() {
-        checks.push(Check::ok("idle links", "nobody else talks there"));
+        checks.push(Check::ok("idle links", "no other host sends there"));
     }
     for Noise { port, what, frames } in noise {
         let fix = match noise::is_of_switch(&what) {

@@ -321,11 +321,13 @@ impl Running<'_> {
             let own = agenda.cases[turn.case].1;
             left.later = left.later.saturating_sub(own);
             let measures = &agenda.measures[turn.case];
-            if self.is_enough(turn, left) {
+            let has_dropped_out = |case: &usize| self.gone.contains_key(case);
+            let is_vain = matches!(measures, Measures::Control(of) if has_dropped_out(of));
+            if is_vain || self.is_enough(turn, left) {
                 continue;
             }
-            let mut cases = measures.cases().iter();
-            if !measures.cases().is_empty() && cases.all(|case| self.gone.contains_key(case)) {
+            let cases = measures.cases();
+            if !cases.is_empty() && cases.iter().all(has_dropped_out) {
                 self.report(turn, BTreeMap::new(), None, run)?;
                 continue;
             }

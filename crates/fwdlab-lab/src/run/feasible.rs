@@ -103,7 +103,7 @@ fn can_apply(
     let mut steps = configuration.steps().iter();
     match system {
         System::None => Err(
-            "nobody can log into its DUT to apply a configuration: apply it by hand, and measure without it".into(),
+            "fwdlab cannot log in to its DUT to apply a configuration: apply it by hand, and measure without it".into(),
         ),
         System::Vpp => match steps.find(|step| !matches!(step, Step::Shell(_) | Step::Vpp(_))) {
             None => Ok(()),
@@ -159,7 +159,7 @@ fn can_set(system: System, swept: &Swept) -> Result<(), String> {
     match (system, swept) {
         (_, Swept::Stream | Swept::Units) => Ok(()),
         (System::None, _) => Err(
-            "nobody can log into its DUT to set what is swept: sweep flows or size, which are the tester's".into(),
+            "fwdlab cannot log in to its DUT to set what is swept: sweep flows or size, which are the tester's".into(),
         ),
         (System::Vpp | System::Freebsd | System::Bsdrp, Swept::Cores) => Err(format!(
             "the number of CPUs of {} is known when it starts: measure every number in a campaign of its own",
@@ -201,7 +201,7 @@ fn can_procedure(
     Ok(match plan.traffic(case).routes(&streams)?.len() {
         0 => Ok(()),
         n => Err(format!(
-            "its frames need {n} routes of the DUT, which nobody can log into: offer frames that need none"
+            "its frames need {n} routes of the DUT, which has no login: offer frames that need none"
         )),
     })
 }

@@ -94,7 +94,7 @@ impl Running<'_> {
             )?;
         }
         let Some(observed) = bed.dut(0).observed() else {
-            return wrong("nobody can log into this DUT");
+            return wrong("this DUT has no login");
         };
         let variant = &common.traffic.variants[0];
         let mut bench = Bench {

@@ -275,7 +275,7 @@ fn ask_of(
         Request::Command(text) => {
             let place = bed.dut(0).place().ok_or_else(|| {
                 LabError::Preflight(format!(
-                    "nobody can log into {}, so it cannot be asked `{text}`; ask by tester: instead",
+                    "fwdlab cannot log in to {}, so it cannot run `{text}` there; use tester: instead",
                     bed.dut(0).name()
                 ))
             })?;

@@ -778,7 +778,7 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
     if before.dut.is_none() || after.dut.is_none() {
         chain.not_read(
             &[Stage::DutInput, Stage::DutOutput],
-            "nobody can read the counters of this DUT",
+            "the counters of this DUT cannot be read",
         );
     }
     if after.rx_is_blind {

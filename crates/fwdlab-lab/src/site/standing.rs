@@ -262,7 +262,7 @@ impl Way {
             Place::Local => Way::Here,
             Place::Namespace(name) => Way::Namespace(name.clone()),
             Place::Ssh(text) => Way::Ssh(text.parse().map_err(|e: BadTarget| e.to_string())?),
-            Place::Image(image) => return Err(format!("vm:{image} is no host that stands")),
+            Place::Image(image) => return Err(format!("vm:{image} is not a running host")),
         })
     }
 
@@ -443,7 +443,7 @@ impl Standing {
     /// Returns the host of the DUT.
     pub(super) fn dut_host(&self) -> Result<Arc<dyn Host>, LabError> {
         let dut = self.hosts()?.dut.clone();
-        dut.ok_or_else(|| LabError::Preflight("nobody can log into its DUT".into()))
+        dut.ok_or_else(|| LabError::Preflight("fwdlab cannot log in to its DUT".into()))
     }
 
     pub(super) fn wait_until_ready(
@@ -610,7 +610,7 @@ impl Builder for Standing {
         if wanted.duts != 1 {
             return refuse(
                 "has one DUT, and a comparison side by side needs several that are alike",
-                "Measure configurations one after the other, with a campaign of maxfwd, or compare on the embedded bed",
+                "Measure configurations in turn, with a campaign of maxfwd, or compare on the embedded bed",
             );
         }
         if wanted.dut.kind != Kind::Linux {
@@ -621,7 +621,7 @@ impl Builder for Standing {
         }
         if wanted.is_managed {
             return refuse(
-                "has no port for management of which fwdlab knows",
+                "has no management port that fwdlab knows of",
                 "Omit management frames, say with address where its management is asked, or measure on the embedded bed",
             );
         }
@@ -856,7 +856,7 @@ impl Builder for Standing {
             let mut roles: Vec<&str> = ours.iter().map(|port| port.role).collect();
             roles.dedup();
             all.push(format!(
-                "{} ({}): {} {} taken up, and IPv6 is off there{}; taken back after every iteration",
+                "{} ({}): {} {} taken up, and IPv6 is off there{}; undone after every iteration",
                 way.words(),
                 roles.join(", "),
                 names.join(" and "),
@@ -893,7 +893,7 @@ impl Builder for Standing {
                 "its DUT is {}, which is not restarted: fwdlab runs there, too",
                 way.words()
             )),
-            None => Err("nobody can log into its DUT".into()),
+            None => Err("fwdlab cannot log in to its DUT".into()),
         }
     }
 

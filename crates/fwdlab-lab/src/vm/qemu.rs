@@ -295,7 +295,7 @@ fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<(
 fn end(status: ExitStatus, is_killed: bool) -> String {
     match status.signal() {
         Some(9) if !is_killed => format!(
-            "{status}: somebody killed it, most likely this host, which had no memory left. Give machines less, or end other programs"
+            "{status}: it was killed, most likely by this host, which had no memory left. Give machines less, or end other programs"
         ),
         _ => status.to_string(),
     }

@@ -771,7 +771,7 @@ impl Campaign {
         }
         match self.procedure.counting() {
             Counting::Slices => {
-                let why = "slices compare DUTs that share a host, whose counts nobody could divide among them; omit this, or measure by \
+                let why = "slices compare DUTs that share a host, whose counts cannot be divided among them; omit this, or measure by \
                            another procedure";
                 return wrong(&["telemetry"], why);
             }
@@ -831,9 +831,10 @@ impl Campaign {
                 "apply",
                 "commands are for the test bed; a simulated DUT has cost= and cliff=".into(),
             ),
-            Some(apply) if !apply.contains("{}") => {
-                wrong("apply", "{} stands for the value, but is missing".into())
-            }
+            Some(apply) if !apply.contains("{}") => wrong(
+                "apply",
+                "{} is the placeholder for the value, but is missing".into(),
+            ),
             _ => Ok(()),
         }
     }

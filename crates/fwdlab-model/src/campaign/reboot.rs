@@ -76,7 +76,7 @@ impl Campaign {
         if self.is_simulated() {
             return wrong(
                 &["reboot"],
-                "a simulated DUT begins anew in every iteration: omit this",
+                "a simulated DUT starts from scratch in every iteration: omit this",
             );
         }
         match self.procedure.counting() {
@@ -85,7 +85,7 @@ impl Campaign {
                 return wrong(&["reboot"], why);
             }
             Counting::Slices => {
-                let why = "slices compare DUTs that stand beside each other on this machine, which is not restarted: omit this";
+                let why = "slices compare DUTs side by side on this machine, which is not restarted: omit this";
                 return wrong(&["reboot"], why);
             }
             Counting::Trials | Counting::Windows => {}

@@ -217,7 +217,7 @@ impl JsonSchema for Checksums {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "true, false, or of which layers",
+            "description": "true, false, or a list of layers",
             "anyOf": [
                 { "type": "boolean" },
                 { "type": "array", "items": { "enum": ["ipv4", "udp", "tcp", "icmp", "icmpv6", "gre"] } }

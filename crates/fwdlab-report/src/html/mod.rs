@@ -134,7 +134,7 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
 /// the same parameter.
 fn overlaid(m: &mut Markup, runs: &[Run<'_>]) {
     for (title, together) in [
-        ("IPv4 beside IPv6", families(runs).into_iter().collect()),
+        ("IPv4 next to IPv6", families(runs).into_iter().collect()),
         ("Ramps", ramps(runs)),
         ("Sweeps", sweeps(runs)),
     ] {

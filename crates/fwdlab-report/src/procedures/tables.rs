@@ -31,7 +31,7 @@ pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Ve
         percentiles(outcomes),
     );
     add(
-        "what the event told of its course, by the DUT's clock".into(),
+        "output of the event, by the DUT's clock".into(),
         moments(outcomes),
     );
     let (table, every) = samples(outcomes, most_rows);

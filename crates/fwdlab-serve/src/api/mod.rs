@@ -28,7 +28,7 @@ pub async fn apart<T: Send + 'static>(
     done.unwrap_or_else(|_| {
         Err(Refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "this request ended in a panic, which is a bug; the server goes on".into(),
+            "this request ended in a panic, which is a bug; the server keeps running".into(),
         ))
     })
 }

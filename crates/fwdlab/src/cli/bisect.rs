@@ -343,7 +343,7 @@ fn listed(text: &str, good: &str, bad: &str) -> Result<Vec<String>, String> {
     match (place(good), place(bad)) {
         (Some(first), Some(last)) if first < last => Ok(names[first..=last].to_vec()),
         (Some(_), Some(_)) => Err(format!(
-            "{bad} stands before {good}; list from good to bad, the oldest first"
+            "{bad} is listed before {good}; list from good to bad, the oldest first"
         )),
         (None, None) => Ok([vec![good.to_owned()], names, vec![bad.to_owned()]].concat()),
         (None, Some(_)) => Err(format!("{bad} is in the list, but {good} is not")),

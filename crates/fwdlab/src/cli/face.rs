@@ -84,7 +84,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Ok(Left::Over) => {}
         Ok(Left::RunGoesOn) => {
             output::note(&format!(
-                "{id} goes on without this terminal\nsee it    fwdlab top {id}\nstop it   fwdlab top {id}, then q and s; or kill -INT {}",
+                "{id} continues without this terminal\nsee it    fwdlab top {id}\nstop it   fwdlab top {id}, then q and s; or kill -INT {}",
                 child.id()
             ));
             return Ok(Code::Done);
@@ -93,7 +93,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Ok(Left::Gone) => return Ok(Code::Done),
         Err(error) => {
             output::note(&format!(
-                "warning   the screen is gone: {error:#}. {id} goes on: fwdlab top {id}"
+                "warning   the screen is gone: {error:#}. {id} continues: fwdlab top {id}"
             ));
             loop {
                 if child.try_wait()?.is_some() {

@@ -290,17 +290,14 @@ const MORE: &[More] = &[
                 "fwdlab report @1 -o report.html",
                 "the latest run as a page",
             ),
-            (
-                "fwdlab report @2 @1 -o both.html",
-                "two runs beside each other",
-            ),
+            ("fwdlab report @2 @1 -o both.html", "two runs side by side"),
             (
                 "fwdlab report @1 --format markdown -o results/",
                 "for a repository, with its charts",
             ),
             (
                 "fwdlab report @1 --format gnuplot,ministat -o data/",
-                "data and scripts to go on with",
+                "data and scripts to continue with",
             ),
             (
                 "fwdlab report @1 --format junit -o junit.xml",
@@ -348,7 +345,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab import loadtest a.json b.json --title routers",
-                "ramps of TRex, beside each other",
+                "ramps of TRex, side by side",
             ),
         ],
         codes: &[Code::Preflight, Code::NotValid],

@@ -35,7 +35,7 @@ struct Server {
 /// A run that is copied while this lives.
 pub struct Mirror {
     dir: PathBuf,
-    /// The run goes on.
+    /// The run continues.
     pub is_live: bool,
     is_left: Arc<AtomicBool>,
     /// Who brings the journal; killed at the end.

@@ -327,7 +327,7 @@ impl Verified {
         };
         let mut text = format!("{}  {state}", self.run);
         if !self.protected && self.integrity != Integrity::Damaged {
-            text += " as far as can be told: it is not protected, because it was written before checksums existed";
+            text += " as far as can be checked: it is not protected, because it was written before checksums existed";
         }
         for difference in self.missing.iter().chain(&self.differences) {
             text += &format!("\n  {difference}");

@@ -48,7 +48,7 @@ impl Steer {
         };
         fwdlab_store::request(&dir, request).map_err(|error| match error {
             StoreError::NotRunning { .. } => anyhow::Error::from(Usage(format!(
-                "{error}; fwdlab runs ls shows which runs go on"
+                "{error}; fwdlab runs ls shows which runs are active"
             ))),
             error => error.into(),
         })?;

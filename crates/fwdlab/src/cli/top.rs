@@ -101,7 +101,7 @@ impl Top {
         }
         let theme = Theme::choose(self.symbols, &Environment::of_process());
         if watch(&dir, mode, self.speed, theme, &global.screen, None)? == Left::RunGoesOn {
-            output::note("the run goes on");
+            output::note("the run continues");
         }
         Ok(Code::Done)
     }

@@ -273,7 +273,7 @@ impl App {
                     left_s: *estimate_s,
                     estimate: None,
                 });
-                let begun = if goes_on { "goes on" } else { "begun" };
+                let begun = if goes_on { "resumed" } else { "begun" };
                 let steps = number::counted(*steps, "step");
                 self.tell(
                     t,
@@ -584,7 +584,7 @@ impl App {
         self.end = Some(End {
             t: self.newest,
             words: format!(
-                "cut off: its process is gone; fwdlab run --resume {} goes on with a campaign",
+                "cut off: its process is gone; fwdlab run --resume {} continues a campaign",
                 self.head.id
             ),
             is_good: false,

@@ -170,7 +170,7 @@ fn read_columns(columns: &[Value], origin: &Origin) -> Result<Vec<Column>, FileE
             return Err(origin.error(&way, why));
         };
         if read.contains(column) {
-            return Err(origin.error(&way, format!("`{name}` stands there twice")));
+            return Err(origin.error(&way, format!("`{name}` is listed twice")));
         }
         read.push(*column);
     }
@@ -251,7 +251,7 @@ mod tests {
             ),
             (
                 "[screen]\ncolumns = ['last', 'last']",
-                "fwdlab.toml:2:20: `last` stands there twice",
+                "fwdlab.toml:2:20: `last` is listed twice",
             ),
             (
                 "[screen.keys]\nfreze = 'x'",

@@ -311,7 +311,7 @@ seed = 1 / [bed] / engine = 'sim' / dut = 'seed=4' / [procedure] / id = 'mrr' =>
 [procedure] / id = 'paired' / reference = 'none' => :4:13: there is no configuration `none`
 [matrix] / directions = 'both' / [procedure] / id = 'paired' => :2:2: slices send test frames one way
 [procedure] / id = 'paired' / [procedure.sweep] / parameter = 'flows' / values = [1, 2] => :5:13: slices compare DUTs under the same traffic
-[procedure] / id = 'paired' / [procedure.sweep] / parameter = 'rules' / values = [0..70] => :2:2: 72 DUTs would stand beside each other, 64 are the most
+[procedure] / id = 'paired' / [procedure.sweep] / parameter = 'rules' / values = [0..70] => :2:2: 72 DUTs would be side by side; the maximum is 64
 [bed] / engine = 'sim' / [procedure] / id = 'maxfwd' => :5:6: windows are chosen by probes
 [matrix] / directions = 'both' / [procedure] / id = 'maxfwd' => :2:2: windows measure one direction
 [procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: windows tell what comes out
@@ -590,7 +590,7 @@ fn what_is_sent_is_a_part_of_the_matrix() {
 mod alone {
     use super::*;
 
-    /// Slices of DUTs beside each other: what rules cost, a configuration that cannot be applied leaves, and the others go on.
+    /// Slices of DUTs side by side: what rules cost, a configuration that cannot be applied leaves, and the others go on.
     #[test]
     fn slices_tell_costs_and_go_on_without_what_fails() {
         let name = "slices_tell_costs_and_go_on_without_what_fails";

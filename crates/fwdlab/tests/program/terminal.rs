@@ -227,7 +227,7 @@ fn a_run_is_steered_by_keys_left_and_found_again() {
     own.keys("d");
     assert_eq!(own.end(), 0);
     assert!(own.is_given_back());
-    own.until("goes on without this terminal");
+    own.until("continues without this terminal");
     let events = json_lines(&lab.only_run().join("events.jsonl"));
     let asked = events
         .iter()

@@ -91,7 +91,7 @@ pub(super) fn check_alone(configuration: &Configuration) -> Result<(), LabError>
         Some(other) if families.contains(&FAMILY) => Err(LabError::Configuration {
             name: configuration.name.clone(),
             reason: format!(
-                "{FAMILY} cannot stand beside {other}, which would be set on the host, and frames pass the jail. Write commands instead: \
+                "{FAMILY} cannot be combined with {other}, which would be set on the host, and frames pass the jail. Write commands instead: \
                  jexec {NAME} ..."
             ),
         }),

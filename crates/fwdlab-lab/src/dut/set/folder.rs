@@ -172,7 +172,7 @@ impl Folder {
                 walk(entry, &format!("/{name}"), &mut files).map_err(|e| bad(e.to_string()))?;
             } else if apply.is_none() && !name.starts_with('.') {
                 return Err(bad(format!(
-                    "`{name}` is no directory of a DUT's: {} can be, and what an executable `apply` uses can be anywhere beside it",
+                    "`{name}` is no directory of a DUT's: {} can be, and what an executable `apply` uses can be anywhere next to it",
                     ROOTS.join(", ")
                 )));
             }
@@ -318,7 +318,7 @@ fn walk(folder: &Path, theirs: &str, files: &mut Vec<Upload>) -> io::Result<()> 
             .map(str::to_owned);
         let name = name.filter(|name| !name.chars().any(char::is_control));
         let Some(name) = name else {
-            let why = format!("{}: its name cannot be told to a DUT", ours.display());
+            let why = format!("{}: its name cannot be passed to a DUT", ours.display());
             return Err(io::Error::other(why));
         };
         let theirs = format!("{theirs}/{name}");

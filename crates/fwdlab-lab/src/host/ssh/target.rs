@@ -76,7 +76,7 @@ impl FromStr for Target {
             }
             None => match rest.split_once(':') {
                 Some((_, port)) if port.contains(':') => {
-                    return Err(bad("an IPv6 address stands in brackets"));
+                    return Err(bad("an IPv6 address needs brackets"));
                 }
                 Some((host, port)) => (host, Some(port)),
                 None => (rest, None),

@@ -16,7 +16,7 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
     let unreachable = |why: String| Failure::Unreachable(why);
     if has("HOST IDENTIFICATION HAS CHANGED") {
         return unreachable(format!(
-            "its host key is another than before. Either it was installed anew, or another machine answers in its place; when you know \
+            "its host key is another than before. Either it was reinstalled, or another machine answers in its place; when you know \
              that it is the right one, forget the old key: ssh-keygen -R '{}'",
             target.in_known_hosts()
         ));

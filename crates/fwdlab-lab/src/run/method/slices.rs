@@ -67,7 +67,8 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
     let campaign = parameters.campaign();
     let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
     if campaign.is_simulated() {
-        let why = "slices compare real DUTs that stand beside each other; a simulated DUT has no machine whose noise they cancel";
+        let why =
+            "slices compare real DUTs side by side; a simulated DUT has no machine noise to cancel";
         return wrong(&["procedure", "id"], why.into());
     }
     if p.reference != PLAIN && !campaign.configurations.contains_key(&p.reference) {
@@ -79,7 +80,7 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
         return wrong(&["matrix"], why.into());
     }
     if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
-        let why = "slices compare DUTs that stand beside each other on the same CPUs, and threads of VPP poll there while it is another one's \
+        let why = "slices compare DUTs side by side on the same CPUs, and threads of VPP poll there during another DUT's \
                    turn: measure VPP with mrr, maxfwd or a search";
         return wrong(&["procedure", "id"], why.into());
     }
@@ -94,7 +95,7 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
         true => Ok(()),
         false => {
             let why = format!(
-                "{most} DUTs would stand beside each other, {MOST_DUTS} are the most: fewer configurations or values"
+                "{most} DUTs would be side by side; the maximum is {MOST_DUTS}: use fewer configurations or values"
             );
             wrong(&["procedure"], why)
         }
@@ -315,7 +316,7 @@ fn progress(
     });
     EventKind::Progress {
         activity: format!(
-            "iteration {} of {}: {} DUTs beside each other",
+            "iteration {} of {}: {} DUTs side by side",
             work.turn.iteration,
             running.plan.campaign().iterations,
             standing.row.duts()

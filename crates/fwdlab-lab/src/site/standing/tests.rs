@@ -892,5 +892,5 @@ fn this_machine_is_not_restarted() {
     let black_box =
         site("kind = 'none'\nmacs = { a = '02:00:00:00:00:01', b = '02:00:00:00:00:02' }");
     let why = black_box.can_reboot().unwrap_err();
-    assert!(why.contains("nobody can log into its DUT"), "{why}");
+    assert!(why.contains("fwdlab cannot log in to its DUT"), "{why}");
 }

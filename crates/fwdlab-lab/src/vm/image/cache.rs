@@ -167,7 +167,7 @@ impl Cache {
             true => Cache::at(cache),
             false => Err(ImageError::not_usable(
                 cache,
-                "there is no home folder, and this one is not a folder of ours that nobody else may enter. Let FWDLAB_CACHE \
+                "there is no home folder, and this one is not a private folder of the user. Let FWDLAB_CACHE \
                  name a folder to keep images in",
             )),
         }
@@ -193,7 +193,10 @@ impl Cache {
                 Some(entry)
             }
             None => {
-                tell(&format!("{} is damaged and is made anew", folder.display()));
+                tell(&format!(
+                    "{} is damaged and is created again",
+                    folder.display()
+                ));
                 self.discard(&folder);
                 None
             }

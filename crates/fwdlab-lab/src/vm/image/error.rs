@@ -48,7 +48,7 @@ pub enum ImageError {
     },
     /// Something in the cache was damaged; it has been removed.
     #[error(
-        "{what} in the cache {folder} was damaged and is removed; it is made anew when you try again"
+        "{what} in the cache {folder} was damaged and has been removed; it is created again when you retry"
     )]
     Damaged {
         /// Its description.

@@ -131,7 +131,7 @@ fn in_files(name: &str) -> Result<ImageKind, ImageError> {
             })),
             ImageKind::Kernel(_) => Err(ImageError::not_usable(
                 Path::new(path),
-                "a key is given, but it is a kernel, into which nobody logs in",
+                "a key is given, but it is a kernel, which has no login",
             )),
         };
     }

@@ -65,7 +65,7 @@ pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> 
     let rows = rows.collect();
     Some(Chart::rows(
         "families",
-        "IPv4 beside IPv6",
+        "IPv4 next to IPv6",
         Rows {
             axis: axis_along(figure, unit, ends),
             legend: legend_of_values("iteration"),

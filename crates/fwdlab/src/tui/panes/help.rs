@@ -38,13 +38,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let mut say = |word: String, means: &str| words.push((word, means.to_owned()));
     match app.mode {
         Mode::Replay => {
-            say(key(&[Does::Freeze]), "hold the replay, or go on");
+            say(key(&[Does::Freeze]), "pause or continue the replay");
             let speed = key(&[Does::Faster, Does::Slower]);
             say(speed, "twice as fast, half as fast");
         }
         _ => say(
             key(&[Does::Freeze]),
-            "freeze the screen while the run goes on; again: back to now",
+            "freeze the screen while the run continues; again: back to now",
         ),
     }
     let ten = key(&[Does::PageBack, Does::PageOn]);
@@ -73,7 +73,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     if app.is_steered() {
         say(
             key(&[Does::Pause]),
-            "pause: the next trial waits; again: go on",
+            "pause: the next trial waits; again: continue",
         );
         say(
             key(&[Does::Skip]),
@@ -82,12 +82,12 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }
     let quit = match app.mode {
         Mode::Replay => "quit",
-        _ => "quit: asks whether the run stops or goes on",
+        _ => "quit: asks whether the run stops or continues",
     };
     if app.mode == Mode::Own {
         say(
             key(&[Does::Detach]),
-            "leave the screen; the run goes on (fwdlab top shows it)",
+            "leave the screen; the run continues (fwdlab top shows it)",
         );
     }
     say(key(&[Does::Quit]), quit);
@@ -96,7 +96,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             "ctrl-c".into(),
             "stop the run: everything is undone, results are kept",
         ),
-        Mode::Other => say("ctrl-c".into(), "leave the screen; the run goes on"),
+        Mode::Other => say("ctrl-c".into(), "leave the screen; the run continues"),
         Mode::Replay => {}
     }
     say(

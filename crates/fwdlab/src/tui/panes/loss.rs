@@ -115,7 +115,7 @@ pub fn sentences(ledger: &Ledger) -> Vec<String> {
     }
     if ledger.frames_beside > 0 {
         all.push(format!(
-            "{} frames were beside these, which a router does not forward.",
+            "{} frames were sent in addition, which a router does not forward.",
             count(ledger.frames_beside)
         ));
     }

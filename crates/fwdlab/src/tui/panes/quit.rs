@@ -11,8 +11,8 @@ use super::{lines, over};
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let words = [
         match app.mode {
-            Mode::Own => "The run goes on.",
-            _ => "The run of another process goes on.",
+            Mode::Own => "The run continues.",
+            _ => "The run of another process continues.",
         },
         "",
         "s    stop it: undo everything, keep what was measured",
