@@ -368,7 +368,7 @@ mod tests {
             let meter = counters.chain.meters.iter_mut().find(of).unwrap();
             match is_read {
                 true => meter.is_approximate("it counts others' frames".into()),
-                false => meter.is_not_read("nobody can log into it"),
+                false => meter.is_not_read("it has no login"),
             }
         }
         counters
@@ -491,7 +491,7 @@ mod tests {
         );
         assert_eq!(
             ledger.not_exact[0].to_string(),
-            "the DUT's input: not read: nobody can log into it"
+            "the DUT's input: not read: it has no login"
         );
     }
 

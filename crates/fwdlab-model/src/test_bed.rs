@@ -1119,7 +1119,7 @@ net = '10.1.0.0/24'
             (
                 "[dut]\n",
                 "[dut]\nkind = 'none'\n",
-                "r1.toml:7:8: nobody logs into",
+                "r1.toml:7:8: fwdlab does not log in to",
             ),
             (
                 "ready",

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(check(&page(code)), []);
         assert_eq!(check(&page(&format!("The user is told.\n{code}"))), []);
         let found = check(&page(&format!(
-            "{code}The user is told.\nThe run continues.\n"
+            "{code}The user is told.\nThe run goes on.\n"
         )));
         let lines: Vec<usize> = found.iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [6, 7]);

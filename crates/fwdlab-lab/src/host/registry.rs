@@ -776,7 +776,7 @@ mod tests {
         flock(&looks, FlockOperation::LockShared).unwrap();
         std::thread::scope(|scope| {
             let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
-            std::thread::sleep(Duration::from_millis(50));
+            wait_until_locked_out(&path);
             assert!(path.exists(), "swept while somebody held it");
             flock(&looks, FlockOperation::Unlock).unwrap();
             assert_eq!(sweeps.join().unwrap(), std::slice::from_ref(&id));
@@ -788,13 +788,32 @@ mod tests {
         flock(&looks, FlockOperation::LockShared).unwrap();
         std::thread::scope(|scope| {
             let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
-            std::thread::sleep(Duration::from_millis(50));
+            wait_until_locked_out(&path);
             fs::remove_file(&path).unwrap();
             fs::write(&path, b"alive").unwrap();
             flock(&looks, FlockOperation::Unlock).unwrap();
             assert_eq!(sweeps.join().unwrap(), Vec::<String>::new());
         });
         assert_eq!(fs::read(&path).unwrap(), b"alive");
+    }
+
+    /// Waits until another thread is blocked by our lock of this file.
+    fn wait_until_locked_out(path: &Path) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
+        let began = std::time::Instant::now();
+        let is_waiting = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            let mut waiting = locks.lines().filter(|line| line.contains("-> FLOCK"));
+            waiting.any(|line| line.contains(&inode))
+        };
+        while !is_waiting() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "it does not wait"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// For a process that died: the next one undoes its changes on this machine, changes in its

@@ -222,7 +222,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         ("runs = 2", "runs = 0", "34:8: runs must be 1 to 10000"),
         ("runs = 2", "undo = 'x'", "34:8: undo requires apply"),
-        ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
+        ("runs = 2", "apply = 'x'", "34:9: {} is the placeholder"),
         ("\"rules\"", "\"flows\"", "21:1: the sweep varies flows"),
         (
             "dut-cpus = [1]",
@@ -653,7 +653,7 @@ fn restarts_are_of_machines() {
         (&bed("'yes'"), "3:10: "),
         (
             "reboot = true\n[bed]\nengine = 'sim'",
-            "2:10: a simulated DUT begins anew",
+            "2:10: a simulated DUT starts from scratch",
         ),
     ]);
     let error =

@@ -219,7 +219,7 @@ impl NotExact {
     }
 }
 
-/// For people: `the DUT's input: not read: nobody can log into it`.
+/// For people: `the DUT's input: not read: it has no login`.
 impl fmt::Display for NotExact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.stage, self.standing(), self.why)

@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(listed("a\nb\n", "x", "y").unwrap(), ["x", "a", "b", "y"]);
         for (text, good, bad, words) in [
             ("a\nb\na\n", "a", "b", "twice"),
-            ("a\nb\n", "b", "a", "stands before"),
+            ("a\nb\n", "b", "a", "is listed before"),
             ("a\nb\n", "a", "c", "c is not"),
             ("a\nb\n", "c", "b", "c is not"),
         ] {

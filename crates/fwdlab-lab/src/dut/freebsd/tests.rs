@@ -630,7 +630,7 @@ fn a_jail_is_refused_where_it_would_not_be_measured() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("vnet-jail cannot stand beside ipfw-rules"),
+        error.contains("vnet-jail cannot be combined with ipfw-rules"),
         "{error}"
     );
     assert_eq!(host.asked(), ["x"; 0]);

@@ -196,7 +196,7 @@ mod tests {
             ("ssh://router1:0", "`0` is no port"),
             ("ssh://router1:", "`` is no port"),
             ("ssh://router1:99999", "no port"),
-            ("ssh://2001:db8::1", "in brackets"),
+            ("ssh://2001:db8::1", "needs brackets"),
             ("ssh://[2001:db8::1", "not closed"),
             ("ssh://[2001:db8::1]x", "follow the bracket"),
             ("ssh://router1/etc", "path"),

@@ -638,7 +638,12 @@ mod tests {
         let deep = entry.path("deep/file");
         assert!(entry.is_intact(&deep, b"text") && !entry.is_intact(&deep, b"tExt"));
         assert!(entry.is_intact(Path::new("/elsewhere"), b"anything"));
-        assert!(cache.damaged(&entry).to_string().contains("is removed"));
+        assert!(
+            cache
+                .damaged(&entry)
+                .to_string()
+                .contains("has been removed")
+        );
         assert_eq!(cache.find(Kind::Image, "sum", &mut silent), None);
     }
 
