@@ -1,5 +1,5 @@
 //! The catalogue: checks and plans every entry, copies and measures one, and compares the list with
-//! the manual. Start with [`room`] for the settings of this machine.
+//! the manual.
 
 use serde_json::Value;
 
