@@ -125,11 +125,11 @@ impl Entry {
         }
     }
 
-    /// Returns the needs that this machine does not meet, as far as it can check without changing
-    /// the system.
+    /// Returns the needs that this machine does not meet, or may not meet, without changing the
+    /// system.
     pub fn missing(&self) -> Vec<String> {
         let mut needs = self.campaign().needs;
-        // also drop what cannot be checked in advance, such as a test bed or an archive
+        // keep what cannot be checked in advance, such as a test bed or an archive
         needs.retain(|need| is_here(need) != Some(true));
         needs
     }

@@ -132,7 +132,7 @@ impl Run {
         let cut = match &self.resume {
             Some(name) => Some(
                 match resume::reopen(&resolve(&global.runs_root()?, name)?) {
-                    // the options name another run
+                    // the user named a run that cannot be resumed
                     Err(LabError::Preflight(why)) => return Err(Usage(why).into()),
                     opened => opened?,
                 },

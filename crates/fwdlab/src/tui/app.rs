@@ -658,7 +658,7 @@ impl App {
             }
             Does::Detach if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
             Does::Quit => {
-                // leaving the screen does not stop the run of another process
+                // no question if there is no live run
                 if self.mode == Mode::Replay || self.end.is_some() {
                     return Action::Leave;
                 }
