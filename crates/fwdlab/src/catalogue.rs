@@ -125,8 +125,7 @@ impl Entry {
         }
     }
 
-    /// Returns the needs that this machine does not meet, or may not meet, without changing the
-    /// system.
+    /// Returns the needs that this machine is not known to meet. Changes nothing to find out.
     pub fn missing(&self) -> Vec<String> {
         let mut needs = self.campaign().needs;
         // keep what cannot be checked in advance, such as a test bed or an archive

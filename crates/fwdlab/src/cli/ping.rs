@@ -241,7 +241,7 @@ impl Ping {
                 self.where_.take(rx_name, &[Role::Receive])?,
             )
         };
-        // if a stream was refused, send other frames instead
+        // twice the planned time, because refused frames are replaced by others
         let needs =
             Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
         if self.timestamps != Timestamps::User && self.count > MOST as u64 {
@@ -418,13 +418,13 @@ fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
     probe.run(tx, rx, destination, signals)
 }
 
-/// Returns the rows of the histogram; each covers at most twice the times of the row before.
+/// Returns about [`ROWS`] rows of a histogram, whose bounds grow by a constant factor.
 fn bars(stream: &StreamAnalysis) -> String {
     let buckets: Vec<(u64, u64, u64)> = stream.latency.buckets().collect();
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else {
         return String::new();
     };
-    // each row covers the same ratio; choose it so that all times fit
+    // the factor with which all times fit into the rows; at least 1.1
     let ratio = (last.1.max(1) as f64 / first.0.max(1) as f64)
         .powf(1.0 / ROWS as f64)
         .max(1.1);

@@ -1,5 +1,5 @@
 //! `fwdlab selftest`: measures the limits of the tester itself, back to back and without a DUT.
-//! Start with [`Selftest::run`].
+//! Start with [`SelfTest::run`].
 
 use std::time::Duration;
 
