@@ -428,7 +428,7 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
 }
 
 /// One configuration drops everything, one cannot be applied, one has a daemon that dies under load
-/// and leaves last words, and one daemon has no name. Each costs only its own test case. The
+/// and leaves last words, and one does not name its daemon. Each costs only its own test case. The
 /// configuration whose daemon stays alive is measured at every value of a sweep.
 #[test]
 fn a_test_case_that_fails_does_not_end_the_campaign() {

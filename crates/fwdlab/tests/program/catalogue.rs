@@ -100,8 +100,8 @@ fn an_entry_is_copied_and_measured() {
 }
 
 /// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons' logs
-/// are stored. If one of the two connections is missing, there is no result; neither is there on a
-/// kernel without IPsec, which is reported.
+/// are stored. A single flow uses only one of the tunnels, so its trials are invalid. A kernel
+/// without IPsec is reported.
 #[test]
 fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let name = "a_gateway_hands_frames_on_through_all_of_its_tunnels";

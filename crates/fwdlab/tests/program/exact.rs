@@ -113,8 +113,8 @@ mod in_guests {
 
     /// Counts in two independent ways: with the guest's own counter, and with an emulator plugin
     /// that sees every instruction. The cost of a rule, and of ten more, is the same in both, and
-    /// no change costs nothing. The kernel is that of a whole disk, which boots with it; without a
-    /// disk, that of its package.
+    /// no change costs nothing. The kernel comes from a whole disk, which is booted to get it;
+    /// without a disk, from its package.
     #[test]
     fn a_rule_costs_what_its_functions_take() {
         let test = "a_rule_costs_what_its_functions_take";
