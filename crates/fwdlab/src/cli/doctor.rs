@@ -137,8 +137,8 @@ fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
     fwdlab_report::table::wrap(&text, 80, "")
 }
 
-/// Returns a one-line summary of all checks. Without root, only some checks are possible, so it does
-/// not claim that nothing fails.
+/// Returns a one-line summary of all checks. Without root, only some checks are possible, so it
+/// does not claim that nothing fails.
 fn total(checks: &[Check], root: bool) -> String {
     let of = |status| count(checks, status);
     let failures = match (of(Status::Fail), root) {
