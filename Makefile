@@ -1,4 +1,4 @@
-# The commands of this project. Each installs what it needs by itself; `make` alone lists them.
+# The commands of this project. Each installs what it needs; `make` alone lists them.
 
 CARGO  := scripts/cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -25,7 +25,7 @@ help:
 bootstrap:
 	@scripts/bootstrap
 
-# says nothing when there is nothing to do
+# quiet if nothing needs to be built
 build: bootstrap
 	@quiet=; \
 	if [ -x $(FWDLAB) ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
@@ -33,12 +33,14 @@ build: bootstrap
 	$(CARGO) build --release --package fwdlab --no-default-features $$quiet
 
 quick: build
-# code 5 is an answer: too noisy to tell, and what to do about it. Scripts call the program and get the code
+# code 5 is a result, too: the machine is too noisy, and the output says what to do. Scripts call
+# the program and get the code
 	@$(FWDLAB) quick $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }
 
-# xtask runs everything and counts it; under sudo all is built by the user who called, and runs as root. It is built as the tests are:
-# by clippy's compiler and with the features of the whole workspace and of a test, or dozens of crates would be compiled twice. What only
-# tests need is installed meanwhile; xtask waits for it
+# xtask runs and counts everything. Under sudo, it is built as the calling user and runs as root. It
+# is built like the tests, with clippy's compiler and the features of the whole workspace and of a
+# test; otherwise dozens of crates would be compiled twice. Packages that only tests need are
+# installed in parallel; xtask waits for them
 test:
 	@scripts/bootstrap
 	@scripts/bootstrap --tests & \
@@ -51,7 +53,8 @@ test:
 test-all: test
 	@CARGO_MANIFEST_DIR=$(CURDIR)/xtask scripts/cargo --run $(TARGET)/debug/xtask test rest
 
-# under sudo it is built by the user who called; only the comparison of engines runs as root, and wants both CPUs for itself
+# under sudo, it is built as the calling user; only the comparison of engines runs as root, and
+# needs both CPUs
 bench:
 	@scripts/bootstrap --bench
 	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) bench --workspace --no-run; fi

@@ -1,7 +1,9 @@
-//! The catalogue: questions that people ask of routers, each as a campaign that answers it. They are in the program.
+//! The catalogue: common questions about routers, each as a campaign that answers it. The entries
+//! are compiled into the program.
 //!
-//! An entry is an ordinary campaign file that says its `question` and what it `needs`. What a campaign means is
-//! `fwdlab_model::campaign`'s. To add one: a file in `catalogue/GROUP/`, and its name in the table here. Start with [`find`].
+//! An entry is an ordinary campaign file with a `question` and its `needs`.
+//! `fwdlab_model::campaign` defines what a campaign means. To add an entry, add a file in
+//! `catalogue/GROUP/` and its name to the table here. Start with [`find`].
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -102,20 +104,20 @@ shipped! {
     "exact/rule"
 }
 
-/// A campaign of the catalogue.
+/// An entry of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// Group and name.
     pub name: &'static str,
-    /// The file.
+    /// The text of the file.
     pub text: &'static str,
 }
 
 impl Entry {
-    /// What it says, read.
+    /// Returns the parsed campaign.
     ///
     /// # Panics
-    /// When the file is no campaign: a test reads all of them.
+    /// If the file is not a valid campaign; a test parses all of them.
     pub fn campaign(&self) -> Campaign {
         match Campaign::parse(self.name, self.text) {
             Ok(campaign) => campaign,
@@ -123,15 +125,15 @@ impl Entry {
         }
     }
 
-    /// What of this is not here, as far as can be seen without asking the system to change anything.
+    /// Returns the needs that this machine is not known to meet. Changes nothing to find out.
     pub fn missing(&self) -> Vec<String> {
         let mut needs = self.campaign().needs;
-        // a test bed or an archive: nobody knows before it is asked
+        // keep what cannot be checked in advance, such as a test bed or an archive
         needs.retain(|need| is_here(need) != Some(true));
         needs
     }
 
-    /// The file under another name: a campaign of the user's own.
+    /// Returns the file under another name, as a campaign of the user.
     pub fn copied(&self, name: &str) -> String {
         let (_, own) = self.name.rsplit_once('/').unwrap_or_default();
         self.text.replace(
@@ -141,7 +143,7 @@ impl Entry {
     }
 }
 
-/// What of a campaign's needs is not on this machine, as far as that is known.
+/// Returns the needs of a campaign that this machine is known not to meet.
 pub fn lacking(needs: &[String]) -> Vec<&str> {
     let is_lacking = |need: &&str| *need != "root" && is_here(need) == Some(false);
     needs
@@ -151,7 +153,7 @@ pub fn lacking(needs: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Has this machine what is needed? `None`: that cannot be seen.
+/// Returns whether this machine meets a need; `None` if that cannot be checked.
 fn is_here(need: &str) -> Option<bool> {
     match need.split_once(' ') {
         None if need == "root" => Some(user_namespace::is_root()),
@@ -177,12 +179,13 @@ fn is_here(need: &str) -> Option<bool> {
     }
 }
 
-/// The entry of this name.
+/// Returns the entry with this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ALL.iter().find(|entry| entry.name == name)
 }
 
-/// The text of a campaign: of a file, or of an entry where there is no such file.
+/// Returns the text of a campaign: from the file, or from the catalogue entry if there is no such
+/// file.
 pub fn text(file: &Path) -> std::io::Result<String> {
     match (std::fs::read_to_string(file), file.to_str().and_then(find)) {
         (Err(error), Some(entry)) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -194,23 +197,24 @@ pub fn text(file: &Path) -> std::io::Result<String> {
 
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // what an administrator uses is not in everybody's path
+    // administrators' tools may be missing from a user's path
     let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.any(|folder| folder.join(name).is_file())
 }
 
-/// Functions of modules, by which a kernel that lists no modules of its own is known to have one within.
+/// One function per module: its symbol shows that the module is built into the kernel, even if the
+/// kernel lists no built-in modules.
 const FUNCTIONS: [(&str, &str); 3] = [
     ("wireguard", "wg_xmit"),
     ("esp4", "esp_output"),
     ("xfrm_interface", "xfrmi_xmit"),
 ];
 
-/// What this kernel's functions are called: some megabytes, read once.
+/// Symbols of this kernel: some megabytes, read once.
 static SYMBOLS: LazyLock<String> =
     LazyLock::new(|| std::fs::read_to_string("/proc/kallsyms").unwrap_or_default());
 
-/// Has the kernel this part, loaded, within it, or to be loaded, below this root?
+/// Returns true if the kernel below this root has the module: loaded, built in or loadable.
 fn is_module(root: &Path, name: &str, symbols: &LazyLock<String>) -> bool {
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
     if root.join("sys/module").join(name).exists() {

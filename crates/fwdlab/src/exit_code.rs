@@ -1,4 +1,4 @@
-//! Exit codes: the documented list, in one place.
+//! Exit codes: the documented list, in one place. Start with [`Code`] and [`of`].
 
 use std::io::ErrorKind;
 use std::process::{ExitCode, ExitStatus};
@@ -11,36 +11,36 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_store::StoreError;
 
-/// How the program ended. The numbers are part of the interface.
+/// The exit code of the program. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// Done, everything valid.
+    /// Done, all results valid.
     Done = 0,
-    /// A result could not be written to standard output; or an error of ours, a bug. From `ministat` a file that cannot be opened, as its
-    /// older generations have it.
+    /// A result could not be written to standard output, or a bug of ours. From `ministat`, also a
+    /// file that cannot be opened, as in its older versions.
     Internal = 1,
-    /// Wrong use or wrong file.
+    /// Wrong usage or an invalid file.
     Usage = 2,
     /// The preflight failed: nothing was changed or measured.
     Preflight = 3,
     /// A host of the test bed or the DUT failed.
     TestBed = 4,
-    /// Measured, but not valid; stored and explained.
+    /// Measured, but not valid; stored with the reasons.
     NotValid = 5,
-    /// A limit of `--fail-if`, or a threshold of a campaign, was broken.
+    /// A limit of `--fail-if`, or a threshold of a campaign, was exceeded.
     LimitBroken = 6,
-    /// Some test cases failed, the others are good.
+    /// Some test cases failed, the others are valid.
     SomeFailed = 7,
     /// Interrupted; everything was undone.
     Interrupted = 130,
     /// Terminated; everything was undone.
     Terminated = 143,
-    /// Wrong use of `pkt-gen`, as the original has it.
+    /// Wrong usage of `pkt-gen`, as in the original.
     PktGen = 255,
 }
 
 impl Code {
-    /// What kind of end it is, in a word, for programs.
+    /// Returns the kind of exit in a word, for programs.
     pub fn kind(self) -> &'static str {
         match self {
             Code::Done => "done",
@@ -59,7 +59,7 @@ impl Code {
 }
 
 impl Code {
-    /// That of a process of ours that has ended; `None`: it did not end by itself.
+    /// Returns the code of a child process; `None` if it did not exit by itself.
     pub fn of_status(status: ExitStatus) -> Option<Code> {
         let code = status.code()?;
         ALL.into_iter().find(|known| *known as i32 == code)
@@ -87,8 +87,8 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// The code of a measurement, by one rule for all commands: what has no result, or one that noise or the generator's limit makes
-/// doubtful, is not valid.
+/// Returns the code of a measurement, by the same rule for all commands: a result is not valid if
+/// it is missing, or if noise or the generator's limit makes it doubtful.
 pub fn of_result(summary: &Summary) -> Code {
     let mut outcomes = summary.outcomes();
     let is_limited = |case: &TestCase| case.windows().is_some_and(|found| found.not_saturated);
@@ -102,8 +102,9 @@ pub fn of_result(summary: &Summary) -> Code {
     }
 }
 
-/// The code of a campaign: that of its result, unless some of it failed and the rest is good. What noise takes from windows and slices is
-/// no failure while other iterations of the test case are good.
+/// Returns the code of a campaign: that of its result, unless some of it failed and the rest is
+/// valid. Windows and slices lost to noise are no failure if other iterations of the test case are
+/// valid.
 pub fn of_campaign(summary: &Summary) -> Code {
     // by the rule of `compare --fail-if`
     if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {
@@ -124,7 +125,7 @@ pub fn of_campaign(summary: &Summary) -> Code {
     }
 }
 
-/// The code for an error.
+/// Returns the code for an error.
 pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<LabError>() {
         return of_lab(error);
@@ -141,11 +142,11 @@ pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return of_store(error);
     }
-    // not to be had, damaged: nothing was measured
+    // image missing or damaged: nothing was measured
     if error.is::<ImageError>() {
         return Code::Preflight;
     }
-    // what names a file that is not there, or not to be read or written
+    // a file that does not exist, or cannot be read or written
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     match cause.map(std::io::Error::kind) {
         Some(
@@ -160,7 +161,8 @@ pub fn of(error: &anyhow::Error) -> Code {
     }
 }
 
-/// What was typed names no run, more than one, or no file of runs: wrong use. What cannot be read, or is damaged, is not.
+/// An argument that matches no run, several runs, or no file of runs is wrong usage. Data that is
+/// unreadable or damaged is not.
 fn of_store(error: &StoreError) -> Code {
     match error {
         StoreError::NoSuchRun { .. }
@@ -204,7 +206,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::Machine { .. }
         | LabError::System { .. }
         | LabError::Host(_) => Code::TestBed,
-        // a run that is carried out, whose directory fails
+        // the directory of a running measurement fails
         LabError::Store(error) => match of_store(error) {
             Code::Usage => Code::Usage,
             _ => Code::TestBed,
@@ -215,7 +217,7 @@ fn of_lab(error: &LabError) -> Code {
 
 fn of_engine(error: &EngineError) -> Code {
     match error {
-        // another engine could, and this one was asked for
+        // another engine supports it, but the user chose this one
         EngineError::Unsupported { .. } => Code::Usage,
         EngineError::NoStamps { .. } | EngineError::TooLong { .. } | EngineError::OnlyCounts(_) => {
             Code::Preflight
@@ -224,7 +226,7 @@ fn of_engine(error: &EngineError) -> Code {
     }
 }
 
-/// Wrong use, in words.
+/// Wrong usage, with an explanation.
 #[derive(Debug)]
 pub struct Usage(pub String);
 

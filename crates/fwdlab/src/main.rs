@@ -1,7 +1,8 @@
-//! fwdlab: how fast a router or firewall really forwards packets, and why.
+//! fwdlab measures how fast a router or firewall forwards packets, and shows why.
 //!
-//! The program is arguments, screens and exit codes; what it does is in the libraries. One file per command in [`cli`].
-//! Results go to standard output, everything else to standard error.
+//! This program has the arguments, screens and exit codes; the libraries do the work. Each command
+//! is a file in [`cli`]; start there. Results go to standard output, everything else to standard
+//! error.
 #![forbid(unsafe_code)]
 
 mod catalogue;

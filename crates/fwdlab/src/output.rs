@@ -1,9 +1,10 @@
-//! What goes to the terminal: errors, live progress, one line per event in a pipe.
+//! Terminal output: errors, live progress, or one line per event in a pipe.
 //!
-//! Results go to standard output, everything else to standard error; nothing else in the program writes to either. A message that
-//! cannot be written is dropped: it never ends a measurement. A result that cannot be written makes the exit code 1
-//! ([`lost`]), unless its reader closed the pipe. Names come from files of other people: no control character that is in one
-//! gets to a terminal ([`harmless`]).
+//! Results go to standard output, everything else to standard error; nothing else in the program
+//! writes to either. A message that cannot be written is dropped: it never ends a measurement. A
+//! result that cannot be written makes the exit code 1 ([`lost`]), unless its reader closed the
+//! pipe. Names may come from other people's files, so control characters never reach a terminal
+//! ([`harmless`]). Start with [`result`] and [`Screen`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +22,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_code::Code;
 
-/// Text as it may be printed: what steers a terminal, other than ends of lines and tabs, as JSON writes it, so that a JSON document
-/// stays the same document.
+/// Returns text that is safe to print. Escapes control characters, except line ends and tabs, as
+/// JSON does, so that a JSON document keeps its meaning.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let of_lines =
         |c: char, next: Option<&char>| matches!(c, '\n' | '\t') || c == '\r' && next == Some(&'\n');
@@ -41,13 +42,14 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Writes to standard error, without colours if it is no terminal. What cannot be written there is dropped.
+/// Writes to standard error, without colours if it is not a terminal. Ignores errors.
 fn say(text: &str) {
     let text = format!("{text}\n");
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Standard output, unbuffered. The standard library's own takes a descriptor that is not open for writing for a success.
+/// Standard output, unbuffered. The standard library's own reports success even if the descriptor
+/// is not open for writing.
 pub struct Stdout;
 
 impl Write for Stdout {
@@ -69,10 +71,11 @@ impl Write for Stdout {
     }
 }
 
-/// Why the first result that could not be written was lost. A closed pipe is no reason.
+/// Why the first lost result could not be written. A closed pipe does not count.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Reports a result that could not be written to standard output; `false`: all were written, or their reader wanted no more.
+/// Reports a result that could not be written to standard output. Returns `false` if all were
+/// written, or if the reader closed the pipe.
 pub fn lost() -> bool {
     let why = LOST.get();
     if let Some(why) = why {
@@ -81,24 +84,24 @@ pub fn lost() -> bool {
     why.is_some()
 }
 
-/// Says why the program failed.
+/// Prints why the program failed.
 pub fn error(error: &anyhow::Error) {
     say(&format!("fwdlab: {}", within(&chain(error), 2)));
 }
 
-/// Prints help to standard output, what is wrong with the command line to standard error.
+/// Prints help to standard output, and errors in the command line to standard error.
 pub fn of_arguments(error: &clap::Error) {
     let text = error.render().ansi().to_string();
     match (error.use_stderr(), error.kind()) {
-        // help, which may speak of errors
+        // help, although its kind is an error
         (true, ErrorOfArguments::DisplayHelpOnMissingArgumentOrSubcommand) => say(text.trim_end()),
-        // begins as all errors do
+        // the same prefix as for all errors
         (true, _) => say(text.replacen("error:", "fwdlab:", 1).trim_end()),
         (false, _) => styled(&text),
     }
 }
 
-/// An error and its causes. Errors of the libraries name their cause in their own words; those are not said twice.
+/// Returns an error with its causes. Omits causes that the error of a library already includes.
 pub fn chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |said, cause| {
         let cause = cause.to_string();
@@ -110,40 +113,40 @@ pub fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// A message of which further lines are indented: no name of others in it begins a line.
+/// Indents all lines but the first, so that no foreign name starts a line.
 fn within(text: &str, indent: usize) -> String {
     harmless(text).replace('\n', &format!("\n{:indent$}", ""))
 }
 
-/// Columns of the word that a line of progress begins with.
+/// Columns of the first word of a progress line.
 const LABEL: usize = 10;
 
-/// Something a user should know, that is no result.
+/// Prints a message that is not a result.
 pub fn note(text: &str) {
     say(&harmless(text));
 }
 
-/// Prints a result. A reader that has gone away is not an error.
+/// Prints a result. Ignores a closed pipe.
 pub fn result(text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     console(&format!("{text}{end}"));
 }
 
-/// Shows what a console said, as it comes: also a part of a line, such as a question.
+/// Prints console output as it arrives, including incomplete lines such as a prompt.
 pub fn console(text: &str) {
     bytes(harmless(text).as_bytes(), &[]);
 }
 
-/// Prints what a program that we stand in for would print, to the byte.
+/// Prints what the replaced program would print, to the byte.
 pub fn bytes(stdout: &[u8], stderr: &[u8]) {
-    // of all threads one at a time
+    // one thread at a time
     let _lock = io::stdout().lock();
-    // remembered: `lost` tells it at the end
+    // `lost` reports a failure at the end
     let _ = Stdout.write_all(stdout);
     let _ = io::stderr().lock().write_all(stderr);
 }
 
-/// Has a result been printed? With `--json` it was the one document.
+/// True after a result was printed. With `--json`, that was the only document.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a value as one JSON document.
@@ -153,7 +156,8 @@ pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The document of `--json` where there is no result: why. Nothing when one was printed before it went wrong.
+/// Prints the document of `--json` for an error. Prints nothing if a result was printed before the
+/// error.
 pub fn json_error(code: Code, message: &str) {
     if ANSWERED.load(Ordering::Relaxed) {
         return;
@@ -164,7 +168,7 @@ pub fn json_error(code: Code, message: &str) {
     result(&format!("{error:#}"));
 }
 
-/// Looks at the terminal: text fits into its columns.
+/// Reads the width of the terminal, to wrap text to it.
 pub fn look() {
     let stdout = io::stdout();
     if stdout.is_terminal()
@@ -173,18 +177,19 @@ pub fn look() {
     {
         fwdlab_report::text::fit(size.ws_col.into());
     }
-    // some CI systems show colours on a terminal of this kind; a person's terminal of this kind shows the codes
+    // some CI systems show colours on a `dumb` terminal; a person's `dumb` terminal prints the
+    // codes
     if is_dumb() && std::env::var_os("CLICOLOR_FORCE").is_none() {
         anstream::ColorChoice::Never.write_global();
     }
 }
 
-/// Is the terminal one on which nothing can be drawn? There are lines instead.
+/// Returns true if the terminal cannot draw. Lines are printed instead.
 pub fn is_dumb() -> bool {
     std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
-/// Words that begin a headline that is no plain answer.
+/// First words of a headline without a clear answer.
 const IN_DOUBT: [&str; 11] = [
     "Too ",
     "Too noisy",
@@ -199,8 +204,8 @@ const IN_DOUBT: [&str; 11] = [
     "Does not forward",
 ];
 
-/// Prints a result whose first lines are its headline: on a terminal they stand out, in yellow where they are no plain answer.
-/// `NO_COLOR` is respected.
+/// Prints a result whose first lines are its headline: highlighted on a terminal, in yellow without
+/// a clear answer. Respects `NO_COLOR`.
 pub fn answer(text: &str) {
     use clap::builder::styling::{AnsiColor, Style};
     let (headline, rest) = text.split_at(text.find("\n\n").unwrap_or(text.len()));
@@ -211,14 +216,15 @@ pub fn answer(text: &str) {
     marked(style, headline, rest);
 }
 
-/// Prints a result that begins with words that stand out: not where standard output is no terminal, or `NO_COLOR` is set.
+/// Prints a result that starts with highlighted words. No highlighting if standard output is not a
+/// terminal or `NO_COLOR` is set.
 pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
     let (words, rest) = (harmless(words), harmless(rest));
     let end = if rest.ends_with('\n') { "" } else { "\n" };
     styled(&format!("{style}{words}{style:#}{rest}{end}"));
 }
 
-/// Prints text that has colours, or without them.
+/// Prints text with colours, or strips them.
 fn styled(text: &str) {
     match anstream::AutoStream::choice(&io::stdout()) {
         anstream::ColorChoice::Never => {
@@ -231,7 +237,7 @@ fn styled(text: &str) {
     }
 }
 
-/// How much is told while a run goes on.
+/// The amount of output during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {
     /// The result only.
@@ -246,21 +252,22 @@ pub enum Verbosity {
 pub struct Screen {
     verbosity: Verbosity,
     bar: Option<ProgressBar>,
-    /// On a terminal without a progress bar: the step that was printed last.
+    /// On a terminal without a progress bar: the last step printed.
     step: Option<u32>,
     iterations: u32,
-    /// A campaign: of other runs every trial is told.
+    /// For a campaign: print a line per iteration instead of a line per trial.
     tells_iterations: bool,
-    /// Lines about iterations that were printed: a report that changes no word is not repeated.
+    /// Printed lines of iterations, so that none is repeated.
     printed_iterations: BTreeSet<String>,
     rates: BTreeMap<String, Vec<f64>>,
-    /// Invalid trials that were not told one by one: how many, and how often for which reason.
+    /// Invalid trials without a line of their own: their number, and how often each reason
+    /// occurred.
     invalid: u32,
     reasons: BTreeMap<String, u32>,
 }
 
 impl Screen {
-    /// A screen for this run: a live bar on a terminal, lines elsewhere.
+    /// Creates the screen of a run: a live bar on a terminal, otherwise lines.
     pub fn new(verbosity: Verbosity, iterations: u32) -> Screen {
         let bar = bar_for(verbosity);
         let step = (bar.is_none() && io::stderr().is_terminal()).then_some(u32::MAX);
@@ -347,15 +354,15 @@ impl Screen {
                 };
                 self.line(&format!("run       {done}"));
             }
-            // said with the load of its trials
+            // printed with the load of its trials
             EventKind::LoadFound { .. } => {}
             EventKind::BedReady { facts } => {
-                // a campaign of both tells of the first bed of each
+                // a campaign of both kinds reports the first bed of each
                 let dut = match facts.placement.contains_key("vpp") {
                     true => "VPP",
                     false => "Linux kernel",
                 };
-                // of hosts that stand, their name says what they are
+                // existing hosts: print their names instead of a drawing
                 self.line(&match facts.placement.get("test bed") {
                     Some(bed) => format!("test bed  {bed}"),
                     None => format!(
@@ -436,7 +443,7 @@ impl Screen {
                 }
             }
             EventKind::HookFinished { record } => {
-                // one that did well is of no interest, unless all is
+                // a successful one is shown only in verbose output
                 if record.failure.is_some() || self.verbosity == Verbosity::Verbose {
                     let (when, status) = (record.when.name(), &record.status);
                     let (command, host) = (&record.command, &record.host);
@@ -470,7 +477,7 @@ impl Screen {
             0 => String::new(),
             invalid => format!("  {invalid} invalid"),
         };
-        // first what must not be cut off on a narrow terminal
+        // most important first: a narrow terminal cuts off the end
         let left = format!("left ~{}", fwdlab_report::number::seconds(left_s.round()));
         let words = format!("{activity}{rate}{estimate}{invalid}");
         if let Some(bar) = &self.bar {
@@ -484,11 +491,11 @@ impl Screen {
         }
     }
 
-    /// Counts an invalid trial that is not told.
+    /// Counts an invalid trial without printing it.
     fn fold(&mut self, record: &TrialRecord) {
         self.invalid += 1;
         for reason in &record.validity.reasons {
-            // numbers differ from trial to trial, what happened does not
+            // ignore the numbers, which differ from trial to trial
             let kind: String = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
             let known = self.reasons.keys().find(|known| {
                 let of_known: String = known.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -515,7 +522,8 @@ impl Screen {
         ));
     }
 
-    /// Without a terminal: a line when a test case has all its iterations; with -v a line per trial.
+    /// Without a terminal: prints a line when a test case has all its iterations; with -v a line
+    /// per trial.
     fn trial(&mut self, record: &TrialRecord) {
         let is_verbose = self.verbosity == Verbosity::Verbose;
         if !record.validity.is_valid() && !is_verbose {
@@ -581,7 +589,7 @@ fn invalid(reasons: &[String]) -> String {
     }
 }
 
-/// A bar that changes, on a terminal that can draw it.
+/// Returns a progress bar, on a terminal that can draw it.
 fn bar_for(verbosity: Verbosity) -> Option<ProgressBar> {
     let live = verbosity != Verbosity::Quiet && io::stderr().is_terminal() && !is_dumb();
     live.then(bar)
@@ -594,20 +602,20 @@ fn bar() -> ProgressBar {
     ProgressBar::new(1).with_style(style)
 }
 
-/// How far something is that counts and does not measure: one line that changes on a terminal, nothing elsewhere.
+/// Progress of something that counts: one line that changes on a terminal, nothing elsewhere.
 pub struct Counter {
     bar: Option<ProgressBar>,
 }
 
 impl Counter {
-    /// Nothing is shown yet.
+    /// Creates a counter, and shows nothing.
     pub fn new(verbosity: Verbosity) -> Counter {
         Counter {
             bar: bar_for(verbosity),
         }
     }
 
-    /// Shows `done` of `all`, with some words.
+    /// Shows `done` of `all`, with some text.
     pub fn show(&mut self, done: u64, all: u64, words: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_length(all);
@@ -616,7 +624,7 @@ impl Counter {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -647,7 +655,7 @@ mod tests {
             ),
             ("over\rwritten\u{8}\r", "over\\u000dwritten\\u0008\\u000d"),
             ("\u{7f}\u{9b}31m\0", "\\u007f\\u009b31m\\u0000"),
-            // the order of characters, and lines that only some see
+            // bidirectional characters, and other line separators
             (
                 "a\u{202e}gpj.exe\u{2066}\u{2028}",
                 "a\\u202egpj.exe\\u2066\\u2028",
@@ -655,7 +663,7 @@ mod tests {
         ] {
             assert_eq!(harmless(text), shown);
         }
-        // serde leaves some of them in strings; the document means the same
+        // serde leaves some of them in strings; the meaning of the document stays the same
         let name = "a\u{9b}31m\u{7f}\u{1b}";
         let document = serde_json::to_string(&name).unwrap();
         assert!(document.contains('\u{9b}'));

@@ -1,7 +1,8 @@
-//! Traffic profiles by name: those that are shipped are in the program, others in `./profiles` or wherever a path says.
+//! Traffic profiles by name: shipped profiles are compiled into the program, others are in
+//! `./profiles` or at a path.
 //!
-//! Reads files, and knows where a profile's capture files are. What a profile means is `fwdlab_model::profile`'s and
-//! `fwdlab_engine::traffic::compile`'s. Start with [`load`].
+//! Reads files, and finds the capture files of a profile. `fwdlab_model::profile` defines the
+//! meaning of a profile, `fwdlab_engine::traffic::compile` its frames. Start with [`load`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,20 +81,20 @@ shipped! {
     "bench/vm-none"
 }
 
-/// Where profiles of one's own are found by name.
+/// The folder of the user's own profiles.
 const LOCAL: &str = "profiles";
 
-/// A profile and where it is from.
+/// A profile and its origin.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The profile.
     pub profile: Profile,
-    /// Its file; `None`: it is shipped.
+    /// Its file; `None` for a shipped profile.
     pub path: Option<PathBuf>,
 }
 
 impl Loaded {
-    /// Opens a capture file that the profile names: from the folder that the profile is in.
+    /// Opens a capture file of the profile, relative to the folder of the profile.
     pub fn open_capture(&self, name: &str) -> io::Result<Box<dyn io::Read>> {
         let folder = self.path.as_deref().and_then(Path::parent);
         let file = std::fs::File::open(folder.unwrap_or(Path::new("")).join(name))?;
@@ -104,12 +105,12 @@ impl Loaded {
     }
 }
 
-/// The profile of this name: a path, a name in `./profiles`, or a shipped one.
+/// Returns the profile with this name: a path, a name in `./profiles`, or a shipped one.
 pub fn load(name: &str) -> anyhow::Result<Loaded> {
     load_from(Path::new(""), name)
 }
 
-/// The same, for a name that stands in a file of this folder.
+/// Like [`load`], for a name in a file of this folder.
 pub fn load_from(folder: &Path, name: &str) -> anyhow::Result<Loaded> {
     let local = folder.join(LOCAL).join(format!("{name}.toml"));
     if name.ends_with(".toml") || name.starts_with('.') || Path::new(name).is_absolute() {
@@ -158,7 +159,8 @@ fn read(path: &Path) -> anyhow::Result<Loaded> {
     })
 }
 
-/// All profiles by name, with what reading those in `./profiles` gave: the local ones first, they take precedence.
+/// Returns all profiles by name, or the errors in them. Local profiles come first and take
+/// precedence.
 pub fn list() -> Vec<(String, anyhow::Result<Loaded>)> {
     let mut all: Vec<(String, anyhow::Result<Loaded>)> = Vec::new();
     for name in local_names(Path::new(LOCAL), "", 0) {
@@ -173,7 +175,7 @@ pub fn list() -> Vec<(String, anyhow::Result<Loaded>)> {
     all
 }
 
-/// Names of the profiles in a folder and the folders in it, sorted.
+/// Returns the sorted names of the profiles in a folder and its subfolders.
 fn local_names(folder: &Path, prefix: &str, depth: usize) -> Vec<String> {
     const DEEPEST: usize = 4;
     let Ok(entries) = std::fs::read_dir(folder) else {

@@ -1,7 +1,8 @@
-//! `fwdlab agent`: answers another fwdlab, which started it. Not for people.
+//! `fwdlab agent`: serves another fwdlab, which started it. Not meant for users.
 //!
-//! As the first process of a virtual machine it serves the machine's channel, and ends the machine with it; elsewhere it serves its
-//! standard input and output, and ends with them.
+//! As the first process of a virtual machine, it serves the machine's channel, and powers the
+//! machine off when the channel closes. Elsewhere it serves standard input and output, and exits
+//! when they close.
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<Code> {
         if let Some(folder) = &self.stdio {
             stdio::run(folder).map_err(|why| anyhow::anyhow!("agent: {why}"))?;

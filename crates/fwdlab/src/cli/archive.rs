@@ -1,4 +1,5 @@
-//! `fwdlab runs export` and `import`: runs in one file that somebody else's fwdlab opens.
+//! `fwdlab runs export` and `import`: runs in a single file, to be opened by fwdlab on another
+//! machine. Start with [`Export::run`] and [`Import::run`].
 
 use std::fs::{self, File};
 use std::io::{BufWriter, ErrorKind, IsTerminal};
@@ -13,7 +14,7 @@ use super::runs::Facts;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// The file that stands for the standard streams.
+/// The file name for standard input or output.
 const STREAM: &str = "-";
 
 /// Which runs go where.
@@ -39,7 +40,7 @@ pub struct Import {
 }
 
 impl Export {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let runs = (self.names.iter())
             .map(|name| fwdlab_store::resolve(root, name))
@@ -65,7 +66,7 @@ impl Export {
                 self.facts.shown(),
             );
             return match made {
-                // the reader wants no more
+                // the reader closed the pipe
                 Err(StoreError::System { source, .. })
                     if source.kind() == ErrorKind::BrokenPipe =>
                 {
@@ -81,7 +82,7 @@ impl Export {
             );
             return Err(Usage(why).into());
         }
-        // half an archive never has the name of a whole one
+        // write under a temporary name, so that an incomplete archive never looks complete
         let part = file.with_added_extension("part");
         let write = || -> anyhow::Result<()> {
             let to = File::create(&part).with_context(|| format!("create {}", part.display()))?;
@@ -104,7 +105,7 @@ impl Export {
 }
 
 impl Import {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let mut taken = Vec::new();
         for file in &self.files {

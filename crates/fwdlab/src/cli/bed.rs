@@ -1,4 +1,5 @@
-//! `fwdlab bed`: the embedded test bed by hand, and the lines for a switch of others.
+//! `fwdlab bed`: creates, removes and shows the embedded test bed, and prints settings for external
+//! switches. Start with [`Bed::run`].
 
 use std::path::Path;
 
@@ -79,7 +80,7 @@ fn switch_config(vendor: VendorName, name: &str, global: &Global) -> anyhow::Res
 }
 
 impl Bed {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if let Bed::SwitchConfig { vendor, bed } = &self {
             return switch_config(*vendor, bed, global);
@@ -144,7 +145,7 @@ impl Bed {
                     output::note("no test beds on this host");
                 }
             }
-            // it needs no privileges, and was done above
+            // done above, because it needs no privileges
             Bed::SwitchConfig { .. } => {}
             Bed::Show => {
                 let labs = Registry::open()?.list()?;

@@ -1,6 +1,7 @@
-//! `fwdlab bisect`: which kernel of many is the first that needs more, or fewer, instructions for a frame.
+//! `fwdlab bisect`: finds the first kernel in a list that needs more, or fewer, instructions per
+//! frame.
 //!
-//! What is searched is read here, the search is in `lab`. Start with [`Bisect::run`].
+//! This module reads the candidates; the search itself is in `lab`. Start with [`Bisect::run`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -94,7 +95,7 @@ pub struct Bisect {
 }
 
 impl Bisect {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let runs = global.runs_root()?;
         let mut log = self.open(&runs)?;
@@ -103,7 +104,7 @@ impl Bisect {
         let stem = log.path().file_stem().unwrap_or_default();
         let mut commits = match &began.build {
             Some(build) => {
-                // what another search of this name built is of another command
+                // another search of this name may have built its DUTs with another command
                 let digits = began.started_at.chars().filter(char::is_ascii_digit);
                 let name = format!("{}-{}", stem.to_string_lossy(), digits.collect::<String>());
                 Some(Git::new(build.clone(), &name)?)
@@ -181,7 +182,7 @@ impl Bisect {
         })
     }
 
-    /// The log: a new one, or one that is continued.
+    /// Opens the log: a new one, or the one to resume.
     fn open(&self, runs: &Path) -> anyhow::Result<Log> {
         if let Some(path) = &self.resume {
             if !path.is_file() {
@@ -211,7 +212,7 @@ impl Bisect {
             campaign,
             threshold_percent: self.threshold,
         };
-        // before anything is downloaded
+        // check the configuration before anything is downloaded
         applied(&began)?;
         began.candidates = self.candidates()?;
         began.build = self.build()?;
@@ -248,7 +249,7 @@ impl Bisect {
         Ok(Stream::new(version, size, self.flows)?)
     }
 
-    /// What the campaign measures.
+    /// Returns what the campaign measures, and its stream.
     fn of_campaign(&self, file: &Path) -> anyhow::Result<(OfCampaign, Stream)> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Usage(format!(
@@ -257,7 +258,7 @@ impl Bisect {
             ))
         })?;
         let campaign = Campaign::parse(&file.display().to_string(), &text)?;
-        // the search may be continued in another folder
+        // absolute, because the search may be resumed from another folder
         let absolute = std::path::absolute(file)?.display().to_string();
         Ok(OfCampaign::new(&campaign, &absolute, self.case.as_deref())?)
     }
@@ -266,7 +267,7 @@ impl Bisect {
         let (Some(repository), Some(command)) = (&self.git, &self.build) else {
             return Ok(None);
         };
-        // the search may be continued in another folder
+        // absolute, because the search may be resumed from another folder
         let repository = std::path::absolute(repository)?;
         Ok(Some(Build {
             repository: repository.display().to_string(),
@@ -274,7 +275,7 @@ impl Bisect {
         }))
     }
 
-    /// From good to bad.
+    /// Returns the candidates, from good to bad.
     fn candidates(&self) -> anyhow::Result<Vec<Candidate>> {
         let good = self.good.as_deref().unwrap_or_default();
         let bad = self.bad.as_deref().unwrap_or_default();
@@ -313,7 +314,7 @@ impl Bisect {
     }
 }
 
-/// What every DUT has.
+/// Returns the configuration that all DUTs share.
 fn applied(began: &Began) -> anyhow::Result<Option<Configuration>> {
     if let Some(of) = began.campaign.as_ref().filter(|of| !of.parts.is_empty()) {
         let folder = Path::new(&of.file).parent().unwrap_or(Path::new("/"));
@@ -323,10 +324,11 @@ fn applied(began: &Began) -> anyhow::Result<Option<Configuration>> {
     Ok(began.set.as_deref().map(Configuration::parse).transpose()?)
 }
 
-/// The images of a list from good to bad; they are added at its ends where they are not in it.
+/// Returns the images of a list from good to bad. Adds the good and the bad image at the ends if
+/// the list lacks them.
 fn listed(text: &str, good: &str, bad: &str) -> Result<Vec<String>, String> {
     let lines = text.lines().map(|line| {
-        // a name may have a # in it, a comment follows a blank
+        // a name may contain a #; a comment starts after a blank
         let end = match line.trim_start().starts_with('#') {
             true => 0,
             false => line.find(" #").unwrap_or(line.len()),
@@ -371,12 +373,12 @@ fn is_proven(answer: &Answer) -> bool {
     difference.is_some_and(|difference| difference.proven)
 }
 
-/// Shows what happens.
+/// Prints the progress of the search.
 struct Teller {
     verbosity: Verbosity,
     as_stream: bool,
     began: Began,
-    /// Of the run that goes on.
+    /// The screen of the current run.
     screen: Option<Screen>,
 }
 
@@ -402,7 +404,7 @@ impl Teller {
                 if self.as_stream {
                     output::stream(event);
                 }
-                // a line per candidate is enough, unless all of it is wanted
+                // one line per candidate, unless the output is verbose
                 let is_end = matches!(
                     event.kind,
                     EventKind::RunFinished { .. } | EventKind::RunEnded { .. }
@@ -438,7 +440,7 @@ impl Teller {
     }
 }
 
-/// What is known of each candidate.
+/// Returns the result of each candidate, if it was tested.
 fn known(log: &Log) -> Vec<Option<&Tested>> {
     (0..log.began.candidates.len())
         .map(|at| log.of(at))
@@ -473,7 +475,7 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
                     "\nNext   fwdlab runs show {}   both, in full, with flame graphs",
                     answer.compared.run
                 );
-                // what else a campaign says, quick has no words for
+                // quick has no options for the other settings of a campaign
                 if began.campaign.is_none() {
                     let set = match &began.set {
                         Some(set) => format!(" --set '{}'", set.replace('\'', "'\\''")),

@@ -1,6 +1,7 @@
-//! `fwdlab run`, `plan` and `check`: campaigns, and files without touching anything.
+//! `fwdlab run`, `plan` and `check`: run a campaign, show its plan, or check files without touching
+//! anything.
 //!
-//! What a campaign means is in `model`, how it is carried out in `lab`. Start with [`Run::run`].
+//! What a campaign means is defined in `model`, how it is run in `lab`. Start with [`Run::run`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -113,7 +114,7 @@ pub struct Check {
 }
 
 impl Run {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if self.list {
             return list(global);
@@ -127,11 +128,11 @@ impl Run {
             behind_a_screen: self.behind_a_screen,
             ..global.clone()
         };
-        // before root is given up: only who could write a run goes on with it
+        // while still root: only a user who can write to the run may resume it
         let cut = match &self.resume {
             Some(name) => Some(
                 match resume::reopen(&resolve(&global.runs_root()?, name)?) {
-                    // it is another run that was meant
+                    // the user named a run that cannot be resumed
                     Err(LabError::Preflight(why)) => return Err(Usage(why).into()),
                     opened => opened?,
                 },
@@ -142,7 +143,7 @@ impl Run {
             Some(cut) => self.again(cut)?,
             None => self.plan(global)?,
         };
-        // a run that is not there would be missed when days have passed
+        // check now: a missing reference run would otherwise show up only after days
         let references = references(plan.campaign(), global)?;
         let ids = references
             .iter()
@@ -176,7 +177,7 @@ impl Run {
         )
     }
 
-    /// What is measured in a run of its own.
+    /// Returns the plan of a new run.
     fn plan(&self, global: &Global) -> anyhow::Result<plan::Plan> {
         let failed = match &self.failed_of {
             Some(name) => Some(fwdlab_store::load(&resolve(&global.runs_root()?, name)?)?),
@@ -203,7 +204,7 @@ impl Run {
         Ok(plan)
     }
 
-    /// What was measured in the run that goes on.
+    /// Returns the plan of the run to resume.
     fn again(&self, cut: &CutOff) -> anyhow::Result<plan::Plan> {
         let info = cut.info();
         let said = |name: &str| info.parameters.get(name);
@@ -241,7 +242,7 @@ impl Run {
             dut: None,
         };
         let mut plan = read(&file, chosen)?;
-        // what was the newest run then is another one now
+        // `latest` may be another run by now: use the runs recorded at the start
         let runs = said("threshold_runs").and_then(|runs| runs.as_array());
         let runs = runs.into_iter().flatten();
         plan.set_references(runs.map(|run| run.as_str().map(str::to_owned)));
@@ -254,20 +255,20 @@ impl Run {
     }
 }
 
-/// Keeps where the file of a campaign is, so that nobody has to name it again.
+/// Records the path of the campaign file, so that resuming does not need it as an argument.
 fn keep_place(plan: &mut plan::Plan, file: &Path) {
-    // an entry of the catalogue is everywhere
+    // entries of the catalogue need no path
     if file.to_str().and_then(catalogue::find).is_some() && !file.exists() {
         plan.keep("file", file.display().to_string());
         return;
     }
-    // where it cannot be told, it will have to be named
+    // if the path is unknown, the user must pass it
     if let Ok(file) = std::path::absolute(file) {
         plan.keep("file", file.display().to_string());
     }
 }
 
-/// The file of the campaign of a run.
+/// Returns the path of the campaign file of a run.
 fn file_of(info: &RunInfo) -> anyhow::Result<PathBuf> {
     let file = info.parameters.get("file").and_then(|file| file.as_str());
     let file = file.ok_or_else(|| {
@@ -279,7 +280,7 @@ fn file_of(info: &RunInfo) -> anyhow::Result<PathBuf> {
     Ok(file.into())
 }
 
-/// The test cases of a run that lack the result of an iteration.
+/// Returns the test cases of a run with incomplete iterations.
 fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
     let id = &run.info.id;
     let summary = run.summary.as_ref().filter(|_| run.info.kind == "campaign");
@@ -301,7 +302,7 @@ fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
 }
 
 impl Plan {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let chosen = Chosen {
             seed: self.seed,
@@ -343,7 +344,7 @@ impl Plan {
             return Ok(Code::Done);
         }
         let simulated = campaign.is_simulated();
-        // as `run` refuses it
+        // `run` refuses it for the same reasons
         let mut answer = match lacking_here(campaign) {
             lacking if lacking.is_empty() => String::new(),
             lacking => format!("Cannot run here, for it needs {}. ", lacking.join(", ")),
@@ -413,14 +414,15 @@ impl Plan {
     }
 }
 
-/// Columns of what `plan` prints.
+/// Columns of the output of `plan`.
 const WIDTH: usize = 80;
 
 fn time_of(time: Duration) -> String {
     seconds(time.as_secs_f64().round())
 }
 
-/// What is measured, in the order of the first iteration: a line for each test case, however often it is measured.
+/// Returns what is measured, in the order of the first iteration: one line per test case, with its
+/// number of measurements.
 fn turns(agenda: &Agenda, iterations: u32) -> String {
     let mut once: Vec<usize> = Vec::new();
     for turn in &agenda.turns {
@@ -447,7 +449,7 @@ fn turns(agenda: &Agenda, iterations: u32) -> String {
         let (own, figures) = (&agenda.names[case], &figures[case]);
         text += &match fits {
             true => format!(" {which}  {own:<name$}{figures}\n"),
-            // names are whole: they are typed elsewhere
+            // do not shorten names: users type them in other commands
             false => {
                 let own = fwdlab_report::table::wrap(own, WIDTH, &" ".repeat(before));
                 format!(
@@ -462,7 +464,7 @@ fn turns(agenda: &Agenda, iterations: u32) -> String {
     text
 }
 
-/// What the embedded test bed needs of this machine, and does not find.
+/// Returns the needs of the embedded test bed that this machine does not meet.
 fn lacking_here(campaign: &Campaign) -> Vec<&str> {
     match !campaign.is_simulated() && campaign.bed.file.is_none() {
         true => catalogue::lacking(&campaign.needs),
@@ -471,7 +473,7 @@ fn lacking_here(campaign: &Campaign) -> Vec<&str> {
 }
 
 impl Check {
-    /// Runs it: every file, and wrong use if one of them is wrong.
+    /// Checks all files; returns a usage error if one of them is invalid.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let mut told = Vec::new();
         let mut code = Code::Done;
@@ -503,7 +505,7 @@ impl Check {
     }
 }
 
-/// The runs that thresholds name, each in the place of its threshold.
+/// Returns the reference runs of the thresholds, one entry per threshold.
 fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option<Source>>> {
     let each = campaign.thresholds.iter().enumerate();
     let each = each.map(|(n, threshold)| {
@@ -528,7 +530,7 @@ fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option
     each.collect()
 }
 
-/// Judges what was found by the thresholds of the campaign.
+/// Compares the results with the thresholds of the campaign.
 fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRun) {
     let own = Source {
         name: made.info.id.clone(),
@@ -541,7 +543,7 @@ fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRu
     }
 }
 
-/// The catalogue, by group.
+/// Prints the catalogue, by group.
 fn list(global: &Global) -> anyhow::Result<Code> {
     let entries = catalogue::ALL.iter();
     if global.json || global.json_stream {
@@ -579,19 +581,19 @@ fn list(global: &Global) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// What is said of a campaign beside its file.
+/// Options that complete a campaign file.
 #[derive(Default)]
 struct Chosen {
     seed: Option<u64>,
     unconfined: bool,
     only: Option<Selection>,
-    /// Names of test cases.
+    /// Names of the test cases to measure.
     named: Option<BTreeSet<String>>,
-    /// The test bed of a campaign that names none.
+    /// The test bed, for a campaign without one.
     dut: Option<TestBed>,
 }
 
-/// Reads a campaign and what it names.
+/// Reads a campaign and the files it refers to.
 fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
     let Chosen {
         seed,
@@ -681,7 +683,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
     catalogue::text(file).map_err(cannot).context("read a file")
 }
 
-/// What a file is, in words, or a directory that is a configuration set.
+/// Returns a one-line description of a valid file, or of a directory with a configuration set.
 fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
     let is_set = file
         .file_name()
@@ -709,7 +711,7 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
     }
     let text = text(file)?;
     let name = file.display().to_string();
-    // streams make a profile, whatever else is wrong with it
+    // a file with streams is a profile, whatever errors it has
     let is_profile = text
         .lines()
         .any(|line| line.trim_start().starts_with("[[stream"));
@@ -763,9 +765,9 @@ fn several(count: usize, what: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What `check --dut KIND` accepts is what a run on such a test bed begins with, for every entry of the catalogue; and what it
-    /// refuses would have failed there after minutes of traffic.
-    /// What a refusal says: why, and not that a key is unknown.
+    /// Checks every entry of the catalogue: if `check --dut KIND` accepts it, a run on such a test
+    /// bed gets past its start; if it refuses, the run would have failed after minutes of traffic.
+    /// These are the texts of valid refusals; "unknown key" is not one of them.
     const REFUSALS: [&str; 11] = [
         "is of ",
         "are of ",
@@ -799,7 +801,7 @@ mod tests {
             let bed = test_bed::of_kind(kind).unwrap();
             let file = folder.path().join("beds/any.toml");
             std::fs::write(file, &*bed.origin.text).unwrap();
-            // frames of millions of flows take a second to look through
+            // building frames for millions of flows takes a second
             let is_quick = |name: &str| {
                 !["million", "many-states", "fib-cases"]
                     .iter()
@@ -813,7 +815,8 @@ mod tests {
                     let is_said = REFUSALS.iter().any(|said| error.contains(said));
                     assert!(is_said, "{} on {kind}: {error}", entry.name);
                 }
-                // a copy that names the bed is judged alike: of each kind one entry in five
+                // a copy that names the test bed gets the same verdict: check one entry in five per
+                // kind
                 let is_copied = (at + turn) % kinds.len() == 0;
                 if is_copied && entry.campaign().procedure.id() != "exact" {
                     let text = match entry.text.contains("\n[bed]\n") {
@@ -867,7 +870,8 @@ mod tests {
                 "{name} on {kind}"
             );
         }
-        // what asks for a test bed is not measured on the embedded one, and can be measured on one
+        // an entry that needs an external test bed is refused on the embedded one, and accepted on
+        // a suitable one
         for entry in catalogue::ALL {
             let needs = entry.campaign().needs;
             if needs.iter().any(|need| need.starts_with("a test bed ")) {

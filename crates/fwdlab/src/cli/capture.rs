@@ -1,4 +1,5 @@
-//! `fwdlab capture`: frames of a port into a pcapng file, with nanoseconds.
+//! `fwdlab capture`: writes the frames of a port to a pcapng file, with timestamps in nanoseconds.
+//! Start with [`Capture::run`].
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -91,7 +92,7 @@ enum Filter {
     Own,
 }
 
-/// Where frames go.
+/// The destination of the frames.
 enum Sink {
     File {
         name: String,
@@ -99,14 +100,14 @@ enum Sink {
         writer: pcap::Writer,
         buffer: Vec<u8>,
     },
-    /// A line for each; with `--json-stream` of JSON.
+    /// One line per frame; JSON with `--json-stream`.
     Text { as_stream: bool },
-    /// All of them in the document of `--json`.
+    /// All frames, collected for the document of `--json`.
     Document(Vec<Value>),
 }
 
 impl Capture {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let spec = PortSpec {
             netns: self.netns.as_deref().map(ports::netns),
@@ -120,7 +121,7 @@ impl Capture {
             outgoing: !self.incoming,
             ..Options::default()
         };
-        // here user means the packet socket
+        // `user` means the packet socket here
         let mut capturing = Capturing::open(&spec, &options, self.timestamps.kind())?;
         capturing.own = (self.filter == Filter::Own).then_some(self.session);
         capturing.keep_at_most = self.count;
@@ -261,7 +262,7 @@ impl Capture {
     }
 }
 
-/// Who takes the times, in words.
+/// Returns a description of the timestamp source.
 fn source(kind: Kind) -> &'static str {
     match kind {
         Kind::User => "software at the packet socket",
@@ -271,7 +272,7 @@ fn source(kind: Kind) -> &'static str {
 }
 
 impl Keeper for Sink {
-    /// Writes a frame; `false` when nobody reads any more.
+    /// Writes a frame. Returns `false` if the reader closed the pipe.
     fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError> {
         match self {
             Sink::Text { as_stream: true } => {
@@ -321,7 +322,7 @@ impl Keeper for Sink {
     }
 }
 
-/// A frame for programs.
+/// Returns a frame as JSON.
 fn described(frame: &Captured<'_>) -> Value {
     json!({
         "event": "frame",
@@ -337,7 +338,7 @@ fn write(file: &mut dyn Write, buffer: &mut Vec<u8>) -> std::io::Result<()> {
     written
 }
 
-/// `false`: nobody reads any more.
+/// Returns `false` if the reader closed the pipe.
 fn written(name: &str, result: std::io::Result<()>) -> Result<bool, LabError> {
     match result {
         Ok(()) => Ok(true),

@@ -1,4 +1,5 @@
-//! `fwdlab compare`: runs, configurations or files of numbers against each other.
+//! `fwdlab compare`: compares runs, configurations or files of numbers. Start with
+//! [`Compare::run`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -106,7 +107,7 @@ struct Document<'a> {
 }
 
 impl Compare {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let format = match (global.json, self.format) {
             (false, format) => format,
@@ -156,7 +157,7 @@ impl Compare {
             }
         }
         if matches!(format, Format::Csv | Format::Ministat) {
-            // They have no place for sentences.
+            // These formats have no place for sentences.
             judged
                 .iter()
                 .flat_map(|judged| judged.lines(ACCEPT_BLIND))
@@ -204,7 +205,7 @@ impl Compare {
         for argument in &self.sources {
             let (name, series) = self.source(argument, global)?;
             let same = |source: &Source, name: &str| source.name == name;
-            // The same thing twice is two columns.
+            // The same input twice becomes two columns.
             let unique = (1..).map(|n| match n {
                 1 => name.clone(),
                 n => format!("{name} ({n})"),
@@ -216,7 +217,7 @@ impl Compare {
         Ok(sources)
     }
 
-    /// A run or a file of numbers, and its name.
+    /// Reads a run or a file of numbers. Returns its name and its series.
     fn source(&self, argument: &OsStr, global: &Global) -> anyhow::Result<(String, Vec<Series>)> {
         let name = argument.to_string_lossy().into_owned();
         let path = Path::new(argument);
@@ -226,7 +227,7 @@ impl Compare {
         }
         let run = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
-            // the directory of a result set that was imported
+            // the directory of an imported result set
             Ok(metadata) if metadata.is_dir() => fwdlab_store::resolve(&global.runs_root()?, &name)
                 .map_err(|error| Usage(format!("{name} is neither a run nor the directory of an imported result set: {error}")))?,
             Ok(_) => {
@@ -281,7 +282,7 @@ fn usage(error: compare::CompareError) -> anyhow::Error {
     Usage(error.to_string()).into()
 }
 
-/// `95`, `99.5%`.
+/// Parses `95` or `99.5%`.
 fn confidence(text: &str) -> Result<Confidence, String> {
     number(text)
         .filter(|percent| *percent >= 50.0)
@@ -289,7 +290,7 @@ fn confidence(text: &str) -> Result<Confidence, String> {
         .ok_or_else(|| "the confidence must be at least 50 and below 100, in percent: 95".into())
 }
 
-/// `2%`, `0.5`.
+/// Parses `2%` or `0.5`.
 fn margin(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|percent| *percent > 0.0 && percent.is_finite())

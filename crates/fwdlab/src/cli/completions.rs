@@ -1,4 +1,5 @@
-//! `fwdlab completions`: what a shell completes, from the same declarations as the help.
+//! `fwdlab completions`: prints completions for a shell, generated from the same declarations as
+//! the help. Start with [`Completions::run`].
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -16,7 +17,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, global: &Global) -> anyhow::Result<Code> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut shown(), "fwdlab", &mut script);
@@ -29,7 +30,7 @@ impl Completions {
     }
 }
 
-/// The program without its hidden commands: shells would complete older names next to the new ones.
+/// Returns the program without its hidden commands: shells would offer older names, too.
 fn shown() -> Command {
     let program = help::program();
     let commands = program.get_subcommands().filter(|one| !one.is_hide_set());

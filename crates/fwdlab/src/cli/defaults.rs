@@ -1,9 +1,10 @@
-//! Defaults of options from files: `fwdlab.toml` of the current directory, and before it that of the user.
+//! Defaults of options from files: `fwdlab.toml` in the current directory, and the user's own file,
+//! which is read first.
 //!
-//! A key is the long name of an option, in a table with the name of its command; options of all commands stand in the table `all`. What the
-//! command line or the environment says goes before what a file says. The files say nothing that could not be typed, so they are read
-//! against the same declarations; but for the table `screen`, of which [`crate::tui::settings`] knows what it says. Start with
-//! [`with_those_of_files`].
+//! A key is the long name of an option, in a table named after its command; options of all commands
+//! are in the table `all`. The command line and the environment override the files. The files can
+//! set only what could be typed, so they are checked against the same declarations. The exception
+//! is the table `screen`, which [`crate::tui::settings`] reads. Start with [`with_those_of_files`].
 
 use std::env;
 use std::fs;
@@ -21,13 +22,13 @@ use crate::tui::settings::{self, Settings};
 
 /// The name of both files.
 const FILE: &str = "fwdlab.toml";
-/// Names another file in place of both; empty: none is read.
+/// The variable that names a file to read instead of both; empty: read none.
 const NAMED: &str = "FWDLAB_CONFIG";
 
-/// The command line with the defaults of files, and what they say of the screen.
+/// Returns the command line with the defaults of the files, and the settings of the screen.
 ///
 /// # Errors
-/// A file cannot be read, or says what could not be typed: with its line and column.
+/// If a file cannot be read or sets something invalid; the error includes line and column.
 pub fn with_those_of_files(mut program: Command) -> anyhow::Result<(Command, Settings)> {
     let mut screen = Settings::default();
     for path in files() {
@@ -47,10 +48,10 @@ pub fn with_those_of_files(mut program: Command) -> anyhow::Result<(Command, Set
     Ok((program, screen))
 }
 
-/// The table of options of all commands: the one about the runs has the name of a command.
+/// The table of options of all commands. Not `runs`, which is the name of a command.
 const ALL: &str = "all";
 
-/// Later ones go before earlier ones.
+/// Returns the files to read; later ones override earlier ones.
 fn files() -> Vec<PathBuf> {
     if let Some(named) = env::var_os(NAMED) {
         let named = PathBuf::from(named);
@@ -106,7 +107,8 @@ fn apply(
     Ok(program)
 }
 
-/// The same defaults under the other names of their commands: `[send]` is `[traffic.send]`, and the other way round.
+/// Returns the same defaults under the other names of their commands: `[traffic.send]` for
+/// `[send]`, and vice versa.
 fn under_other_names(table: &Table) -> Table {
     let mut others = Table::new();
     for (above, name) in help::moved() {
@@ -126,7 +128,7 @@ fn under_other_names(table: &Table) -> Table {
     others
 }
 
-/// Sets the options of a command, and of those below it.
+/// Sets the defaults of a command and of its subcommands.
 fn set(
     mut command: Command,
     table: &Table,
@@ -179,7 +181,7 @@ fn set(
     Ok(command)
 }
 
-/// What would be typed.
+/// Returns a value as the words that a user would type.
 fn values(value: &Value) -> Result<Vec<String>, String> {
     let one = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
@@ -197,14 +199,14 @@ fn values(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// Would the command line take these values for this option?
+/// Checks that the command line accepts these values for this option.
 fn try_out(arg: &Arg, values: &[String]) -> Result<(), String> {
     let long = arg.get_long().unwrap_or_default();
     let mut probe = Arg::new("value")
         .long(long.to_owned())
         .value_parser(arg.get_value_parser().clone());
     probe = match arg.get_action() {
-        // a switch is turned on or off
+        // a switch is on or off
         ArgAction::SetTrue | ArgAction::SetFalse => probe
             .action(ArgAction::Set)
             .value_parser(clap::value_parser!(bool)),
@@ -282,7 +284,7 @@ mod tests {
                 "--kind=quick"
             ])
         );
-        // what is typed goes before it, and so does a later file
+        // the command line and a later file override it
         let both = read(text, &["fwdlab", "quick", "-n", "9", "--size", "64"]);
         let is = typed(&["fwdlab", "quick", "--json", "--runs=/r", "-n9", "--size=64"]);
         assert_eq!(both, is);

@@ -1,4 +1,5 @@
-//! `fwdlab doctor`: is this host fit, and what would make it fit.
+//! `fwdlab doctor`: checks whether this host is fit to measure, and how to improve it. Start with
+//! [`Doctor::run`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::{Global, test_bed};
 use crate::exit_code::Code;
 use crate::output;
 
-/// Noise is measured for so long.
+/// Duration of the noise measurement.
 const NOISE: Duration = Duration::from_secs(2);
 
 /// Check whether this host or a test bed is fit for measurements
@@ -32,7 +33,7 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self.bed {
             Some(name) => of_bed(&name, global),
@@ -110,7 +111,7 @@ fn of_this_host(global: &Global) -> anyhow::Result<Code> {
     })
 }
 
-/// The answer in a sentence, with the names of the checks that speak against it.
+/// Returns the verdict in one sentence, with the names of the failed checks.
 fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
     let of = |status| {
         let of = checks.iter().filter(|(_, found)| *found == status);
@@ -136,7 +137,8 @@ fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
     fwdlab_report::table::wrap(&text, 80, "")
 }
 
-/// All checks in a line. Without root what is asked for cannot be had, however few checks fail.
+/// Returns a one-line summary of all checks. Without root, only some checks are possible, so it
+/// does not claim that nothing fails.
 fn total(checks: &[Check], root: bool) -> String {
     let of = |status| count(checks, status);
     let failures = match (of(Status::Fail), root) {
@@ -174,7 +176,7 @@ fn line(check: &Check) -> (Style, &'static str, String) {
     (style, word, text)
 }
 
-/// Labs that stand now, in words.
+/// Returns descriptions of the test beds that exist now.
 fn standing_labs() -> Result<Vec<String>, String> {
     let labs = Registry::open()
         .and_then(|registry| registry.list())
@@ -188,7 +190,7 @@ fn standing_labs() -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// The probes on the CPU that a DUT would get.
+/// Measures noise on the CPU that a DUT would get.
 fn noise() -> anyhow::Result<Vec<Check>> {
     let placement = Placement::choose(&[])?;
     Ok(Probes::on_dut_cpu(&placement, |probes| {

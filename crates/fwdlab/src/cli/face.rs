@@ -1,7 +1,9 @@
-//! `fwdlab run` on a terminal: the measurement is made by another process, in a session of its own, and this one is `fwdlab top` on it.
+//! `fwdlab run` on a terminal: another process, in a session of its own, runs the measurement, and
+//! this process shows it like `fwdlab top`.
 //!
-//! So nothing that befalls the screen touches a trial: a terminal that takes nothing, one that is closed, `kill -9`. The other process
-//! is this program with the same arguments; what it would print goes to memory, and this one prints the answer. Start with [`run`].
+//! So nothing that happens to the screen affects a trial: a stalled terminal, a closed one, or
+//! `kill -9`. The other process is this program with the same arguments; its output goes to memory,
+//! and this process prints it. Start with [`run`].
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -23,16 +25,16 @@ use crate::tui::app::Mode;
 use crate::tui::theme::{Environment, Symbols, Theme};
 use crate::tui::view::{Left, watch};
 
-/// Says to the other process that it is one. Not for typing.
+/// Marks the other process. Users do not type it.
 pub const BEHIND: &str = "--behind-a-screen";
 
-/// The full screen is not opened for what is over by then.
+/// Do not open the full screen for a run that ends within this time.
 const PATIENCE: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(20);
-/// More than anyone would read of what a run complained about.
+/// Limit of the messages of a run that are printed.
 const SAID_BYTES: u64 = 64 * 1024;
 
-/// Is there somebody to look, and is nothing else wanted?
+/// Returns true if a user can watch the screen and no option excludes it.
 pub fn is_wanted(global: &Global) -> bool {
     let plain = global.json || global.json_stream || global.verbosity() != Verbosity::Normal;
     !plain
@@ -41,14 +43,14 @@ pub fn is_wanted(global: &Global) -> bool {
         && std::io::stdout().is_terminal()
 }
 
-/// The command line as somebody typed it.
+/// Returns the command line as the user typed it.
 pub fn command_line() -> Vec<String> {
     std::env::args()
         .filter(|argument| argument != BEHIND)
         .collect()
 }
 
-/// Has the command measured by another process, and shows it.
+/// Starts the measurement in another process and shows it.
 pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let (out, err) = (memory("answer")?, memory("errors")?);
@@ -89,7 +91,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
             ));
             return Ok(Code::Done);
         }
-        // nobody is there to be told
+        // the terminal is closed: there is no one to print to
         Ok(Left::Gone) => return Ok(Code::Done),
         Err(error) => {
             output::note(&format!(
@@ -108,7 +110,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
     answer(global, Some(&id), &err, status)
 }
 
-/// The other process, with what this one was called with.
+/// Starts the other process with the arguments of this one.
 fn behind(out: &File, err: &File) -> anyhow::Result<Child> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let options = arguments.iter().position(|argument| argument == "--");
@@ -124,7 +126,7 @@ fn behind(out: &File, err: &File) -> anyhow::Result<Child> {
         .context("cannot start the process that measures")
 }
 
-/// What has been said so far, up to the end of its first line.
+/// Returns the first line of the output so far, if it is complete.
 fn first_line(of: &File) -> anyhow::Result<Option<String>> {
     let mut bytes = [0; 512];
     let len = of.read_at(&mut bytes, 0)?;
@@ -132,7 +134,7 @@ fn first_line(of: &File) -> anyhow::Result<Option<String>> {
     Ok(text.split_once('\n').map(|(line, _)| line.to_owned()))
 }
 
-/// Prints what came of it: the answer of a run that has one, and what was complained about.
+/// Prints the result of a run, if there is one, and its messages.
 fn answer(
     global: &Global,
     id: Option<&str>,
@@ -154,7 +156,7 @@ fn answer(
     Code::of_status(status).with_context(|| format!("the process that measures ended by {status}"))
 }
 
-/// Prints the result of a run that has one.
+/// Prints the result of a run, if there is one.
 pub fn show(dir: &Path) -> anyhow::Result<()> {
     let run = fwdlab_store::load(dir)?;
     if let Some(summary) = &run.summary {
@@ -164,7 +166,7 @@ pub fn show(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Signals before there is a screen: they are meant for whoever measures.
+/// Signals before the screen opens, to be passed on to the measuring process.
 struct Signals(Vec<(std::sync::Arc<std::sync::atomic::AtomicBool>, Signal)>);
 
 impl Signals {
@@ -185,20 +187,20 @@ impl Signals {
     fn pass_on(&self, child: &Child) {
         for (flag, signal) in &self.0 {
             if flag.swap(false, std::sync::atomic::Ordering::AcqRel) {
-                // it has not been waited for: nobody else has its id
+                // the child is not reaped yet, so its id cannot belong to another process
                 let _ = kill_process(Pid::from_child(child), *signal);
             }
         }
     }
 }
 
-/// Begins a session of its own: no key and no hangup of the terminal comes there.
+/// Starts a new session, which receives no keys or hangups from the terminal.
 pub fn leave_terminal() -> anyhow::Result<()> {
     rustix::process::setsid().context("cannot begin a session apart from the terminal")?;
     Ok(())
 }
 
-/// The directory of a run: by its name, or the newest that runs, or the newest.
+/// Returns the directory of a run: the named one, or the newest that is running, or the newest.
 pub fn find(global: &Global, name: Option<&str>) -> anyhow::Result<PathBuf> {
     let root = global.runs_root()?;
     let name = name.unwrap_or("@1");

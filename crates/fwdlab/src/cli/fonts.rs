@@ -1,10 +1,10 @@
 //! Fonts of this machine, for pictures in pixels.
 //!
-//! A few well-known ones are enough; any other is better than none. Start with [`files`].
+//! Prefers a few well-known fonts and accepts any other. Start with [`files`].
 
 use std::path::{Path, PathBuf};
 
-/// Beginnings of file names, those that are wanted most first.
+/// Prefixes of file names, most wanted first.
 const WANTED: [&str; 8] = [
     "DejaVuSans.",
     "DejaVuSans-Bold.",
@@ -15,10 +15,10 @@ const WANTED: [&str; 8] = [
     "NotoSansMono",
     "Arial",
 ];
-/// So many files are looked at.
+/// The number of files to look at.
 const LOOKED_AT: usize = 5000;
 
-/// What is in the font files to write with; empty where there are none.
+/// Returns the contents of the font files; empty if there are none.
 pub fn files() -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -57,7 +57,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        // links to folders are not followed: they may lead in circles
+        // do not follow links to folders: they may form loops
         let Ok(kind) = entry.file_type() else {
             continue;
         };

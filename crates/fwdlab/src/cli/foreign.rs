@@ -1,7 +1,7 @@
-//! Command lines of other programs: how options that are not ours get past clap.
+//! Command lines of other programs: passes options that are not ours through clap.
 //!
-//! Some commands stand in for a program that people know and keep its command line as it is. Which options that has is the
-//! command's business. Start with [`in_order`].
+//! Some commands replace a well-known program and accept its command line unchanged. Each command
+//! defines which options these are. Start with [`in_order`].
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,20 +10,20 @@ use clap::Command;
 
 use super::pkt_gen;
 
-/// Does a value follow this argument of the original's?
+/// Returns true if this argument of the original takes a value.
 type AwaitsValue = fn(&[u8]) -> bool;
 
-/// The commands.
+/// The commands, and which of their arguments take a value.
 const COMMANDS: [(&str, AwaitsValue); 2] = [
     ("ministat", fwdlab_stats::ministat::awaits_value),
     ("pkt-gen", pkt_gen::awaits_value),
 ];
 
-/// The command that has one of them below it.
+/// The parent of some of these commands.
 const ABOVE: &str = "traffic";
 
-/// The command line as it would be under our own name: a link to the program that has the name of such a command is that
-/// command.
+/// Returns the command line under our own name: a link to fwdlab with the name of such a command
+/// runs that command.
 pub fn under_our_name(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.into_iter().collect();
     let name = line
@@ -36,10 +36,11 @@ pub fn under_our_name(line: impl IntoIterator<Item = OsString>) -> Vec<OsString>
     line
 }
 
-/// The command line with everything that the original's own grammar reads moved behind a `--`.
+/// Returns the command line with everything that the original parses moved behind a `--`.
 ///
-/// Only there clap leaves arguments alone: `-ns`, `-d --json`, `-q`, a second `--`. Our own options, which are all long,
-/// go before it; the originals have no long ones. Lines of other commands are left as they are.
+/// Only there does clap leave arguments alone: `-ns`, `-d --json`, `-q`, a second `--`. Our own
+/// options, which are all long, go before it; the originals have no long options. Other command
+/// lines stay unchanged.
 pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.into_iter().collect();
     let is = |place: usize, name: &str| {
@@ -84,7 +85,8 @@ pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) 
     line
 }
 
-/// Where on the line the command's name stands: from this place on the first argument that is no option, nor the value of one.
+/// Returns the index of the command's name: the first argument after `from` that is neither an
+/// option nor the value of one.
 fn place_of_command(program: &Command, line: &[OsString], from: usize) -> Option<usize> {
     let mut place = from;
     while line.get(place)?.as_bytes().starts_with(b"-") {
@@ -94,7 +96,8 @@ fn place_of_command(program: &Command, line: &[OsString], from: usize) -> Option
     Some(place)
 }
 
-/// Whether a value follows this long option of ours, as in `--model debian`; `None` if it is none.
+/// Returns true if this long option of ours takes a value, as in `--model debian`; `None` if it is
+/// not ours.
 fn long(command: &Command, argument: &OsStr) -> Option<bool> {
     let text = argument.to_str()?.strip_prefix("--")?;
     let (name, value) = match text.split_once('=') {

@@ -1,6 +1,8 @@
-//! What help says beyond a command's own options: its group, its examples, its exit codes, and which options of all commands it uses.
+//! Help beyond the options of a command: its group, its examples, its exit codes, and which global
+//! options it uses.
 //!
-//! The options and their help are declared with each command. Start with [`program`]; a test fails if a command is missing in [`MORE`].
+//! Each command declares its own options and their help. Start with [`program`]; a test fails if a
+//! command is missing in [`MORE`].
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, Error, Id};
@@ -11,27 +13,28 @@ use crate::exit_code::Code;
 /// Columns of a command's name in the list of commands.
 const NAME: usize = 11;
 
-/// What is known of a command.
+/// Additional help of a command.
 struct More {
-    /// Its name; of a command below another one both names. The second one alone is its older name, which still works and is hidden.
+    /// The name; both names for a subcommand. The second name alone is the older name, which still
+    /// works and is hidden.
     command: &'static str,
     /// Heading in the list of commands.
     group: &'static str,
-    /// Command lines with what they do.
+    /// Example command lines with descriptions.
     examples: &'static [(&'static str, &'static str)],
     /// Exit codes besides 0, 1 and 2.
     codes: &'static [Code],
-    /// Options of all commands that mean something here; the others are accepted and hidden.
+    /// Global options that affect this command; the others are accepted and hidden.
     options: &'static [&'static str],
 }
 
 /// Options of commands that store a run.
 const RUNNING: &[&str] = &["json", "json_stream", "quiet", "verbose", "runs"];
 
-/// Options of commands that show ports while they hold them.
+/// Options of commands that show ports while they use them.
 const LIVE: &[&str] = &["json", "json_stream", "quiet"];
 
-/// What every measuring command may end with.
+/// Exit codes of all commands that measure.
 const MEASURING: &[Code] = &[
     Code::Preflight,
     Code::TestBed,
@@ -40,7 +43,7 @@ const MEASURING: &[Code] = &[
     Code::Terminated,
 ];
 
-/// What a command that holds ports may end with.
+/// Exit codes of commands that use ports.
 const BY_HAND: &[Code] = MEASURING;
 
 const MORE: &[More] = &[
@@ -600,12 +603,13 @@ impl Code {
     }
 }
 
-/// The command line of the program, with everything that its help says.
+/// Returns the command line of the program, with its complete help.
 pub fn program() -> Command {
     with_options(declared())
 }
 
-/// The same before options of all commands are shown where they mean something; defaults of files are set in between.
+/// Returns the program before the global options are shown in the help of each command; the
+/// defaults from files are set in between.
 pub fn declared() -> Command {
     let mut program = Arguments::command();
     for more in MORE {
@@ -634,8 +638,8 @@ pub fn declared() -> Command {
     )
 }
 
-/// Shows options of all commands in the help of those that use them: clap passes an option on to the commands below, but not to one
-/// that has its own.
+/// Shows global options in the help of the commands that use them. clap passes an option on to
+/// subcommands, but not to one with an option of the same name.
 pub fn with_options(mut program: Command) -> Command {
     let of_all = program.get_arguments().filter(|arg| arg.is_global_set());
     let of_all: Vec<Arg> = of_all.cloned().collect();
@@ -654,8 +658,8 @@ pub fn with_options(mut program: Command) -> Command {
     program
 }
 
-/// Help instead of the error that a command is missing below another one. clap does so, but takes FWDLAB_RUNS for an option that was
-/// typed, and then lists every name, hidden ones too.
+/// Returns the help to show if a subcommand is missing. clap does so itself, but takes FWDLAB_RUNS
+/// for a typed option, and then lists all names, hidden ones included.
 pub fn instead_of(error: &Error) -> Option<String> {
     let (ErrorKind::MissingSubcommand, Some(ContextValue::String(above))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -671,7 +675,7 @@ pub fn instead_of(error: &Error) -> Option<String> {
     Some(command?.render_help().to_string())
 }
 
-/// Commands that have an older name: the command above them, and that name.
+/// Returns the commands with an older name: the parent, and the older name.
 pub fn moved() -> impl Iterator<Item = (&'static str, &'static str)> {
     MORE.iter().filter_map(|more| more.command.split_once(' '))
 }
@@ -701,7 +705,7 @@ impl More {
     }
 }
 
-/// The commands in their groups, each with the first sentence of its help.
+/// Returns the commands by group, each with the first sentence of its help.
 fn commands(program: &Command) -> String {
     let mut text = String::new();
     let listed: Vec<&More> = MORE.iter().filter(|more| !more.group.is_empty()).collect();
@@ -734,7 +738,7 @@ mod tests {
             let below = shown(program.find_subcommand(above).unwrap());
             commands.extend(below.iter().map(|name| format!("{above} {name}")));
         }
-        // files that `new` always made have no older name
+        // `new` has no older name for the files that it always made
         commands
             .retain(|name| !["new bed", "new campaign", "new profile"].contains(&name.as_str()));
         commands.sort_unstable();
@@ -752,7 +756,7 @@ mod tests {
         }
     }
 
-    /// An example that does not parse would teach something wrong.
+    /// Checks that all examples parse.
     #[test]
     fn examples_are_right() {
         for (line, _) in MORE.iter().flat_map(|more| more.examples) {
@@ -772,8 +776,8 @@ mod tests {
         }
     }
 
-    /// Commands of a page: four blanks, then the program, perhaps behind a prompt and `sudo`; a backslash goes on in the next line, and
-    /// three blanks end what is typed.
+    /// Returns the commands of a page. A command starts after four blanks, perhaps with a prompt
+    /// and `sudo`; a backslash continues it on the next line, and three blanks end it.
     fn commands(page: &str) -> Vec<String> {
         let page = page.replace("\\\n", "");
         let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
@@ -784,7 +788,7 @@ mod tests {
         });
         typed
             .map(|line| {
-                // a quoted word has blanks, and may go on in the lines below
+                // a quoted word may contain blanks and span several lines
                 let words = line.split('\'').enumerate().map(|(at, part)| match at % 2 {
                     0 => part.to_owned(),
                     _ => part.split_whitespace().collect(),
@@ -809,7 +813,7 @@ mod tests {
             .filter(|page| page.extension().is_some_and(|is| is == "md"))
         {
             for line in commands(&std::fs::read_to_string(page).unwrap()) {
-                // of a list of commands only the first is whole
+                // in a list of commands, only the first one is complete
                 let alone = line.split(" | ").next().unwrap_or_default();
                 let alone = alone.split(" [").next().unwrap_or_default();
                 let words = alone

@@ -1,7 +1,8 @@
-//! `fwdlab import`: other people's measurements become stored runs, and what they publish is audited.
+//! `fwdlab import`: imports published measurements of others as stored runs, and audits what they
+//! publish.
 //!
-//! The work is the store's; here are the arguments of the archive, its progress and what is said at the end. Load tests of TRex are in
-//! [`loadtest`](super::loadtest).
+//! The store does the work; this module has the arguments, the progress and the summary. Load tests
+//! of TRex are in [`loadtest`](super::loadtest).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use super::Global;
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Counter};
 
-/// Findings of one kind that are listed; `--verbose` and `--json` give all.
+/// Findings of each kind that are listed; `--verbose` and `--json` list all.
 const LISTED: usize = 20;
 
 /// Read other people's measurements into stored runs.
@@ -53,7 +54,7 @@ pub struct Netbenches {
 }
 
 impl Import {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self {
             Import::Netbenches(netbenches) => netbenches.run(global),
@@ -166,7 +167,7 @@ fn show(counter: &mut Counter, progress: &Progress) {
     });
 }
 
-/// What was imported, set by set, and what was not understood.
+/// Prints what was imported, set by set, and what could not be parsed.
 fn told(imported: &Imported, global: &Global, seconds: f64) {
     let mut text = String::new();
     let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
@@ -291,7 +292,7 @@ fn words(kind: netbenches::Kind) -> &'static str {
     }
 }
 
-/// What was read, in one sentence.
+/// Returns what was read, in one sentence.
 fn read(progress: &Progress, seconds: f64) -> String {
     let tally = &progress.tally;
     let mut text = format!(
@@ -314,7 +315,8 @@ fn read(progress: &Progress, seconds: f64) -> String {
     text
 }
 
-/// The audit for people: totals, then what does not follow, grouped by why.
+/// Returns the audit as text: totals, then the values that do not follow from the data, grouped by
+/// reason.
 fn findings(audit: &Audit, global: &Global) -> String {
     let all = global.verbosity() == output::Verbosity::Verbose;
     let mut text = String::new();
@@ -435,7 +437,7 @@ fn listed(text: &mut String, lines: &[String], all: bool) {
     }
 }
 
-/// Names come from outside: none of them shall steer the terminal.
+/// Escapes names from other people's files, so that none of them controls the terminal.
 fn printable(text: &str) -> String {
     text.replace(fwdlab_report::text::steers, "?")
 }

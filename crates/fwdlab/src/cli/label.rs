@@ -1,4 +1,5 @@
-//! `fwdlab runs tag` and `note`: what people say of a run afterwards.
+//! `fwdlab runs tag` and `note`: tags and notes that users attach to a stored run. Start with
+//! [`Tag::run`] and [`Note::run`].
 
 use std::io::Read;
 use std::path::Path;
@@ -34,7 +35,7 @@ pub struct Note {
 }
 
 impl Tag {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let directory = fwdlab_store::resolve(root, &self.run)?;
         let mut labels = fwdlab_store::labels(&directory)?;
@@ -58,7 +59,7 @@ impl Tag {
 }
 
 impl Note {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let directory = fwdlab_store::resolve(root, &self.run)?;
         let mut labels = fwdlab_store::labels(&directory)?;
@@ -80,7 +81,7 @@ impl Note {
     }
 }
 
-/// Its tags, in words.
+/// Returns the tags as text.
 fn told(labels: &Labels) -> String {
     match labels.tags.is_empty() {
         true => "no tags".into(),

@@ -1,6 +1,7 @@
-//! `fwdlab import loadtest`: load tests of TRex become one stored run, with the figures of their public viewer.
+//! `fwdlab import loadtest`: imports load tests of TRex as one stored run, with the figures of
+//! their public viewer.
 //!
-//! The work is the store's; here are its arguments. Start with [`Loadtest::run`].
+//! The store does the work; this module has the arguments. Start with [`Loadtest::run`].
 
 use std::path::PathBuf;
 
@@ -59,7 +60,7 @@ fn threshold(text: &str) -> Result<f64, String> {
 }
 
 impl Loadtest {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let mut files = Vec::new();
         for path in &self.files {

@@ -1,4 +1,5 @@
-//! `fwdlab man`: pages for man(1), from the same declarations as the help.
+//! `fwdlab man`: writes pages for man(1), generated from the same declarations as the help. Start
+//! with [`Man::run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub struct Man {
 }
 
 impl Man {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, global: &Global) -> anyhow::Result<Code> {
         let program = help::program();
         match &self.dir {
@@ -48,14 +49,14 @@ impl Man {
     }
 }
 
-/// With the names that pages have.
+/// Returns the program with the full names of its commands, which the pages show.
 fn built(mut program: clap::Command) -> clap::Command {
     program = program.disable_help_subcommand(true);
     program.build();
     program
 }
 
-/// The page of a command, and those of the commands below it.
+/// Writes the page of a command and those of its subcommands.
 fn write(command: clap::Command, dir: &Path) -> std::io::Result<()> {
     for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
         write(below.clone(), dir)?;
@@ -64,7 +65,7 @@ fn write(command: clap::Command, dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Every page is one of this program.
+/// Returns a page with this program's name and version.
 fn page_of(command: clap::Command) -> clap_mangen::Man {
     clap_mangen::Man::new(command)
         .source(concat!("fwdlab ", env!("CARGO_PKG_VERSION")))

@@ -1,7 +1,8 @@
-//! `fwdlab ministat`: ministat(1) itself, to the byte.
+//! `fwdlab ministat`: ministat(1), with identical output to the byte.
 //!
-//! Opens files, knows the terminal and hands on bytes and exit code; arguments, numbers and text are `fwdlab_stats::ministat`'s.
-//! Start at [`Ministat::run`]; how the original's options get past clap is in [`foreign`](super::foreign).
+//! Opens files, checks the terminal, and passes on output and exit code; `fwdlab_stats::ministat`
+//! handles arguments, numbers and text. Start with [`Ministat::run`]; [`foreign`](super::foreign)
+//! passes the original's options through clap.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -62,7 +63,7 @@ fn model() -> impl TypedValueParser<Value = Model> {
 }
 
 impl Ministat {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let words: Vec<&[u8]> = self.arguments.iter().map(|a| a.as_bytes()).collect();
         let report =
@@ -113,7 +114,7 @@ fn open(name: &[u8]) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(File::open(OsStr::from_bytes(name))?))
 }
 
-/// The plot's width without `-w`.
+/// Returns the width of the plot without `-w`.
 fn width() -> usize {
     let stdout = io::stdout();
     if !stdout.is_terminal() {
@@ -124,7 +125,8 @@ fn width() -> usize {
     ministat::terminal_width(&variable.into_vec(), columns)
 }
 
-/// What `--json` prints: the numbers as they were computed, in the unit of the data. One that is not finite is absent.
+/// The document of `--json`: the numbers as computed, in the unit of the data. Omits numbers that
+/// are not finite.
 #[derive(Serialize)]
 struct Document {
     model: &'static str,

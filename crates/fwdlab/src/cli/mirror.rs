@@ -1,7 +1,8 @@
-//! A run of a dashboard elsewhere, as if it lay here: its journal is copied into a directory of its own as it grows, and what is asked there
-//! is asked of the run. So `top` needs to know nothing of networks.
+//! A local copy of a run on a remote dashboard: copies the journal into a directory as it grows,
+//! and forwards requests to the run. So `top` needs no network code.
 //!
-//! curl fetches it: it knows proxies, certificates and every TLS there is. Start with [`Mirror::open`].
+//! curl fetches the journal, because it handles proxies, certificates and TLS. Start with
+//! [`Mirror::open`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -20,39 +21,39 @@ use serde_json::Value;
 
 use crate::exit_code::Usage;
 
-/// Between two tries to reach a server that is away.
+/// Delay between two attempts to reach a server.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between two looks whether something was asked.
+/// Interval of the checks for requests.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A server, and the token for it.
+/// A server and its token.
 #[derive(Debug, Clone)]
 struct Server {
     base: String,
     token: Option<String>,
 }
 
-/// A run that is copied while this lives.
+/// A run that is copied until this is dropped.
 pub struct Mirror {
     dir: PathBuf,
-    /// The run continues.
+    /// True if the run is still running.
     pub is_live: bool,
     is_left: Arc<AtomicBool>,
-    /// Who brings the journal; killed at the end.
+    /// The curl process that fetches the journal; killed at the end.
     fetching: Arc<Mutex<Option<Child>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Is it the address of a dashboard, and not the name of a run?
+/// Returns true for the address of a dashboard, false for the name of a run.
 pub fn is_address(name: &str) -> bool {
     name.starts_with("http://") || name.starts_with("https://")
 }
 
 impl Mirror {
-    /// Begins to copy: the run that the address of its page names, or the newest of the server.
+    /// Starts to copy a run: the one in the address, or the newest of the server.
     ///
     /// # Errors
-    /// The server cannot be reached, or has no such run.
+    /// If the server cannot be reached, or has no such run.
     pub fn open(address: &str) -> anyhow::Result<Mirror> {
         let (server, run) = Server::of(address)?;
         let run = match run {
@@ -80,7 +81,7 @@ impl Mirror {
         };
         write("run.json", &serde_json::to_vec(info)?)?;
         write("events.jsonl", b"")?;
-        // held as long as there may be more: who follows believes that the run goes on
+        // hold the lock as long as more may come: followers take a locked run for a running one
         let lock = File::create(dir.join(".lock")).context("create a lock")?;
         lock.lock().context("lock the copy of a run")?;
         let path = format!("/api/runs/{run}/events");
@@ -96,7 +97,7 @@ impl Mirror {
             drop(lock);
         });
         if !is_live {
-            // all of it is there when a replay begins
+            // a replay needs the complete journal at its start
             let _ = copying.join();
             return Ok(mirror);
         }
@@ -105,7 +106,8 @@ impl Mirror {
         mirror.threads.push(std::thread::spawn(move || {
             while !is_left.load(Ordering::Acquire) {
                 for request in requests.read() {
-                    // what the run makes of it comes back in its journal; a refusal leaves the screen as it is
+                    // the effect of a request comes back in the journal; a refusal changes nothing
+                    // on the screen
                     let _ = server.steer(&run, request);
                 }
                 std::thread::sleep(LOOK);
@@ -114,7 +116,7 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// Where it lies here.
+    /// Returns the directory of the copy.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -134,7 +136,7 @@ impl Drop for Mirror {
     }
 }
 
-/// A directory that nobody else reads.
+/// Creates a directory that other users cannot read.
 fn directory() -> anyhow::Result<PathBuf> {
     let root = std::env::temp_dir();
     for n in 0..100 {
@@ -154,7 +156,7 @@ fn directory() -> anyhow::Result<PathBuf> {
 }
 
 impl Server {
-    /// The server of an address, and the run that it names, if it does.
+    /// Returns the server of an address, and the run in it, if any.
     fn of(address: &str) -> anyhow::Result<(Server, Option<String>)> {
         let wrong = || {
             let why = format!(
@@ -184,7 +186,8 @@ impl Server {
         Ok((Server { base, token }, run))
     }
 
-    /// curl, told by its standard input what nobody should see among the arguments of processes.
+    /// Starts curl. Passes the token and the address on standard input, because all users can see
+    /// the arguments of processes.
     fn curl(&self, path: &str, more: &[&str]) -> anyhow::Result<Child> {
         let mut curl = Command::new("curl");
         curl.args([
@@ -235,7 +238,7 @@ impl Server {
     }
 }
 
-/// Who copies the journal.
+/// Copies the journal.
 struct Copy {
     server: Server,
     path: String,
@@ -245,7 +248,8 @@ struct Copy {
 }
 
 impl Copy {
-    /// Until the end of the journal is told, or nobody looks any more. A server that went away is asked again, from where it was.
+    /// Copies until the journal ends or the mirror is dropped. After a lost connection, continues
+    /// where it stopped.
     fn run(&self) {
         let mut after = "0".to_owned();
         while !self.is_left.load(Ordering::Acquire) {
@@ -256,7 +260,7 @@ impl Copy {
         }
     }
 
-    /// True at the end of the journal.
+    /// Returns true at the end of the journal.
     fn once(&self, after: &mut String) -> anyhow::Result<bool> {
         let path = format!("{}?after={after}", self.path);
         let mut child = self.server.curl(&path, &[])?;

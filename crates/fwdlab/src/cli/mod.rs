@@ -1,4 +1,4 @@
-//! The commands: one file each. This one holds what they share.
+//! The commands, one file each, and what they share. Start with [`arguments`] and [`run`].
 
 mod agent;
 mod archive;
@@ -99,7 +99,7 @@ struct Global {
     #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
     /// Where runs are kept
-    // empty is as if it were not set, and clap would refuse an empty path
+    // an empty variable counts as unset; clap would refuse an empty path
     #[arg(long, global = true, hide = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Option<PathBuf>,
     /// Another process shows the run: its id is printed when it begins, and nothing else.
@@ -137,7 +137,7 @@ impl Global {
 enum Command {
     /// Measure how fast this machine's kernel forwards, in namespaces
     Quick(Box<quick::Quick>),
-    // a prefix that meant it before there was `traffic`
+    // `tr` meant `trial` before there was `traffic`
     #[command(alias = "tr")]
     Trial(Box<trial::Trial>),
     Ndr(Box<ndr::Ndr>),
@@ -219,13 +219,14 @@ impl Traffic {
 }
 
 impl Arguments {
-    /// Is one JSON document wanted, whatever happens?
+    /// Returns true if the output must be one JSON document, even after an error.
     pub fn wants_json(&self) -> bool {
         self.global.json
     }
 }
 
-/// Reads the command line. Wrong use and a wish for help are answered here, and end the program with this code.
+/// Parses the command line. Handles usage errors and requests for help itself, and returns the exit
+/// code for them.
 pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, Code> {
     let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
     let mut ours = line.iter().take_while(|argument| *argument != "--");
@@ -242,7 +243,7 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     };
     let read = program.try_get_matches_from(line);
     let read = read.and_then(|matches| Arguments::from_arg_matches(&matches));
-    // clap sees the conflict of two options only on the same side of the command's name
+    // clap detects conflicting options only on the same side of the command's name
     let read = read.and_then(|arguments| match arguments.global {
         Global {
             json: true,
@@ -275,12 +276,12 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     })
 }
 
-/// What `--engine` takes: one of the senders, or that it is chosen.
+/// Returns the values of `--engine`: one of the senders, or automatic.
 fn engines() -> PossibleValuesParser {
     PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))
 }
 
-/// Runs what was asked for.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     let global = arguments.global;
     match arguments.command {

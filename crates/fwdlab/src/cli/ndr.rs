@@ -1,4 +1,5 @@
-//! `fwdlab ndr`: MLRsearch, the highest loads at which a DUT meets goals, such as no loss at all.
+//! `fwdlab ndr`: MLRsearch, which finds the highest loads at which a DUT meets goals, such as zero
+//! loss. Start with [`Ndr::run`].
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Pause, Period, Rate};
@@ -56,7 +57,7 @@ pub struct Ndr {
 }
 
 impl Ndr {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement();
         self.on.run(global, plan)

@@ -1,7 +1,7 @@
-//! `fwdlab new`: files to begin with, which say themselves what can be changed in them.
+//! `fwdlab new`: writes files to start with, whose comments explain what to change.
 //!
-//! Every one of them is right as it is, but for the names of hosts and ports. Files that other programs read are printed. Start with
-//! [`New`].
+//! All of them are valid as written, except for the names of hosts and ports. Files for other
+//! programs are printed. Start with [`New`].
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub enum Printed {
 }
 
 impl Printed {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self {
             Printed::Schema(schema) => schema.run(),
@@ -68,7 +68,7 @@ const CAMPAIGN: &str = include_str!("../../templates/campaign.toml");
 const PROFILE: &str = include_str!("../../templates/profile.toml");
 
 impl New {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let (folder, name, text, next) = match self {
             New::Printed(printed) => return printed.run(global),
@@ -89,7 +89,7 @@ impl New {
     }
 }
 
-/// An example, or an entry of the catalogue under this name.
+/// Returns an example, or an entry of the catalogue, under this name.
 fn campaign(name: &str, from: Option<&str>) -> Result<String, Usage> {
     let Some(from) = from else {
         return Ok(CAMPAIGN.to_owned());
@@ -104,7 +104,7 @@ fn campaign(name: &str, from: Option<&str>) -> Result<String, Usage> {
     }
 }
 
-/// Writes a file that is not there, in its folder of this one.
+/// Writes a new file in this folder; never overwrites one.
 fn write(here: &Path, folder: &str, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !(1..=64).contains(&name.len()) || !name.chars().all(allowed) || name.starts_with('.') {

@@ -1,4 +1,5 @@
-//! `fwdlab ping`: how long frames are under way, by a probe of few frames.
+//! `fwdlab ping`: measures the latency of frames with a probe at a low rate. Start with
+//! [`Ping::run`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,11 +27,11 @@ use super::session::{SECOND, Signals, stamping, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// How long the tester's own floor is measured.
+/// Duration of the measurement of the tester's own latency.
 const FLOOR: Duration = Duration::from_secs(1);
-/// Every probe leaves.
+/// Send every frame of the probe, even late.
 const HOLD_UPS: HoldUps = HoldUps::MakeUp { most_pps: None };
-/// Engines for a probe: those first whose frames leave one by one, at the time that is written in them.
+/// Engines for a probe. Prefers those that send frames one by one, at the time written in them.
 const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
 /// Rows of the histogram, and columns of its bars.
 const ROWS: usize = 16;
@@ -94,7 +95,7 @@ pub struct Ping {
     where_: Ports,
 }
 
-/// What a probe sends, the same over the DUT and over the tester's own cable.
+/// The frames of a probe: the same through the DUT and over the tester's own cable.
 pub(super) struct Probe {
     pub version: IpVersion,
     pub size: FrameSize,
@@ -108,11 +109,11 @@ pub(super) struct Probe {
     pub stamps: Kind,
 }
 
-/// What a probe found.
+/// The result of a probe.
 pub(super) struct Probed {
     pub engine: String,
     pub sent: u64,
-    /// Of them, those that were missed and left later.
+    /// Frames among them that were sent late.
     pub made_up: u64,
     pub held_up: Option<HeldUp>,
     pub received: u64,
@@ -126,7 +127,7 @@ impl Probed {
         self.analysis.as_ref()?.streams.first()
     }
 
-    /// The latencies in figures; `None` when nothing was timed.
+    /// Returns a summary of the latencies; `None` if there are no timestamps.
     pub fn latency(&self) -> Option<LatencySummary> {
         let analysis = self.analysis.as_ref()?;
         let stream = analysis.streams.first()?;
@@ -135,7 +136,7 @@ impl Probed {
 }
 
 impl Probe {
-    /// Sends the probe from one port and times it at the other.
+    /// Sends the probe from one port and timestamps it at the other.
     pub fn run(
         &self,
         tx: Port,
@@ -210,7 +211,7 @@ impl Probe {
 }
 
 impl Ping {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         self.where_
             .by_own_names([&mut self.port].into_iter().chain(&mut self.rx_port));
@@ -240,7 +241,7 @@ impl Ping {
                 self.where_.take(rx_name, &[Role::Receive])?,
             )
         };
-        // what is refused is given up, and other frames sent for it
+        // twice the planned time, because refused frames are replaced by others
         let needs =
             Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
         if self.timestamps != Timestamps::User && self.count > MOST as u64 {
@@ -403,7 +404,7 @@ impl Ping {
     }
 }
 
-/// The probe over a cable of our own.
+/// Runs the probe over a cable of our own, without a DUT.
 fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
     let cable = BackToBack::new()?;
     let (tx, rx) = cable.ports()?;
@@ -417,13 +418,13 @@ fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
     probe.run(tx, rx, destination, signals)
 }
 
-/// The histogram, in rows that each cover twice the times of the one before or less.
+/// Returns about [`ROWS`] rows of a histogram, whose bounds grow by a constant factor.
 fn bars(stream: &StreamAnalysis) -> String {
     let buckets: Vec<(u64, u64, u64)> = stream.latency.buckets().collect();
     let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else {
         return String::new();
     };
-    // rows of one ratio, so many that all times fit
+    // the factor with which all times fit into the rows; at least 1.1
     let ratio = (last.1.max(1) as f64 / first.0.max(1) as f64)
         .powf(1.0 / ROWS as f64)
         .max(1.1);

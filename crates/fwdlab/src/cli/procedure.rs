@@ -1,7 +1,7 @@
-//! What commands that carry out a procedure share: the options of the arrangement, and the run around it.
+//! Shared by all commands that run a procedure: the options of the arrangement, and the run.
 //!
-//! A command says which frame sizes, which parameters, and how its procedure is made when the loads are known. Start with
-//! [`Arrangement`].
+//! A command defines the frame sizes and parameters, and creates its procedure when the loads are
+//! known. Start with [`Arrangement`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,30 +77,30 @@ pub struct Arrangement {
     seed: Option<u64>,
 }
 
-/// What a command measures.
+/// The measurement of a command.
 pub(super) struct Measurement {
     /// Kind of the run.
     pub kind: &'static str,
-    /// Frame sizes; none is the smallest of the IP version.
+    /// Frame sizes; if empty, the smallest size of the IP version.
     pub sizes: Vec<FrameSize>,
-    /// Parameters to keep.
+    /// Parameters to store with the run.
     pub values: BTreeMap<String, serde_json::Value>,
     /// The procedure.
     pub procedure: Procedure,
 }
 
 impl Arrangement {
-    /// Is the DUT simulated?
+    /// Returns true if the DUT is simulated.
     pub fn is_simulated(&self) -> bool {
         self.engine == Engine::Sim.name()
     }
 
-    /// Does the engine send bursts, or is it ours to choose one that does?
+    /// Returns true if the engine can send bursts, or if a suitable one can be selected.
     pub fn can_send_bursts(&self) -> bool {
         self.engine != Mode::XdpLive.name()
     }
 
-    /// Measures it.
+    /// Runs the measurement.
     pub fn run(&self, global: &Global, wanted: Measurement) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
         let plan = self.plan(wanted, privileged)?;
@@ -123,7 +123,7 @@ impl Arrangement {
         )
     }
 
-    /// Everything that is wrong with the question is told here, before a run is made.
+    /// Returns the plan. Reports every error in the options here, before a run is created.
     pub fn plan(&self, wanted: Measurement, privileged: bool) -> anyhow::Result<Plan> {
         let dut = self.dut()?;
         let line = self.line(dut.as_ref());
@@ -157,18 +157,19 @@ impl Arrangement {
         Ok(plan)
     }
 
-    /// The largest load, where one was given.
+    /// Returns the largest load, if one is given.
     pub fn max(&self) -> Option<LinkLoad> {
         let given = self.max.map(|Rate(max)| max);
         given.filter(|max| *max != LinkLoad::Load(Load::Max))
     }
 
-    /// The line, where there is one.
+    /// Returns the line rate, if one is given.
     pub fn line(&self, dut: Option<&Dut>) -> Option<Line> {
         fwdlab_lab::run::line(dut, self.link)
     }
 
-    /// What every run needs, with a stream of each size; no size is the smallest of the IP version.
+    /// Returns what every run needs, with a stream of each size; without sizes, the smallest one of
+    /// the IP version.
     pub fn common(
         &self,
         sizes: &[FrameSize],
@@ -221,7 +222,7 @@ impl Arrangement {
         })
     }
 
-    /// The simulated DUT, if it is one.
+    /// Returns the simulated DUT, if there is one.
     pub fn dut(&self) -> Result<Option<Dut>, Usage> {
         if !self.is_simulated() {
             return match &self.dut {

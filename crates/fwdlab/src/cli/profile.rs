@@ -1,6 +1,6 @@
-//! `fwdlab profile`: which traffic profiles there are, what they say, and the frames that they mean. Sends nothing.
+//! `fwdlab profile`: lists and shows traffic profiles, and prints their frames. Sends nothing.
 //!
-//! Start at [`Profile::run`].
+//! Start with [`Profile::run`].
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,10 +23,10 @@ use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::profiles::{self, Loaded};
 
-/// Bytes of the FCS, which no buffer holds.
+/// Bytes of the FCS, which buffers do not contain.
 const FCS: usize = 4;
 
-/// Addresses of ports that are not there: of the tester, and of the DUT.
+/// Example MAC addresses of the tester and of the DUT.
 pub(super) const EXAMPLE: Addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
 /// Which traffic profiles there are, and what they mean. A profile is named by a path that ends in .toml, by its name in
@@ -72,7 +72,7 @@ pub struct Frames {
     hex: bool,
 }
 
-/// Of the first frames, as `send` looks at them.
+/// Returns the mean size of the first frames; `send` uses the same number of frames.
 fn mean_size(frames: &TrafficFrames) -> anyhow::Result<MeanSize> {
     let mut player = Player::new(frames, None)?;
     let mut buffer = vec![0; player.buffer_len()];
@@ -105,10 +105,10 @@ impl From<Way> for Direction {
     }
 }
 
-/// A frame as it would leave.
+/// A frame with its departure time.
 #[derive(Debug, Serialize)]
 struct Departure {
-    /// Nanoseconds after the start.
+    /// Nanoseconds since the start.
     due_ns: f64,
     stream: String,
     frame_size_bytes: usize,
@@ -117,7 +117,7 @@ struct Departure {
 }
 
 impl Profile {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self {
             Profile::Ls => list(global),
@@ -202,7 +202,7 @@ fn show(name: &str, global: &Global) -> anyhow::Result<Code> {
 }
 
 impl Frames {
-    /// The load in frames per second; `None` is the profile's own.
+    /// Returns the load in frames per second; `None` for the profile's own load.
     fn load_pps(&self, frames: &TrafficFrames) -> anyhow::Result<Option<f64>> {
         let Some(load) = self.load else {
             return Ok(None);
@@ -299,7 +299,7 @@ impl Frames {
     }
 }
 
-/// The layers of a frame, with the signature where there is one.
+/// Returns the layers of a frame, and its signature, if any.
 fn told(bytes: &[u8]) -> String {
     let decoded = fwdlab_packet::decode::decode(bytes);
     let mut told = decoded.to_string();
@@ -323,7 +323,7 @@ fn told(bytes: &[u8]) -> String {
     told
 }
 
-/// One line for a frame.
+/// Returns the line of a frame.
 fn line(departure: &Departure, several: bool) -> String {
     let Departure {
         due_ns,
@@ -343,7 +343,7 @@ fn line(departure: &Departure, several: bool) -> String {
     )
 }
 
-/// The bytes, sixteen in a line.
+/// Returns a hex dump, sixteen bytes per line.
 fn dump(bytes: &[u8]) -> String {
     let lines: Vec<String> = bytes
         .chunks(16)
@@ -356,7 +356,7 @@ fn dump(bytes: &[u8]) -> String {
     lines.join("\n")
 }
 
-/// Writes frames with their times.
+/// Writes frames with their departure times to a capture file.
 fn write_capture(
     path: &std::path::Path,
     frames: impl Iterator<Item = (u64, Vec<u8>)>,

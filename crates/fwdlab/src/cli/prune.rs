@@ -1,4 +1,5 @@
-//! `fwdlab runs prune`: old runs go, by rule. Runs that somebody tagged stay, and so do those that go on.
+//! `fwdlab runs prune`: removes old runs by rule. Keeps tagged runs and those that are running.
+//! Start with [`Prune::run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,14 +44,14 @@ fn age(text: &str) -> Result<Span, String> {
 }
 
 impl Prune {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let before = match self.older_than {
             Some(span) => Some(past(span).context("--older-than")?),
             None => None,
         };
         let all = fwdlab_store::list(root)?;
-        // newest first: the first N stay, whatever else is asked
+        // newest first: the first N are kept, whatever the other options say
         let of_kind = all.into_iter().filter(|run| self.is_of_kind(run));
         let older = of_kind.skip(self.keep.unwrap_or(0));
         let going: Vec<RunEntry> = older.filter(|run| self.may_go(run, before)).collect();
@@ -89,7 +90,8 @@ impl Prune {
         self.kind.as_ref().is_none_or(is)
     }
 
-    /// What cannot be dated stays: nobody knows what it is.
+    /// Returns true if a run may be removed. Keeps runs without a date, because their age is
+    /// unknown.
     fn may_go(&self, run: &RunEntry, before: Option<Timestamp>) -> bool {
         let ended = run.state.is_some_and(|state| state != RunState::Running);
         let began = run.started_at;
@@ -99,13 +101,13 @@ impl Prune {
     }
 }
 
-/// So long ago. A day has 24 hours.
+/// Returns the time this long ago. A day has 24 hours.
 fn past(span: Span) -> Result<Timestamp, jiff::Error> {
     let time = span.to_duration(SpanRelativeTo::days_are_24_hours())?;
     Timestamp::now().checked_sub(time)
 }
 
-/// What its files take; what cannot be read counts nothing.
+/// Returns the size of the files in a run; files that cannot be read count as 0.
 fn size(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.file_type() {

@@ -1,4 +1,5 @@
-//! `fwdlab queues`: what each queue of a port receives, live, with a line each second.
+//! `fwdlab queues`: shows the receive rate of each queue of a port, with a line each second. Start
+//! with [`Queues::run`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::{Global, test_bed};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Signals are looked at so often.
+/// Interval of the checks for signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// From here on a rate is shown in thousands.
+/// Rates from this one on are shown in thousands.
 const THOUSANDS_PPS: f64 = 10_000.0;
 
 /// Show what each queue of a port receives, live, with a line each second
@@ -48,7 +49,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         let at_most = self.time.map(|time| time.0);
         let port = match &self.bed {
@@ -75,7 +76,7 @@ impl Queues {
             while began.elapsed() < at && !signals.control().is_stopped() {
                 std::thread::sleep(LOOK.min(at.saturating_sub(began.elapsed())));
             }
-            // also when it was stopped: what came since the last look counts
+            // also after a signal: include what arrived since the last reading
             let is_last = signals.control().is_stopped() || at >= end;
             let now = look(host.as_ref(), &port)?;
             self.line(global, second, &last, &now);
@@ -118,7 +119,7 @@ impl Queues {
     }
 }
 
-/// Host and interface of a port of a test bed: `dut.a`, or an interface of the DUT's host.
+/// Returns host and interface of a port of a test bed: `dut.a`, or an interface of the DUT's host.
 fn of_bed(bed: &TestBed, port: &str) -> Result<(String, String), Usage> {
     let mut known: Vec<(String, &Place, &str)> = Vec::new();
     if let (Some(host), Some(ports)) = (&bed.dut.host, &bed.dut.ports) {
@@ -145,7 +146,7 @@ fn of_bed(bed: &TestBed, port: &str) -> Result<(String, String), Usage> {
     }
 }
 
-/// The host of this name.
+/// Connects to the host with this name.
 fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
     Ok(match text.split_once(':') {
         None if text == "local" => Arc::new(Local),
@@ -163,7 +164,7 @@ fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
     })
 }
 
-/// `[Q0   856K/s] [Q1   862K/s] [QT  1718K/s  1720K/s -> 13K/s]`.
+/// Returns a line such as `[Q0   856K/s] [Q1   862K/s] [QT  1718K/s  1720K/s -> 13K/s]`.
 fn text(rates: &Rates) -> String {
     let rate = |packets: u64| match rates.pps(packets) {
         pps if pps < THOUSANDS_PPS => format!("{pps:.0}/s"),

@@ -1,4 +1,5 @@
-//! `fwdlab quick`: the main job.
+//! `fwdlab quick`: measures the forwarding rate of this machine's kernel, or compares two
+//! configurations. Start with [`Quick::run`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,17 +30,17 @@ use super::run::{self, random_seed};
 use super::test_bed;
 use crate::exit_code::{self, Code, Usage};
 
-/// What kind of run it is.
+/// The kind of the run.
 const KIND: &str = "quick";
 
-/// Time that a comparison leaves for starting and for writing the report.
+/// Time of a comparison that is reserved for starting and for writing the report.
 const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
 
-/// What the trials of a run take together where they need not be shorter or longer.
+/// Total duration of all trials of a run, unless they would be too short or too long.
 const ALL_TRIALS: Duration = Duration::from_secs(40);
-/// Four arrangements of the generator's memory.
+/// Long enough for four arrangements of the generator's memory.
 const SHORTEST_TRIAL: Duration = Duration::from_secs(1);
-/// More iterations tell more than longer ones.
+/// More iterations are more useful than longer ones.
 const LONGEST_TRIAL: Duration = Duration::from_secs(2);
 
 /// Arguments of `quick`.
@@ -116,7 +117,7 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
         let plan = self.plan(privileged)?;
@@ -138,7 +139,7 @@ impl Quick {
         )
     }
 
-    /// The campaign that it is.
+    /// Returns the plan of the equivalent campaign.
     fn plan(&self, privileged: bool) -> anyhow::Result<Plan> {
         let parse = |typed: &String| Configuration::parse(typed);
         let set = self.set.as_ref().map(parse).transpose()?;
@@ -290,7 +291,7 @@ impl Quick {
         };
         let (compared, applied_to_all) = match total {
             Some(_) => (versus, set),
-            // on an image it is what every DUT has
+            // with an image, the set applies to every DUT
             None if is_exact => (versus, set),
             None => (set.into_iter().collect(), None),
         };
@@ -305,13 +306,13 @@ impl Quick {
         Ok(Plan::of_command(campaign, compared, command, host)?)
     }
 
-    /// Iterations of each test case.
+    /// Returns the iterations of each test case.
     fn iterations(&self) -> u32 {
         let default = if self.vm.is_empty() { 5 } else { 1 };
         self.iterations.unwrap_or(default)
     }
 
-    /// Shortest duration of a trial.
+    /// Returns the duration of each trial.
     fn each_trial(&self, streams: usize) -> Duration {
         self.trial.unwrap_or_else(|| {
             // the first test case is measured twice
@@ -320,13 +321,13 @@ impl Quick {
         })
     }
 
-    /// Time for all rebuilds of a comparison.
+    /// Returns the total time for all rebuilds of a comparison.
     fn total(&self) -> Duration {
         let total = self.duration.saturating_sub(COMPARISON_MARGIN);
         total.max(Duration::from_secs(4))
     }
 
-    /// The parameters, as they are kept with the run.
+    /// Returns the parameters to store with the run.
     fn values(
         &self,
         streams: &[Stream],
@@ -399,7 +400,8 @@ impl Quick {
             .collect()
     }
 
-    /// The test cases, the most telling one first: smallest frames, many flows.
+    /// Returns the streams of the test cases, the most informative first: smallest frames, many
+    /// flows.
     fn streams(&self, versions: &[IpVersion], comparison: bool) -> anyhow::Result<Vec<Stream>> {
         let flows = match (&self.flows[..], comparison) {
             ([], true) => &[2000][..],
@@ -430,7 +432,7 @@ impl Quick {
     }
 }
 
-/// A kind of DUT as people type it.
+/// Parses the kind of a DUT.
 fn parse_kind(typed: &str) -> Result<Kind, String> {
     let known = || Kind::ALL.map(Kind::name).join(", ");
     let mut all = Kind::ALL.into_iter();

@@ -1,4 +1,4 @@
-//! `fwdlab ramp`: a load that rises slowly, and where loss begins.
+//! `fwdlab ramp`: raises the load slowly, to find where loss begins. Start with [`Ramp::run`].
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate, Share};
@@ -45,7 +45,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement();
         self.arrangement.run(global, plan)

@@ -1,4 +1,5 @@
-//! `fwdlab rate`: one rate said in every way, and the tables of line rates.
+//! `fwdlab rate`: converts a rate to all units, and prints tables of line rates. Start with
+//! [`Rate::run`].
 
 use clap::Args;
 use fwdlab_model::energy;
@@ -41,7 +42,7 @@ pub struct Rate {
     idle_watts: Option<f64>,
 }
 
-/// A load, or the speed of a link as it is called: `10G` is 10 Gbit/s on the wire.
+/// Parses a load, or the speed of a link: `10G` is 10 Gbit/s at layer 1.
 fn rate(text: &str) -> Result<LinkLoad, UnitError> {
     text.parse().or_else(|why: UnitError| {
         let has_unit = text.trim().ends_with(['k', 'K', 'M', 'G', 'T']);
@@ -62,7 +63,7 @@ fn positive(text: &str) -> Result<f64, UnitError> {
 }
 
 impl Rate {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if let (Some(watts), Some(idle)) = (self.watts, self.idle_watts)
             && idle > watts

@@ -1,4 +1,5 @@
-//! `fwdlab runs rebuild`: what was derived of a run once more, with what this program knows today.
+//! `fwdlab runs rebuild`: computes the results of a stored run again with this version of the
+//! program. Start with [`Rebuild::run`].
 
 use std::path::Path;
 
@@ -20,20 +21,20 @@ pub struct Rebuild {
     names: Vec<String>,
 }
 
-/// What became of a run.
+/// The outcome for a run.
 #[derive(Debug, Serialize)]
 struct Rebuilt {
     run: String,
-    /// Parts of the result that are others now.
+    /// Parts of the result that have changed.
     renewed: Vec<String>,
-    /// What differs from what was kept.
+    /// Differences from the stored result.
     differences: Vec<String>,
     /// Parts that cannot be derived, and why.
     not_derived: Vec<String>,
 }
 
 impl Rebuild {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let directories = (self.names.iter())
             .map(|name| fwdlab_store::resolve(root, name))

@@ -1,4 +1,5 @@
-//! `fwdlab receive`: a receiver by hand, with a line each second.
+//! `fwdlab receive`: receives and counts frames by hand, with a line each second. Start with
+//! [`Receive::run`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         self.where_.by_own_names([&mut self.port]);
         let frames = self.frames()?;
@@ -97,7 +98,7 @@ impl Receive {
             analysis: checked.as_ref().map(Expectation::plan),
         };
         let mut receiving = Receiving::open(port, counting, expected)?;
-        // the program at the driver takes its own
+        // the XDP program takes its own timestamps
         let is_socket = receiving.engine()?.0 == Counting::AfPacket.name();
         if is_socket && self.timestamps == Timestamps::Software {
             receiving.receiver.stamp(Kind::Software)?;
@@ -171,7 +172,8 @@ impl Receive {
         })
     }
 
-    /// Departures are in the frames, on the clock of their sender's schedule: arrivals on a card's clock are of no use.
+    /// Checks the timestamps: departure times in frames use the clock of the sender, so arrival
+    /// times on a NIC's clock cannot be compared with them.
     fn check_stamps(&self, port: &fwdlab_engine::PortSpec) -> anyhow::Result<()> {
         match self.timestamps {
             Timestamps::Auto | Timestamps::User => Ok(()),
@@ -189,7 +191,7 @@ impl Receive {
         }
     }
 
-    /// The frames of the profile: what they are like is known, and not how many there are.
+    /// Returns the frames of the profile: their content, not their number.
     fn frames(&self) -> anyhow::Result<Option<Frames>> {
         let Some(name) = &self.profile else {
             return Ok(None);
@@ -201,7 +203,7 @@ impl Receive {
                 direction: self.direction.into(),
                 addresses: EXAMPLE,
                 vlan: None,
-                // when frames leave is not our business
+                // any speed will do: departure times do not matter here
                 link: "10G".parse().ok(),
                 read: &|name| loaded.open_capture(name),
             },
@@ -212,7 +214,7 @@ impl Receive {
         })))
     }
 
-    /// The streams that were typed.
+    /// Returns the streams that were typed.
     fn typed(&self) -> Option<Expectation> {
         let ids = match (&self.streams[..], self.flows) {
             ([], 0) => return None,
@@ -298,17 +300,17 @@ impl Receive {
     }
 }
 
-/// What kinds of frames the foreign ones are.
+/// Counts of foreign frames by kind.
 struct Kinds {
     onlooker: Onlooker,
     frames: BTreeMap<String, u64>,
 }
 
 impl Kinds {
-    /// Takes what the last second brought.
+    /// Reads the frames of the last second.
     fn look(&mut self) {
         let frames = &mut self.frames;
-        // a capture that fails is no reason to count no more
+        // a failed capture must not stop the counting
         let _ = (self.onlooker).look(&mut |frame| *frames.entry(kind(frame)).or_default() += 1);
     }
 
@@ -334,7 +336,7 @@ impl Kinds {
     }
 }
 
-/// The innermost layer that we know: `ARP`, `IPv6 / ICMPv6`.
+/// Returns the innermost known layer: `ARP`, `IPv6 / ICMPv6`.
 fn kind(frame: &[u8]) -> String {
     let decoded = decode::decode(frame);
     let names: Vec<&str> = (decoded.layers.iter())

@@ -1,6 +1,7 @@
-//! `fwdlab report`: runs in every format, one or several.
+//! `fwdlab report`: writes one or several runs in any format.
 //!
-//! Formats are the report crate's; here is what is read, and where it is written. Start at [`Report::run`].
+//! The report crate defines the formats; this module reads runs and writes files. Start with
+//! [`Report::run`].
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct Report {
     /// Which runs: an id or a part of it, @1 for the latest
-    // not `runs`: that is the id of the global --runs
+    // not `runs`, which is the id of the global option --runs
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
     /// Formats [default: html]
@@ -79,30 +80,30 @@ pub enum Format {
     Prometheus,
 }
 
-/// A run that was read.
+/// A loaded run.
 pub struct Loaded {
-    /// What it is called beside others.
+    /// Its name in a comparison.
     name: String,
     pub run: StoredRun,
     pub directory: PathBuf,
     profiles: Vec<CaseProfile>,
 }
 
-/// So many files are named when they are written, of more their number.
+/// List up to this number of written files by name; print the number of files if there are more.
 const LISTED: usize = 12;
 
-/// A file of a report: its name, and what is in it.
+/// A file of a report: its name and contents.
 type File = (String, Vec<u8>);
 
 impl Loaded {
-    /// Reads a run; what is wrong with it is told.
+    /// Loads a run. Prints warnings about damaged files.
     pub fn of(root: &Path, name: &str) -> anyhow::Result<Loaded> {
         let directory = fwdlab_store::resolve(root, name)?;
         let mut run = fwdlab_store::load(&directory)?;
         for problem in &run.problems {
             output::note(&format!("warning   {}: {problem}", run.info.id));
         }
-        // of a run whose process died, what is true now
+        // if the process died, show the state as found now
         run.info.state = run.state;
         run.info.note = fwdlab_store::labels(&directory)?.note;
         let profiles = profiles(&run);
@@ -114,7 +115,7 @@ impl Loaded {
         })
     }
 
-    /// As formats take it; `None`: it has no result.
+    /// Returns the run as formats need it; `None` if it has no result.
     fn told(&self) -> Option<Run<'_>> {
         Some(Run {
             name: &self.name,
@@ -141,7 +142,7 @@ impl Loaded {
 }
 
 impl Report {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let formats = match (&self.format[..], global.json) {
             ([], true) => vec![Format::Json],
@@ -172,7 +173,7 @@ impl Report {
                     format.nothing()
                 ));
             }
-            // Markdown has its pictures with it
+            // Markdown includes its charts
             files.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
             files.extend(own);
         }
@@ -235,7 +236,7 @@ fn several(files: &[File]) -> anyhow::Error {
     .into()
 }
 
-/// Where to.
+/// The destination of the report.
 enum Target<'a> {
     Output,
     File(&'a Path),
@@ -262,7 +263,7 @@ impl Format {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Why it may have no file.
+    /// Returns why the format may have no file.
     fn nothing(self) -> &'static str {
         match self {
             Format::Loadtest => "no run has a ramp; measure one with fwdlab ramp",
@@ -272,14 +273,14 @@ impl Format {
     }
 }
 
-/// How formats are made.
+/// Options for the formats.
 pub struct Made {
     pub facts: Facts,
     pub model: Model,
 }
 
 impl Made {
-    /// The files of a format; what belongs beside the first is left out where there is no directory.
+    /// Returns the files of a format; without a directory, only the main file.
     pub fn files(
         &self,
         format: Format,
@@ -401,7 +402,7 @@ impl Made {
     }
 }
 
-/// What differs between runs, by the rules of `fwdlab compare`; nothing where they have nothing in common.
+/// Compares runs by the rules of `fwdlab compare`; `None` if they have nothing in common.
 fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
     let source = |one: &Loaded| Source {
         name: one.name.clone(),
@@ -423,7 +424,8 @@ fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
     compare::compare(&sources, &options).ok()
 }
 
-/// Names runs that stand beside each other: by a tag that no other of them has, else by what their ids do not have in common.
+/// Names runs for a comparison: by a tag that only one of them has, or else by the part of the id
+/// that differs.
 fn name(loaded: &mut [Loaded]) -> anyhow::Result<()> {
     let tags = loaded
         .iter()
@@ -461,7 +463,7 @@ fn told(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
     told.collect()
 }
 
-/// One run as `runs show` prints it, several as a list of them.
+/// Returns one run like `runs show`, or several runs as a list.
 fn json(loaded: &[Loaded]) -> anyhow::Result<Vec<u8>> {
     let mut text = match loaded {
         [one] => serde_json::to_vec_pretty(&one.document())?,

@@ -1,4 +1,5 @@
-//! `fwdlab rfc2544`: throughput, latency, frame loss rate, back-to-back frames, recovery and reset, over all frame sizes.
+//! `fwdlab rfc2544`: throughput, latency, frame loss rate, back-to-back frames, recovery and reset,
+//! for all frame sizes. Start with [`Rfc2544::run`].
 
 use clap::Args;
 use fwdlab_measure::machine;
@@ -58,7 +59,7 @@ pub struct Rfc2544 {
 }
 
 impl Rfc2544 {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement()?;
         self.arrangement.run(global, plan)

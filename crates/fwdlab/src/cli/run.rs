@@ -1,7 +1,7 @@
-//! What every measuring command does around its measurement: catches signals, shows events, finishes the stored run with its
-//! page, prints the result in the form that was asked for, and ends with the code of what happened.
+//! Shared by all measuring commands: catches signals, shows events, writes the page of the stored
+//! run, prints the result in the requested format, and returns the exit code.
 //!
-//! A command says what to measure and how its result reads. Start with [`carry_out`].
+//! A command defines what to measure and the text of its result. Start with [`carry_out`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use super::Global;
 use crate::exit_code::Code;
 use crate::output::{self, Screen};
 
-/// The document of `--json`: the same at the end of a run as whenever it is shown again.
+/// The document of `--json`: the same at the end of a run as when it is shown later.
 #[derive(serde::Serialize)]
 pub(super) struct Document<'a> {
     pub info: &'a RunInfo,
-    /// What is missing or damaged in what is stored.
+    /// Missing or damaged parts of the stored run.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub problems: &'a [String],
     pub directory: &'a Path,
@@ -43,7 +43,7 @@ pub(super) struct Document<'a> {
     pub imported: &'a [ImportedRecord],
 }
 
-/// Where a run is kept, and its page.
+/// Returns the text with the directory of a run and its page.
 pub(super) fn kept_in(directory: &Path) -> String {
     format!(
         "saved     {}\nreport    {}",
@@ -52,17 +52,18 @@ pub(super) fn kept_in(directory: &Path) -> String {
     )
 }
 
-/// What a measuring command has measured.
+/// The outcome of a measuring command.
 pub(super) struct Outcome<'a> {
     pub info: &'a RunInfo,
     pub summary: &'a Summary,
     pub trials: &'a [TrialRecord],
 }
 
-/// Runs `work` to its end or to a signal, keeps and prints what came of it.
+/// Runs `work` until it finishes or a signal arrives, then stores and prints the outcome.
 ///
-/// `iterations` is what the progress counts up to, 0 where that is not known. `text` makes the result for people, `next`
-/// what they may want to do then, `code` the exit code unless a signal decides it.
+/// `iterations` is the total for the progress display, 0 if unknown. `text` returns the result for
+/// people, `next` suggests the next step, and `code` returns the exit code unless a signal decides
+/// it.
 pub(super) fn carry_out(
     global: &Global,
     iterations: u32,
@@ -79,7 +80,7 @@ pub(super) fn carry_out(
     carry_out_and_judge(global, iterations, work, nothing, text, next, code)
 }
 
-/// The same; `judge` adds to what was measured, before that is kept.
+/// Like [`carry_out`]; `judge` adds to the outcome before it is stored.
 pub(super) fn carry_out_and_judge(
     global: &Global,
     iterations: u32,
@@ -192,7 +193,7 @@ pub(super) fn carry_out_and_judge(
     })
 }
 
-/// What was counted by call path.
+/// Returns the profiles by call path, one per test case.
 pub(super) fn case_profiles(measured: &Measured) -> Vec<CaseProfile> {
     let all = measured.profiles.iter().filter_map(|made| {
         let mut boots = measured.boots.iter();
@@ -207,7 +208,7 @@ pub(super) fn case_profiles(measured: &Measured) -> Vec<CaseProfile> {
     all.chain(samples).collect()
 }
 
-/// What a frame of a boot takes by call path.
+/// Returns the profile of a boot: instructions per frame by call path.
 pub(super) fn case_profile(boot: &BootRecord, through: &Stacks) -> CaseProfile {
     CaseProfile {
         test_case: boot.test_case.clone(),
@@ -215,8 +216,8 @@ pub(super) fn case_profile(boot: &BootRecord, through: &Stacks) -> CaseProfile {
     }
 }
 
-/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured. A terminal that is closed is one of them,
-/// unless the program was started to outlive it (`nohup`).
+/// Catches Ctrl-C and similar signals. They stop the run, which then undoes its changes and keeps
+/// its results. A hangup counts as well, unless the program was started to survive it (`nohup`).
 pub(super) fn catch_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<AtomicUsize>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -231,7 +232,8 @@ pub(super) fn catch_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<Atomic
     Ok(which)
 }
 
-/// Does a process ignore this signal, by its `/proc/PID/status` (proc_pid_status(5))?
+/// Returns true if a process ignores this signal, according to its `/proc/PID/status`
+/// (proc_pid_status(5)).
 fn ignores(status: &str, signal: i32) -> bool {
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
@@ -239,9 +241,9 @@ fn ignores(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A seed for those who gave none.
+/// Returns a random seed, for runs without one.
 pub(super) fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    // 53 bits: a JSON reader that knows only doubles gets the same number
+    // 53 bits: JSON readers that store numbers as doubles get the same number
     std::hash::RandomState::new().build_hasher().finish() >> 11
 }

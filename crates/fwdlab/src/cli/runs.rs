@@ -1,4 +1,4 @@
-//! `fwdlab runs`: stored runs.
+//! `fwdlab runs`: lists, shows, verifies and removes stored runs. Start with [`Runs::run`].
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -75,7 +75,7 @@ pub enum Runs {
     /// Remove runs
     Rm {
         /// Which runs
-        // not `runs`: that is the id of the global --runs, and clap wants one type per id
+        // not `runs`, which is the id of the global option --runs: clap requires one type per id
         #[arg(required = true, value_name = "RUN")]
         names: Vec<String>,
     },
@@ -111,7 +111,7 @@ pub enum Sort {
     Measured,
 }
 
-/// A day or a moment, in UTC.
+/// Parses a day or a time, in UTC.
 fn since(text: &str) -> Result<Timestamp, String> {
     let day = || -> Option<Timestamp> {
         let day: Date = text.parse().ok()?;
@@ -132,7 +132,7 @@ pub enum Facts {
 }
 
 impl Facts {
-    /// The same for those who show it.
+    /// Returns the equivalent type of the report crate.
     pub fn shown(self) -> ShownFacts {
         match self {
             Facts::Brief => ShownFacts::Brief,
@@ -158,7 +158,7 @@ pub enum Format {
 }
 
 impl Runs {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let root = global.runs_root()?;
         match self {
@@ -196,7 +196,7 @@ impl List {
 fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
     let all = fwdlab_store::list(root)?;
     let is_empty = all.is_empty();
-    // the places are those of all runs, whichever are shown
+    // number all runs, even those that are not shown
     let mut entries: Vec<(usize, RunEntry)> = (1..).zip(all).collect();
     entries.retain(|(_, entry)| wanted.wants(entry));
     if wanted.sort == Sort::Measured {
@@ -246,7 +246,7 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// What is not as it was written, and what does not follow from the trials.
+/// Checks that files are unchanged, and that results follow from the trials.
 fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
     let mut directories = names
         .iter()
@@ -289,28 +289,28 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
     })
 }
 
-/// What is to be thought of the files of a run.
+/// The state of a run's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Integrity {
-    /// They are what was written, and the result follows from them.
+    /// Files are unchanged, and the result follows from them.
     Intact,
-    /// The files are as written, but the end is missing: the process was killed or is still running.
+    /// Files are unchanged, but the end is missing: the process was killed or is still running.
     Incomplete,
-    /// They are not what was written, or the result does not follow from them.
+    /// Files have changed, or the result does not follow from them.
     Damaged,
 }
 
-/// What became of a run that was looked at.
+/// The outcome of the verification of a run.
 #[derive(Debug, Serialize)]
 struct Verified {
     run: String,
     integrity: Integrity,
-    /// Its files carry checksums.
+    /// True if its files have checksums.
     protected: bool,
-    /// What is missing because the process was killed or is still running.
+    /// Parts that are missing because the process was killed or is still running.
     missing: Vec<String>,
-    /// Everything that is not as it was written or does not follow.
+    /// All changed files, and results that do not follow from the trials.
     differences: Vec<String>,
     /// Parts of the result that were derived again and agree.
     derived: Vec<String>,
@@ -385,7 +385,7 @@ fn verified(directory: &Path, id: String) -> Verified {
     found
 }
 
-/// What was shown at the end of the run, in any format: everything is made from what is stored.
+/// Prints the result of a run in any format, all of it from stored data.
 fn show(
     root: &Path,
     name: &str,
@@ -435,7 +435,7 @@ fn show(
             }
             return Ok(Code::Done);
         }
-        // an excerpt, for a message; the whole is in the report
+        // a short version for messages; the report has all
         Format::Markdown => {
             output::result(&fwdlab_report::markdown::summary(&run.info, summary));
             return Ok(Code::Done);
@@ -453,7 +453,7 @@ fn show(
     Ok(Code::Done)
 }
 
-/// The page of a stored run, if it has a result.
+/// Returns the page of a stored run, if it has a result.
 pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
     let mut info = run.info.clone();
     info.state = run.state;
@@ -468,7 +468,7 @@ pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
     ))
 }
 
-/// The charts of a stored run's report, if it has a result.
+/// Returns the charts of a stored run's report, if it has a result.
 pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart::Chart> {
     let Some(summary) = &run.summary else {
         return Vec::new();
@@ -484,7 +484,7 @@ pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart:
     fwdlab_report::chart::runs::all(&[run])
 }
 
-/// What people said of the run.
+/// Prints tags and note of a run.
 fn say_labels(labels: &fwdlab_store::Labels) {
     if !labels.tags.is_empty() {
         let tags = Vec::from_iter(labels.tags.iter().map(String::as_str));
@@ -496,7 +496,7 @@ fn say_labels(labels: &fwdlab_store::Labels) {
     }
 }
 
-/// What was counted by call path, of boots of which that was kept.
+/// Returns the stored profiles by call path, if any boot has one.
 pub(super) fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
     let of = |boot: &BootRecord| {
         let path = run.raw_path(&boot.test_case, boot.boot, THROUGH);
@@ -516,7 +516,7 @@ pub(super) fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
 }
 
 fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
-    // all names first: @1 means something else once a run is gone
+    // resolve all names first: @1 changes when a run is removed
     let directories = names
         .iter()
         .map(|name| fwdlab_store::resolve(root, name))

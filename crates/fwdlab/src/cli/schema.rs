@@ -1,4 +1,5 @@
-//! `fwdlab schema`: the JSON Schema of what is kept and told.
+//! `fwdlab schema`: prints the JSON Schemas of stored files and of the output. Start with
+//! [`Schema::run`].
 
 use clap::{Args, ValueEnum};
 
@@ -43,7 +44,7 @@ enum Kind {
 }
 
 impl Schema {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<Code> {
         // written by `cargo run -p xtask -- schemas`
         let schema = match self.kind {

@@ -1,4 +1,5 @@
-//! `fwdlab selftest`: what the tester itself can do, back to back and without a DUT.
+//! `fwdlab selftest`: measures the limits of the tester itself, back to back and without a DUT.
+//! Start with [`SelfTest::run`].
 
 use std::time::Duration;
 
@@ -23,11 +24,11 @@ use super::session::{SECOND, Signals, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// A flow table of a usual size; the cost of a flow is part of the tester's.
+/// A flow table of typical size; the tester's limit includes the cost of flows.
 const FLOWS: u32 = 2000;
 /// The load of the latency probe.
 const PROBE_PPS: f64 = 1000.0;
-/// As in trials; and so it shows how often this host holds a sender up.
+/// As in trials, so that stalls of the sender on this host become visible.
 const HOLD_UPS: HoldUps = HoldUps::Forgive;
 
 /// Measure the tester itself, back to back: rates sent and received, accuracy, lateness
@@ -58,7 +59,7 @@ pub struct SelfTest {
     where_: Ports,
 }
 
-/// What an engine did with one size, flat out.
+/// The limit of an engine at one frame size.
 #[derive(Debug, Serialize)]
 struct Limit {
     engine: &'static str,
@@ -69,7 +70,7 @@ struct Limit {
     ring_full: u64,
 }
 
-/// How exactly an engine kept a load.
+/// The accuracy of an engine's load.
 #[derive(Debug, Serialize)]
 struct Pacing {
     engine: &'static str,
@@ -86,7 +87,7 @@ struct Pacing {
     lateness_max_ns: Option<u64>,
 }
 
-/// How long frames are under way with nothing on the way.
+/// The latency without a DUT.
 #[derive(Debug, Serialize)]
 struct Floor {
     engine: String,
@@ -105,17 +106,17 @@ struct Document {
     engines_that_do_not_work: Vec<String>,
 }
 
-/// The two ends, whoever made them.
+/// The two ports, embedded or given.
 struct Ends {
     tx: PortSpec,
     rx: PortSpec,
-    /// Kept for the locks, or for the cable.
+    /// Held for the locks, or for the cable.
     _taken: Vec<Port>,
     _cable: Option<BackToBack>,
 }
 
 impl SelfTest {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         self.where_.by_own_names(&mut self.ports);
         let signals = Signals::catch()?;
@@ -257,7 +258,7 @@ impl SelfTest {
         Ok(())
     }
 
-    /// Sends for the time of a trial, and counts at the other end.
+    /// Sends for the duration of a trial, and counts at the other port.
     fn trial(
         &self,
         mode: Mode,
@@ -266,7 +267,7 @@ impl SelfTest {
         ends: &Ends,
         signals: &Signals,
     ) -> anyhow::Result<(Period, String)> {
-        // too small a size for IPv4 cannot be typed
+        // a size too small for IPv4 is a usage error
         trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
         let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
         let template = FrameTemplate::new(&FrameSpec {
@@ -330,7 +331,7 @@ impl SelfTest {
     }
 }
 
-/// The answer in a sentence: how fast the tester is, and whether it keeps to a load.
+/// Returns the verdict in one sentence: how fast the tester is, and whether it keeps a load.
 fn verdict(document: &Document) -> String {
     let fastest = document.limits.iter().max_by(|one, other| {
         let (one, other) = (one.received_pps, other.received_pps);

@@ -1,4 +1,5 @@
-//! `fwdlab serve`: the dashboard; with `--trex` ports for clients of TRex, which `serve_trex` has.
+//! `fwdlab serve`: the dashboard, or ports for clients of TRex (`--trex`, in `serve_trex`). Start
+//! with [`Serve::run`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use super::{Global, runs};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Where browsers look.
+/// The default address of the dashboard.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Show runs in a browser, while they are running and afterwards
@@ -42,7 +43,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if self.trex.trex {
             return self.trex.run(self.listen, global);

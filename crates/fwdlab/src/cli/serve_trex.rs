@@ -1,7 +1,7 @@
-//! `fwdlab serve --trex`: ports of this machine, for clients of TRex.
+//! `fwdlab serve --trex`: serves ports of this machine to clients of TRex.
 //!
-//! What clients say is understood in `fwdlab-trex`; here are arguments, and the test bed where no ports are named. Start with
-//! [`Trex::run`].
+//! `fwdlab-trex` implements the protocol; this module has the arguments, and builds a test bed if
+//! no ports are given. Start with [`Trex::run`].
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -63,7 +63,7 @@ pub struct Trex {
 }
 
 impl Trex {
-    /// Runs it, until a signal comes.
+    /// Runs the command until a signal arrives.
     pub fn run(mut self, listen: Option<SocketAddr>, global: &Global) -> anyhow::Result<Code> {
         self.where_.by_own_names(&mut self.ports);
         for (at, port) in self.ports.iter().enumerate() {
@@ -74,15 +74,16 @@ impl Trex {
         let rpc = listen.unwrap_or((Ipv4Addr::LOCALHOST, RPC).into());
         let beside = SocketAddr::new(rpc.ip(), PUBLISHER);
         let signals = Signals::catch()?;
-        // Clients start one port after the other. A sender that fills a CPU is preferred: without this a call of theirs waited for it to end,
-        // and two ports that were to send together sent one after the other.
+        // Clients start ports one by one. Without a higher priority, a sender that fills a CPU
+        // would block the next call until it ends, and two ports would send in turn instead of
+        // together.
         fwdlab_engine::sys::become_preferred();
-        // the bed is taken down when it is dropped, after the server
+        // dropped after the server, which removes the test bed
         let (bed, cpus) = match self.ports.is_empty() {
             true => {
                 let (site, placement) = self.site()?;
                 let bed = site.both_ways(&placement)?;
-                // what TRex's own profiles send goes through it, too, where somebody can log in
+                // also route the addresses of TRex's own profiles, if fwdlab can log in
                 if let Err(error) = bed.dut(0).route(&of_trexs_profiles()) {
                     output::note(&format!(
                         "the DUT has no routes for TRex's stock profiles: {error}"
@@ -147,7 +148,7 @@ impl Trex {
         Ok(signals.code(true))
     }
 
-    /// Where the test bed is built.
+    /// Returns where to build the test bed.
     fn site(&self) -> anyhow::Result<(Site, Placement)> {
         let Some(name) = &self.bed else {
             return Ok((Site::default(), Placement::choose(&[])?));
@@ -170,7 +171,7 @@ impl Trex {
         test_bed::host(&bed)
     }
 
-    /// Where frames of each port go.
+    /// Returns the destination MAC address of each port's frames.
     fn peers(&self, bed: Option<&Bed>, ports: &[Port]) -> Result<Vec<Option<[u8; 6]>>, Usage> {
         if let Some(bed) = bed {
             let networks = bed.networks();
@@ -192,7 +193,8 @@ impl Trex {
     }
 }
 
-/// The networks of TRex's stock profiles: clients behind port 0, servers behind port 1.
+/// Returns routes to the networks of TRex's stock profiles: clients behind port 0, servers behind
+/// port 1.
 fn of_trexs_profiles() -> [Route; 2] {
     let route = |first: u8, out| Route {
         network: (Ipv4Addr::new(first, 0, 0, 0).into(), 8),

@@ -1,4 +1,5 @@
-//! `fwdlab soak`: one load for long, or the load whose average loss is a given tiny share.
+//! `fwdlab soak`: runs one load for a long time, or finds the load with a given, tiny average loss.
+//! Start with [`Soak::run`].
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate, Share};
@@ -37,7 +38,7 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement()?;
         self.arrangement.run(global, plan)
@@ -45,7 +46,7 @@ impl Soak {
 
     fn measurement(&self) -> Result<Measurement, Usage> {
         let share = |default: Share| match self.loss {
-            // a ratio that is none is told by the procedure itself
+            // the procedure checks the ratio
             Some(loss) => Share(loss),
             None => default,
         };

@@ -1,6 +1,7 @@
-//! `fwdlab runs steer`: asks something of a run that another process carries out, without a screen.
+//! `fwdlab runs steer`: sends a request to a run of another process, without a screen.
 //!
-//! The run heeds it where it can, and says so in its journal. Start with [`Steer::run`].
+//! The run follows it if possible, and records the outcome in its journal. Start with
+//! [`Steer::run`].
 
 use std::path::Path;
 
@@ -37,7 +38,7 @@ enum What {
 }
 
 impl Steer {
-    /// Asks it. That it was asked is all that is known then.
+    /// Sends the request. Does not wait for its effect.
     pub fn run(self, root: &Path, global: &Global) -> anyhow::Result<Code> {
         let dir = fwdlab_store::resolve(root, &self.run)?;
         let request = match self.what {

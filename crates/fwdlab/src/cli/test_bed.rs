@@ -1,6 +1,7 @@
-//! Test beds by their names: which file that is, and what commands make of it.
+//! Test beds by name: finds the file, and prepares the test bed for a command.
 //!
-//! What a file says is `fwdlab_model::test_bed`'s business, and what stands there the lab's. Start with [`find`] and [`host`].
+//! `fwdlab_model::test_bed` defines the file, the lab checks it against reality. Start with
+//! [`find`] and [`host`].
 
 use std::path::{Path, PathBuf};
 
@@ -18,13 +19,14 @@ use fwdlab_model::test_bed::{BedFile, Place, TestBed, WholeMachine};
 use crate::exit_code::Usage;
 use crate::output;
 
-/// Where test beds are, beside what names them or above it.
+/// The folder of test beds, next to the file that names them or next to that file's folder.
 const FOLDER: &str = "beds";
 
-/// Reads a test bed: a path, or the name of a file in a folder `beds`, beside what names it, above that, or here.
+/// Reads a test bed: a path, or the name of a file in a folder `beds` in `beside`, in its parent,
+/// or in the current directory.
 ///
 /// # Errors
-/// There is none of this name, or something is wrong with it.
+/// If there is no such test bed, or its file is invalid.
 pub fn find(beside: &Path, name: &str) -> anyhow::Result<BedFile> {
     let path = path_of(beside, name).map_err(Usage)?;
     let text = std::fs::read_to_string(&path)
@@ -35,7 +37,7 @@ pub fn find(beside: &Path, name: &str) -> anyhow::Result<BedFile> {
 fn path_of(beside: &Path, name: &str) -> Result<PathBuf, String> {
     if name.contains('/') || name.ends_with(".toml") {
         let path = beside.join(name);
-        // what is typed is seen from here
+        // typed paths are relative to the current directory
         return Ok(match path.exists() {
             true => path,
             false => PathBuf::from(name),
@@ -72,10 +74,10 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A test bed with a DUT of this kind on hosts that need not exist: to plan with.
+/// Returns a test bed for planning: a DUT of this kind on hosts that need not exist.
 ///
 /// # Errors
-/// There is no such kind.
+/// If there is no such kind.
 pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
     let dut = match kind {
         "none" => "macs = { a = \"02:00:00:00:00:01\", b = \"02:00:00:00:00:02\" }",
@@ -93,10 +95,12 @@ pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
     })
 }
 
-/// Where a command measures that names a test bed, what runs where, and the engine that the bed prefers.
+/// Prepares a test bed for a command. Returns the site, the placement, and the engine that the test
+/// bed prefers.
 ///
 /// # Errors
-/// As [`host`] and [`machine`]; instructions are counted on the test bed, and nothing is sent.
+/// Like [`host`] and [`machine`]. Also if the test bed only counts instructions, because nothing is
+/// sent then.
 pub fn of_command(name: &str, found: BedFile) -> anyhow::Result<(Site, Placement, Engine)> {
     match found {
         BedFile::Hosts(bed) => {
@@ -114,10 +118,10 @@ pub fn of_command(name: &str, found: BedFile) -> anyhow::Result<(Site, Placement
     }
 }
 
-/// The hosts of a test bed, and what runs where.
+/// Returns the hosts of a test bed, and the placement.
 ///
 /// # Errors
-/// An address that is none, or CPUs that are not there.
+/// If an address is invalid or a CPU does not exist.
 pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
     if !is_elsewhere(bed) && !user_namespace::is_root() {
         return Err(Usage(format!(
@@ -131,10 +135,10 @@ pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
     Ok((Site::standing(bed.clone(), &program)?, placement))
 }
 
-/// A disk that starts as a whole machine, and what runs where.
+/// Returns a disk that boots as a whole machine, and the placement.
 ///
 /// # Errors
-/// No such disk, or not root: the tester's ports are on this machine.
+/// If there is no such disk, or without root: the tester's ports are on this machine.
 pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
     let disk = disk(bed)?;
     if !user_namespace::is_root() {
@@ -166,10 +170,10 @@ pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
     Ok((Site::of_machine(bed.clone(), disk, &program), placement))
 }
 
-/// The disk of a whole machine.
+/// Returns the disk of a whole machine.
 ///
 /// # Errors
-/// There is none, or it is a kernel.
+/// If there is no such image, or it is a kernel.
 pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
     let wrong = |why: String| {
         bed.origin
@@ -188,7 +192,7 @@ pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
     }
 }
 
-/// Is all of it on other machines? Nothing of this one is needed then, and no privileges here.
+/// Returns true if all hosts are remote. Nothing of this machine is needed then, and no privileges.
 fn is_elsewhere(bed: &TestBed) -> bool {
     let is_far = |place: &Place| matches!(place, Place::Ssh(_));
     let mut ports = bed.tester_ports().into_iter();

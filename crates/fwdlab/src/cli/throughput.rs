@@ -1,4 +1,5 @@
-//! `fwdlab throughput`: the throughput of RFC 2544 §26.1, by binary search, for one frame size or more.
+//! `fwdlab throughput`: the throughput of RFC 2544 §26.1, by binary search, for one or more frame
+//! sizes. Start with [`Throughput::run`].
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Share};
@@ -48,7 +49,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement()?;
         self.arrangement.run(global, plan)

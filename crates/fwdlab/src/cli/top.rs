@@ -1,6 +1,6 @@
-//! `fwdlab top`: a run on the full screen, live while it goes on, replayed when it is over.
+//! `fwdlab top`: shows a run on the full screen, live while it is running, replayed afterwards.
 //!
-//! What is shown is `tui`'s. Start with [`Top::run`].
+//! `tui` draws the screen. Start with [`Top::run`].
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::tui::app::Mode;
 use crate::tui::theme::{Environment, Symbols, Theme};
 use crate::tui::view::{Left, watch};
 
-/// So often the journal is looked at.
+/// Interval of the reads of the journal.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Watch a run on the full screen, or replay a finished one
@@ -45,11 +45,11 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// On a terminal that cannot draw: a line per event until the run is over, then its result.
+/// For terminals that cannot draw: prints a line per event until the run is over, then its result.
 fn lines(mut follower: Follower, dir: &Path) -> anyhow::Result<Code> {
     let mut screen = Screen::new(Verbosity::Verbose, 0);
     loop {
-        // asked before the last look: what is there then is all
+        // checked before the last read, so that no event is missed
         let is_running = follower.is_running()?;
         let events = follower.poll()?;
         events
@@ -66,7 +66,7 @@ fn lines(mut follower: Follower, dir: &Path) -> anyhow::Result<Code> {
 }
 
 impl Top {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if global.json
             || global.json_stream
@@ -78,7 +78,7 @@ impl Top {
             )
             .into());
         }
-        // copied as long as it is looked at
+        // copied as long as the screen is open
         let mirror = match is_address(&self.run) {
             true => Some(Mirror::open(&self.run)?),
             false => None,

@@ -1,6 +1,7 @@
-//! What procedures offer: the options for profiles, destinations, directions and modifiers, and the series they make.
+//! Traffic options of the procedures: profiles, destinations, directions and modifiers, and the
+//! series they form.
 //!
-//! Which frames they mean is `fwdlab_lab::run::traffic`'s. Start with [`TrafficOptions::traffic`].
+//! `fwdlab_lab::run::traffic` builds the frames. Start with [`TrafficOptions::traffic`].
 
 use std::sync::Arc;
 
@@ -35,22 +36,22 @@ pub struct TrafficOptions {
 }
 
 impl TrafficOptions {
-    /// Is a profile offered?
+    /// Returns true if a profile is given.
     pub fn has_profile(&self) -> bool {
         self.profile.is_some() || self.trex.is_some()
     }
 
-    /// Is the same load offered both ways?
+    /// Returns true if the same load is offered in both directions.
     pub fn both_directions(&self) -> bool {
         self.both_directions
     }
 
-    /// Is there a series with one address pair and one with random destinations?
+    /// Returns true for two series: one with a single address pair, one with random destinations.
     pub fn single_and_random(&self) -> bool {
         self.destinations.as_deref() == Some("both")
     }
 
-    /// The series, each with its frames compiled: whatever is wrong with them is told here.
+    /// Returns the series with their compiled frames. Reports all errors in the frames.
     pub fn traffic(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
         let profile = match &self.profile {
             None => {

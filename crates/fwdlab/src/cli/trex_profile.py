@@ -1,5 +1,6 @@
-# Asks TRex's own client library for the streams of a profile, in both directions. Arguments: the file, and tunables as JSON.
-# The last line of the output is the answer, as JSON: profiles may print what they like before.
+# Gets the streams of a profile, in both directions, from TRex's own client library. Arguments: the
+# file, and tunables as JSON. The last line of the output is the result, as JSON; a profile may
+# print anything before it.
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ def streams(direction):
     return said
 
 
-# files that a profile names are beside it
+# profiles name other files relative to their own folder
 os.chdir(os.path.dirname(FILE))
 try:
     print(json.dumps({"streams": [streams(0), streams(1)]}))

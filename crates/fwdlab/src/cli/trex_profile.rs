@@ -1,4 +1,5 @@
-//! Profiles of TRex's (`.py`, `.yaml`): asked of the user's own TRex client library, which runs them, and measured like any other.
+//! Profiles of TRex (`.py`, `.yaml`): run by the user's own TRex client library, then measured like
+//! any other.
 //!
 //! Start with [`TrexProfile::frames`].
 
@@ -18,7 +19,7 @@ use crate::exit_code::Usage;
 
 const ASK: &str = include_str!("trex_profile.py");
 
-/// Speed of the link for rates that are shares of one, where none is said.
+/// Default speed of the link, for rates in percent.
 const SPEED_BPS: u64 = 10_000_000_000;
 
 /// Options for profiles of TRex's.
@@ -48,12 +49,12 @@ pub struct TrexProfile {
 }
 
 impl TrexProfile {
-    /// Is there one?
+    /// Returns true if a profile is given.
     pub fn is_some(&self) -> bool {
         self.trex_profile.is_some()
     }
 
-    /// Its frames; `None` if none is asked for.
+    /// Returns its frames; `None` if no profile is given.
     pub fn frames(
         &self,
         both_ways: bool,
@@ -90,14 +91,14 @@ impl TrexProfile {
         Ok(Some(frames.map_err(Usage)?))
     }
 
-    /// The streams of both directions.
+    /// Returns the streams of both directions.
     fn ask(&self, file: &str) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
         let mut tunables = Map::new();
         for tunable in &self.tunable {
             let Some((name, value)) = tunable.split_once('=') else {
                 return Err(Usage(format!("--tunable {tunable}: NAME=VALUE is wanted")).into());
             };
-            // a number is one
+            // pass numbers as numbers
             let value = serde_json::from_str(value).ok().filter(Value::is_number);
             let text = || tunable[name.len() + 1..].into();
             tunables.insert(name.to_owned(), value.unwrap_or_else(text));

@@ -1,4 +1,5 @@
-//! `fwdlab trial`: one load for some time, and what came back.
+//! `fwdlab trial`: sends one load for some time, and reports what came back. Start with
+//! [`Trial::run`].
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate};
@@ -34,7 +35,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let plan = self.measurement();
         self.arrangement.run(global, plan)

@@ -1,9 +1,9 @@
-//! What the screen of a run knows and shows: a function of the run's events, of keys and of passing time. Nothing is drawn, read or asked
-//! here.
+//! The state of a run's screen: a function of the run's events, of keys and of passing time. Does
+//! no drawing, reading or I/O.
 //!
-//! Everything that is kept has its time in the run, and panes show what was known at one moment: now, the moment at which somebody froze
-//! the screen, or where a replay stands. Start with [`App::event`] and [`App::key`]; what was known is in [`App::trials`],
-//! [`App::cases`] and their like.
+//! All data has its time in the run, and panes show the state at one moment: now, the time at which
+//! the user froze the screen, or the position of a replay. Start with [`App::event`] and
+//! [`App::key`]; panes read [`App::trials`], [`App::cases`] and similar methods.
 
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::TrialRecord;
@@ -14,25 +14,25 @@ use super::keys::{Action, Does, Key};
 use super::settings::Settings;
 use crate::output::harmless;
 
-/// Whole records are kept of so many trials; of those before only figures.
+/// The number of trials with complete records; older ones keep only their figures.
 const WHOLE: usize = 1000;
-/// What is kept of anything at most. Then the older half goes.
+/// Maximum number of entries in each list. The older half is dropped at this limit.
 const MOST: usize = 100_000;
-/// So far PageUp and PageDown go, in trials and in lines.
+/// The distance of PageUp and PageDown, in trials and in lines.
 const PAGE: usize = 10;
 
-/// Who looks at what.
+/// The kind of run on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// `fwdlab run`: the run is ours.
+    /// `fwdlab run`: our own run.
     Own,
     /// `fwdlab top` on a run of another process.
     Other,
-    /// `fwdlab top` on a run that is over.
+    /// `fwdlab top` on a finished run.
     Replay,
 }
 
-/// What is in the foreground where panes share a place.
+/// The pane in the foreground, if several share an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pane {
     Cases,
@@ -40,7 +40,7 @@ pub enum Pane {
     Events,
 }
 
-/// What covers the screen.
+/// A window over the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlay {
     Help,
@@ -50,17 +50,17 @@ pub enum Overlay {
     Quit,
 }
 
-/// A function of a profile, with what it has of everything: 1 is all.
+/// A function in a profile, with its shares of the total: 1 is everything.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costly {
     pub name: String,
-    /// Its own instructions or samples.
+    /// Share of its own instructions or samples.
     pub itself: f64,
-    /// Those of all that it called as well.
+    /// Share including all functions that it called.
     pub with_all: f64,
 }
 
-/// What a trial showed.
+/// The figures of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
     pub t: f64,
@@ -72,11 +72,11 @@ pub struct Trial {
     pub forwarded_pps: Option<f64>,
     pub loss_ratio: f64,
     pub is_valid: bool,
-    /// All of it; absent of those long ago.
+    /// The complete record; `None` for old trials.
     pub record: Option<Box<TrialRecord>>,
 }
 
-/// Where the run stood.
+/// The progress of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     pub t: f64,
@@ -95,7 +95,7 @@ pub struct Point {
     pub forwarded_pps: f64,
 }
 
-/// How much an event matters.
+/// The importance of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Plain,
@@ -103,7 +103,7 @@ pub enum Mark {
     Bad,
 }
 
-/// A line of the pane of events.
+/// A line of the events pane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
     pub t: f64,
@@ -115,25 +115,25 @@ pub struct Told {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Case {
     pub name: String,
-    /// Its iterations that ended: when, and what was found.
+    /// Finished iterations, each with its time.
     pub ended: Vec<(f64, Ended)>,
 }
 
-/// An iteration that ended.
+/// A finished iteration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ended {
     pub iteration: u32,
-    /// The first figure: its name and value in words.
+    /// The first figure: its name and value.
     pub words: String,
     pub value: Option<f64>,
     pub failed: bool,
 }
 
-/// The head of the run.
+/// The header of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Head {
     pub id: String,
-    /// The campaign, or the command.
+    /// The name of the campaign, or of the command.
     pub name: String,
     pub bed: String,
     pub engine: String,
@@ -142,7 +142,7 @@ pub struct Head {
     pub started_at: String,
 }
 
-/// How it ended.
+/// The end of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
     pub t: f64,
@@ -150,16 +150,16 @@ pub struct End {
     pub is_good: bool,
 }
 
-/// The moment that is shown.
+/// The moment on the screen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Moment {
-    /// The latest that is known.
+    /// The latest one.
     Now,
-    /// Time in the run.
+    /// A time in the run.
     At(f64),
 }
 
-/// The state of a screen.
+/// The state of the screen.
 #[derive(Debug, Clone)]
 pub struct App {
     pub mode: Mode,
@@ -167,13 +167,13 @@ pub struct App {
     pub head: Head,
     pub pane: Pane,
     pub overlay: Option<Overlay>,
-    /// Lines that the pane in the foreground, or the overlay, is scrolled by.
+    /// Scroll position of the foreground pane, or of the overlay, in lines.
     pub scroll: usize,
     moment: Moment,
-    /// A replay goes on by itself.
+    /// True while a replay is playing.
     is_playing: bool,
     pub speed: f64,
-    /// Time of the newest event, and what has passed since then.
+    /// Time of the newest event, and the time since then.
     newest: f64,
     since_newest: f64,
     costly: Vec<Costly>,
@@ -184,12 +184,12 @@ pub struct App {
     told: Vec<Told>,
     pauses: Vec<(f64, bool)>,
     end: Option<End>,
-    /// The run was asked to stop here.
+    /// True if the user requested to stop the run here.
     pub is_stopping: bool,
 }
 
 impl App {
-    /// Nothing is known yet.
+    /// Creates an empty state.
     pub fn new(mode: Mode, speed: f64, settings: Settings) -> App {
         App {
             mode,
@@ -218,9 +218,9 @@ impl App {
         }
     }
 
-    /// Takes what happened into account.
+    /// Updates the state with an event.
     pub fn event(&mut self, event: &Event) {
-        // the clock of a run does not go back, and panes look things up by time
+        // keep time monotonic: panes search by time
         let t = if event.t.is_finite() {
             event.t.max(self.newest)
         } else {
@@ -407,7 +407,7 @@ impl App {
                 });
                 self.tell(t, Mark::Bad, &format!("ended: {reason}"));
             }
-            // of later versions
+            // kinds of later versions
             #[allow(
                 unreachable_patterns,
                 reason = "events are added in model before screens know them"
@@ -457,7 +457,7 @@ impl App {
         self.step(t);
     }
 
-    /// A step is done, where nothing else says so.
+    /// Counts a finished step, if no other event reports it.
     fn step(&mut self, t: f64) {
         if let Some(last) = self.standings.last().cloned()
             && last.t < t
@@ -467,7 +467,7 @@ impl App {
                 t,
                 done: last.done.max(done.min(last.steps)),
                 left_s: (last.left_s - (t - last.t)).max(0.0),
-                // what comes next is told when it begins
+                // the next event reports the activity
                 activity: String::new(),
                 estimate: None,
                 ..last
@@ -510,7 +510,7 @@ impl App {
         ));
     }
 
-    /// What a summary says of an iteration that nobody told of before.
+    /// Adds an iteration from a summary, unless an event has reported it.
     fn iteration_of_summary(&mut self, t: f64, test_case: &str, iteration: &Iteration) {
         let case = self.case(test_case);
         let known = self.cases[case].ended.iter();
@@ -524,7 +524,7 @@ impl App {
         }
     }
 
-    /// The place of a test case, by its name.
+    /// Returns the index of a test case.
     fn case(&mut self, name: &str) -> usize {
         let name = clean(name);
         let known = self.cases.iter().position(|case| case.name == name);
@@ -562,7 +562,7 @@ impl App {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn pass(&mut self, seconds: f64) {
         if self.mode != Mode::Replay {
             self.since_newest += seconds;
@@ -573,13 +573,13 @@ impl App {
         }
     }
 
-    /// Says something to whoever looks, that is no event of the run.
+    /// Shows a message that is not an event of the run.
     pub fn note(&mut self, words: &str) {
         self.tell(self.newest, Mark::Bad, words);
         self.pane = Pane::Events;
     }
 
-    /// The process that carried it out is gone without a word.
+    /// Marks the run as cut off: its process has died.
     pub fn lost(&mut self) {
         self.end = Some(End {
             t: self.newest,
@@ -591,7 +591,7 @@ impl App {
         });
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn key(&mut self, key: Key) -> Action {
         let does = self.settings.does(key);
         match (self.overlay, key, does) {
@@ -658,7 +658,7 @@ impl App {
             }
             Does::Detach if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
             Does::Quit => {
-                // a run that is not ours is not ours to end by leaving
+                // no question if there is no live run
                 if self.mode == Mode::Replay || self.end.is_some() {
                     return Action::Leave;
                 }
@@ -669,19 +669,20 @@ impl App {
         Action::Nothing
     }
 
-    /// Was latency measured in any trial that is known?
+    /// Returns true if any trial measured latency.
     pub fn has_latency(&self) -> bool {
         let measured = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.answer.delays;
         self.trials().iter().any(|trial| measured(trial).is_some())
     }
 
-    /// The test case of the trial that is shown, or the first there is: a guest that only counts makes no trials.
+    /// Returns the test case of the trial on the screen, or else the first one: a guest that only
+    /// counts has no trials.
     fn shown_case(&self) -> Option<String> {
         let case = self.shown_trial().map_or(0, |trial| trial.case);
         self.cases.get(case).map(|case| case.name.clone())
     }
 
-    /// Shows where it went in a test case; nothing was kept of that: it is said.
+    /// Shows the profile of a test case, or a message if none was stored.
     pub fn profile(&mut self, costly: Vec<Costly>) {
         if costly.is_empty() {
             return self.note("no profile of this test case is kept: campaigns with flame graphs, and boots of virtual machines, have one");
@@ -690,12 +691,12 @@ impl App {
         self.cover(Some(Overlay::Flame));
     }
 
-    /// The functions of the profile that is shown.
+    /// Returns the functions in the profile on the screen.
     pub fn costly(&self) -> &[Costly] {
         &self.costly
     }
 
-    /// Ctrl-C stops a run of our own, and leaves the screen of any other.
+    /// Handles Ctrl-C: stops our own run, or leaves the screen of another.
     pub fn interrupt(&mut self) -> Action {
         match self.mode {
             Mode::Own if self.end.is_none() && !self.is_stopping => self.stop(),
@@ -733,7 +734,7 @@ impl App {
         }
     }
 
-    /// Goes so many trials back or on; on from the newest it is now again.
+    /// Moves back or forward by a number of trials; forward from the newest one returns to now.
     fn walk(&mut self, trials: isize) {
         let now = self.trials().len();
         let Some(at) = now.checked_sub(1) else { return };
@@ -742,7 +743,8 @@ impl App {
         match (self.trials.get(to), after) {
             (None, _) if trials > 0 && self.mode != Mode::Replay => self.show(Moment::Now),
             (None, _) => self.show(Moment::At(self.newest)),
-            // several trials of a simulated run may have one time: the first of them would hide the others
+            // trials of a simulated run may share a time; the first of them would then hide the
+            // others
             (Some(trial), _) => self.show(Moment::At(trial.t)),
         }
     }
@@ -752,7 +754,7 @@ impl App {
         self.is_playing = false;
     }
 
-    /// The moment that is shown, as time in the run.
+    /// Returns the moment on the screen, as time in the run.
     fn until(&self) -> f64 {
         match self.moment {
             Moment::Now => f64::INFINITY,
@@ -760,7 +762,7 @@ impl App {
         }
     }
 
-    /// Seconds of the run that have passed at the moment that is shown.
+    /// Returns the elapsed seconds of the run at the moment on the screen.
     pub fn elapsed_s(&self) -> f64 {
         match (self.moment, &self.end) {
             (Moment::At(t), _) => t,
@@ -769,58 +771,58 @@ impl App {
         }
     }
 
-    /// Seconds that are left, as far as is known.
+    /// Returns the remaining seconds, if known.
     pub fn left_s(&self) -> Option<f64> {
         let standing = self.standing().filter(|_| self.end().is_none())?;
         Some((standing.left_s - (self.elapsed_s() - standing.t)).max(0.0))
     }
 
-    /// Is something older shown than there is?
+    /// Returns true if the screen shows an older state of a live run.
     pub fn is_frozen(&self) -> bool {
         self.mode != Mode::Replay && self.moment != Moment::Now
     }
 
-    /// Does a replay go on by itself?
+    /// Returns true while a replay is playing.
     pub fn is_playing(&self) -> bool {
         self.is_playing
     }
 
-    /// Can the run be steered from here?
+    /// Returns true if the run accepts requests.
     pub fn is_steered(&self) -> bool {
         self.mode != Mode::Replay && self.end.is_none()
     }
 
-    /// Does the run wait before its next trial?
+    /// Returns true if the run waits before its next trial.
     pub fn is_paused(&self) -> bool {
         self.pauses.last().is_some_and(|(_, paused)| *paused) && self.end.is_none()
     }
 
-    /// How it ended, if it had.
+    /// Returns how the run ended, if it had ended at the moment on the screen.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref().filter(|end| end.t <= self.until())
     }
 
-    /// Trials that had ended.
+    /// Returns the trials that had ended.
     pub fn trials(&self) -> &[Trial] {
         &self.trials[..self.trials.partition_point(|trial| trial.t <= self.until())]
     }
 
-    /// The last of them.
+    /// Returns the last trial that had ended.
     pub fn shown_trial(&self) -> Option<&Trial> {
         self.trials().last()
     }
 
-    /// Rates that were known.
+    /// Returns the rates so far.
     pub fn points(&self) -> &[Point] {
         &self.points[..self.points.partition_point(|point| point.t <= self.until())]
     }
 
-    /// What had been told.
+    /// Returns the events so far.
     pub fn told(&self) -> &[Told] {
         &self.told[..self.told.partition_point(|told| told.t <= self.until())]
     }
 
-    /// Where the run stood.
+    /// Returns the progress of the run.
     pub fn standing(&self) -> Option<&Standing> {
         let known = self
             .standings
@@ -828,7 +830,7 @@ impl App {
         self.standings[..known].last()
     }
 
-    /// All test cases, each with the iterations that had ended.
+    /// Returns all test cases, each with its finished iterations.
     pub fn cases(&self) -> impl ExactSizeIterator<Item = (&str, Vec<&Ended>)> {
         let until = self.until();
         self.cases.iter().map(move |case| {
@@ -837,17 +839,17 @@ impl App {
         })
     }
 
-    /// The name of a test case.
+    /// Returns the name of a test case.
     pub fn case_name(&self, case: usize) -> &str {
         self.cases.get(case).map_or("", |case| &case.name)
     }
 
-    /// The test case that was being measured.
+    /// Returns the current test case.
     pub fn current_case(&self) -> Option<usize> {
         if self.end().is_some() {
             return None;
         }
-        // what is said of the next trial begins with its test case
+        // the activity starts with the name of the test case
         let activity = self.standing().map_or("", |standing| &standing.activity);
         let of_activity = (self.cases.iter().enumerate())
             .filter(|(_, case)| activity.starts_with(&format!("{}, ", case.name)))
@@ -857,11 +859,11 @@ impl App {
             .or_else(|| self.shown_trial().map(|trial| trial.case))
     }
 
-    /// What a search for the largest load without loss knew: the largest load at which nothing was lost, and the smallest above it at
-    /// which something was. `None` where there are no such trials.
+    /// Returns the bracket of a search for the largest load without loss: the largest load without
+    /// loss, and the smallest load with loss. `None` without such trials.
     pub fn bracket(&self) -> Option<Bracket> {
         let last = self.shown_trial()?;
-        // what is swept has a search for each of its values
+        // a sweep has a search for each of its values
         let setting = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.question.setting;
         let of_search = |trial: &Trial| (trial.case, trial.iteration, setting(trial));
         let same = |trial: &&Trial| of_search(trial) == of_search(last);
@@ -900,7 +902,7 @@ pub struct Bracket {
     pub trials: u32,
     pub lower_pps: Option<f64>,
     pub upper_pps: Option<f64>,
-    /// The largest load of all.
+    /// The largest load of all trials.
     pub most_pps: f64,
 }
 
@@ -915,7 +917,7 @@ fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
 
-/// In one line, and without characters that do something.
+/// Returns text in one line, without control characters.
 fn clean(text: &str) -> String {
     harmless(text).replace(['\n', '\t', '\r'], " ")
 }

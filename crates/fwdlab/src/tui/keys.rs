@@ -1,7 +1,7 @@
-//! Keys as the screen understands them, what they do, and what the program does when one asks for more than another view.
+//! Keys of the screen, what they do, and actions beyond another view.
 //!
-//! Where they come from is `terminal`'s; which of them does what is said in [`Does::ALL`] and by people ([`super::settings`]), and done in
-//! [`super::app`].
+//! `terminal` reads the keys. [`Does::ALL`] and the user's settings ([`super::settings`]) bind
+//! them, [`super::app`] handles them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub enum Key {
     Escape,
 }
 
-/// Keys that are no characters.
+/// Keys other than characters.
 const NAMED: [(Key, &str); 13] = [
     (Key::Char(' '), "space"),
     (Key::Left, "left"),
@@ -87,7 +87,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a key does on the screen of a run.
+/// The functions of the run screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
     Quit,
@@ -115,7 +115,7 @@ pub enum Does {
 }
 
 impl Does {
-    /// All of it, by the name that files call it, with the keys where no file says others.
+    /// All functions, with their names in files and their default keys.
     pub const ALL: &[(Does, &str, &[Key])] = &[
         (Does::Quit, "quit", &[Key::Char('q'), Key::Escape]),
         (Does::Keep, "keep", &[Key::Char('Q')]),
@@ -141,7 +141,7 @@ impl Does {
         (Does::Slower, "slower", &[Key::Char('-')]),
     ];
 
-    /// What is called so.
+    /// Returns the function with this name.
     pub fn named(name: &str) -> Option<Does> {
         let found = Does::ALL.iter().find(|(_, known, _)| *known == name);
         found.map(|(does, _, _)| *does)
@@ -153,25 +153,25 @@ impl Does {
     }
 }
 
-/// What is done beyond another view.
+/// An action beyond another view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Nothing,
-    /// This is asked of the run.
+    /// Send this request to the run.
     Ask(Request),
-    /// The profile of this test case is looked for.
+    /// Load the profile of this test case.
     Profile(String),
-    /// The screen ends, the run goes on.
+    /// Leave the screen; the run continues.
     Leave,
-    /// The same, and what stood on the screen stays on the terminal.
+    /// Leave the screen, but keep its text on the terminal.
     Keep,
-    /// The run is stopped, and the screen ends with it.
+    /// Stop the run and leave the screen.
     Stop,
     /// Ctrl-Z.
     Suspend,
 }
 
-/// The key of an event of the terminal; `None`: one that nothing is bound to.
+/// Returns the key of a terminal event; `None` for keys that cannot be bound.
 pub fn key(event: KeyEvent) -> Option<Key> {
     if event.kind == KeyEventKind::Release {
         return None;

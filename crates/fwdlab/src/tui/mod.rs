@@ -1,12 +1,13 @@
-//! The full screen: of a run while it goes on or when it is replayed, and of the console's ports.
+//! The full screen: a run, live or replayed, and the ports of the console.
 //!
-//! - [`app`]: what is known and shown, a function of events and keys;
-//! - [`panes`]: how it is drawn, a file for each;
-//! - [`theme`], [`keys`], [`settings`]: characters and colours, what is typed, what people choose of it;
-//! - [`terminal`]: the terminal itself, taken and given back;
+//! - [`app`]: the state, a function of events and keys;
+//! - [`panes`]: the drawing, a file for each pane;
+//! - [`theme`], [`keys`], [`settings`]: characters and colours, keys, and the user's settings;
+//! - [`terminal`]: takes over the terminal and restores it;
 //! - [`view`]: follows a run with all of these.
 //!
-//! A screen never holds up what it shows: it reads the journal of a run that another process carries out. Start with [`view`].
+//! A screen never stalls a run: it reads the journal of a run in another process. Start with
+//! [`view`].
 
 pub mod app;
 pub mod keys;

@@ -1,7 +1,9 @@
-//! What people choose of the screen in `fwdlab.toml`: which key does what, and which columns test cases show.
+//! Settings of the screen in `fwdlab.toml`: the keys of each function, and the columns of the test
+//! cases.
 //!
-//! A table `[screen]` has `columns`, a list, and a table `keys` with a key, or a list of them, for the name of what it does. A key that is
-//! given here is in place of those before; one key does one thing. Start with [`Settings::read`].
+//! A table `[screen]` has the list `columns` and the table `keys`, which maps the name of a
+//! function to a key or a list of keys. It replaces the default keys of that function; a key has
+//! one function only. Start with [`Settings::read`].
 
 use fwdlab_model::file::{FileError, Origin, Step, or_which};
 use toml::{Table, Value};
@@ -13,20 +15,20 @@ pub const TABLE: &str = "screen";
 const KEYS: &str = "keys";
 const COLUMNS: &str = "columns";
 
-/// What a column of a test case shows.
+/// The content of a column of the test cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// The figure of the iteration in the middle.
+    /// The figure of the median iteration.
     Figure,
-    /// How far the smallest and the largest are apart.
+    /// The spread: how far the smallest is below the largest, in percent.
     Apart,
     Smallest,
     Largest,
-    /// That of the last iteration.
+    /// The figure of the last iteration.
     Last,
     /// Iterations without a result.
     Failed,
-    /// Iterations done, of how many.
+    /// Iterations done, and their total.
     Iterations,
 }
 
@@ -42,10 +44,10 @@ impl Column {
     ];
 }
 
-/// What was chosen, or the defaults.
+/// The settings, with defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Of test cases, behind their names.
+    /// Columns of the test cases, after their names.
     pub columns: Vec<Column>,
     keys: Vec<(Does, Vec<Key>)>,
 }
@@ -68,22 +70,22 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What this key does.
+    /// Returns the function of a key.
     pub fn does(&self, key: Key) -> Option<Does> {
         let bound = self.keys.iter().find(|(_, keys)| keys.contains(&key));
         bound.map(|(does, _)| *does)
     }
 
-    /// The keys that do this.
+    /// Returns the keys of a function.
     pub fn keys(&self, does: Does) -> &[Key] {
         let bound = self.keys.iter().find(|(one, _)| *one == does);
         bound.map_or(&[], |(_, keys)| keys)
     }
 
-    /// Takes what a file says.
+    /// Reads the settings in a file.
     ///
     /// # Errors
-    /// It names what there is not, or one key for two things: with its place.
+    /// If a name is unknown, or a key has two functions; the error includes its position.
     pub fn read(&mut self, value: &Value, origin: &Origin) -> Result<(), FileError> {
         let Value::Table(table) = value else {
             let why = format!("`{TABLE}` is a table: [{TABLE}]");

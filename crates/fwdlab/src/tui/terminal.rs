@@ -1,7 +1,8 @@
-//! The terminal: taken for the full screen and given back however that ends, by a key, a signal, a panic or Ctrl-Z.
+//! The terminal: taken over for the full screen, and restored whatever ends it: a key, a signal, a
+//! panic or Ctrl-Z.
 //!
-//! A thread writes. While it is busy no frame is drawn: a slow terminal shows fewer of them, and one that takes nothing holds up
-//! nobody. Start with [`Screen`].
+//! A thread writes to it. While it is busy, no frame is drawn: a slow terminal shows fewer frames,
+//! and a stalled one stalls nothing else. Start with [`Screen`].
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,12 +27,12 @@ use signal_hook::consts::SIGTSTP;
 
 use super::keys::{Key, key};
 
-/// Between two frames that nobody asked for.
+/// Minimum interval between two frames, except after a key.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// Whoever leaves waits so long for what is still to be written.
+/// Maximum wait for pending output on exit.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The terminal as it was before, as long as it is ours.
+/// The original state of the terminal, while the screen has it.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
 
 struct Before {
@@ -48,11 +49,11 @@ pub struct Screen {
     is_busy: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
     last: Option<Instant>,
-    /// What stands on the terminal.
+    /// The contents of the screen.
     shown: Option<Buffer>,
 }
 
-/// What was drawn and is not written yet.
+/// Drawn output that is not written yet.
 #[derive(Clone, Default)]
 struct Drawn(Arc<Mutex<Vec<u8>>>);
 
@@ -77,7 +78,7 @@ impl Write for Drawn {
 }
 
 impl Screen {
-    /// Takes the terminal that is standard output.
+    /// Takes over the terminal on standard output.
     pub fn open() -> anyhow::Result<Screen> {
         let tty =
             || -> io::Result<File> { Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)) };
@@ -118,12 +119,13 @@ impl Screen {
         self.shown = None;
     }
 
-    /// Has the terminal been closed?
+    /// Returns true if the terminal has been closed.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }
 
-    /// Draws, unless the last frame is still being written or, where nobody waits for it, was a moment ago.
+    /// Draws a frame. Skips it if the previous one is still being written, or was drawn a moment
+    /// ago and `at_once` is false.
     pub fn draw(&mut self, at_once: bool, draw: impl FnOnce(&mut Frame<'_>)) -> bool {
         let is_early = self.last.is_some_and(|last| last.elapsed() < BETWEEN);
         if self.is_busy.load(Ordering::Acquire) || (is_early && !at_once) {
@@ -135,7 +137,7 @@ impl Screen {
             return false;
         };
         if self.shown.as_ref() == Some(frame.buffer) {
-            // the backend sets colours and hides the cursor all the same
+            // drop colours and cursor codes that the backend sends even without a change
             self.drawn.take();
             return true;
         }
@@ -155,7 +157,8 @@ impl Screen {
         }
     }
 
-    /// What stands on the terminal, without its colours and without the last line, which only names keys.
+    /// Returns the text on the screen, without colours and without the last line, which only lists
+    /// keys.
     pub fn words(&self) -> String {
         let Some(shown) = &self.shown else {
             return String::new();
@@ -171,14 +174,15 @@ impl Screen {
         text.trim_end().to_owned()
     }
 
-    /// Waits for a key; the size of the terminal is looked at with every frame.
+    /// Waits for a key; every frame checks the size of the terminal.
     ///
-    /// Whether somebody is there is asked before anything is read: crossterm reads a terminal that was hung up for ever.
+    /// Checks that the terminal still exists before it reads: crossterm would read a closed
+    /// terminal forever.
     pub fn typed(&mut self, time: Duration) -> Option<Key> {
         if !self.is_there(Duration::ZERO) {
             return None;
         }
-        // what came together with a key before is known without reading
+        // keys that arrived together are already buffered
         let is_known = matches!(event::poll(Duration::ZERO), Ok(true));
         if !is_known && !self.is_there(time) {
             return None;
@@ -194,18 +198,18 @@ impl Screen {
             },
             Ok(false) => None,
             Err(_) => {
-                // a signal, or there is nobody any more: whoever waits will see
+                // a signal, or a closed terminal: the caller will notice
                 thread::sleep(time);
                 None
             }
         }
     }
 
-    /// Waits for something to read; says whether there still is a terminal to read it from.
+    /// Waits for input. Returns false if the terminal has been closed.
     fn is_there(&mut self, time: Duration) -> bool {
         let time = Timespec::try_from(time).unwrap_or_default();
         let mut tty = [PollFd::new(&self.tty, PollFlags::IN)];
-        // a signal ends it early
+        // a signal interrupts it
         let _ = poll(&mut tty, Some(&time));
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         if tty[0].revents().intersects(gone) {
@@ -215,16 +219,18 @@ impl Screen {
         true
     }
 
-    /// Gives the terminal back, stops this process as Ctrl-Z does, and takes it again afterwards.
+    /// Restores the terminal, stops this process like Ctrl-Z, and takes over the terminal again
+    /// when it continues.
     pub fn suspend(&mut self) -> anyhow::Result<()> {
         self.wait_for_writer();
         let tty = give_back();
-        // stops here until somebody continues us
+        // stops here until the process is continued
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         if let Some(tty) = tty {
             take(tty)?;
         }
-        // one that knows nothing of what stood there; its own `clear` would ask the terminal for its cursor, and wait for the answer
+        // a new one, because the old one remembers the previous contents; its own `clear` would
+        // query the cursor position and wait for the answer
         self.terminal = Terminal::new(CrosstermBackend::new(self.drawn.clone()))?;
         self.enter();
         Ok(())
@@ -242,14 +248,15 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.wait_for_writer();
         match self.is_busy.load(Ordering::Acquire) {
-            // it takes nothing; its modes can be set
+            // the terminal accepts no output, but its modes can be set
             true => drop(give_back_modes()),
             false => drop(give_back()),
         }
     }
 }
 
-/// Keeps how the terminal is, and makes it one that passes keys on as they come. A panic gives it back before it says why.
+/// Saves the modes of the terminal, and switches it to raw mode. A panic restores it before it
+/// prints its message.
 fn take(tty: File) -> io::Result<()> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -267,7 +274,7 @@ fn take(tty: File) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the terminal back as it was, where it was taken.
+/// Restores the terminal, if it was taken over.
 fn give_back() -> Option<File> {
     let mut tty = give_back_modes()?;
     let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
-//! What a terminal can show: which characters lines and charts are made of, and whether there is colour.
+//! The abilities of a terminal: the characters for lines and charts, and colour.
 //!
-//! Meaning is never in a colour alone. Start with [`Theme::choose`].
+//! No meaning is expressed by colour alone. Start with [`Theme::choose`].
 
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
@@ -17,14 +17,14 @@ pub enum Symbols {
     Ascii,
 }
 
-/// How a screen looks.
+/// The look of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Theme {
     pub symbols: Symbols,
     pub has_colour: bool,
 }
 
-/// Of what the environment says of the terminal.
+/// Environment variables that describe the terminal.
 #[derive(Debug, Default)]
 pub struct Environment {
     pub lc_all: Option<String>,
@@ -35,7 +35,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// That of this process.
+    /// Returns those of this process.
     pub fn of_process() -> Environment {
         let of = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Environment {
@@ -60,8 +60,8 @@ const ASCII: border::Set<'_> = border::Set {
 };
 
 impl Theme {
-    /// As somebody said, or as the environment allows: the locale decides on characters beyond ASCII, `linux` (its console) has no
-    /// Braille in its font.
+    /// Chooses the symbols given by the user, or else by the environment: the locale must support
+    /// characters beyond ASCII, and `linux` (its console) has no Braille in its font.
     pub fn choose(symbols: Option<Symbols>, environment: &Environment) -> Theme {
         let locale = (environment.lc_all.as_ref())
             .or(environment.lc_ctype.as_ref())
@@ -89,7 +89,7 @@ impl Theme {
         }
     }
 
-    /// This character, or that one where there is only ASCII.
+    /// Returns the first character, or the second one if the terminal has only ASCII.
     pub fn pick(self, full: &'static str, ascii: &'static str) -> &'static str {
         match self.symbols {
             Symbols::Ascii => ascii,
@@ -114,7 +114,7 @@ impl Theme {
             .remove_modifier(Modifier::DIM)
     }
 
-    /// The terminal's own colour, dimmed: any other grey is invisible on some background.
+    /// Returns the terminal's own colour, dimmed: any other grey is invisible on some background.
     pub fn faint(self) -> Style {
         match self.has_colour {
             true => Style::new().add_modifier(Modifier::DIM),
@@ -122,7 +122,8 @@ impl Theme {
         }
     }
 
-    /// A figure that is looked for. What it is of is said by the word before it: coloured words cannot be read on every background.
+    /// Returns the style of important figures. Their labels stay plain: coloured words are
+    /// unreadable on some backgrounds.
     pub fn figure(self) -> Style {
         self.strong()
     }
@@ -139,17 +140,18 @@ impl Theme {
         self.coloured(Color::Yellow)
     }
 
-    /// What left the generator. Of signs and lines, as all colours here are, not of words.
+    /// Returns the style of offered frames. Like all colours here, for signs and lines, not for
+    /// words.
     pub fn offered(self) -> Style {
         self.coloured(Color::Magenta)
     }
 
-    /// What came back.
+    /// Returns the style of forwarded frames.
     pub fn forwarded(self) -> Style {
         self.coloured(Color::Cyan)
     }
 
-    /// What has the focus.
+    /// Returns the style of the focus.
     pub fn focus(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

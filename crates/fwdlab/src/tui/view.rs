@@ -1,5 +1,5 @@
-//! Shows a run by its journal, while another process carries it out or when it is over: events, keys and time go to the [`App`], what
-//! it asks for goes to the run.
+//! Shows a run from its journal, while another process carries it out or afterwards: passes events,
+//! keys and time to the [`App`], and its requests to the run.
 //!
 //! Start with [`watch`].
 
@@ -25,25 +25,25 @@ use super::settings::Settings;
 use super::terminal::Screen;
 use super::theme::Theme;
 
-/// Keys are waited for so long, then the journal is looked at.
+/// How long to wait for keys before the next look at the journal.
 const LOOK: Duration = Duration::from_millis(50);
-/// History is read for so long before it is shown how far it got.
+/// How long to read old events before the first frame.
 const HISTORY: Duration = Duration::from_millis(200);
-/// So often we look whether somebody still carries the run out.
+/// Interval of the checks that a process still carries out the run.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Why a screen was left.
+/// Why the screen was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// The run is over, or a replay was left.
+    /// The run has finished, or the user left a replay.
     Over,
-    /// Somebody left a run that goes on.
+    /// The user left a run that is still running.
     RunGoesOn,
-    /// The terminal is gone.
+    /// The terminal was closed.
     Gone,
 }
 
-/// Signals to whoever shows a run.
+/// Signals to the process that shows a run.
 struct Signals {
     interrupt: Arc<AtomicBool>,
     terminate: Arc<AtomicBool>,
@@ -73,7 +73,8 @@ fn came(flag: &AtomicBool) -> bool {
     flag.swap(false, Ordering::AcqRel)
 }
 
-/// Shows the run in a directory until it is over or somebody leaves. `child` carries it out, where it is ours.
+/// Shows the run in a directory until it has finished or the user leaves. `child` is the process of
+/// the run, if it is our own.
 pub fn watch(
     dir: &Path,
     mode: Mode,
@@ -89,7 +90,7 @@ pub fn watch(
     let mut last = Instant::now();
     let mut looked = Instant::now();
     loop {
-        // asked before the last look: what is there then is all
+        // checked before the last read, so that no event is missed
         let is_over = match &mut child {
             Some(child) => child.try_wait()?.is_some(),
             None => false,
@@ -103,7 +104,7 @@ pub fn watch(
             events
                 .iter()
                 .for_each(|followed| app.event(&followed.event));
-            // a replay begins when all is known
+            // a replay starts when all events are loaded
             if mode != Mode::Replay && began.elapsed() > HISTORY && !is_over {
                 break;
             }
@@ -145,7 +146,7 @@ pub fn watch(
             Action::Ask(what) => ask(dir, what, &mut app),
             Action::Stop => match &child {
                 Some(child) => {
-                    // it is not waited for yet: nobody else has its id
+                    // the child is not reaped yet, so its id cannot belong to another process
                     let _ = kill_process(Pid::from_child(child), Signal::INT);
                 }
                 None => ask(dir, Request::Stop, &mut app),
@@ -153,7 +154,7 @@ pub fn watch(
             Action::Profile(case) => app.profile(costly(dir, &case)),
             Action::Keep => {
                 let words = screen.words();
-                // given back first: the words stand on the terminal as it was
+                // restore the terminal first, then print the text on it
                 drop(screen);
                 crate::output::result(&words);
                 return Ok(match app.is_steered() {
@@ -177,7 +178,7 @@ pub fn watch(
     }
 }
 
-/// Asks something of the run; that it cannot be asked is told on the screen.
+/// Sends a request to the run; shows an error on the screen.
 fn ask(dir: &Path, what: Request, app: &mut App) {
     match request(dir, what) {
         Ok(()) => {}
@@ -186,10 +187,11 @@ fn ask(dir: &Path, what: Request, app: &mut App) {
     }
 }
 
-/// So many functions are shown.
+/// The number of functions shown.
 const SHOWN: usize = 16;
 
-/// The functions with the largest shares of their own in what is kept of a test case; none where nothing is.
+/// Returns the functions with the largest shares of their own in a test case's profile; empty if no
+/// profile is stored.
 fn costly(dir: &Path, case: &str) -> Vec<Costly> {
     let kept = |boot: u32, file: &str| {
         let text = std::fs::read_to_string(fwdlab_store::raw_path(dir, case, boot, file)).ok()?;
@@ -205,7 +207,7 @@ fn costly(dir: &Path, case: &str) -> Vec<Costly> {
         if let Some(last) = names.last() {
             all.entry(last).or_default().0 += share;
         }
-        // once, however often it calls itself
+        // count each function once, even if it is recursive
         names.sort_unstable();
         names.dedup();
         for name in names {

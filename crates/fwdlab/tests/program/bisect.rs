@@ -1,6 +1,8 @@
-//! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels, by a campaign.
+//! `fwdlab bisect`: usage errors, commits that fail to build, and one search among Debian's
+//! kernels, with a campaign.
 //!
-//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`in_guests::the_first_kernel_that_changed_it`].
+//! The search is tested in `measure`, the builds of commits in `lab`. Start with
+//! [`in_guests::the_first_kernel_that_changed_it`].
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{Lab, ended, skipped};
 
-/// Two of one version, and one of another.
+/// Two packages of one version, and one of another.
 const KERNELS: [&str; 3] = [
     "debian:linux-image-6.1.0-55-cloud-amd64",
     "debian:linux-image-6.1.0-56-cloud-amd64",
@@ -61,7 +63,7 @@ fn wrong_use_of_bisect() {
     }
 }
 
-/// Before anything is asked of an image.
+/// The error appears before any image is fetched.
 #[test]
 fn a_campaign_that_measures_nothing_on_images_is_told() {
     let lab = Lab::new();
@@ -97,7 +99,8 @@ fn git(folder: &Path, words: &str) {
     assert!(done.status.success(), "{words}: {done:?}");
 }
 
-/// A build that always fails: good cannot be built, which ends it, with what the build said, and nothing is left but the log.
+/// The build always fails. The good commit cannot be built, so the search ends with the output of
+/// the build, and leaves only the log.
 #[test]
 fn a_commit_that_cannot_be_built_is_told() {
     if Command::new("git").arg("--version").output().is_err() {
@@ -137,11 +140,13 @@ fn a_commit_that_cannot_be_built_is_told() {
     assert!(!lab.runs().join("bisect").exists());
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+/// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
+/// by time.
 mod in_guests {
     use super::*;
 
-    /// Boots guests, for nothing else shows that all of it fits together: some 50 s, and longer where kernels are downloaded first.
+    /// Boots guests, because only that shows that all parts work together. Takes some 50 s, and
+    /// longer if kernels must be downloaded.
     #[test]
     fn the_first_kernel_that_changed_it() {
         let name = "the_first_kernel_that_changed_it";
@@ -157,7 +162,7 @@ mod in_guests {
         let list = lab.path().join("kernels");
         fs::write(&list, KERNELS.join("\n")).unwrap();
         let log = lab.path().join("log.jsonl");
-        // what is measured, on images that it does not name
+        // a campaign that names no images
         let campaign = lab.path().join("firewall.toml");
         let text = "campaign = 'firewall'\n[configuration]\nrule = 'rule.nft'\n[matrix]\nimage = 'debian:none'\n\
             configuration = ['plain', 'rule']\n[procedure]\nid = 'exact'\nframes = 3200\n";
@@ -183,14 +188,14 @@ mod in_guests {
         assert_eq!(document["first_bad"], KERNELS[2]);
         assert_eq!(document["difference"]["proven"], true);
         assert_eq!(document["search"]["frames"], 3200);
-        // without a compiler there are no functions
+        // without a compiler, there are no functions
         let functions = document["compared"]["last_good"]["functions"].as_array();
         let mut functions = functions.into_iter().flatten().peekable();
         if functions.peek().is_some() {
             let is_chain = |one: &Value| one["function"] == "nft_do_chain [nf_tables]";
             assert!(functions.any(is_chain), "{document:#}");
         }
-        // again: all of it is known, and nothing is booted
+        // a second time: all results are known, so nothing boots
         let known = fs::read_to_string(log).unwrap();
         lab.run(&["bisect", "--resume", log])
             .code(0)

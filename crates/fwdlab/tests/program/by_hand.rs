@@ -1,4 +1,5 @@
-//! Senders, receivers, captures and probes by hand: exact counts, judged by the kernel's counters and by tshark.
+//! `send`, `receive`, `capture` and `ping`: exact counts, checked against the kernel's counters and
+//! tshark. Start with [`last_line`], which reads the totals of a receiver.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ fn send(more: &str) -> String {
     format!("send --port pa --dst-mac {MAC_B} {more}")
 }
 
-/// Starts to capture at pb.
+/// Starts a capture on pb.
 fn capture(lab: &Lab, wire: &Wire, words: &str) -> Started {
     let mut capture = wire.start(lab, &format!("capture --port pb {words}"));
     has_begun(&mut capture);
@@ -26,7 +27,7 @@ fn has_begun(capture: &mut Started) {
     });
 }
 
-/// Captures at pb while `work` runs, and returns the file when so many frames are in it.
+/// Captures on pb while `work` runs. Returns the file when it contains this number of frames.
 fn captured(lab: &Lab, wire: &Wire, frames: usize, work: impl FnOnce()) -> PathBuf {
     let file = lab.path().join("captured.pcapng");
     let words = format!("-c {frames} --for 30s -o {}", file.display());
@@ -36,7 +37,7 @@ fn captured(lab: &Lab, wire: &Wire, frames: usize, work: impl FnOnce()) -> PathB
     file
 }
 
-/// Every value equally often, with right checksums.
+/// Every value appears equally often, with correct checksums.
 #[test]
 fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
     const TEST: &str = "flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed";
@@ -76,7 +77,7 @@ fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
             &["02:00:00:00:00:77"],
         ),
     ];
-    // one file, for tshark takes a second to start
+    // one file, because tshark takes a second to start
     let all = EACH * sent.len();
     let file = captured(&lab, &wire, all, || {
         for (words, ..) in sent {
@@ -132,12 +133,12 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
         let sent = wire.run(&lab, &send(&format!("--for 10frames --load {words}")));
         sent.measured().says(&[said]);
     }
-    // 14,880.95 frames in a second of 10 Mbit/s, and not one more than is due
+    // 10 Mbit/s are 14,880.95 frames per second; not one more may be sent
     for load in ["max", "200%"] {
         let words = send(&format!("--load {load} --link 10M --for 500ms"));
         let document = wire.json(&lab, &words);
         let frames = count(&document["send"][0]["frames_sent"]);
-        // the clock of the sender begins a little before that of its counts
+        // the sender's clock starts a little before that of its counters
         let due = 14_880.95 * (number(&document["duration_s"]) + 0.1);
         assert!(
             frames > 0 && (frames as f64) < due,
@@ -145,7 +146,7 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
         );
         assert_eq!(frames, count(&document["send"][0]["port_tx_packets"]));
     }
-    // loads one after another are the frames of their integral
+    // a sequence of loads sends the integral of their frames
     for (words, due) in [
         (
             "--load 1kpps,4kpps,2kpps --every 200ms --for 500ms --engine af-xdp",
@@ -162,7 +163,8 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
         assert_eq!(all, due, "{words}: {sent}");
         assert_eq!(sent["port_tx_packets"], sent["frames_given"], "{words}");
     }
-    // less than a frame a second: the first leaves at once, the second after 1.25 s, and nothing is waited for after it
+    // less than a frame per second: the first leaves at once, the second after 1.25 s, and then the
+    // command ends
     let document = wire.json(&lab, &send("--load 0.8pps --for 2frames"));
     let of = |name: &str| number(&document["send"][0][name]);
     assert_eq!((of("frames_sent"), of("planned_s")), (2.0, 1.25));
@@ -201,7 +203,7 @@ fn a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are() {
     }
 }
 
-/// The receiver in user space counts the frames of a profile in `streams`.
+/// The user-space receiver counts the frames of a profile in `streams`.
 #[test]
 fn a_receiver_counts_ours_by_number_and_others_by_kind() {
     if !root("a_receiver_counts_ours_by_number_and_others_by_kind") {
@@ -242,7 +244,7 @@ fn a_receiver_counts_ours_by_number_and_others_by_kind() {
     lab.assert_clean("receivers");
 }
 
-/// The totals of a receiver, which ends by itself.
+/// Returns the totals of a receiver that ends by itself.
 #[track_caller]
 pub fn last_line(receive: Started) -> Value {
     let ended = receive.wait(PATIENCE);
@@ -289,7 +291,7 @@ fn captures_are_files_that_tshark_reads_with_nanoseconds() {
         }
         assert!(times.is_sorted(), "{times:?}");
     }
-    // as pcapng into a pipe, as it happens
+    // live, as pcapng, into a pipe
     let script = format!(
         "{PROGRAM} capture --port pb --netns {} -c 5 -o - | tshark -r - -T fields -e udp.dstport",
         wire.name
@@ -342,7 +344,7 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    // gaps from nothing to 20 ms, sizes from small to large
+    // gaps from zero to 20 ms, sizes from small to large
     let begin = 1_700_000_000_123_456_789;
     let mut at = begin;
     let recorded: Vec<(u64, Vec<u8>)> = (0..60_u64)
@@ -369,8 +371,8 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
             let (_, expected) = &recorded[n % 60];
             assert_eq!(bytes, expected, "{options}: frame {n}");
         }
-        // a busy machine may hold up the sender, which it tells, and what takes the time at the other end, which nobody tells: half of the
-        // frames are where they belong
+        // a busy machine may stall the sender, which reports it, and the timestamps at the other
+        // end, which nothing reports: half of the frames must be on time
         let mut apart_ns: Vec<f64> = (arrived.iter().zip(&recorded))
             .map(|((time, _), (recorded_at, _))| {
                 let due = (recorded_at - recorded[0].0) as f64 / speed;
@@ -383,13 +385,13 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
             "{options}: {apart_ns:?}, late {late_ns} ns"
         );
     }
-    // at a load of its own, with other MAC addresses
+    // with a load of its own and other MAC addresses
     let file = captured(&lab, &wire, 60, || {
         let sent = replay(&recording, "--load 1kpps --dst-mac 02:00:00:00:00:99");
         assert_eq!(count(&sent["frames_sent"]), 60);
     });
     assert!(frames(&file).iter().all(|(_, bytes)| bytes[5] == 0x99));
-    // of two frames an hour apart, the second is not owed when the time is over
+    // two frames an hour apart: when the time is over, the second is not due
     let hour = [0, 3_600_000_000_000].map(|ns| (begin + ns, frame([198, 19, 0, 1], 1, 30)));
     let file = capture_file(&lab, "hour.pcapng", &hour);
     for options in ["--for 100ms", "--for 100ms --loop 0"] {
@@ -399,7 +401,8 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
     }
 }
 
-/// Every kind of timestamps that there is on veth, and what is said of those that there are not, before a frame is sent.
+/// Tests every kind of timestamps that veth has. For the others, the command fails before any frame
+/// is sent.
 #[test]
 fn who_took_the_times_is_told_of_both_ends() {
     if !root("who_took_the_times_is_told_of_both_ends") {
@@ -478,7 +481,7 @@ fn who_took_the_times_is_told_of_both_ends() {
                 assert_eq!(stamps[format!("{end}_not_stamped")], 0);
             }
             assert_eq!(document["engine"], "af-packet");
-            // with the tester's own latency
+            // the output includes the tester's own latency
             assert_eq!(document["frames_lost"], 0);
             for part in ["latency", "floor"] {
                 let at = |name: &str| count(&document[part][format!("latency_{name}_ns")]);
@@ -494,7 +497,7 @@ fn who_took_the_times_is_told_of_both_ends() {
         "not hardware: pa (veth) has no clock of its own",
         "not part of the latency",
     ]);
-    // the receiver of `send` as well
+    // also for the receiver of `send`
     let words = "--for 150frames --load 1kpps --analyse --timestamps software";
     let document = wire.json(&lab, &format!("send {ends} {words}"));
     let port = &document["receive"][0];
@@ -530,7 +533,7 @@ fn the_tester_measures_itself() {
     }
     assert_eq!(list(&document["pacing"]).len(), 3);
     assert!(!list(&document["floors"]).is_empty());
-    // on ports of one's own, and nothing stays behind
+    // on given ports; nothing is left on them
     let wire = Wire::new();
     let words = "selftest pa pb --trial 100ms --size 64 --loads 1kpps --engine af-xdp";
     assert_eq!(list(&wire.json(&lab, words)["limits"]).len(), 1);
@@ -546,7 +549,8 @@ fn frames_that_do_not_leave_the_port_were_not_sent() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    // without NAPI at its other end the kernel takes live frames for a veth and drops them: nothing on the port counts them
+    // without NAPI at its other end, the kernel accepts live frames for a veth and drops them, and
+    // no counter of the port shows it
     wire.exec("ethtool -K pb gro off");
     let words = send("--for 10frames --load 1kpps");
     let document = wire.json(&lab, &words);
@@ -556,7 +560,7 @@ fn frames_that_do_not_leave_the_port_were_not_sent() {
         .code(2)
         .says(&["none left the port", "ethtool -K PEER gro on"]);
 
-    // a veth drops what is longer than the MTU of its other end, and counts that
+    // a veth drops and counts frames longer than the MTU of its other end
     wire.exec("ethtool -K pb gro on; ip link set pb mtu 1000");
     let words = send("--size 1518 --for 100frames --load 1kpps");
     for engine in ["xdp-live", "af-xdp"] {
@@ -611,7 +615,7 @@ fn one_rule_says_which_frames_a_port_takes() {
         ]);
     }
     assert_eq!(wire.counter("pa", "tx", "packets"), 0);
-    // what is said helps
+    // following the advice in the message works
     for (words, mtu) in &refused {
         let before = wire.counter("pa", "tx", "packets");
         wire.ip(&format!("link set pa mtu {mtu}"));
@@ -619,7 +623,7 @@ fn one_rule_says_which_frames_a_port_takes() {
             .measured();
         assert!(wire.counter("pa", "tx", "packets") > before, "{words}");
     }
-    // as large as the port takes, by the engine that can
+    // the largest frames of the port, sent by an engine that supports them
     wire.ip("link set pa mtu 9000");
     for (size, engine) in [(3076, "xdp-live"), (9018, "af-packet")] {
         let before = wire.counter("pa", "tx", "bytes");
@@ -633,11 +637,11 @@ fn one_rule_says_which_frames_a_port_takes() {
     wire.run(&lab, &send("--size 9019 --for 1frame")).code(3);
 }
 
-/// More frames than are looked at before the first leaves.
+/// More frames than are checked before the first one leaves.
 const MANY: u64 = 60_000;
 
-/// A capture of 1 GiB, most of it blocks that nobody knows and that take no room on the disk: many frames, the blocks, ten more.
-/// The fifth of these goes to 8.8.8.8.
+/// Creates a capture of 1 GiB: many frames, then sparse blocks of an unknown type, which take no
+/// disk space, then ten more frames. The fifth of these goes to 8.8.8.8.
 fn large_capture(lab: &Lab) -> PathBuf {
     use std::io::{Seek, SeekFrom, Write};
     const BLOCK: u32 = 16 << 20;
@@ -666,7 +670,7 @@ fn large_capture(lab: &Lab) -> PathBuf {
     path
 }
 
-/// The program may not have as much memory as the file is large.
+/// The memory limit of the program is smaller than the file.
 #[test]
 fn captures_of_any_size_are_read_while_they_are_sent() {
     if !root("captures_of_any_size_are_read_while_they_are_sent") {
@@ -685,14 +689,14 @@ fn captures_of_any_size_are_read_while_they_are_sent() {
         (ended, wire.counter("pa", "tx", "packets") - before)
     };
     let words = format!("send --port pa --pcap {}", large_capture(&lab).display());
-    // all frames left, but not in the time in which they were to leave: no generator sends one in a nanosecond
+    // all frames leave, but late: no generator sends a frame per nanosecond
     let (ended, left) = sent(&format!("{words} --to-any-address --speed 1000x --loop 2"));
     ended
         .code(5)
         .prints(&["instead of"])
         .says(&["(mean of the first "]);
     assert_eq!(left, 2 * (MANY + 10), "{ended:?}");
-    // what is wrong far behind is found when it is read, and all before that is sent
+    // an error far into the file is found when it is read; all frames before it are sent
     let (ended, left) = sent(&format!("{words} --load max"));
     ended.code(4).says(&[
         &format!("frame {} of ", MANY + 5),
@@ -700,7 +704,7 @@ fn captures_of_any_size_are_read_while_they_are_sent() {
         "the frames before that were sent",
     ]);
     assert_eq!(left, MANY + 4);
-    // a profile takes one frame out of it, and reads no further
+    // a profile uses one frame of the capture, and reads no further
     let profile = lab.path().join("one.toml");
     std::fs::write(
         &profile,

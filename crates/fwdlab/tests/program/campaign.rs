@@ -1,5 +1,7 @@
-//! `fwdlab run`, `plan` and `check` from outside: files that are wrong, what is printed and kept, and the kernel of this host with
-//! configurations that fail, hooks, events and signals. What procedures find is tested in the lab, on simulated and scripted DUTs.
+//! `fwdlab run`, `plan` and `check` from outside: invalid files, output and stored runs, and this
+//! host's kernel with configurations that fail, hooks, events and signals. The results of
+//! procedures are tested in the lab, on simulated and scripted DUTs. Start with
+//! [`a_killed_campaign_goes_on`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use crate::support::{
     Ended, Lab, NOT_REACHED, count, is_held_up, json_lines, list, number, root, skipped, try_tool,
 };
 
-/// A file in the lab's folder.
+/// Writes a file in the lab's folder.
 fn file(lab: &Lab, name: &str, text: &str) -> String {
     let path = lab.path().join(name);
     fs::write(&path, text).unwrap();
@@ -29,7 +31,7 @@ fn document(ended: &Ended, code: i32) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Standard output has these words, wherever its lines are broken.
+/// Asserts that standard output contains these words, wherever lines break.
 fn tells(ended: &Ended, words: &[&str]) {
     let said = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words {
@@ -41,12 +43,12 @@ fn tells(ended: &Ended, words: &[&str]) {
     }
 }
 
-/// Why the first iteration of a test case has no result.
+/// Returns why the first iteration of a test case failed.
 fn failure(case: &Value) -> &str {
     case["iterations"][0]["failure"].as_str().unwrap_or("")
 }
 
-/// What this procedure finds on this simulated DUT.
+/// Returns the result of this procedure on this simulated DUT.
 fn found(lab: &Lab, dut: &str, procedure: &str) -> Value {
     let text = format!(
         "campaign = 'c'\niterations = 1\nseed = 3\n[bed]\nengine = 'sim'\ndut = '{dut}'\n[procedure]\n{procedure}"
@@ -69,7 +71,7 @@ fn example(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// 20 ns are 20 ns: the cost of a rule lies in its interval, which is narrow.
+/// A rule costs 20 ns: the interval is narrow and contains it.
 #[test]
 fn a_sweep_finds_what_a_rule_costs() {
     let lab = Lab::new();
@@ -90,7 +92,8 @@ fn a_sweep_finds_what_a_rule_costs() {
         number(&figure["interval_half_width"]),
     );
     assert!((median - 20.0).abs() < 0.2 && half < 1.0, "{figure}");
-    // every trial belongs to its test case, its iteration and its value; each iteration begins and ends with the reference
+    // every trial belongs to its test case, iteration and value; each iteration starts and ends
+    // with the reference
     let trials = list(&document["trials"]);
     assert_eq!(trials.len(), 390);
     for (at, trial) in trials.iter().enumerate() {
@@ -100,7 +103,7 @@ fn a_sweep_finds_what_a_rule_costs() {
         let value = count(&trial["asked"]["question"]["setting"]);
         assert!(value == 0 || !is_at_an_end, "{trial}");
     }
-    // the file is kept to the byte, and the run can be shown again
+    // the file is stored unchanged, and the run can be shown again
     let directory = Path::new(document["directory"].as_str().unwrap());
     assert!(directory.to_str().unwrap().contains("-simulated-rules-"));
     assert_eq!(
@@ -117,13 +120,13 @@ fn a_sweep_finds_what_a_rule_costs() {
     let events = json_lines(&directory.join("events.jsonl")).into_iter();
     let finished = events.filter(|event| event["event"] == "iteration_finished");
     assert_eq!(finished.count(), 3);
-    // the same seed finds the same
+    // the same seed gives the same result
     let again = lab.json(&["run", &path]);
     assert_eq!(again["test_cases"], document["test_cases"]);
 }
 
-/// Before a campaign begins, people want to know how long it takes: that comes first, and a test case has one line however often it is
-/// measured.
+/// The plan starts with the duration, because people want to know that first. A test case has one
+/// line, however often it is measured.
 #[test]
 fn a_plan_answers_first_and_has_each_test_case_once() {
     let lab = Lab::new();
@@ -154,7 +157,7 @@ fn a_plan_answers_first_and_has_each_test_case_once() {
     assert_eq!(of(&lines, "another random order").len(), 1);
     let grouped = plan(&text.replace("[bed]", "order = 'grouped'\n[bed]"));
     assert_eq!(of(&grouped, "all iterations of a test case, then").len(), 1);
-    // what this machine lacks comes before all else: `run` would refuse
+    // missing needs come first, because `run` would refuse to start
     let lacking = "campaign = 'c'\nneeds = ['module no-such-module']\n[procedure]\nid = 'mrr'\n";
     let lines = plan(lacking);
     assert!(
@@ -163,8 +166,9 @@ fn a_plan_answers_first_and_has_each_test_case_once() {
     );
 }
 
-/// Measured until intervals are narrow, with hooks around, and judged by thresholds: kept, broken, and not to be told, each with its exit
-/// code, in the terminal, in Markdown, on the page, and in what is kept.
+/// Measures until intervals are narrow, with hooks, and judges by thresholds: passed, failed, and
+/// inconclusive. Each has its exit code, and appears in the terminal, in Markdown, on the page, and
+/// in stored files.
 #[test]
 fn a_gate_keeps_breaks_and_cannot_tell() {
     let lab = Lab::new();
@@ -214,7 +218,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
     assert!(page.contains("2 thresholds kept") && page.contains("narrow enough"));
 
-    // against that run
+    // compared with that run
     let like = |dut: &str, iterations: &str, reference: &str, by: &str| {
         let text = format!(
             "campaign = 'c'\nseed = 3\niterations = {iterations}\n[bed]\nengine = 'sim'\ndut = '{dut},link=10Gbps'\n[procedure]\nid = 'mrr'\n\
@@ -237,11 +241,13 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
         .says(&["campaign.toml:10:27: `nobody`: "]);
 }
 
-/// What the lab does not test on a simulated DUT: verdicts of overload, events, and sweeps over the DUT's cores and over the stream.
+/// Tests what the lab does not test on a simulated DUT: verdicts of overload, events, and sweeps
+/// over the DUT's cores and over the stream.
 #[test]
 fn procedures_tell_the_truth_of_a_simulated_dut() {
     let lab = Lab::new();
-    // 30 % of the capacity is lost for every 100 % of overload: of twice the capacity 700,000 frames come out, of 770,000 all
+    // every 100 % of overload costs 30 % of the capacity: at twice the capacity, 700,000 frames per
+    // second come out, at 770,000 all
     let livelock = found(
         &lab,
         "capacity=1e6,livelock=0.3,generator=2Mpps",
@@ -263,7 +269,8 @@ fn procedures_tell_the_truth_of_a_simulated_dut() {
     assert_eq!(idle["found"]["not_saturated"], true);
     assert_eq!(idle["verdict"], "measured, but not saturated");
 
-    // it forwards nothing for eight seconds, and in overload as well as below it those are missing
+    // it forwards nothing for eight seconds, whose frames are missing in overload as well as below
+    // it
     for (load, by_loss) in [("500kpps", true), ("2Mpps", false)] {
         let procedure = format!(
             "id = 'churn'\nevent = 'x'\nload = '{load}'\nbefore = '2s'\nafter = '2s'\nlongest = '60s'\nrepetitions = 2"
@@ -284,12 +291,13 @@ fn procedures_tell_the_truth_of_a_simulated_dut() {
         }
     }
 
-    // two cores forward twice as much, as far as flows are spread evenly
+    // two cores forward twice as much, if the flows are spread evenly
     let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 2]";
     let cores = found(&lab, "capacity=1e6,link=10Gbps", sweep);
     let percent = number(&cores["found"]["points"][1]["percent_of_reference"]);
     assert!((percent - 200.0).abs() < 1.0, "{percent}");
-    // a line that carries no more is a throughput; of a rate in overload it would be a lower bound, which no sweep compares
+    // if the line is full, the result is a throughput; a rate in overload would be a lower bound,
+    // which no sweep compares
     let sweep = "id = 'throughput'\nsearch = '1s'\ntrial = '1s'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 512, 1518]";
     let sizes = found(&lab, "capacity=1e7,link=1Gbps", sweep);
     let points = list(&sizes["found"]["points"]).iter();
@@ -298,7 +306,7 @@ fn procedures_tell_the_truth_of_a_simulated_dut() {
     assert_eq!(medians, [1_488_095.0, 234_962.0, 81_274.0]);
 }
 
-/// Campaigns without their first line, and where and why each is wrong.
+/// Campaigns without their first line, with the position and text of the error in each.
 const MISTAKES: &str = "\
 [procedure] / id = 'mrr' / trails = 3 => :4:1: unknown key `trails`; did you mean `trials`?
 [bed] / engine = 'sim' / dut = 'link=1Gbps' / [procedure] / id = 'plr' / min = '2Mpps' => :5:2: the smallest load: 2Mpps is more than
@@ -317,7 +325,7 @@ seed = 1 / [bed] / engine = 'sim' / dut = 'seed=4' / [procedure] / id = 'mrr' =>
 [procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: windows tell what comes out
 bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: an emulated machine has no rates";
 
-/// Every mistake is printed with its place before anything happens, and nothing is kept.
+/// Every error is printed with its position before anything happens, and no run is stored.
 #[test]
 fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
     let lab = Lab::new();
@@ -355,7 +363,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
     }
     lab.run(&["run", "no-such.toml"]).code(2);
     assert!(!lab.runs().exists() || fs::read_dir(lab.runs()).unwrap().next().is_none());
-    // all files are looked at, whatever the first is like
+    // all files are checked, even if the first is invalid
     let good = example("simulated.toml");
     let profile = file(&lab, "profile.toml", "[[stream]]\nsize = 64\n");
     let bad = file(&lab, "bad.toml", "[[stream]]\nsise = 64\n");
@@ -391,7 +399,7 @@ fn examples_are_right_and_the_schema_knows_them() {
     let paths = examples.iter().map(|path| path.to_str().unwrap());
     let words: Vec<&str> = ["check"].into_iter().chain(paths).collect();
     lab.run(&words).code(0);
-    // other tests run the other two that are simulated
+    // other tests run the other two simulated campaigns
     lab.run(&["run", &example("ndr-pdr.toml")]).code(0);
     for wrong in [
         "campaign = 'c'",
@@ -404,7 +412,7 @@ fn examples_are_right_and_the_schema_knows_them() {
     }
 }
 
-/// Every trial is invalid: measured, kept, and no result.
+/// Every trial is invalid: it is measured and stored, without a result.
 #[test]
 fn a_campaign_without_any_good_iteration_is_not_valid() {
     let lab = Lab::new();
@@ -419,8 +427,9 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
     tells(&lab.run(&["runs", "show", "@1"]), &["failed", "went down"]);
 }
 
-/// A configuration that drops everything, one that cannot be applied, a daemon that dies under load, with its last words, and one that
-/// was to be named and was not: each costs its own test case. The one whose daemon lives is measured, at every value of a sweep.
+/// One configuration drops everything, one cannot be applied, one has a daemon that dies under load
+/// and leaves last words, and one does not name its daemon. Each costs only its own test case. The
+/// configuration whose daemon stays alive is measured at every value of a sweep.
 #[test]
 fn a_test_case_that_fails_does_not_end_the_campaign() {
     const THIS: &str = "a_test_case_that_fails_does_not_end_the_campaign";
@@ -428,7 +437,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         return;
     }
     let lab = Lab::new();
-    // more frames than prove that it forwards
+    // more frames than the path check sends
     let relay = "echo starts; received() { sed -n 's/ *eth0: *[0-9]* *\\([0-9]*\\).*/\\1/p' /proc/net/dev; }\n\
                  while [ $(received) -lt 3000 ]; do sleep 0.01; done; printf 'fatal: \\033[31mno buffer space'; exit 1";
     let text = format!(
@@ -516,7 +525,8 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
     lab.assert_clean("a campaign with failures");
 }
 
-/// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind, each way, in the planned order.
+/// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind
+/// in each direction, in the planned order.
 #[test]
 fn what_is_sent_is_a_part_of_the_matrix() {
     let lab = Lab::new();
@@ -553,13 +563,13 @@ fn what_is_sent_is_a_part_of_the_matrix() {
         ]
     );
     for case in cases {
-        // loads and rates are those of a direction, and the DUT has one capacity for both
+        // loads and rates are per direction, and the DUT has one capacity for both
         let rate = number(&case["figures"][0]["median"]);
         let is_both = case["variant"]["both_directions"] == true;
         let capacity = if is_both { 0.5e6 } else { 1e6 };
         assert!((rate / capacity - 1.0).abs() < 1e-3, "{case}");
     }
-    // the mean size stands for the profile
+    // the mean size represents the profile
     assert_eq!(number(&cases[0]["frame_size_bytes"]), 362.0);
     let trials = list(&document["trials"]);
     for trial in trials {
@@ -590,7 +600,8 @@ fn what_is_sent_is_a_part_of_the_matrix() {
 mod alone {
     use super::*;
 
-    /// Slices of DUTs side by side: what rules cost, a configuration that cannot be applied leaves, and the others go on.
+    /// Slices of several DUTs: measures the cost of rules; a configuration that cannot be applied
+    /// drops out, and the others continue.
     #[test]
     fn slices_tell_costs_and_go_on_without_what_fails() {
         let name = "slices_tell_costs_and_go_on_without_what_fails";
@@ -614,7 +625,7 @@ mod alone {
         let failures: Vec<&str> = iterations
             .map(|iteration| iteration["failure"].as_str().unwrap())
             .collect();
-        // beside others, the generator may not reach what a comparison needs
+        // during other tests, the generator may not reach the load of a comparison
         if let Some(why) = failures.iter().find(|why| why.contains("cannot overload")) {
             return skipped(name, &format!("this host is too busy for slices: {why}"));
         }
@@ -648,18 +659,18 @@ mod alone {
         }
         assert_eq!(ended.code, 7, "{ended:?}");
         assert_eq!(thousands["verdict"], "less", "{found}");
-        // 12 ns a rule where this was written
+        // 12 ns per rule on the author's machine
         let unit_ns = number(&found["slope"]["unit_ns"]);
         assert!((1.0..200.0).contains(&unit_ns), "{found}");
-        // compared pair by pair, not as two heaps of values
+        // compared in pairs, not as two sets of values
         let compared = lab.run(&["compare", "@1", "--by", "rules"]);
         tells(&compared, &["3000"]);
         let verified = lab.run(&["runs", "verify"]);
         verified.code(0).says(&[" 0 damaged"]);
     }
 
-    /// Without a reference nothing can be compared: every iteration of every test case says so, and the campaign ends. So it does if
-    /// the reference is all that can be built.
+    /// Without the reference, nothing can be compared: every iteration of every test case reports
+    /// it, and the campaign ends. The same happens if only the reference can be built.
     #[test]
     fn a_reference_that_cannot_be_applied_ends_in_words() {
         if !root("a_reference_that_cannot_be_applied_ends_in_words") {
@@ -690,7 +701,8 @@ mod alone {
         lab.assert_clean("campaigns whose configurations fail");
     }
 
-    /// Hooks on the DUT and on this machine: one that has no end is ended with its trial, one that hangs costs its test case.
+    /// Hooks on the DUT and on this machine. An endless one is stopped with its trial; one that
+    /// hangs costs its test case.
     #[test]
     fn hooks_run_on_the_dut_while_frames_flow() {
         let name = "hooks_run_on_the_dut_while_frames_flow";
@@ -727,7 +739,7 @@ mod alone {
         let before = of("before")[0];
         let first = before["output"].as_str().unwrap();
         assert!(first.contains("eth0@"), "{first}");
-        // a busy machine may take some trials for a valid one
+        // on a busy machine, a valid trial may need several attempts
         let during = *of("during").last().unwrap();
         assert_eq!(during["status"], "ended with the trial");
         let lasted = number(&during["duration_s"]);
@@ -735,7 +747,7 @@ mod alone {
             during["failure"].is_null() && (0.5..5.0).contains(&lasted),
             "{during}"
         );
-        // the DUT's own ports, while they forward: from its first look on frames have come
+        // the ports of the forwarding DUT: frames have arrived from its first reading on
         let said = during["output"].as_str().unwrap().lines();
         let looks: Vec<u64> = said
             .filter(|line| line.trim_start().starts_with("eth0"))
@@ -746,7 +758,8 @@ mod alone {
         lab.assert_clean("a campaign with hooks");
     }
 
-    /// Routes that are rewritten: that of the frames among 2000 others is back after more than a second, or is replaced at once.
+    /// Rewrites routes. The frames' route, among 2000 others, either returns after more than a
+    /// second or is replaced at once.
     #[test]
     fn an_event_under_load_costs_what_was_planted() {
         let name = "an_event_under_load_costs_what_was_planted";
@@ -760,7 +773,8 @@ mod alone {
                  load = '20kpps'\nbefore = '2s'\nafter = '1s'\nlongest = '20s'\nrepetitions = 1\n"
             );
             let ended = run(&lab, &text);
-            // what other people's programs did to the speed of the CPUs is no part of a dip: what was not sent is not missing
+            // changes of CPU speed by other programs do not add to a dip: frames that were not sent
+            // are not missing
             assert!([0, 5].contains(&ended.code), "{ended:?}");
             let document: Value = serde_json::from_str(&ended.out).unwrap();
             let outcome = &document["test_cases"][0]["outcomes"][0];
@@ -780,7 +794,7 @@ mod alone {
         ) else {
             return skipped(name, "this host is so busy that no trial was valid");
         };
-        // the truth, by the clock of the DUT, which may have been held up by others
+        // the truth, by the clock of the DUT, which other processes may have stalled
         let told: Vec<(&str, f64)> = list(&planted["moments"])
             .iter()
             .map(|moment| (moment["name"].as_str().unwrap(), number(&moment["at_s"])))
@@ -797,7 +811,7 @@ mod alone {
         let (least, most) = (to - from, last - first);
         assert!(least >= 1.0, "{planted}");
         assert!(number(&planted["depth"]) > 0.99, "{planted}");
-        // intervals of 100 ms, longer where the tester is held up: all but the two at its ends are empty
+        // intervals of 100 ms, longer if the tester stalled: all but the two at its ends are empty
         let blackout = number(&planted["blackout_s"]);
         assert!(
             (0.9 * least - 0.3..most + 0.5).contains(&blackout),
@@ -806,7 +820,7 @@ mod alone {
         let deficit = number(&planted["deficit_s"]);
         assert!(0.0 < deficit && deficit < most + 0.6, "{planted}");
         assert_eq!(nothing["moments"], Value::Null);
-        // what was not sent is not missing
+        // frames that were not sent are not missing
         match number(&planted["fell_short_ratio"]) < 0.1 {
             true => assert!(deficit > least - 0.15, "{planted}"),
             false => skipped(
@@ -819,8 +833,8 @@ mod alone {
         lab.assert_clean("events under load");
     }
 
-    /// A DUT that loses every fourth echo on its management port, one command that takes 50 ms, one that fails while frames flow, and one with
-    /// which nothing is wrong.
+    /// A DUT that loses every fourth echo on its management port, one command that takes 50 ms, one
+    /// that fails while frames flow, and one without a fault.
     #[test]
     fn requests_to_the_management_of_a_dut_are_answered_as_was_planted() {
         const THIS: &str = "requests_to_the_management_of_a_dut_are_answered_as_was_planted";
@@ -854,7 +868,7 @@ r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
 a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
 "#;
         let ended = run(&lab, text);
-        // counts hold on a machine that is too noisy for rates
+        // counts are exact even if the machine is too noisy for rates
         let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
         let outcome = &document["test_cases"][0]["outcomes"][0];
         if outcome["answered"] != true {
@@ -871,7 +885,7 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         };
         let of = |one: &Value, load: usize, key: &str| number(&one["at"][load][key]);
         for load in [0, 1] {
-            // one in four, wherever the four began
+            // one in four, whatever the first one was
             let (asked, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
             assert!(lost >= 1.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
             for fine in [slow, nothing] {
@@ -881,7 +895,7 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         let smallest = |one: &Value| number(&one["at"][0]["round_trip_s"]["min"]);
         assert!(smallest(slow) >= 0.05, "{slow}");
         assert!(smallest(nothing) < smallest(slow), "{nothing}");
-        // the last one at rest may end in the flood
+        // the last one at rest may end during the flood
         assert!(of(under, 0, "wrong") <= 1.0, "{under}");
         let (asked, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
         assert!(2.0 * wrong > asked, "{under}");
@@ -913,7 +927,7 @@ load = "1kpps"
 for = "200ms"
 "#;
 
-/// `kill -9` in the middle, and on with it; what has failed, once more; and only what is meant.
+/// `kill -9` in the middle, then `--resume`, then the failed test cases again, and nothing else.
 #[test]
 fn a_killed_campaign_goes_on() {
     if !root("a_killed_campaign_goes_on") {
@@ -929,7 +943,7 @@ fn a_killed_campaign_goes_on() {
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
     let before = json_lines(&run.join("trials.jsonl")).len() as u64;
 
-    // whoever changes the file meanwhile is told
+    // reports that the file has changed meanwhile
     fs::write(&path, CUT.replace("200ms", "400ms")).unwrap();
     lab.run(&["run", "--resume", "@1"])
         .code(2)
@@ -956,7 +970,7 @@ fn a_killed_campaign_goes_on() {
             );
         }
     }
-    // what was made before is not made again
+    // finished work is not repeated
     let events = json_lines(&run.join("events.jsonl"));
     let finished = events
         .iter()
@@ -970,7 +984,7 @@ fn a_killed_campaign_goes_on() {
         .code(2)
         .says(&["has come to its end", "--failed-of"]);
 
-    // what is wrong is mended, and only that is measured
+    // the error is fixed, and only that test case is measured again
     fs::write(&path, CUT.replace("false", "true")).unwrap();
     let ended = lab.run(&[
         "run",

@@ -1,4 +1,5 @@
-//! The catalogue: every entry is checked and planned, one is copied and measured, and the manual lists what there is.
+//! The catalogue: checks and plans every entry, copies and measures one, and compares the list with
+//! the manual.
 
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ fn every_entry_is_checked_planned_and_in_the_manual() {
     let name = |entry: &Value| entry["name"].as_str().unwrap().to_owned();
     let needs_bed = |entry: &&Value| entry["needs"].to_string().contains("a test bed ");
     let (on_bed, embedded): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(needs_bed);
-    // frames of millions of flows take a second to look through: a unit test of the command plans them
+    // frames of millions of flows take a second to build: a unit test of the command plans those
     let is_quick = |name: &String| {
         !["million", "many-states", "fib-cases"]
             .iter()
@@ -98,8 +99,9 @@ fn an_entry_is_copied_and_measured() {
     assert_eq!(both, [false, true]);
 }
 
-/// A gateway with two tunnels of the real daemon: frames come through, in both, and the daemons' words are kept. One connection goes by one
-/// of them, which is no result of two, and a kernel without IPsec says so.
+/// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons' logs
+/// are stored. A single flow uses only one of the tunnels, so its trials are invalid. A kernel
+/// without IPsec is reported.
 #[test]
 fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let name = "a_gateway_hands_frames_on_through_all_of_its_tunnels";
@@ -165,7 +167,7 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     lab.assert_clean("daemons of a gateway");
 }
 
-/// What a campaign on a simulated DUT, whose truth is known, says in its end.
+/// Returns the conclusion of a campaign on a simulated DUT, whose truth is known.
 fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
     let file = lab.path().join("truth.toml");
     let text = format!(
@@ -175,14 +177,14 @@ fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
     std::fs::write(&file, text).unwrap();
     let ended = lab.run(&["run", file.to_str().unwrap()]);
     let out = ended.code(0).out.clone();
-    // lines that were folded
+    // join wrapped lines
     out.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn a_campaign_ends_with_the_truth() {
     let lab = Lab::new();
-    // in overload two cores forward twice as much as the one of a single flow
+    // in overload, two cores forward twice as much as the one core of a single flow
     let dut = "capacity=1e6,cores=2,noise=0.003,link=10Gbps";
     let found = answers(&lab, "size = 64\nflows = [1, 2000]", dut);
     assert!(found.contains("question Is it so?"), "{found}");
@@ -194,13 +196,14 @@ fn a_campaign_ends_with_the_truth() {
     let answer = format!("receive rate +{percent:.1} % [+{low:.1}, +{high:.1}], proven better");
     assert!(found.contains(&answer), "{answer}: {found}");
 
-    // 10 Gbit/s carry fewer of the largest frames than the DUT forwards: of a lower bound no difference is known
+    // 10 Gbit/s carry fewer of the largest frames than the DUT forwards: a lower bound has no known
+    // difference
     let dut = "capacity=1e6,noise=0.003,link=10Gbps";
     let found = answers(&lab, "size = [64, 1518]", dut);
     let answer = "answer 1518 B beside 64 B: receive rate cannot be compared";
     assert!(found.contains(answer), "{found}");
 
-    // nothing is planted, and nothing is found; of two things that differ one is compared at a time, never both at once
+    // no effect is planted and none is found; if two parameters differ, one is compared at a time
     let found = answers(&lab, "size = [84, 128]\nip = ['ipv4', 'ipv6']", dut);
     for pair in [
         "84 B, IPv6 beside 84 B, IPv4",
@@ -220,7 +223,7 @@ fn a_campaign_ends_with_the_truth() {
 mod alone {
     use super::*;
 
-    /// A file of the lab with an entry at a small scale.
+    /// Writes a small-scale version of an entry.
     fn shortened(lab: &Lab, entry: &str, changes: &[(&str, &str)]) -> String {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue");
         let mut text = std::fs::read_to_string(format!("{folder}/{entry}.toml")).unwrap();
@@ -233,8 +236,10 @@ mod alone {
         file.to_str().unwrap().to_owned()
     }
 
-    /// An entry at a small scale, with a real daemon: the session that has the frames' routes is cleared, and another peer has the same or has
-    /// not. What the frames show agrees with what the daemon's log says. Two beds of some seconds: a session takes a second to come up.
+    /// A small-scale version of an entry, with a real daemon: clears the session that has the
+    /// frames' routes, with and without a second peer that has the same routes. The observed frames
+    /// agree with the daemon's log. Takes two beds of some seconds each: a session takes a second
+    /// to come up.
     #[test]
     fn a_cleared_session_costs_what_the_daemons_log_says() {
         let name = "a_cleared_session_costs_what_the_daemons_log_says";
@@ -256,7 +261,8 @@ mod alone {
             ("repetitions = 3", "repetitions = 1"),
         ];
         let ended = lab.run(&["run", &shortened(&lab, entry, &changes), "--json"]);
-        // noise may be told, and is no part of a dip: what was not sent is not missing
+        // noise may be reported, but does not add to a dip: frames that were not sent are not
+        // missing
         assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
         let document: Value = serde_json::from_str(&ended.out).unwrap();
         let dip = |configuration: &str| {
@@ -282,7 +288,7 @@ mod alone {
             0.0 <= stop && stop <= down && down < up && up <= again,
             "{learned}"
         );
-        // the log's clock begins when the event's shell does, which is after the tester asked for it
+        // the log's clock starts with the event's shell, which is later than the tester's request
         let late = 1.5;
         let interval = 0.15;
         let impact = number(&learned["first_impact_s"]);
@@ -295,13 +301,14 @@ mod alone {
             (up - interval..again + late).contains(&regained),
             "{learned}"
         );
-        // no way between the last route that went and the first that came; the intervals at both ends are not empty
+        // no path between the last withdrawn and the first new route; the intervals at both ends
+        // are not empty
         let blackout = number(&learned["blackout_s"]);
         let least = up - down - 2.0 * interval;
         let most = again - stop + interval;
         assert!((least..most).contains(&blackout), "{learned}");
         let deficit = number(&learned["deficit_s"]);
-        // what was not sent is not missing
+        // frames that were not sent are not missing
         let least = match number(&learned["fell_short_ratio"]) < 0.1 {
             true => up - down - interval,
             false => 0.0,
@@ -312,7 +319,7 @@ mod alone {
             number(&taken["deficit_s"]) < deficit / 2.0,
             "{taken} {learned}"
         );
-        // and the view was in the kernel
+        // the full view was in the kernel
         for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
             let shown = format!("inputs/in-force/{configuration}/bgp.txt");
             let shown = std::fs::read_to_string(lab.only_run().join(shown)).unwrap();
@@ -322,7 +329,7 @@ mod alone {
         lab.assert_clean("daemons of a DUT");
     }
 
-    /// Of this machine: how many connections it tracks at most, and in how many buckets.
+    /// Returns this machine's limit of tracked connections and its number of buckets.
     fn room() -> [String; 2] {
         ["max", "buckets"].map(|what| {
             let file = format!("/proc/sys/net/netfilter/nf_conntrack_{what}");
@@ -330,8 +337,9 @@ mod alone {
         })
     }
 
-    /// An entry at a small scale: it sets what all namespaces of this machine share, and puts it back; a table that is not filled is no
-    /// result. Alone because of the settings.
+    /// A small-scale version of an entry that changes settings shared by all namespaces of this
+    /// machine, and restores them. A table that is not filled gives no result. Runs alone because
+    /// of the settings.
     #[test]
     fn connections_have_room_and_are_there_or_it_is_no_result() {
         let name = "connections_have_room_and_are_there_or_it_is_no_result";
@@ -375,7 +383,7 @@ mod alone {
             let is = |case: &&Value| case["test_case"].as_str().unwrap().ends_with(flows);
             list(&document["test_cases"]).iter().find(is).unwrap()
         };
-        // there is no room for as many
+        // there is no room for that many
         let few = of("flows/100k");
         assert!(few["outcomes"][0]["answered"] != true, "{few}");
         assert!(few.to_string().contains("hook after"), "{few}");

@@ -1,6 +1,7 @@
-//! `compare` on files of numbers and on stored runs, from outside: what is printed, and the exit code.
+//! `compare` with files of numbers and with stored runs, from outside: output and exit code.
 //!
-//! What is concluded from values is tested in `report` and `stats`, and which values a run has in `store`.
+//! The conclusions are tested in `report` and `stats`, the values of a run in `store`. Start with
+//! [`what_procedures_found_is_compared`].
 
 use std::fs;
 use std::process::Command;
@@ -49,7 +50,7 @@ impl Desk {
     }
 }
 
-/// Debian's own program is the judge, where it is installed.
+/// Compares with Debian's own program, if it is installed.
 #[test]
 fn the_block_is_that_of_debian() {
     let desk = Desk::new();
@@ -117,11 +118,12 @@ fn a_broken_limit_is_code_6() {
     limited(gain, "forwarding-rate < -2%", &[]).code(0);
     let second = ["--fail-if", "forwarding-rate < -2%"];
     limited(loss, "forwarding-rate < -20%", &second).code(6);
-    // a format without a place for sentences
+    // a format without room for sentences
     limited(loss, "forwarding-rate < -2%", &["--format", "csv"])
         .code(6)
         .says(&["FAILED"]);
-    // -0.5 % is beyond -0.1 %, but not proven: what could have been missed is told, and a gate that cannot see does not pass
+    // -0.5 % exceeds -0.1 %, but is not proven: the output says how large a missed difference could
+    // be, and an inconclusive check fails
     let close = ["bound.pps", "unbound.pps"];
     limited(close, "forwarding-rate < -0.1%", &[])
         .code(5)
@@ -183,7 +185,8 @@ fn wrong_input_is_code_2_and_says_where() {
     }
 }
 
-/// Of one file its values are the series, of several the files; the same one may be named more than once.
+/// With one file, the series consists of its values; with several, of the files. The same file may
+/// appear more than once.
 #[test]
 fn change_points_over_files() {
     let desk = Desk::new();
@@ -204,7 +207,7 @@ fn change_points_over_files() {
     }
 }
 
-/// Runs of procedures are compared by their figures: one value for every iteration, and none of a trial.
+/// Runs of procedures are compared by their figures: one value per iteration, none per trial.
 #[test]
 fn what_procedures_found_is_compared() {
     let desk = Desk::new();
@@ -213,7 +216,7 @@ fn what_procedures_found_is_compared() {
         let dut = format!("capacity={capacity},link=10Gbps");
         lab.run(&["ndr", "--engine", "sim", "--dut", &dut]).code(0);
     }
-    // the first that both have
+    // the first figure that both have
     let found = desk.json(&["@2", "@1"]);
     assert_eq!(
         (&found["metric"], &found["unit"]),
@@ -249,16 +252,16 @@ fn what_procedures_found_is_compared() {
         assert_eq!(list(&row["cells"][0]["values"]).len(), 5, "{row}");
         assert_eq!(row["comparisons"][0]["verdict"], "more", "{row}");
     }
-    // the directory is the run
+    // the directory identifies the run
     assert_eq!(desk.json(&[slow.as_str(), "@1"])["rows"], found["rows"]);
-    // by another label, in one run
+    // by another label, within one run
     let sizes = desk.json(&["@1", "--by", "frame_size_bytes"]);
     assert_eq!(sizes["rows"][0]["comparisons"][0]["column"], "512");
-    // a limit says what is compared
+    // a limit selects the compared figure
     let limit = |limit| desk.compare(&["@1", "@2", "--fail-if", limit]);
     limit("receive-rate < -5%").code(6);
     limit("receive-rate < -20%").code(0);
-    // one column, and a file of numbers that is no test case of a run with two
+    // a file of numbers has one column, and matches no test case of a run with two
     for (sources, words) in [
         (&["@1"][..], "--by frame_size_bytes"),
         (&["@1", "ht8.pps"], "nothing to compare"),

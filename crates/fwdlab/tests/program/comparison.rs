@@ -1,4 +1,4 @@
-//! `--vs`: a known effect is found, with its interval, its control and its rebuilds.
+//! `quick --vs`: finds a known effect, and reports its interval, its control and its rebuilds.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn a_comparison_with_a_broken_configuration_ends() {
     let lab = Lab::new();
     let plain = "nft add table ip empty";
     let broken = "ip route del 198.19.0.0/16";
-    // a load is given, so that nothing depends on a quiet moment in which one can be found
+    // with a fixed load, so that the test does not depend on a quiet moment for the load search
     let options = "--for 5s --rebuilds 3 --load 100kpps".split(' ');
     let words = ["quick", "--vs", plain, "--vs", broken].into_iter();
     lab.run(&words.chain(options).collect::<Vec<_>>())
@@ -38,7 +38,8 @@ mod alone {
         let words = ["quick", "--vs", &rules, "--vs", table].into_iter();
         let options = "--for 14s --rebuilds 3 --json".split(' ');
         let arguments: Vec<&str> = words.chain(options).collect();
-        // beside other work the generator is held up, and the program says so instead of telling a difference
+        // during other tests the generator may stall; the program then reports that instead of a
+        // difference
         let mut ended = lab.run(&arguments);
         if ended.code != 0 {
             fs::remove_dir_all(lab.runs()).unwrap();
@@ -76,7 +77,8 @@ mod alone {
             assert!(low < difference && difference < high, "{comparison}");
         }
 
-        // three rebuilds, every configuration in another place each time, and frames conserved in every path
+        // three rebuilds, each with another order of the configurations, and frames are conserved
+        // on every path
         let rebuilds = list(&document["rebuilds"]);
         assert_eq!(rebuilds.len(), 3);
         let run = lab.only_run();

@@ -1,6 +1,7 @@
-//! Whole machines: what a lab does to a router of metal, done to machines in the emulator that start their own disk.
+//! Whole machines: tests everything that a lab does to a hardware router on emulated machines that
+//! boot their own disk.
 //!
-//! Needs QEMU, and no privileges. The disk is made as `disk.rs` says. Start with
+//! Needs QEMU, and no privileges. `disk.rs` describes the disk. Start with
 //! [`in_guests::whole_machines_are_treated_as_those_of_metal`].
 
 use std::fs;
@@ -54,12 +55,13 @@ fn setup(lab: &Lab, name: &str, system: System, links: Vec<End>) -> Setup {
     }
 }
 
-/// In the emulator also where there is KVM: a test does the same everywhere.
+/// Starts a machine in the emulator, even if KVM is available, so that a test does the same
+/// everywhere.
 fn start(setup: Setup) -> Result<Computer, LabError> {
     Computer::start(setup, Accelerator::Emulated, &|| false)
 }
 
-/// Goes on when the boot loader asks, and logs in.
+/// Answers the boot loader, and logs in.
 fn log_in(computer: &Computer, entry: &str) {
     computer.wait_for("boot:", BOOT).unwrap();
     computer.type_line(entry).unwrap();
@@ -70,9 +72,9 @@ fn log_in(computer: &Computer, entry: &str) {
     computer.wait_for("# ", BOOT).unwrap();
 }
 
-/// Types a command, and waits for its end.
+/// Types a command, and waits until it ends.
 fn command(computer: &Computer, text: &str) {
-    // what is typed comes back, too: only the shell joins the two parts
+    // the console echoes what is typed: only the shell joins the two parts
     computer
         .type_line(&format!("{text} && echo DO''NE"))
         .unwrap();
@@ -80,7 +82,7 @@ fn command(computer: &Computer, text: &str) {
     done.unwrap_or_else(|e| panic!("{text}: {e}\n{}", computer.console()));
 }
 
-/// A command through SSH and the port of the management.
+/// Runs a command over SSH, through the forwarded management port.
 fn ssh(computer: &Computer, key: &Path, text: &str) -> String {
     let at = computer.management().unwrap();
     let (host, port) = (format!("root@{}", at.ip()), at.port().to_string());
@@ -135,7 +137,7 @@ fn machines_that_cannot_start_say_why() {
     let why = why.to_string();
     assert!(why.contains("empty: waited 0 s for `login:`"), "{why}");
     assert!(why.contains("Booting from Hard Disk"), "{why}");
-    // all that a machine without power refuses
+    // everything that a machine without power refuses
     let port = computer.management().unwrap();
     computer.pull();
     assert_eq!(computer.state(), State::Off);
@@ -146,12 +148,12 @@ fn machines_that_cannot_start_say_why() {
 
     assert!(computer.management().is_err());
 
-    // its port has gone to somebody else meanwhile
+    // another program has taken its port meanwhile
     let _other = TcpListener::bind(port).unwrap();
     computer.power_on(&|| false).unwrap();
     assert_ne!(computer.management().unwrap(), port);
 
-    // the disk of a machine that somebody else runs
+    // the disk of a machine that another process runs
     let used = lab.path().join("empty/overlay.qcow2");
     let cache = Cache::at(&lab.path().join("cache")).unwrap();
     let why = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
@@ -166,7 +168,7 @@ fn machines_that_cannot_start_say_why() {
         "what it said does not"
     );
 
-    // gone, after it was found
+    // deleted after it was found
     fs::remove_file(&raw.path).unwrap();
     let why = start(setup(&lab, "gone", system(), Vec::new()))
         .unwrap_err()
@@ -174,11 +176,12 @@ fn machines_that_cannot_start_say_why() {
     assert!(why.contains("qemu-img says"), "{why}");
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+/// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
+/// by time.
 mod in_guests {
     use super::*;
 
-    /// Takes 35 s of CPU: three boots, one that fails as it should, and four as far as the boot loader.
+    /// Takes 35 s of CPU: three boots, one boot that must fail, and four as far as the boot loader.
     #[test]
     fn whole_machines_are_treated_as_those_of_metal() {
         let test = "whole_machines_are_treated_as_those_of_metal";
@@ -190,7 +193,7 @@ mod in_guests {
         let before = sum(&of_test.disk);
         let system = || System::Disk(disk(&lab, &of_test.disk));
         let [a, b] = link(lab.path(), "link").unwrap();
-        // as routers for homes have it, for one of them
+        // one of them with an address typical of home routers
         let own = Ipv4Addr::new(192, 168, 1, 1);
         let machines = [("dut", a, ADDRESS), ("second", b, own)].map(|(name, end, address)| {
             let mut setup = setup(&lab, name, system(), vec![end]);
@@ -201,7 +204,7 @@ mod in_guests {
             [Err(LabError::Preflight(why)), _] => return skipped(test, &why),
             machines => machines.map(Result::unwrap),
         };
-        // both come up, and are reached in two ways
+        // both boot, and are reached by console and by SSH
         std::thread::scope(|scope| {
             for (machine, address) in [(&dut, 1), (&second, 2)] {
                 scope.spawn(move || {
@@ -216,7 +219,7 @@ mod in_guests {
         command(&dut, "test $(hostname) = current");
         let said = ssh(&dut, &of_test.key, "cat /sys/class/net/eth0/address");
         assert_eq!(said.trim(), mac(&dut, 0));
-        // an address that a system brings along, and that which it is given
+        // an address that a system configures itself, and the one that it is given
         second
             .type_line("udhcpc -n -q -i eth0 -s /usr/bin/true")
             .unwrap();
@@ -232,13 +235,13 @@ mod in_guests {
         let third = start(other).unwrap();
         match std::env::var(IMAGE).is_ok() {
             true => has_classic_devices(&third, &of_test.key),
-            // Debian's kernel for clouds has no drivers for them
+            // Debian's kernel for clouds lacks the drivers
             false => third.wait_for("boot:", BOOT).unwrap(),
         }
         drop(third);
         is_upgraded_and_restored(&dut, &of_test.key);
 
-        // the emulator dies of something else
+        // the emulator dies of another cause
         dut.reset().unwrap();
         dut.wait_for("boot:", BOOT).unwrap();
         kill(&lab.path().join("dut/qmp"));
@@ -254,12 +257,12 @@ mod in_guests {
         bytes.join(":")
     }
 
-    /// With each other and with nobody else, until the second one has no power.
+    /// They reach each other and nothing else, until the second one loses power.
     fn are_linked(first: &Computer, second: &Computer) {
         command(first, "ping -c 3 -w 30 198.18.0.2");
         let known = format!("ip neigh show 198.18.0.2 | grep -q {}", mac(second, 1));
         command(first, &known);
-        // for QEMU, this host's loopback would be 10.0.2.253
+        // QEMU's user network maps this host's loopback to 10.0.2.253
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         command(first, &format!("! nc -w 3 10.0.2.253 {port} < /dev/null"));
@@ -278,22 +281,23 @@ mod in_guests {
         first.check().unwrap();
     }
 
-    /// An upgrade that does not start, the old system in its place, a panic, and back to what the user gave.
+    /// An upgrade that does not boot, a fallback to the old system, a panic, and a restore of the
+    /// user's disk.
     fn is_upgraded_and_restored(dut: &Computer, key: &Path) {
         let port = dut.management().unwrap();
-        // its own system writes and starts it
+        // the running system installs and boots it
         let upgrade = "sed -i 's/DEFAULT current/DEFAULT new/' /boot/syslinux.cfg && \
             printf 'LABEL new\\n  KERNEL vmlinuz\\n  APPEND console=ttyS0 quiet tsc=reliable\\n' >> /boot/syslinux.cfg && sync";
         ssh(dut, key, upgrade);
         dut.type_line("reboot -f").unwrap();
         assert_eq!(dut.wait_for_restart(BOOT).unwrap(), Restart::Guest);
-        // it does not come up
+        // it does not boot
         let why = dut.wait_for("login:", BOOT).unwrap_err().to_string();
         assert!(why.contains("its kernel panicked"), "{why}");
         assert!(why.contains("VFS: Unable to mount root fs"), "{why}");
         assert_eq!(dut.state(), State::Panicked);
 
-        // the old one is still there, and so is what was upgraded
+        // the old system still boots, and the upgraded disk is unchanged
         dut.power_cycle(&|| false).unwrap();
         assert_eq!(dut.state(), State::Runs);
         log_in(dut, "old");
@@ -306,20 +310,20 @@ mod in_guests {
         dut.nmi().unwrap();
         dut.wait_for("NMI received", BOOT).unwrap();
 
-        // a panic while it works
+        // a panic of a running system
         dut.type_line("echo c > /proc/sysrq-trigger").unwrap();
         let why = dut.wait_until_off(BOOT).unwrap_err().to_string();
         assert!(why.contains("sysrq triggered crash"), "{why}");
         assert!(dut.check().unwrap_err().to_string().contains("panicked"));
 
-        // its boot loader knows no new system any more
+        // the boot loader of the restored disk has no new system
         dut.restore(&|| false).unwrap();
         dut.wait_for("boot:", BOOT).unwrap();
         dut.type_line("new").unwrap();
         dut.wait_for("Loading new... failed", BOOT).unwrap();
     }
 
-    /// Its disk, its card, and a watchdog that nobody feeds.
+    /// Checks its disk, its NIC, and a watchdog that is not served.
     fn has_classic_devices(computer: &Computer, key: &Path) {
         log_in(computer, "");
         let driver = ssh(computer, key, "readlink /sys/class/net/eth0/device/driver");
@@ -330,7 +334,7 @@ mod in_guests {
         computer.wait_for("boot:", BOOT).unwrap();
     }
 
-    /// Kills the emulator that was told of this file.
+    /// Kills the emulator that uses this file.
     fn kill(file: &Path) {
         let file = file.to_str().unwrap();
         for process in fs::read_dir("/proc").unwrap().flatten() {
@@ -343,7 +347,8 @@ mod in_guests {
         }
     }
 
-    /// As far as its boot loader. As an image whose instructions are counted, it is in `exact`.
+    /// Boots as far as its boot loader. `exact` tests it as an image whose instructions are
+    /// counted.
     #[test]
     fn a_disk_is_booted_by_hand() {
         let test = "a_disk_is_booted_by_hand";
@@ -368,8 +373,9 @@ mod in_guests {
             .says(&["cannot be used as an image"]);
     }
 
-    /// A router in a disk of which nothing is known but its name: root logs in on its console, and no key of anybody's is let in. Two boots,
-    /// for it is restarted once, and some hundred sessions of SSH with an emulated machine: 40 s of CPU.
+    /// A router on a disk of which only the name is known: root logs in on its console, and it
+    /// accepts no SSH key. Two boots, because it is restarted once, and some hundred SSH sessions
+    /// with an emulated machine: 40 s of CPU.
     #[test]
     fn a_disk_needs_nothing_but_its_name() {
         let test = "a_disk_needs_nothing_but_its_name";
@@ -423,7 +429,7 @@ mod in_guests {
         for trial in found["trials"].as_array().unwrap() {
             let (sent, received) = (&trial["frames_sent"], &trial["frames_received"]);
             let (sent, received) = (sent.as_u64().unwrap(), received.as_u64().unwrap());
-            // of an odd number the frames of the proof decide which half is the larger
+            // if the total is odd, the frames of the path check decide which half is larger
             assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
             assert!(sent >= 100, "{trial:#}");
         }
@@ -432,7 +438,7 @@ mod in_guests {
         let [system, machine] = ["system", "machine"].map(|fact| facts[fact].as_str().unwrap());
         assert!(system.starts_with("Linux "), "{facts:#}");
         assert!(machine.contains("router.raw in "), "{facts:#}");
-        // the disk is as it was, and nothing else stays behind
+        // the disk is unchanged, and nothing else is left
         assert_eq!(sum(&disk), before);
         let shown = say(&["bed", "show"]);
         assert!(!shown.out.contains("-gen"), "{shown:?}");

@@ -1,4 +1,5 @@
-//! Configurations of the DUT: that they are applied to the DUT alone, what they leave running, and what happens when they cannot be applied.
+//! Configurations of the DUT: they apply to the DUT alone; what they leave running, and what
+//! happens if they cannot be applied. Start with [`a_configuration_is_kept_apart_from_the_host`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::support::{Lab, PATIENCE, TINY, bed_of, list, root, tool, try_tool};
 
-/// What the host's own network stack and kernel are set to.
+/// The network stack and the kernel settings of the host.
 #[derive(Debug, PartialEq)]
 struct Host {
     rules: String,
@@ -18,7 +19,7 @@ struct Host {
     links: Vec<String>,
 }
 
-/// Settings that are readings: they change by themselves.
+/// Settings that are readings, which change by themselves.
 const READINGS: &[&str] = &[
     "fs.aio-nr",
     "fs.dentry-state",
@@ -54,7 +55,7 @@ impl Host {
                 words.collect::<Vec<_>>().join(" ") + "\n"
             })
             .collect();
-        // some names cannot be read, and sysctl ends with an error then
+        // some names cannot be read, and sysctl then fails
         let output = Command::new("sysctl").arg("-a").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let sysctls: BTreeMap<String, String> = text
@@ -74,7 +75,7 @@ impl Host {
         }
     }
 
-    /// Settings of one that the other does not have.
+    /// Asserts that both have the same settings.
     fn assert_same(&self, other: &Host) {
         for (name, value) in &self.sysctls {
             assert_eq!(
@@ -140,7 +141,7 @@ fn a_configuration_that_fails_ends_the_run_and_says_why() {
     }
     assert_eq!(swappiness(), before, "vm.swappiness of the host");
 
-    // wrong use is found before anything is built
+    // a usage error appears before anything is built
     lab.run(&[TINY, &["--set", "/no/such/file"]].concat())
         .code(2);
 }
@@ -160,8 +161,9 @@ fn a_configuration_that_hangs_can_be_interrupted() {
     lab.assert_clean("a hanging configuration");
 }
 
-/// Without isolation a configuration writes files of the host. The daemon that it starts ends with the run; a process that somebody else
-/// started in the DUT's namespace is reported and left alone, whether the run ends or is killed.
+/// Without isolation, a configuration writes files of the host. The daemon that it starts ends with
+/// the run. A process that another program started in the DUT's namespace is reported and left
+/// alone, whether the run ends or is killed.
 #[test]
 fn what_others_run_in_a_bed_is_left_alone() {
     if !root("what_others_run_in_a_bed_is_left_alone") {
@@ -191,7 +193,7 @@ fn what_others_run_in_a_bed_is_left_alone() {
         let said = if is_killed {
             quick.signal(Signal::KILL);
             quick.wait(PATIENCE);
-            // the next one finds what it left
+            // the next run finds what it left
             let next = lab.run(&[TINY, &["--json-stream"]].concat());
             next.measured();
             next.out
@@ -222,7 +224,8 @@ fn what_others_run_in_a_bed_is_left_alone() {
     assert_eq!(written, "of the host\n");
 }
 
-/// What routers are configured with: it works, and it sees what it wrote in the step before.
+/// Typical commands of router configurations: they work, and each step sees what the one before has
+/// written.
 const USUAL: &str = r#"#!/bin/sh
 set -e
 test "$(cat /etc/fwdlab-test/first)" = "written before"
@@ -247,7 +250,7 @@ for place in /etc /run /var/lib; do
 done
 "#;
 
-/// What none may do by mistake.
+/// Commands that no configuration may do by mistake.
 const HARM: &str = r#"
 for file in /usr/fwdlab-test /boot/fwdlab-test /fwdlab-test; do
     if touch $file 2>/dev/null; then echo "wrote $file"; fi
@@ -258,7 +261,7 @@ done
 if [ $(ls /proc | grep -c '^[0-9]') -gt 20 ]; then echo "sees the processes of the host"; fi
 "#;
 
-/// It reaches the DUT and nothing else: neither files nor settings nor rules of the host.
+/// A configuration changes the DUT and nothing else: no files, settings or rules of the host.
 #[test]
 fn a_configuration_is_kept_apart_from_the_host() {
     if !root("a_configuration_is_kept_apart_from_the_host") {
@@ -304,7 +307,7 @@ fn a_configuration_is_kept_apart_from_the_host() {
     assert_eq!(left().next(), None, "{ended:?}");
     ended.measured();
     before.assert_same(&Host::now());
-    // nothing was said, so nothing was harmed
+    // no command reported success, so none did harm
     assert!(!ended.out.contains(" said: "), "{}", ended.out);
     let seen = fs::read_to_string(seen).unwrap();
     let (ports, namespace) = seen.trim().split_once('\n').unwrap();

@@ -1,9 +1,11 @@
-//! Every frame has a fate, and the kernel's own counters agree, read from outside by somebody else's program.
+//! The fate of every frame: compares our counts with the kernel's own counters, read from outside
+//! by other programs.
 //!
-//! The test holds the bed's namespaces open. They outlive the run like that, so that the final counters can be read at
-//! leisure, after the last frame, and be compared exactly. Besides trials there is the proof of the path, 200 frames per
-//! try, and in the first bed the search for a load, whose frames no record counts: that bed can only have seen more than
-//! the records claim, the others are exact.
+//! The test holds the bed's namespaces open, so that they outlive the run. It then reads the final
+//! counters without haste, and compares them exactly. Apart from trials, there is the path check,
+//! 200 frames per attempt, and in the first bed the load search, whose frames no record counts:
+//! that bed may have seen more than the records claim, the others exactly as much. Start with
+//! [`conserved`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,24 +20,24 @@ use crate::support::{
     try_tool,
 };
 
-/// Frames of one try to prove a path, and the most tries there are.
+/// Frames per attempt of the path check, and the maximum number of attempts.
 const PROOF: u64 = 200;
 const PROOF_TRIES: u64 = 3;
 
-/// A namespace that lives as long as this does.
+/// A namespace that is kept alive until this is dropped.
 struct Held(File);
 
-/// Counters of every interface of a namespace.
+/// Counters of every interface in a namespace.
 type Links = BTreeMap<String, Value>;
 
 impl Held {
-    /// `None` when it does not stand yet.
+    /// Opens a namespace; `None` if it does not exist yet.
     fn open(name: &str) -> Option<Held> {
         let held = Held(File::open(Path::new("/run/netns").join(name)).ok()?);
         held.links().ok().map(|_| held)
     }
 
-    /// What a tool says inside.
+    /// Runs a tool in the namespace. Returns its output.
     fn tool(&self, words: &[&str]) -> Result<String, String> {
         let file = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
         try_tool(&[&["nsenter", &format!("--net={file}")], words].concat())
@@ -53,17 +55,19 @@ impl Held {
             .collect())
     }
 
-    /// Frames that the kernel sent here in its own name: reports of multicast listeners and the like.
+    /// Returns the number of frames that the kernel sent itself, such as reports of multicast
+    /// listeners.
     fn said_by_itself(&self, interface: &str) -> u64 {
         let path = format!("/proc/net/dev_snmp6/{interface}");
-        // a kernel without IPv6 says nothing
+        // a kernel without IPv6 sends none
         let text = self.tool(&["cat", &path]).unwrap_or_default();
         let line = text.lines().find(|l| l.starts_with("Icmp6OutMsgs"));
         line.map_or(0, |l| l.split_whitespace().nth(1).unwrap().parse().unwrap())
     }
 }
 
-/// Counters of both namespaces of one moment: while they were read, the kernel sent nothing there in its own name.
+/// Returns the counters of both namespaces at the same moment: the kernel sent no frames of its own
+/// while they were read.
 fn at_rest(generator: &Held, dut: &Held) -> (Links, Links, u64) {
     loop {
         let own = dut.said_by_itself("eth1");
@@ -74,7 +78,7 @@ fn at_rest(generator: &Held, dut: &Held) -> (Links, Links, u64) {
     }
 }
 
-/// A counter of an interface, such as `rx packets`.
+/// Returns a counter of an interface, such as `rx packets`.
 fn counter(links: &Links, interface: &str, side: &str, name: &str) -> u64 {
     count(&links[interface][side][name])
 }
@@ -88,7 +92,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
     let line = "quick --size 64 --flows 2000 -n 2 --trial 600ms --load max --engine xdp-live";
     let mut quick = lab.start(&line.split(' ').collect::<Vec<_>>());
 
-    // one bed per iteration; each is held from its first moment on
+    // one bed per iteration; each is held as soon as it exists
     let mut beds: Vec<(String, Held, Held)> = Vec::new();
     let began = Instant::now();
     while !quick.has_ended() {
@@ -102,7 +106,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
         std::thread::sleep(Duration::from_millis(50));
     }
     quick.wait(PATIENCE).measured();
-    // more, when a trial was invalid and repeated in a fresh bed
+    // more if a trial was invalid and repeated in a new bed
     assert!(beds.len() >= 2, "a fresh DUT for each of two iterations");
 
     let records = json_lines(&lab.only_run().join("trials.jsonl"));
@@ -118,7 +122,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
         };
 
         let (generator, dut, own) = at_rest(generator, dut);
-        // stage by stage: what the kernel counted, what the records say
+        // for each stage: the kernel's count, and that in the records
         let stages = [
             (
                 "generator's port",
@@ -143,7 +147,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
                 sum("receiver_received") + sum("receiver_late"),
             ),
         ];
-        // what the path check offered; a DUT that waits for its CPU may drop some of that
+        // the frames of the path check; a DUT that waits for its CPU may drop some of them
         let mut offered = None;
         for (stage, outside, recorded) in stages {
             let rest = outside.checked_sub(recorded).unwrap_or_else(|| {
@@ -177,7 +181,8 @@ fn is_valid(record: &Value) -> bool {
     list(&record["validity"]["reasons"]).is_empty()
 }
 
-/// Sent is received plus every named loss; every loss is the difference of two counters of the kernel.
+/// Asserts that the frames sent are the frames received plus all named losses, and that every loss
+/// is the difference of two counters of the kernel.
 #[track_caller]
 pub fn conserved(record: &Value) {
     let c = |name: &str| count(&record["counters"][name]);
@@ -231,8 +236,8 @@ pub fn conserved(record: &Value) {
     }
 }
 
-/// The rate is drawn from windows that are kept; their frames are part of the frames that the port counted, and their
-/// time is part of the trial's.
+/// Checks the rate: it comes from the stored windows, whose frames are part of the port's count,
+/// and whose time is part of the trial.
 fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let case = record["test_case"].as_str().unwrap().replace('/', "+");
     let trial = count(&record["trial"]).to_string();
@@ -240,7 +245,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let text = fs::read_to_string(&path).unwrap();
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
-    // frames are counted by the receiver, at its own moments
+    // the receiver counts frames, at times of its own
     let columns = [
         "duration_s",
         "received_s",
@@ -260,7 +265,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let differ = (received_s / seconds - 1.0).abs();
     assert!(differ < 0.01, "{received_s} s and {seconds} s");
 
-    // before the first window the DUT settles, after the last one its queues run empty
+    // before the first window the DUT settles; after the last one its queues drain
     let counted = count(&record["frames_received"]) as f64;
     assert!(
         received <= counted && received > 0.25 * counted,
@@ -271,7 +276,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
         seconds <= duration && seconds > 0.5 * duration,
         "{seconds} s of windows in {duration} s: {record}"
     );
-    // flat out: whatever a sender sends that does not wait is the load
+    // flat out: the load is whatever a sender without pauses sends
     let was_offered =
         |[seconds, _, _, sent, waited]: &&[f64; 5]| *sent > 0.0 && *waited <= 0.02 * seconds;
     let offered = windows.iter().filter(was_offered);
@@ -296,7 +301,8 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     }
 }
 
-/// One frame in ten is dropped by a rule: a trial of a procedure says so, to the frame, as `quick` does; both ways, with delays and samples.
+/// A rule drops one frame in ten: a trial of a procedure reports it exactly, like `quick`; in both
+/// directions, with delays and samples.
 #[test]
 fn procedures_say_why_the_dut_drops() {
     let test = "procedures_say_why_the_dut_drops";
@@ -326,8 +332,8 @@ fn procedures_say_why_the_dut_drops() {
 mod alone {
     use super::*;
 
-    /// The load that the program chooses by itself is overload for the smallest frames. It is chosen by what the DUT forwards at
-    /// the begin: on a machine that others use that may be too little once, and hardly three times.
+    /// The automatic load overloads the DUT with the smallest frames. It depends on the forwarding
+    /// rate at the start: on a busy machine it may be too low once, but hardly three times.
     #[test]
     fn the_dut_is_overloaded_by_half_and_more() {
         let this = "the_dut_is_overloaded_by_half_and_more";

@@ -1,5 +1,6 @@
-//! The traffic console: by a pipe, where what it answers is held against the kernel's counters of the ports, and on a terminal, where
-//! lines are edited, remembered and completed.
+//! The traffic console: on a pipe, where its output is compared with the kernel's counters, and on
+//! a terminal, where lines are edited, remembered and completed. Start with
+//! [`commands_of_the_manual_are_typed`].
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::support::{Ended, Lab, root};
 use crate::tty::Tty;
 use crate::wire::{MAC_A, MAC_B, Wire};
 
-/// Runs a console of these lines to its end.
+/// Runs a console with these lines until it ends.
 fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> Ended {
     let words = format!("console --port pa --port pb --dst-mac {MAC_B},{MAC_A} {more}");
     let mut command = assert_cmd::Command::from_std(lab.program(&wire.arguments(&words)));
@@ -22,7 +23,7 @@ fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> Ended {
     }
 }
 
-/// The numbers of a line of `stats` that is called so.
+/// Returns the numbers of the `stats` line with this name.
 fn row(text: &str, name: &str) -> Vec<u64> {
     let line = text.lines().rfind(|line| line.starts_with(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
@@ -52,7 +53,7 @@ fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
         "port 0 pa  UDP, 64 B  2.000 kpps = 1.344 Mbit/s L1  for 500.0 ms  af-packet",
         "port 0 pa  ended: ",
         "port 1 pb  paused",
-        // 1 % of 100 Mbit/s on the wire at 128 B
+        // 1 % of 100 Mbit/s at layer 1, 128 B
         "844.6 pps = 1.000 Mbit/s L1  until stop",
         "02:00:00:00:00:0a",
     ]);
@@ -60,7 +61,7 @@ fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
     let before_clear = out.split("all counters are 0").next().unwrap();
     let (sent, ours) = (row(before_clear, "frames sent"), row(before_clear, "ours"));
     for (at, (port, other)) in [("pa", 1), ("pb", 0)].into_iter().enumerate() {
-        // what the host itself says on a port comes on top
+        // frames that the host itself sends on a port come on top
         let left = wire.counter(port, "tx", "packets");
         assert!(
             sent[at] > 0 && sent[at] <= left && left < sent[at] + 50,
@@ -69,7 +70,7 @@ fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
         assert_eq!(sent[at], ours[other], "{out}");
     }
     assert_eq!(row(&out, "frames sent"), [0, 0, 0]);
-    // nothing happens after quit, and nothing is left
+    // nothing runs after quit, and nothing is left
     assert_eq!(wire.attached(), "");
     lab.assert_clean("console");
 }
@@ -97,7 +98,8 @@ fn a_wrong_command_ends_a_script_and_its_traffic() {
     console(&lab, &wire, "--port pa", "quit\n").code(2);
 }
 
-/// A console on a terminal, at its first prompt. What is remembered is the lab's.
+/// Starts a console on a terminal, and waits for its first prompt. The history is in the lab's
+/// folder.
 fn on_terminal(lab: &Lab, wire: &Wire, size: (u16, u16)) -> Tty {
     let words = format!(
         "console --port pa --port pb --dst-mac {MAC_B},{MAC_A} --link 100M --engine af-packet"
@@ -110,7 +112,7 @@ fn on_terminal(lab: &Lab, wire: &Wire, size: (u16, u16)) -> Tty {
     tty
 }
 
-/// Waits until the last line that is not empty is this.
+/// Waits until the last line that is not empty is this one.
 #[track_caller]
 fn at_prompt<'a>(tty: &'a mut Tty, line: &str) -> &'a mut Tty {
     tty.until_it(&format!("line `{line}` at the end"), |text| {
@@ -128,8 +130,8 @@ fn lines_are_completed_and_remembered() {
     let lab = Lab::new();
     let wire = Wire::new();
     let mut tty = on_terminal(&lab, &wire, (100, 60));
-    // as far as they are the same; then which there are
-    // several lines at once, as somebody pastes them
+    // completes the common prefix, then lists the candidates; several lines arrive at once, as if
+    // pasted
     tty.keys("stats\rports\rpor");
     at_prompt(&mut tty, "fwdlab> por").keys("\x15");
     tty.until("frames sent").until("MTU");
@@ -140,14 +142,14 @@ fn lines_are_completed_and_remembered() {
         .until("imix512  imix570");
     tty.keys("70\t-p 1 p\t\t").until("pa  pb");
     at_prompt(&mut tty, "fwdlab> start --duration 1 -f imix570 -p 1 p");
-    // Ctrl-U: none of it
+    // Ctrl-U: deletes the line
     tty.keys("\x15");
     at_prompt(&mut tty, "fwdlab>").keys("por\t\r");
     tty.until_it("the ports twice", |text| text.matches(MAC_A).count() == 3);
     at_prompt(&mut tty, "fwdlab>").keys(UP);
     at_prompt(&mut tty, "fwdlab> ports").keys("\r");
     tty.until_it("ports again", |text| text.matches(MAC_A).count() == 4);
-    // on a terminal what is wrong ends nothing
+    // on a terminal, an error does not end the console
     for (line, why) in [
         ("fly\r", "unrecognized subcommand 'fly'"),
         ("update -m 1kpps\r", "nothing is being sent"),
@@ -158,7 +160,7 @@ fn lines_are_completed_and_remembered() {
     at_prompt(&mut tty, "fwdlab>").keys("quit\r");
     assert_eq!(tty.end(), 0);
     assert!(tty.is_given_back());
-    // by the next console, too, and not by anybody else
+    // the history is available in the next console, and to no other user
     let mut tty = on_terminal(&lab, &wire, (80, 24));
     for line in ["quit", "stop -p 7", "update -m 1kpps"] {
         tty.keys(UP);
@@ -192,7 +194,7 @@ fn traffic_is_watched_from_the_prompt_and_back() {
         cell.replace(',', "").parse::<u64>().ok()
     };
     tty.until_it("100 frames", |text| counted(text) > Some(100));
-    // c sets to zero what counts on
+    // c resets the counters, which then continue
     tty.keys("c");
     tty.until_it("few frames", |text| counted(text) < Some(100));
     for key in ["q", "\x1b", "\x03"] {
@@ -202,12 +204,12 @@ fn traffic_is_watched_from_the_prompt_and_back() {
         tty.keys("tui\r").until("sending");
     }
     tty.keys("q");
-    // leaving the screen changed nothing of what is sent; Ctrl-C at the prompt does
+    // leaving the screen does not change the traffic; Ctrl-C at the prompt stops it
     at_prompt(&mut tty, "fwdlab>")
         .keys("\x03")
         .until("all traffic stopped");
     tty.keys("\x03").until("nothing is being sent; quit ends");
-    // what ends by itself says so above the line that is being typed
+    // traffic that ends by itself prints a message above the line being typed
     at_prompt(&mut tty, "fwdlab>")
         .keys("start -m 1kpps -p 1 -d 1\r")
         .until("for 1.00 s");
@@ -215,7 +217,7 @@ fn traffic_is_watched_from_the_prompt_and_back() {
         .keys("sta")
         .until("port 1 pb  ended");
     at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
-    // Ctrl-C ends what waits, and not the console
+    // Ctrl-C ends a wait, not the console
     tty.keys("start -m 1kpps -p 0\r")
         .until("kpps = 672.0 kbit/s L1  until stop");
     let stops = |text: &str| text.matches("all traffic stopped").count();
@@ -224,7 +226,7 @@ fn traffic_is_watched_from_the_prompt_and_back() {
     tty.settle(std::time::Duration::from_millis(200));
     tty.keys("\x03");
     tty.until_it("an end", |text| stops(text) > before);
-    // nothing is sent any more, or this would be refused; Ctrl-D ends its traffic with it
+    // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its traffic
     at_prompt(&mut tty, "fwdlab>")
         .keys("start -m 2kpps\r")
         .until("port 1 pb  UDP, 64 B  2.000 kpps");
@@ -253,7 +255,7 @@ fn a_console_that_is_ended_gives_the_terminal_back() {
         tty.signal(signal);
         assert_eq!(tty.end(), code, "{begun:?}: {}", tty.text());
         assert!(tty.is_given_back(), "{begun:?}: {}", tty.text());
-        // what comes next begins a line of its own
+        // the next output starts on a new line
         assert_eq!(tty.screen().cursor_position().1, 0, "{}", tty.text());
         assert_eq!(wire.attached(), "", "{begun:?}");
     }
@@ -264,7 +266,7 @@ fn a_console_that_is_ended_gives_the_terminal_back() {
     lab.assert_clean("a console whose terminal went");
 }
 
-/// Every command of the manual's table can be typed, in the order of the table, and none is refused.
+/// Types every command in the manual's table, in that order; none is refused.
 #[test]
 fn commands_of_the_manual_are_typed() {
     if !root("commands_of_the_manual_are_typed") {
@@ -279,7 +281,7 @@ fn commands_of_the_manual_are_typed() {
     let typed = typed.filter(|command| !["", "tui"].contains(command));
     let commands: Vec<&str> = typed.collect();
     assert!(commands.len() >= 13, "{commands:?}");
-    // less, and for less long
+    // lower rates, and shorter durations
     let lines = commands.join("\n").replace("10mpps", "1kpps");
     let lines = lines
         .replace("-d 30", "-d 10m")

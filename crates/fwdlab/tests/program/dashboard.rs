@@ -1,6 +1,6 @@
-//! `fwdlab serve`: its pages in a real browser, and its answers to a client that is not ours.
+//! `fwdlab serve`: its pages in a real browser, and its answers to other clients.
 //!
-//! What is looked for in the browser stands in `web/tests/pages.mjs`.
+//! `web/tests/pages.mjs` has the checks in the browser. Start with [`serve`].
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,11 +19,12 @@ fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
-/// Node, with the packages of the page; why not, if they are not there. Who comes meanwhile waits until they are.
+/// Finds Node with the packages of the page, or returns why it is not available. Others wait until
+/// they are installed.
 fn node() -> Result<(), String> {
     let _making = making("node-packages");
     try_tool(&["node", "--version"]).map_err(|_| "node is not installed".to_owned())?;
-    // what npm writes last
+    // the file that npm writes last
     if web().join("node_modules/.package-lock.json").is_file() {
         return Ok(());
     }
@@ -59,7 +60,7 @@ fn what_is_embedded_is_what_the_sources_say() {
     }
 }
 
-/// A server of a lab's runs, and where it is.
+/// Starts a server for a lab's runs. Returns its address.
 fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
     let file = lab.path().join("token");
     fs::write(&file, TOKEN).unwrap();
@@ -88,7 +89,8 @@ fn simulated(lab: &Lab, line: &[&str]) -> String {
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
-/// A campaign of many short trials on this machine's test bed: there is always a next one.
+/// Writes a campaign of many short trials on this machine's test bed, so that there is always a
+/// next one.
 fn short_trials(lab: &Lab) -> String {
     let path = lab.path().join("short-trials.toml");
     let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
@@ -96,7 +98,7 @@ fn short_trials(lab: &Lab) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The other side of what the browser's script asks for.
+/// Executes the requests of the browser's script.
 struct Script {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -123,7 +125,7 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // chromium ends with the pipe of who started it
+        // chromium ends when the pipe of its parent closes
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,14 +150,15 @@ mod slow {
             .iter()
             .map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]))
             .collect();
-        // names are words; notes are anything
+        // names are words; notes may be any text
         lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
         lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);
         let rfc = ["rfc2544", "--size", "64", "--tests", "throughput,latency"];
         runs.push(simulated(&lab, &rfc));
         let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
         let port = url.rsplit(':').next().unwrap().to_owned();
-        // a run that goes on needs a test bed of this machine; it sends, so it begins when it is looked at
+        // a live run needs a test bed on this machine; it sends frames, so it starts when the page
+        // opens
         let is_root = rustix::process::geteuid().is_root();
         let campaign = short_trials(&lab);
         let line = ["run", &campaign, "--json-stream"];
@@ -224,7 +227,7 @@ fn curl_reads_through_tls_with_the_token_only() {
     };
     let bearer = format!("Authorization: Bearer {TOKEN}");
     let jar = lab.path().join("jar").display().to_string();
-    // the page knows nothing and may be read; what it asks for may not
+    // the page holds no data and is public; its data is not
     assert_eq!(curl(&[], "/").0, 200);
     let report = format!("/runs/{run}/report");
     for (path, tells) in [
@@ -236,7 +239,7 @@ fn curl_reads_through_tls_with_the_token_only() {
         let (code, body) = curl(&["-H", &bearer], path);
         assert!(code == 200 && body.contains(tells), "{path}: {code} {body}");
     }
-    // a browser's cookie reads, and changes nothing
+    // a browser's cookie permits reading only
     let session = curl(&["-X", "POST", "-H", &bearer, "-c", &jar], "/api/session");
     assert_eq!(session.0, 204, "{session:?}");
     assert!(fs::read_to_string(&jar).unwrap().contains("#HttpOnly_"));
@@ -249,7 +252,8 @@ fn curl_reads_through_tls_with_the_token_only() {
     }
 }
 
-/// A certificate of one's own is the one that clients see, and runs of different kinds are refused in words.
+/// The server presents the user's own certificate, and refuses runs of different kinds with a
+/// message.
 #[test]
 fn a_certificate_of_ones_own_is_shown() {
     let this = "a_certificate_of_ones_own_is_shown";
@@ -284,7 +288,8 @@ fn a_certificate_of_ones_own_is_shown() {
     assert!(both.contains("\"outcome\""), "{both}");
 }
 
-/// The full screen of a run behind a server: it follows, steers, and is not lost with the server.
+/// The full screen of a run on a server: it follows and steers the run, and survives the loss of
+/// the server.
 #[test]
 fn the_terminal_shows_a_run_of_a_dashboard() {
     let this = "the_terminal_shows_a_run_of_a_dashboard";

@@ -1,7 +1,8 @@
-//! A disk with a whole system for tests of whole machines: boot loader with two entries, a kernel of Debian's, console, SSH.
+//! A disk with a complete system, for tests of whole machines: boot loader with two entries, a
+//! Debian kernel, console, SSH.
 //!
-//! How it is made is in `disk.sh`; it is made once for the same kernel and programs, beside the images that tests keep. Start with
-//! [`TestDisk::get`].
+//! `disk.sh` makes it, once per kernel and set of programs; it is stored next to the images of the
+//! tests. Start with [`TestDisk::get`].
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,10 +17,10 @@ use crate::support::making;
 
 const RECIPE: &str = include_str!("disk.sh");
 
-/// Another kernel by hand, with more drivers: `debian:linux-image-amd64`.
+/// Variable for another kernel with more drivers: `debian:linux-image-amd64`.
 pub const IMAGE: &str = "FWDLAB_TEST_IMAGE";
 
-/// What it is made with, and the packages that have it.
+/// The required programs and their packages.
 const NEEDED: [(&str, &str); 4] = [
     ("syslinux", "syslinux"),
     ("mcopy", "mtools"),
@@ -29,16 +30,16 @@ const NEEDED: [(&str, &str); 4] = [
 
 const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/mbr.bin";
 
-/// The disk, and what belongs to it. Root's password on its console is `fwdlab`.
+/// The disk and its key. Root's password on its console is `fwdlab`.
 pub struct TestDisk {
-    /// A raw disk. Machines start it through overlays.
+    /// A raw disk. Machines boot overlays of it.
     pub disk: PathBuf,
-    /// With this key root may log in through SSH.
+    /// The key for root's SSH login.
     pub key: PathBuf,
 }
 
 impl TestDisk {
-    /// The disk; or why there can be none here, for a test that is skipped then.
+    /// Returns the disk, or why it is not available, so that the test is skipped.
     pub fn get() -> Result<TestDisk, String> {
         let find = |program: &str| Command::new(program).arg("--version").output();
         for (program, package) in NEEDED {
@@ -51,7 +52,7 @@ impl TestDisk {
                 "no {BOOT_SECTOR} (apt-get install syslinux-common)"
             ));
         }
-        // as other tests keep them, between test runs
+        // kept between test runs, like the images of other tests
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
         let _making = making("disk");
@@ -62,7 +63,8 @@ impl TestDisk {
             panic!("{image:?} is no kernel");
         };
         let recipe = Recipe {
-            // nothing of ours is on the disk, and any program will do that is the same in the next test run
+            // the disk contains nothing of ours: any program that stays the same between test runs
+            // will do
             program: Path::new("/bin/sh"),
             kernel,
             wanted: &["sshd", "busybox", "ip", "ethtool", "nft"],
@@ -83,7 +85,7 @@ impl TestDisk {
                 .unwrap();
             let said = String::from_utf8_lossy(&made.stderr);
             assert!(made.status.success(), "{said}");
-            // whoever was first has made the same
+            // another test has made the same disk first
             if fs::rename(&new, &folder).is_err() {
                 fs::remove_dir_all(&new).unwrap();
             }

@@ -1,18 +1,20 @@
 #!/bin/sh
-# Makes a disk that starts a whole system: boot loader, kernel, console, SSH. Any user can; nothing is mounted or installed.
+# Creates a disk that boots a complete system: boot loader, kernel, console, SSH. Needs no
+# privileges; nothing is mounted or installed.
 #
 #   disk.sh KERNEL MODULES INITRAMFS FOLDER
 #
-# FOLDER gets `disk` (raw, one FAT partition) and `key`, with which root may log in; on the console the password is fwdlab, or none where
-# the partition has a file `open`: then root is not let in otherwise. The
-# initial file system is the whole system, with the partition at /boot. It does not decide which kernel or programs these are. Start
-# reading with the boot loader's entries.
+# FOLDER gets `disk` (raw, one FAT partition) and `key`, for root's SSH login. The console's
+# password is fwdlab; if the partition has a file `open`, root logs in on the console without a
+# password, and not over SSH. The initial file system is the whole system, with the partition at
+# /boot. The caller chooses the kernel and the programs. Start reading with the boot loader's
+# entries.
 set -eu
 kernel=$1 modules=$2 initramfs=$3 folder=$4
 work=$folder/work
 mkdir -p "$work/root/etc/ssh" "$work/boot"
 
-# two entries: what the lab has to choose from when a new one does not start
+# two entries, so that the lab can choose the old one if a new one does not boot
 cat > "$work/boot/syslinux.cfg" <<'END'
 SERIAL 0 115200
 PROMPT 1
@@ -46,7 +48,7 @@ ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 acpid
 /usr/sbin/sshd
-# root is let in on the console without a password, and over SSH not at all
+# root logs in on the console without a password, and not over SSH
 if [ -e /boot/open ]; then
     sed -i 's/^root:[^:]*:/root::/' /etc/shadow
     rm "$HOME/.ssh/authorized_keys"
@@ -59,12 +61,12 @@ while :; do
 done
 END
 chmod +x "$work/root/own-init"
-# what busybox's acpid does when the power button is pressed
+# what busybox's acpid runs when the power button is pressed
 mkdir -p "$work/root/etc/acpi/PWRF"
 printf '#!/bin/sh\nsync\npoweroff -f\n' > "$work/root/etc/acpi/PWRF/00000080"
 chmod +x "$work/root/etc/acpi/PWRF/00000080"
 
-# its first process is a script, which no signal of a reboot reaches
+# the first process is a script, which ignores the signals of a reboot
 mkdir -p "$work/root/usr/sbin"
 printf '#!/bin/sh\nsync\nreboot -f\n' > "$work/root/usr/sbin/shutdown"
 chmod +x "$work/root/usr/sbin/shutdown"
@@ -93,8 +95,7 @@ ssh-keygen -q -t ed25519 -N '' -C dut -f "$work/root/etc/ssh/host"
 mkdir -p "$work/root/root/.ssh"
 cp "$folder/key.pub" "$work/root/root/.ssh/authorized_keys"
 
-# what the initial file system leaves out of the kernel's modules
-# and a kernel may have built in, or not have at all
+# modules that the initial file system leaves out; a kernel may have them built in, or not at all
 for module in fs/fat/fat fs/fat/vfat fs/nls/nls_cp437 fs/nls/nls_ascii drivers/misc/pvpanic/pvpanic drivers/misc/pvpanic/pvpanic-mmio \
     drivers/acpi/button drivers/input/evdev drivers/watchdog/watchdog drivers/watchdog/i6300esb drivers/ata/libata drivers/ata/ata_piix \
     drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sd_mod block/t10-pi; do
@@ -109,7 +110,7 @@ done
 gzip -1 < "$initramfs" > "$work/boot/system"
 cp "$kernel" "$work/boot/vmlinuz"
 
-# one partition from the first MiB on, of FAT16 with 128 MiB
+# one partition from the first MiB on, FAT16 with 128 MiB
 disk=$folder/disk.new
 rm -f "$disk"
 truncate -s 129M "$disk"

@@ -1,4 +1,5 @@
-//! `doctor`: the host is checked, even without any program. What it checks is tested next to the checks.
+//! `doctor`: checks the host, even without any installed program. The checks themselves are tested
+//! where they are defined.
 
 use serde_json::Value;
 
@@ -22,7 +23,8 @@ fn every_failure_comes_with_its_fix() {
             assert!(!check["fix"].as_str().unwrap().is_empty(), "{check}");
         }
     }
-    // of the library's checks one that its own test does not name; two that only the command adds
+    // one of the library's checks that its own test does not name, and two that only the command
+    // has
     for subject in ["irqbalance", "labs", "noise"] {
         let is_it = |check: &Value| check["name"].as_str().unwrap().contains(subject);
         assert!(list(&checks).iter().any(is_it), "{subject} is not checked");

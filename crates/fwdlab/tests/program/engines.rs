@@ -1,6 +1,8 @@
-//! The engine that is asked for sends, says its name in every record, and conserves frames, of both versions of IP and of every size.
+//! The requested engine sends, records its name in every record, and conserves frames, for both IP
+//! versions and all sizes.
 //!
-//! What each engine sends is tested in `engine`; the fastest has its frames counted from outside in `conservation`.
+//! The frames of each engine are tested in `engine`; `conservation` counts those of the fastest one
+//! from outside.
 
 use crate::conservation::conserved;
 use crate::support::{Lab, count, list, root};

@@ -1,7 +1,8 @@
-//! Instructions per frame in a virtual machine: what a rule costs, against what its functions take; and guests that fail.
+//! Instructions per frame in a virtual machine: the cost of a rule compared with the cost of its
+//! functions, and guests that fail.
 //!
-//! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test runs, beside what is built. Start with
-//! [`in_guests::a_rule_costs_what_its_functions_take`].
+//! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test
+//! runs, next to the build output. Start with [`in_guests::a_rule_costs_what_its_functions_take`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,16 +15,17 @@ use serde_json::Value;
 use crate::disk::TestDisk;
 use crate::support::{Ended, Lab, PATIENCE, ended, skipped};
 
-/// The kernel that Debian's cloud images have now.
+/// The kernel of Debian's current cloud images.
 const IMAGE: &str = "debian:linux-image-cloud-amd64";
 
 const RULE: &str = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
     nft add rule ip t f ip saddr 10.0.0.1 drop";
 
-/// The function that looks at rules of nftables.
+/// The function that evaluates rules of nftables.
 const CHAIN: &str = "nft_do_chain [nf_tables]";
 
-/// `quick --vm` with this image and these arguments; `None`, said, where this machine has not what it needs.
+/// Returns `quick --vm` with this image and these arguments; `None`, after a message, if this
+/// machine lacks the requirements.
 fn command(test: &str, lab: &Lab, image: &str, arguments: &[&str]) -> Option<Command> {
     let emulator = Command::new("qemu-system-x86_64").arg("--version").output();
     if emulator.is_err() {
@@ -31,13 +33,13 @@ fn command(test: &str, lab: &Lab, image: &str, arguments: &[&str]) -> Option<Com
         return None;
     }
     let mut command = lab.program(&[&["quick", "--vm", image], arguments].concat());
-    // the folder in which tests of `lab` keep theirs, too
+    // the folder of the images of `lab`'s tests
     let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
     command.env("FWDLAB_CACHE", built.join("images"));
     Some(command)
 }
 
-/// Was it the archive that did not answer?
+/// Returns true if the archive did not answer.
 fn is_unreachable(test: &str, ended: &Ended) -> bool {
     let words = ["cannot get", "there is no image"];
     let is = ended.code == 3 && words.iter().any(|words| ended.err.contains(words));
@@ -47,7 +49,7 @@ fn is_unreachable(test: &str, ended: &Ended) -> bool {
     is
 }
 
-/// Instructions per frame by function.
+/// Returns the instructions per frame by function.
 fn functions(case: &Value) -> BTreeMap<String, f64> {
     let found = &case["outcomes"][0]["found"]["functions"];
     let all = found.as_array().into_iter().flatten();
@@ -58,7 +60,7 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
     .collect()
 }
 
-/// All files of a folder and those in it.
+/// Returns all files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -104,13 +106,15 @@ fn wrong_use_is_told() {
     }
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+/// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
+/// by time.
 mod in_guests {
     use super::*;
 
-    /// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
-    /// instruction. What a rule costs, and what ten more cost, is the same by both, and nothing costs nothing. The kernel is that of a whole
-    /// disk, which is booted for it; without one, that of its package.
+    /// Counts in two independent ways: with the guest's own counter, and with an emulator plugin
+    /// that sees every instruction. The cost of a rule, and of ten more, is the same in both, and
+    /// no change costs nothing. The kernel comes from a whole disk, which is booted to get it;
+    /// without a disk, from its package.
     #[test]
     fn a_rule_costs_what_its_functions_take() {
         let test = "a_rule_costs_what_its_functions_take";
@@ -125,10 +129,10 @@ mod in_guests {
             return;
         };
         if of_disk.is_some() {
-            // it is not known from the last test run
+            // with an empty cache, so that nothing is known from the last test run
             command.env("FWDLAB_CACHE", lab.path().join("cache"));
         }
-        // four boots and that of the disk, on a host where others want the CPUs, too
+        // four boots and that of the disk, on a host that is busy with other tests
         let ended = lab.start_command(command).wait(5 * PATIENCE);
         if is_unreachable(test, &ended) {
             return;
@@ -139,12 +143,13 @@ mod in_guests {
         let number = |value: &Value| value.as_f64().unwrap();
 
         if of_disk.is_some() {
-            // as many as of the same kernel from its package, and not those of this host
+            // the number of instructions of the same kernel from its package, not of this host's
+            // kernel
             let all = number(&plain["outcomes"][0]["found"]["instructions_per_frame"]);
             assert!((3000.0..6000.0).contains(&all), "{plain}");
             let kernel = document["boots"][0]["kernel"].as_str().unwrap();
             ended.says(&["from /boot/vmlinuz", &format!("taking Linux {kernel}")]);
-            // what its own boot said is kept with the run
+            // the console output of its own boot is stored with the run
             let console = lab.only_run().join("inputs/images/1/console.log");
             let console = std::fs::read_to_string(console).unwrap();
             assert!(console.contains("current login:"), "{console}");
@@ -188,7 +193,7 @@ mod in_guests {
         for boot in document["boots"].as_array().unwrap() {
             assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
             assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
-            // the profile of the whole way is that of the burst which it was made of
+            // the profile of the whole path is that of the burst behind the figure
             let place = format!("/{}/through.folded", boot["boot"]);
             let files = files(&lab.only_run().join("raw"));
             let Some(profile) = files
@@ -218,7 +223,7 @@ mod in_guests {
         assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
     }
 
-    /// The last words of its console say why.
+    /// The last lines of its console show the cause.
     #[test]
     fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
         let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";

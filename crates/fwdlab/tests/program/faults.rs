@@ -1,4 +1,4 @@
-//! Hosts that lack something: room, programs, CPUs, privileges.
+//! Hosts without disk space, programs, CPUs or privileges. Start with [`on_a_file_system`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,8 @@ use crate::support::{
 
 const NOBODY: u32 = 65534;
 
-/// Runs the program with its runs directory on a small or read-only file system, and lists the runs there afterwards.
+/// Runs the program with its runs directory on a small or read-only file system, then lists the
+/// runs there.
 fn on_a_file_system(lab: &Lab, options: &str, arguments: &[&str]) -> Ended {
     let runs = lab.runs();
     fs::create_dir_all(&runs).unwrap();
@@ -39,19 +40,21 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     ended.code(3).says(&[&runs, "Read-only file system"]);
     assert!(!ended.err.contains("test bed"), "it began: {}", ended.err);
 
-    // no room for a journal, and none for its reserve: nothing was measured yet. 4: the disk ran full in the middle
+    // no room for a journal or its reserve: nothing was measured yet (3). 4: the disk filled up
+    // during the run
     for (size, codes) in [("4k", &[3][..]), ("36k", &[3, 4])] {
         let ended = on_a_file_system(&lab, &format!("size={size}"), TINY);
         assert!(codes.contains(&ended.code), "{size}: {ended:?}");
         ended.says(&[&runs, "No space left on device"]);
         assert_eq!(ended.err.matches("No space left").count(), 1, "{ended:?}");
         lab.assert_clean(size);
-        // whatever is there can be listed
+        // the list of runs works
         assert!(!ended.out.contains("damaged"), "{size}: {}", ended.out);
     }
 }
 
-/// A disk that gets full in the middle: the run says that it failed, and why, and nobody takes it for one that was killed.
+/// The disk fills up in the middle of a run: the run is recorded as failed, with the reason, and
+/// not taken for a killed one.
 #[test]
 fn a_run_on_a_disk_that_gets_full_says_so() {
     if !root("a_run_on_a_disk_that_gets_full_says_so") {
@@ -59,7 +62,7 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
     }
     let lab = Lab::new();
     let many = "rfc2544 --engine sim --max 3Mpps --size 64,128,256,512,1024";
-    // room for the beginning of a run, its reserve, and a few of some hundred trials
+    // room for the start of a run, its reserve, and a few of some hundred trials
     let ended = on_a_file_system(&lab, "size=200k", &many.split(' ').collect::<Vec<_>>());
     assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
     ended.says(&["No space left on device"]);
@@ -99,7 +102,7 @@ fn one_cpu_is_enough_and_is_said() {
     lab.assert_clean("one CPU");
 }
 
-/// Without a home and without --runs nobody knows where to keep a run.
+/// Without a home and without --runs, there is no place for runs.
 #[test]
 fn a_home_that_is_missing_is_told() {
     let mut command = std::process::Command::new(PROGRAM);
@@ -110,14 +113,15 @@ fn a_home_that_is_missing_is_told() {
 mod alone {
     use super::*;
 
-    /// As an ordinary user, with a home and nothing else: it measures in a user namespace, or says in plain words why not.
+    /// As an ordinary user with nothing but a home: it measures in a user namespace, or explains
+    /// why not.
     #[test]
     fn without_root_it_works_or_says_why_not() {
         if !root("without_root_it_works_or_says_why_not") {
             return;
         }
         let lab = Lab::alone();
-        // the build directory may be closed to others
+        // other users may lack access to the build directory
         fs::set_permissions(lab.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = lab.path().join("fwdlab");
         fs::copy(PROGRAM, &program).unwrap();
@@ -142,7 +146,7 @@ mod alone {
                 .current_dir("/");
             ended(command)
         };
-        // a configuration is kept apart from the files here, too
+        // here, too, a configuration must not change the host's files
         let set = "nft add table ip t && echo x > /etc/fwdlab-nobody && test -e /etc/fwdlab-nobody && \
             ! touch /usr/fwdlab-nobody 2>/dev/null";
         for engine in ["auto", "af-packet"] {
@@ -162,7 +166,7 @@ mod alone {
             for trial in list(&document["trials"]) {
                 conserved(trial);
                 assert!(count(&trial["frames_received"]) > 0, "{trial}");
-                // a sender that was held up in every window shows no rate
+                // a sender that stalled in every window has no rate
                 let is_known = |rate: f64| rate > 0.0;
                 let rate = trial["forwarding_rate_ungated_pps"].as_f64();
                 assert!(
@@ -170,7 +174,7 @@ mod alone {
                     "{trial}"
                 );
             }
-            // what was kept can be read again
+            // the stored run can be read
             let shown = as_nobody(&["runs", "show", "@1", "--json"]);
             shown.code(0);
             let run: Value = serde_json::from_str(&shown.out).unwrap();
@@ -181,8 +185,8 @@ mod alone {
     }
 }
 
-/// The clock on the wall is set a day ahead in the middle of a campaign, and then back beyond where it was: trials are as long as they were
-/// asked to be, and what happened stays in order.
+/// The clock is set a day ahead in the middle of a campaign, and then back to before its old time:
+/// trials keep their duration, and events stay in order.
 #[test]
 fn a_clock_that_is_stepped_changes_no_trial() {
     let this = "a_clock_that_is_stepped_changes_no_trial";

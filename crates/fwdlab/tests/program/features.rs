@@ -1,7 +1,9 @@
-//! Features of the kernel that this machine's own need not have, in guests: the configurations of `examples/config-sets/features`.
+//! Kernel features that this machine's own kernel may lack, tested in guests: the configurations in
+//! `examples/config-sets/features`.
 //!
-//! One test, because booting takes most of its time: two guests take turns in what is to be shown, and each builds a new bed for every
-//! configuration, so that what one did is gone for the next. What features cost is in `docs/reference/exact-features.md`. Start with [`FEATURES`].
+//! A single test, because booting takes most of its time. Two guests share the configurations; each
+//! builds a new bed for every one, so that no effect remains. `docs/reference/exact-features.md`
+//! has the costs of the features. Start with [`FEATURES`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,8 @@ use crate::support::{Lab, PROGRAM, skipped};
 
 const NAME: &str = "features_of_stock_kernels_are_in_the_path";
 
-/// What is applied, and functions that every frame then passes. Features that leave each other alone share a bed.
+/// Configurations, and functions that every frame then passes. Features that do not affect each
+/// other share a bed.
 const FEATURES: &[(&str, &[&str])] = &[
     ("second-router wireguard", &["wg_xmit", "wg_packet_receive"]),
     ("second-router esp", &["esp_output", "esp_input"]),
@@ -68,19 +71,19 @@ const FEATURES: &[(&str, &[&str])] = &[
     (PKTGEN, &["pktgen_thread_worker", "ip_forward"]),
 ];
 
-/// No feature of a router: the generator for kernels without live frames.
+/// Not a feature of a router: the generator for kernels without live frames.
 const PKTGEN: &str = "pktgen";
 
-/// A burst that a queue of WireGuard's takes, which has room for 1024 frames.
+/// A burst that fits into WireGuard's queue of 1024 frames.
 const FRAMES: u32 = 992;
 
-/// A burst that the DUT's input takes, whoever takes turns with it.
+/// A burst that fits into the DUT's input, whichever process runs first.
 const FEW: u32 = 256;
 
-/// Enough to tell a loss of 10 %.
+/// Enough frames to detect a loss of 10 %.
 const MANY: u32 = 20_000;
 
-/// A guest, and what it is asked.
+/// A guest and its counter.
 struct Guest {
     machine: Arc<Machine>,
     folder: PathBuf,
@@ -88,7 +91,8 @@ struct Guest {
 }
 
 impl Guest {
-    /// Applies a configuration on a new bed, and sends; what came back of the last burst, and the functions that this passed.
+    /// Applies a configuration to a new bed, and sends two bursts. Returns the share of the last
+    /// burst that came back, and the functions that it passed.
     fn send(&mut self, sets: &str, frames: u32) -> (f64, Vec<String>) {
         let host = self.machine.host();
         let clean =
@@ -114,14 +118,14 @@ impl Guest {
         };
         let addresses = bed.networks().forward();
         let bursts = Bursts::open(&host, &addresses, &stream, generator).unwrap();
-        // now, for the generator may be a module
+        // after the start of the generator, which may be a module
         let symbols = host.read("/proc/kallsyms").unwrap();
         std::fs::write(self.folder.join("symbols"), symbols).unwrap();
         let limit = Limit {
             time: Duration::from_secs(60),
             is_stopped: &|| false,
         };
-        // neighbours, handshakes and flows are new to the first
+        // the first burst pays for neighbours, handshakes and flows
         let _ = bursts
             .send(Way::Through, frames.min(FRAMES), limit)
             .unwrap();
@@ -135,7 +139,7 @@ impl Guest {
             .unwrap()
             .unwrap();
         let profile = counted.per(burst.sent);
-        // `wg_xmit [wireguard]`
+        // names such as `wg_xmit [wireguard]`
         let functions = profile.by_function().into_keys();
         let functions = functions
             .filter_map(|function| function.split(' ').next())
@@ -146,7 +150,8 @@ impl Guest {
         )
     }
 
-    /// A gateway has counted what its tunnels carried, is in nobody's place, and goes without a trace.
+    /// Checks that a gateway has counted the traffic of its tunnels, does not replace another one,
+    /// and is removed completely.
     fn is_taken_back(bed: &Bed, family: &str, host: &Remote) {
         let counted = bed.dut(0).spread().unwrap().unwrap();
         assert!(counted.came >= u64::from(FEW), "{counted:?}");
@@ -173,7 +178,8 @@ impl Guest {
         );
     }
 
-    /// The delay of frames through the DUT as it stands, by the machine's clock, as a trial tells it: median and longest, in ms.
+    /// Measures the latency through the current DUT as in a trial, by the machine's clock. Returns
+    /// median and maximum in ms.
     fn delay_ms(&self) -> (f64, f64) {
         const COUNT: u64 = 200;
         let port = |name: &str| (Some("gen".to_owned()), name.to_owned());
@@ -215,7 +221,7 @@ impl Guest {
         (at(0.5), at(1.0))
     }
 
-    /// Do these configurations what they say?
+    /// Checks that these configurations have their intended effect.
     fn judge(&mut self, sets: &str, expected: &[&str]) {
         let frames = match sets {
             "netem-loss" => MANY,
@@ -243,7 +249,7 @@ impl Guest {
             ),
         }
         if sets == "netem-delay" {
-            // by a clock that no host disturbs: what was injected, and what the way takes besides
+            // by a clock that the host does not disturb: the injected delay, plus that of the path
             let (median, longest) = self.delay_ms();
             let injected = |ms| (10.0..10.5).contains(&ms);
             assert!(injected(median) && injected(longest), "{median}, {longest}");
@@ -256,16 +262,18 @@ impl Guest {
     }
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+/// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
+/// by time.
 mod in_guests {
     use super::*;
 
-    /// Takes some 100 s of CPU, in two guests side by side: their boots, and for each bed its commands and two bursts.
+    /// Takes some 100 s of CPU, in two guests in parallel: their boots, and for each bed its
+    /// commands and two bursts.
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
         let lab = Lab::new();
         let skipped = |why: &str| skipped(NAME, why);
-        // as the tests of images in the lab keep them, between test runs
+        // kept between test runs, like the images of the lab's tests
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
         let plugin = match plugin::build(cache.folder()) {

@@ -1,4 +1,5 @@
-//! What is printed and kept follows the committed schemas, and carries the names and units that were promised.
+//! Output and stored files follow the committed schemas, and have the documented names and units.
+//! Start with [`follows`].
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ pub fn committed(kind: &str) -> Value {
     read(&path)
 }
 
-/// Fails with every violation when the value does not follow the committed schema.
+/// Asserts that the value follows the committed schema; lists all violations.
 #[track_caller]
 pub fn follows(kind: &str, value: &Value) {
     all_follow(kind, [value]);
@@ -34,7 +35,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A schema that accepts everything would make the test below worthless.
+/// A schema that accepts everything would make the next test worthless.
 #[test]
 fn the_program_prints_the_committed_schemas_which_refuse_what_is_wrong() {
     for kind in ["run", "summary", "trial", "rebuild", "event"] {
@@ -51,7 +52,7 @@ fn the_program_prints_the_committed_schemas_which_refuse_what_is_wrong() {
     }
 }
 
-/// The stream, the document and the files of one run: the same records, in the order of time.
+/// The stream, the document and the files of a run contain the same records, ordered by time.
 #[test]
 fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
     if !root("what_is_told_and_kept_of_a_run_follows_the_schemas") {
@@ -73,7 +74,7 @@ fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
     let id = run.file_name().unwrap().to_str().unwrap();
     assert!(events.iter().all(|e| e["run"] == id));
 
-    // what is kept is the same, with less of its progress
+    // stored events are the same, with fewer progress events
     let kept = json_lines(&run.join("events.jsonl"));
     let is_progress = |event: &&Value| event["event"] == "progress";
     let lasting = |of: &[Value]| -> Vec<Value> {
@@ -88,7 +89,7 @@ fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
         "{told} of progress"
     );
 
-    // the document is the head, the summary and the trials that are kept
+    // the document consists of the stored header, summary and trials
     let shown = lab.run(&["runs", "show", "@1", "--json"]);
     let mut document: Value = serde_json::from_str(&shown.code(0).out).unwrap();
     let mut take = |name: &str| document.as_object_mut().unwrap().remove(name).unwrap();
@@ -129,13 +130,13 @@ fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
         !html.contains("src=\"http") && !html.contains("href=\"http"),
         "one file, nothing loaded"
     );
-    // and the result follows from the trials
+    // the result follows from the trials
     lab.run(&["runs", "verify", "@1"])
         .code(0)
         .prints(&["test_cases, control"]);
 }
 
-/// Results on standard output, everything else on standard error.
+/// Results go to standard output, everything else to standard error.
 #[test]
 fn results_and_chatter_are_apart() {
     let lab = Lab::new();

@@ -1,4 +1,5 @@
-//! `import netbenches`: an archive becomes runs that other commands know, and its audit is read by programs.
+//! `import netbenches`: turns an archive into runs that other commands can read; programs can read
+//! its audit. Start with [`archive`].
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::Lab;
 
-/// An archive of one set: two configurations, five runs each.
+/// Creates an archive with one set: two configurations, five runs each.
 fn archive() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let set = root.path().join("cpu/nic/topic/results/os");
@@ -50,7 +51,7 @@ fn archive() -> tempfile::TempDir {
     root
 }
 
-/// As FreeBSD's and Debian's ministat print it for these values.
+/// Returns the output of FreeBSD's and Debian's ministat for these values.
 fn block() -> &'static str {
     "```\nx fw.pps\n    N           Min           Max        Median           Avg        Stddev\n\
      x   5       4001000       4005000       4003000       4003000     1581.1388\n```\n"
@@ -92,7 +93,7 @@ fn an_archive_becomes_runs() {
     assert_eq!(replaced["sets"][0]["result"], "replaced");
     assert_eq!(replaced["lines_unknown"], 0);
     assert_eq!(fs::read_dir(lab.runs()).unwrap().count(), 1);
-    // lines of trials.jsonl are what the schema says
+    // lines of trials.jsonl follow the schema
     let schema = lab.run(&["schema", "imported"]);
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema.out).unwrap()).unwrap();
     for record in json["imported"].as_array().unwrap() {

@@ -1,4 +1,5 @@
-//! Signals and sudden death: what is undone, what is kept, and that the next start cleans up.
+//! Signals and sudden death: what is undone, what is kept, and that the next start cleans up. Start
+//! with [`a_killed_run_is_told_and_swept_by_the_next`].
 
 use std::fs;
 use std::path::Path;
@@ -11,12 +12,12 @@ use crate::support::{
     Lab, PATIENCE, PROGRAM, TINY, beds, count, list, namespaces, root, tool, words,
 };
 
-/// A run of some three seconds, with several beds in it.
+/// A run of some three seconds, with several beds.
 const SHORT: &[&str] = &[
     "quick", "--size", "64", "--flows", "10", "-n", "3", "--trial", "200ms", "--load", "max",
 ];
 
-/// Moments between start and end, from a seed (xorshift): the same in every run of the tests.
+/// Returns times between start and end from a seed (xorshift), the same in every test run.
 fn moments(mut seed: u64, count: usize, longest: Duration) -> Vec<Duration> {
     (0..count)
         .map(|_| {
@@ -46,7 +47,8 @@ fn signals_undo_everything_and_keep_what_was_measured() {
         quick.signal(signal);
         let ended = quick.wait(Duration::from_secs(10));
         let what = format!("{signal:?} after {moment:?}");
-        // before the program listens the kernel ends it; after the end there is nothing to interrupt
+        // before the program handles signals, the kernel ends it; after its end there is nothing to
+        // interrupt
         let allowed = [0, 5, code];
         assert!(allowed.contains(&ended.code), "{what}: {ended:?}");
         assert!(!ended.err.contains("panicked"), "{what}: {}", ended.err);
@@ -64,7 +66,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
             };
             assert_eq!(state, expect, "{what}");
             if state == "interrupted" && run.get("noise").is_some() {
-                // the interruption is the cause, and nothing else
+                // the interruption is the only cause
                 assert_eq!(run["noise"]["too_noisy"], false, "{what}");
                 let text = lab.run(&["runs", "show", "@1"]).out;
                 assert!(text.starts_with("Interrupted"), "{what}: {text}");
@@ -84,7 +86,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
     );
 }
 
-/// Two labs side by side keep out of each other's way; runs that are killed then take nothing from theirs.
+/// Two labs in parallel do not interfere; killed runs leave theirs intact.
 #[test]
 fn a_killed_run_is_told_and_swept_by_the_next() {
     if !root("a_killed_run_is_told_and_swept_by_the_next") {
@@ -109,14 +111,14 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     for moment in moments(0xdead, 3, Duration::from_secs(2)) {
         let mut quick = lab.start(SHORT);
         let pid = quick.pid();
-        // one dies before its bed or while that is built, the others with a bed
+        // one dies before its bed exists or while it is built, the others with a bed
         if moment > Duration::from_millis(500) {
             quick.bed();
         }
         std::thread::sleep(moment);
         quick.signal(Signal::KILL);
         quick.wait(PATIENCE);
-        // children die with it, those that a child has started a little later
+        // its children die with it; grandchildren a little later
         let died = Instant::now();
         while !lab.processes().is_empty() && died.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
@@ -131,7 +133,7 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     }
     assert!(!standing.is_empty(), "no moment hit a standing bed");
 
-    // the next start removes what stands
+    // the next start removes what is left
     lab.run(TINY).measured();
     let left: Vec<String> = namespaces()
         .into_iter()
@@ -140,15 +142,15 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     assert!(left.is_empty(), "{left:?}");
     lab.assert_clean("after kill -9");
 
-    // earlier runs are whole, killed ones are listed as interrupted and can be read
+    // earlier runs are complete; killed ones are listed as interrupted and can be read
     for (whole, summary) in wholes {
         assert_eq!(fs::read(summary).unwrap(), whole);
     }
     let listed = lab.run(&["runs", "ls"]);
-    // neither the head nor results that stand below their runs
+    // neither the header nor results on a line of their own
     let runs = || listed.out.lines().filter(|line| !line.starts_with("     "));
     let lines = |word: &str| runs().filter(|line| line.contains(word)).count();
-    // one that is killed at once may have no run
+    // a run that is killed at once may not exist
     assert!(lines("interrupted") >= 2, "{}", listed.out);
     assert!(
         lines(" finished") >= 3 && lines("damaged") == 0,
@@ -161,7 +163,8 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     }
 }
 
-/// `bed up`, a killed run, `bed down`: in a /run of their own, because they concern all beds of a host.
+/// `bed up`, a killed run, `bed down`: in a /run of their own, because they affect all beds of a
+/// host.
 #[test]
 fn beds_by_hand_stand_until_they_are_taken_down() {
     if !root("beds_by_hand_stand_until_they_are_taken_down") {

@@ -1,4 +1,5 @@
-//! `--link`: line rates where the links have none, counted from outside by the ports; what is said of them, and what is refused.
+//! `--link`: line rates on links without one, counted from outside by the ports; their output, and
+//! what is refused. Start with [`tables_of_rfc2544_have_the_theoretical_maximum`].
 
 use std::fs;
 
@@ -8,10 +9,10 @@ use crate::support::{
     Lab, TINY, all_outcomes, count, dropped, list, number, passed, root, skipped,
 };
 
-/// Frames of 64 bytes that fill 100 Mbit/s: 100e6 / ((64 + 20) * 8) (RFC 2544 App. B).
+/// Rate of 64-byte frames that fills 100 Mbit/s: 100e6 / ((64 + 20) * 8) (RFC 2544 App. B).
 const FULL_PPS: f64 = 148_809.523_8;
 
-/// The words of a command line, on a simulated DUT.
+/// Returns the words of a command line, for a simulated DUT.
 fn sim(line: &str) -> Vec<&str> {
     let mut words: Vec<&str> = line.split(' ').collect();
     words.extend(["--engine", "sim"]);
@@ -24,14 +25,15 @@ fn outcome<'a>(document: &'a Value, procedure: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {procedure}: {document}"))
 }
 
-/// The largest load that a trial was asked for.
+/// Returns the largest intended load of a trial.
 fn peak_pps(trial: &Value) -> f64 {
     let stretches = list(&trial["asked"]["question"]["stretches"]).iter();
     let ends = stretches.flat_map(|s| [number(&s["from_pps"]), number(&s["to_pps"])]);
     ends.fold(0.0, f64::max)
 }
 
-/// Theoretical rates of 1 Gbit/s (docs/methodology.md, "Units and line rates"); the link may be said in both places.
+/// Theoretical rates of 1 Gbit/s (docs/methodology.md, "Units and line rates"); the link may be
+/// given in both places.
 #[test]
 fn tables_of_rfc2544_have_the_theoretical_maximum() {
     let lab = Lab::new();
@@ -61,7 +63,7 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
     }
     let other = lab.json(&sim(&format!("{suite} --dut capacity=744047")));
     assert_eq!(all_outcomes(&one), all_outcomes(&other));
-    // a tester that cannot fill the line says so, and what is in percent stays of the line
+    // a tester that cannot fill the line reports it, and percentages still refer to the line
     let short = lab.json(&sim(&format!("{suite} --dut generator=1e5")));
     let found = &outcome(&short, "throughput")["found"];
     assert_eq!(
@@ -71,7 +73,7 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
     assert!((number(&found["percent"]) - 6.72).abs() < 1e-6, "{found}");
 }
 
-/// In a search the line is the largest load, and what is kept and shown names it.
+/// In a search, the line rate is the largest load, and is stored and shown.
 #[test]
 fn a_search_ends_at_the_line() {
     let lab = Lab::new();
@@ -92,7 +94,7 @@ fn a_search_ends_at_the_line() {
         .prints(&["link: simulated link 100 Mbit/s"]);
 }
 
-/// Arguments of commands whose own tests leave that out; the others are tested in `cli` and `measure`.
+/// Arguments that the tests of the commands leave out; `cli` and `measure` test the others.
 #[test]
 fn loads_that_no_line_carries_are_refused_before_any_traffic() {
     let lab = Lab::new();
@@ -168,7 +170,7 @@ fn campaigns_have_the_same_link() {
 mod alone {
     use super::*;
 
-    /// Half of the line is what the generator's port counts, in each direction.
+    /// The generator's port counts half of the line rate in each direction.
     #[test]
     fn half_of_an_emulated_link_is_offered() {
         const TEST: &str = "half_of_an_emulated_link_is_offered";
@@ -189,7 +191,7 @@ mod alone {
         assert_eq!(one, (due, due, "simulated link 100 Mbit/s".into()));
         let both = of(&sim(&format!("{small} --both-directions")));
         assert_eq!((both.0, both.1), (2 * due, 2 * due));
-        // twelve frames in 4582 bytes of the line
+        // twelve frames take 4582 bytes of the line
         let mix = of(&sim(&format!("{half} --profile imix")));
         assert_eq!(mix.1, (1e8_f64 * 12.0 / (8.0 * 4582.0)).round() as u64);
 
@@ -200,8 +202,8 @@ mod alone {
         let (handed, all, link) = of(&words);
         assert_eq!(all, due);
         assert_eq!(link, "emulated link 100 Mbit/s");
-        // what the host held the sender up for is not made up
-        // and a generator that fell short says so
+        // frames delayed by a stall of the sender are not sent later, and a generator that falls
+        // short reports it
         assert!(handed <= due, "{handed} of {due}");
         if handed * 1000 < due * 995 {
             skipped(

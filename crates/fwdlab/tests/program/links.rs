@@ -1,4 +1,5 @@
-//! Hands in the bed while it measures: a link that goes down, a DUT that vanishes.
+//! Changes to the bed while it measures: a link that goes down, a DUT that vanishes. Start with
+//! [`a_trial_with_a_port_down_or_away_is_invalid_and_repeated`].
 
 use std::time::Duration;
 
@@ -25,13 +26,13 @@ const LONG: [&str; 12] = [
     "--json-stream",
 ];
 
-/// What somebody does to a port of the bed. Returns when it was done first.
+/// Changes a port of the bed from outside. Returns the time of the first change.
 fn mishap(namespace: &str, port: &str, steps: &str) -> Timestamp {
     let mut done = None;
     for step in steps.split(' ') {
         match step {
             "delete" => drop(tool(&["ip", "-n", namespace, "link", "delete", port])),
-            // the program may have seen it, ended the trial and removed the bed by now
+            // by now the program may have noticed it, ended the trial and removed the bed
             "up" => drop(try_tool(&[
                 "ip", "-n", namespace, "link", "set", port, "up",
             ])),
@@ -43,7 +44,8 @@ fn mishap(namespace: &str, port: &str, steps: &str) -> Timestamp {
     done.expect("a step")
 }
 
-/// The reasons of an invalid trial name the port: it went down meanwhile, or still is, or is gone.
+/// Returns true if the reasons of an invalid trial name the port: it went down, is still down, or
+/// is gone.
 fn blamed(trial: &Value, port: &str) -> bool {
     let reasons = list(&trial["validity"]["reasons"]);
     let mut reasons = reasons.iter().filter_map(Value::as_str);
@@ -51,8 +53,9 @@ fn blamed(trial: &Value, port: &str) -> bool {
     reasons.any(|why| why.contains(&format!("{port} in")) && what.iter().any(|w| why.contains(w)))
 }
 
-/// The trial during which it was done is invalid for the port, and made again; later ones are not touched by it: the DUT forwards. Returns
-/// that one and the one that was made again; `None` on a host that is so busy that no trial ran just then.
+/// Asserts that the trial at the time of the change is invalid because of the port, and repeated,
+/// and that later trials are unaffected, because the DUT forwards. Returns the trial and its
+/// repetition; `None` on a host that is so busy that no trial was running.
 #[track_caller]
 fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 2]> {
     let trials = json_lines(&lab.only_run().join("trials.jsonl"));
@@ -81,7 +84,8 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     Some([first.clone(), again.clone()])
 }
 
-/// The DUT's port is down for a moment, the receiver's is deleted. Every moment of a run is tested on scripted hosts, in `lab`.
+/// The DUT's port is down for a moment, the receiver's is deleted. Scripted hosts in `lab` test
+/// every moment of a run.
 #[test]
 fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
     if !root("a_trial_with_a_port_down_or_away_is_invalid_and_repeated") {
@@ -99,7 +103,8 @@ fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
     }
 }
 
-/// The trials of a procedure are on one bed: it is made anew, with its configuration. The engine sees that its own port is down.
+/// All trials of a procedure use one bed: it is rebuilt, with its configuration. The engine itself
+/// sees that its port is down.
 #[test]
 fn a_procedure_goes_on_when_the_senders_port_went_down() {
     if !root("a_procedure_goes_on_when_the_senders_port_went_down") {
@@ -120,11 +125,12 @@ fn a_procedure_goes_on_when_the_senders_port_went_down() {
     trial.wait_until("traffic", |_| sent() > at + 200);
     let done = mishap(&bed[0], "tx0", "down up");
     trial.wait(PATIENCE).measured();
-    // on a busy host the generator may fall short in the next, and that is made again, too
+    // on a busy host the generator may fall short in the next trial, which is then repeated, too
     only_one_is_blamed(&lab, "tx0", done);
 }
 
-/// A configuration takes a port away in every trial, when more frames came than prove the path: that test case has failed, and the other is measured.
+/// A configuration removes a port in every trial, after more frames than the path check sends: that
+/// test case fails, and the other one is measured.
 #[test]
 fn a_port_that_does_not_come_back_ends_the_test_case_only() {
     if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
@@ -160,7 +166,7 @@ fn a_port_that_does_not_come_back_ends_the_test_case_only() {
         let is_of = |t: &&Value| t["test_case"].as_str().unwrap().starts_with(name);
         trials.iter().filter(is_of).collect()
     };
-    // three, unless a host that is busy could not build one of the beds in between
+    // three, unless a busy host failed to build one of the beds
     assert!((1..=3).contains(&of("loses").len()), "{trials:?}");
     assert!(of("loses").iter().all(|t| blamed(t, "eth1")), "{trials:?}");
     let plain = of("plain");

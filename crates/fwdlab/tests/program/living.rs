@@ -1,4 +1,5 @@
-//! Living with the program: what is said of runs, which of them go, defaults of options, completions and manual pages.
+//! Everyday use: labels of runs, pruning, defaults of options, completions and manual pages. Start
+//! with [`run`].
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Lab, PROGRAM, directories, ended, skipped, tool};
 
-/// Makes a simulated run; returns its id.
+/// Makes a simulated run. Returns its id.
 fn run(lab: &Lab) -> String {
     let line = "trial --load 1Mpps --for 1s --engine sim --max 3Mpps";
     let document = lab.json(&line.split(' ').collect::<Vec<_>>());
@@ -31,7 +32,7 @@ fn runs_are_named_told_about_and_let_go() {
         "note      before the",
         "          new firmware",
     ]);
-    // whoever is sent a report reads it there
+    // every report contains the labels
     for format in ["text", "markdown", "html"] {
         let report = lab.run(&["report", "baseline", "--format", format, "-o", "-"]);
         report.code(0).prints(&["before the", "new firmware"]);
@@ -43,7 +44,7 @@ fn runs_are_named_told_about_and_let_go() {
     lab.run(&["runs", "tag", "@1", "two words"])
         .says(&["`two words`", "begins with a letter"]);
 
-    // nothing goes without a rule, or without consent; what has a tag stays
+    // nothing is removed without a rule or without consent; tagged runs are kept
     let prune = |options: &str| {
         let line = format!("runs prune {options}");
         lab.run(&line.split_whitespace().collect::<Vec<_>>())
@@ -82,7 +83,7 @@ fn files_say_what_would_be_typed() {
             .current_dir(&here);
         ended(command)
     };
-    // what is typed goes before it, the directory before the user
+    // typed options override the file, and the directory's file overrides the user's
     let text = "[trial]\nload = '1Mpps'\nfor = '1s'\nengine = 'sim'\nmax = '3Mpps'\n";
     inside(text, &["trial", "--load", "500kpps"])
         .code(0)
@@ -104,7 +105,7 @@ fn files_say_what_would_be_typed() {
         .says(&["fwdlab.toml:1:2", "did you mean `trial`?"]);
 }
 
-/// What bash makes of a line that ends with the key for completion.
+/// Returns bash's completions of a line.
 fn completed(words: &[&str]) -> String {
     let script = "source <(\"$1\" completions bash) || exit 3; shift\n\
                   COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _fwdlab fwdlab \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"\n\
@@ -147,7 +148,7 @@ fn manual_pages_are_read_by_groff() {
         assert!(output.status.success() && told.is_empty(), "{page}: {told}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("quick"), "{text}");
-        // who made it stands at the bottom
+        // the bottom line has the program and its version
         let version = concat!("fwdlab ", env!("CARGO_PKG_VERSION"));
         let bottom = text.trim_end().lines().last().unwrap();
         assert!(bottom.contains(version), "{page}: {bottom}");

@@ -1,8 +1,10 @@
-//! The program as its users have it: the built binary on this host's kernel, judged from outside.
+//! The program as its users see it: runs the built binary on this host's kernel, and judges it from
+//! outside.
 //!
-//! What is inside a library is tested there; here count exit codes, what is printed and kept, what the kernel's own
-//! counters say, and what is left on the host. Tests run side by side, but for those that judge rates; no test asserts an
-//! absolute speed. Start with [`support`], then `conservation`.
+//! The libraries test their own internals; these tests check exit codes, output and stored files,
+//! the kernel's own counters, and what is left on the host. Tests run in parallel, except for those
+//! that judge rates; no test asserts an absolute speed. Start with [`support`], then
+//! `conservation`.
 
 #![expect(
     clippy::unwrap_used,

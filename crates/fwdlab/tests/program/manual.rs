@@ -1,15 +1,18 @@
-//! Examples of the manual: they are executed, and what they show is what the program says.
+//! Examples of the manual: runs them, and compares their output with the page.
 //!
-//! An example is indented by four and begins with `$`. What is to be known of it stands above it in a comment of the page:
+//! An example is indented by four and begins with `$`. A comment of the page above it may have one
+//! of these notes:
 //!
-//! - `not run: WHY`: it cannot run here; it is told and counted;
-//! - `in the archive: FOLDER`: it runs in that folder of the netbenches archive, where that is at hand;
+//! - `not run: WHY`: it cannot run here; it is reported and counted;
+//! - `in the archive: FOLDER`: it runs in that folder of the netbenches archive, if that is
+//!   available;
 //! - `on a wire`: it runs on the ports pa and pb of a namespace of its own;
-//! - `with -c 100`: with that instead of what the page says, which takes longer;
-//! - `figures differ`: they are not compared, only how its first line begins.
+//! - `with -c 100`: it runs with that instead of the options on the page, which take longer;
+//! - `figures differ`: only the beginning of the first line is compared.
 //!
-//! A block of code of which the first line is `# NAME.toml` is that file. That all commands of the manual can be typed, those that are only
-//! listed too, is tested in `cli/help.rs`.
+//! A block of code whose first line is `# NAME.toml` is that file. `cli/help.rs` tests that all
+//! commands of the manual parse, including those that are only listed. Start with
+//! [`examples_of_the_manual_are_true`].
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,34 +21,34 @@ use std::path::{Path, PathBuf};
 use crate::support::{Ended, Lab, PROGRAM, ended, root, shell_words, skipped};
 use crate::wire::Wire;
 
-/// A command of the manual, and the lines that are shown below it.
+/// A command of the manual, and the output below it.
 struct Example {
     at: String,
     program: String,
     arguments: Vec<String>,
-    /// It works on what the one before it left.
+    /// True if it needs the results of the example before it.
     goes_on: bool,
-    /// What is to be known of it.
+    /// The notes above it.
     said: Vec<String>,
     shown: Vec<String>,
 }
 
 impl Example {
-    /// What is said with these words, and the rest of that.
+    /// Returns the rest of the note that starts with these words.
     fn says(&self, words: &str) -> Option<&str> {
         let rest = self.said.iter().find_map(|said| said.strip_prefix(words))?;
         Some(rest.trim_start_matches(':').trim())
     }
 }
 
-/// Pages whose examples work on runs of the ones before them.
+/// Pages whose examples need the runs of the examples before them.
 const SEQUENCES: [&str; 4] = ["ci.md", "firewall-rules.md", "gallery.md", "reports.md"];
 
-/// All examples of a page, and the files that it shows.
+/// Returns all examples of a page, and the files on it.
 fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
     let (mut examples, mut files) = (Vec::<Example>::new(), Vec::<(String, String)>::new());
     let mut said = Vec::new();
-    // what comes indented after a paragraph is no output
+    // indented text after a paragraph is not output
     let mut is_output = false;
     let mut code: Option<Vec<&str>> = None;
     for (line, number) in text.lines().zip(1..) {
@@ -80,7 +83,7 @@ fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
             });
         } else if let Some(comment) = line.strip_prefix("<!-- ") {
             let comment = comment.trim_end_matches(" -->");
-            // a reason has any words
+            // a reason may have any words
             said = match comment.starts_with("not run") {
                 true => vec![comment.to_owned()],
                 false => comment.split("; ").map(str::to_owned).collect(),
@@ -102,14 +105,14 @@ fn directory(path: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The netbenches archive, where it is at hand.
+/// Returns the path of the netbenches archive, if it is available.
 fn archive() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
     let archive = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
     archive.canonicalize().ok()
 }
 
-/// Runs an example; `false`: it cannot run here, which is told.
+/// Runs an example. Returns `false`, after a message, if it cannot run here.
 fn run(lab: &Lab, example: &Example) -> bool {
     let Example { at, shown, .. } = example;
     let not_run = |why: &str| {
@@ -176,7 +179,7 @@ fn run(lab: &Lab, example: &Example) -> bool {
             assert!(both.any(|line| line.starts_with(label)), "{at}: {ended:?}");
             break;
         }
-        // notes and mistakes are said elsewhere
+        // notes and errors go to standard error
         let is_note = ended.err.lines().any(|line| line == shown);
         let is_there = is_note || printed.any(|line| line == shown);
         let Ended { out, err, .. } = &ended;
@@ -188,7 +191,7 @@ fn run(lab: &Lab, example: &Example) -> bool {
     true
 }
 
-/// Examples of help that are not run, by how they begin, and why.
+/// Examples in help that are not run: how they begin, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("fwdlab quick", "takes a minute on a test bed"),
     ("fwdlab bisect", "boots kernels of an archive"),
@@ -218,10 +221,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fwdlab new man --dir /usr", "writes into the system"),
 ];
 
-/// Commands that measure on a simulated DUT when they are asked to.
+/// Commands that can measure a simulated DUT.
 const SIMULATES: [&str; 6] = ["trial", "ndr", "throughput", "ramp", "rfc2544", "soak"];
 
-/// Examples in the help of a command, without what redirects them.
+/// Returns the examples in a command's help, without redirections.
 fn examples_of_help(lab: &Lab, command: &str) -> Vec<String> {
     let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
     let help = lab.run(&words).out;
@@ -238,7 +241,7 @@ fn examples_of_help(lab: &Lab, command: &str) -> Vec<String> {
     lines.map(typed).collect()
 }
 
-/// Every example of every help runs as it is printed, on a simulated DUT where there is none other.
+/// Runs every example in every help as printed; on a simulated DUT if there is no other.
 #[test]
 fn examples_of_help_run() {
     let (lab, measuring) = (Lab::new(), Lab::new());
@@ -251,7 +254,7 @@ fn examples_of_help_run() {
         command.current_dir(lab.path()).env("PATH", &path);
         ended(command)
     };
-    // what they name
+    // the files that the examples name
     let campaign = "campaign = 'c'\niterations = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n[procedure]\nid = 'mrr'\n";
     fs::write(lab.path().join("CAMPAIGN.toml"), campaign).unwrap();
     fs::create_dir_all(lab.path().join("DIR/set")).unwrap();
@@ -276,7 +279,7 @@ fn examples_of_help_run() {
     };
     let commands = [listed(&[]), listed(&["traffic"]), listed(&["new"])].concat();
     let (mut here, mut left) = (0, Vec::new());
-    // the examples of `new` are theirs
+    // the examples of `new` belong to its subcommands
     let without = ["new bed", "new campaign", "new profile"];
     let commands = commands.iter().map(String::as_str);
     for command in commands.filter(|command| !without.contains(command)) {
@@ -295,7 +298,7 @@ fn examples_of_help_run() {
             if simulates && !line.contains("--engine sim") {
                 typed += " --engine sim";
             }
-            // seven sizes take longer, and are no other path
+            // all seven sizes take longer, and test nothing else
             if line.contains("--full") {
                 typed += " --sizes 64";
             }
@@ -310,7 +313,7 @@ fn examples_of_help_run() {
     }
 }
 
-/// What is shown stands in what is printed, line by line in this order; an example may leave lines out.
+/// The lines of an example appear in the output, in this order; an example may omit lines.
 #[test]
 fn examples_of_the_manual_are_true() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -358,7 +361,7 @@ fn examples_of_the_manual_are_true() {
             "{pictures} pictures of the gallery are made"
         );
     }
-    // some of these need root, or the archive
+    // some of them need root, or the archive
     assert!(run_here > 30, "{run_here} examples were executed");
     assert!(
         marked <= 23,

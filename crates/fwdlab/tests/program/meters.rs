@@ -1,7 +1,7 @@
-//! A meter that is off by a factor, on a simulated DUT, whose truth is known.
+//! A meter with a wrong factor, on a simulated DUT, whose truth is known.
 //!
-//! What a chain of meters says, also of those that are not read or count frames of others, is tested in `measure`, and what every meter of
-//! the real test bed says to the frame in `conservation`.
+//! `measure` tests chains of meters, including meters that are not read or that count other frames.
+//! `conservation` tests every meter of the real test bed, to the frame.
 
 use crate::support::{Lab, all_outcomes, count, list, meter};
 
@@ -14,7 +14,7 @@ fn a_meter_that_is_off_by_a_factor_is_named() {
     let [first, second, third] = list(&document["trials"]) else {
         panic!("{document}");
     };
-    // two trials cannot tell a factor from frames that are gone
+    // two trials cannot distinguish a factor from lost frames
     for trial in [first, second] {
         let reasons = trial["validity"]["reasons"].to_string();
         assert!(reasons.contains("do not add up"), "{reasons}");

@@ -1,7 +1,8 @@
-//! `fwdlab ministat`: what the library prints reaches a shell, byte for byte.
+//! `fwdlab ministat`: the library's output reaches a shell unchanged.
 //!
-//! The library's own test compares thousands of cases with Debian's program; here is what only a program can get wrong: the order of
-//! options, names of files, terminals, pipes. Start with [`the_librarys_bytes_reach_the_shell`].
+//! The library's own test compares thousands of cases with Debian's program. This one tests what
+//! only the program can get wrong: the order of options, file names, terminals, pipes. Start with
+//! [`the_librarys_bytes_reach_the_shell`].
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,15 +16,15 @@ use tempfile::TempDir;
 
 use crate::support::{Ended, PROGRAM, ended, skipped};
 
-/// Debian's.
+/// Debian's ministat.
 const ORIGINAL: &str = "/usr/bin/ministat";
 
-/// The netbenches archive, machdep.hyperthreading_allowed: values and what ministat said of them
-/// (docs/methodology.md, "ministat").
+/// Values of machdep.hyperthreading_allowed in the netbenches archive, and ministat's output for
+/// them (docs/methodology.md, "ministat").
 const DEFAULT: &str = "4648451\n4735822\n4724896\n4632222\n4500078\n";
 const MORE_QUEUES: &str = "4925106\n5070589.5\n5104512\n5198632\n5142971\n";
 
-/// A folder with the two sets as files `a` and `b`.
+/// Creates a folder with the two sets as files `a` and `b`.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), DEFAULT).unwrap();
@@ -40,7 +41,7 @@ fn fwdlab(folder: &TempDir, line: &str) -> Ended {
     ended(command)
 }
 
-/// Also of a file whose name is no text.
+/// Also with a file name that is not UTF-8.
 #[test]
 fn the_librarys_bytes_reach_the_shell() {
     let folder = folder();
@@ -71,7 +72,7 @@ fn options_of_the_program_and_of_the_original_keep_apart() {
     let json = |line: &str| fwdlab(&folder, line).code(0).out.clone();
     let ours = "-q --runs ministat minis --json --model=freebsd -q a b";
     assert_eq!(json(ours), json("ministat a b --json"));
-    // -q is the original's: no names, no head; and no option of Debian's
+    // -q is the original's: no names, no header; Debian's has no such option
     let quiet = fwdlab(&folder, "ministat -qA a");
     assert_eq!(quiet.code(0).out.lines().count(), 1);
     assert!(quiet.out.starts_with("x   5 "), "{quiet:?}");
@@ -123,7 +124,7 @@ fn json_has_the_numbers_that_others_published() {
     assert!(difference.get("difference_percent").is_none());
 }
 
-/// A stream is refused at its first bad line; the rest of it, here without end, is not waited for.
+/// A stream is refused at its first bad line, without waiting for the rest, which is endless here.
 #[test]
 fn an_endless_stream_is_refused() {
     let mut command = Command::new("sh");
@@ -133,7 +134,7 @@ fn an_endless_stream_is_refused() {
     assert_eq!(ended.err, "ministat: Invalid data on line 1 in <stdin>\n");
 }
 
-/// On a terminal the plot is as wide as the original's.
+/// On a terminal, the plot is as wide as the original's.
 #[test]
 fn width_of_a_terminal() {
     for tool in [ORIGINAL, "/usr/bin/script"] {

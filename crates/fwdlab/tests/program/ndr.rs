@@ -1,5 +1,7 @@
-//! `fwdlab ndr` from outside: the check values of the method, what is kept and told, searches that end without a load, and once the kernel
-//! of this host. The search itself is tested in `measure`, against the field's own implementation.
+//! `fwdlab ndr` from outside: the check values of the method, stored files and output, searches
+//! without a result, and one search on this host's kernel. The search itself is tested in
+//! `measure`, against the reference implementation of MLRsearch. Start with
+//! [`ndr_and_pdr_of_a_million_frames_are_the_published_ones`].
 
 use std::fs;
 
@@ -23,7 +25,7 @@ fn found(document: &Value) -> &Value {
     &all_outcomes(document)[0]["found"]
 }
 
-/// docs/methodology.md, "Check values of searches", from the field's own implementation.
+/// docs/methodology.md, "Check values of searches", from the reference implementation of MLRsearch.
 #[test]
 fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     let lab = Lab::new();
@@ -64,7 +66,7 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         assert_eq!(number(&asked["stretches"][0]["duration_ns"]), 1e9);
         assert!(!asked["reason"].as_str().unwrap().is_empty());
     }
-    // what is kept is what was told, in the form that the schemas describe
+    // stored files match the output, and follow the schemas
     let run = lab.only_run();
     assert_eq!(json_lines(&run.join("trials.jsonl")), trials);
     trials[..8].iter().for_each(|trial| follows("trial", trial));
@@ -75,7 +77,7 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     );
 }
 
-/// One flow uses one core, many use all.
+/// One flow uses one core, many flows use all.
 #[test]
 fn the_number_of_flows_reaches_the_dut() {
     let lab = Lab::new();
@@ -109,7 +111,7 @@ fn duts_at_the_ends_end_with_the_right_words() {
     assert_eq!(goals(&document)[0]["tester_bound"], true);
 }
 
-/// Trials that end when they are bad for every goal leave the search as it is.
+/// Ending a trial early when it fails all goals does not change the search.
 #[test]
 fn an_early_end_saves_time_and_changes_nothing_else() {
     let lab = Lab::new();
@@ -163,7 +165,8 @@ fn every_trial_is_explained_and_what_is_shortened_is_told() {
 mod alone {
     use super::*;
 
-    /// The kernel of this host, with a goal so lax that most machines meet it: frames are conserved in every trial.
+    /// This host's kernel, with a goal so lax that most machines meet it: every trial conserves
+    /// frames.
     #[test]
     fn this_kernel_is_searched_and_every_frame_has_a_fate() {
         if !root("this_kernel_is_searched_and_every_frame_has_a_fate") {

@@ -1,16 +1,17 @@
-//! Campaigns in which nothing differs: how often `compare` says that something does.
+//! Campaigns without any difference: how often `compare` reports one.
 
 use serde_json::Value;
 
 use crate::support::{Lab, list};
 
-/// Test cases of one campaign; the DUT has one core, so that flows make no difference.
+/// Test cases per campaign; the DUT has one core, so that flows make no difference.
 const CASES: usize = 40;
-/// Campaigns, each with noise of its own.
+/// Campaigns, each with its own noise.
 const CAMPAIGNS: usize = 4;
 
-/// 160 comparisons of five iterations with five on a DUT that varies by 1 % from trial to trial. A verdict is to be wrong in one of
-/// twenty; more than 5 ± 2 % would be alarms that nobody believes. Thousands of comparisons are made in the tests of `stats`.
+/// Makes 160 comparisons of five iterations with five, on a DUT that varies by 1 % from trial to
+/// trial. One verdict in twenty may be wrong; with more than 5 ± 2 %, users would stop trusting
+/// them. The tests of `stats` make thousands of comparisons.
 #[test]
 fn campaigns_without_a_difference_raise_few_alarms() {
     let lab = Lab::new();

@@ -1,4 +1,5 @@
-//! What a sender that was held up does about the frames it missed: exact counts, judged by the port's own counters.
+//! What a sender does about frames that it missed while it stalled: exact counts, compared with the
+//! port's own counters. Start with [`sent`].
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use crate::wire::{MAC_B, Wire};
 
 const HELD_UP: Duration = Duration::from_millis(20);
 
-/// Stops the process a while after its begin, and later lets it go on. The time counts from when its last thread has stopped: the kernel stops
-/// the others when one of them, which may wait for a CPU, takes the signal.
+/// Stops the process some time after its start, and continues it later. The time counts from when
+/// the last thread has stopped: a thread that waits for a CPU may be the one that takes the signal,
+/// and only then does the kernel stop the others.
 fn hold_up(sender: &mut Started, time: Duration) {
     sender.event("started");
     sleep(Duration::from_millis(300));
@@ -24,7 +26,7 @@ fn hold_up(sender: &mut Started, time: Duration) {
     sender.signal(Signal::CONT);
 }
 
-/// Are all threads of the process stopped?
+/// Returns true if all threads of the process are stopped.
 fn is_stopped(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     // `pid (name) state ...`; a thread may end meanwhile
@@ -37,7 +39,7 @@ fn is_stopped(pid: u32) -> bool {
         })
 }
 
-/// Sends with a hold-up; returns what the sender says, after comparing that with the port.
+/// Sends with a stall. Returns the sender's results, after comparing them with the port.
 fn sent(lab: &Lab, wire: &Wire, words: &str) -> Value {
     let before = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
     let words = format!("send --port pa --dst-mac {MAC_B} --json-stream {words}");
@@ -69,13 +71,15 @@ impl Figures {
         }
     }
 
-    /// All that was intended in 0.6 s at 20 kpps; what is forgiven of streams that leave unevenly is right in the mean.
+    /// Returns true if the results account for all intended frames of 0.6 s at 20 kpps. Frames
+    /// skipped in bursty streams are exact only on average.
     fn is_complete(&self) -> bool {
         let off = (self.sent + self.not_sent).abs_diff(12_000);
         off <= if self.not_sent == 0 { 0 } else { 20 }
     }
 
-    /// On a machine that is busy with other tests: they held it up for longer than we did, which is 400 frames.
+    /// Returns true if the machine was so busy with other tests that they stalled it for longer
+    /// than this test, which is 400 frames.
     fn had_no_chance(&self) -> bool {
         self.made_up + self.not_sent >= 800 || self.latest_ns > 50_000_000
     }
@@ -97,7 +101,7 @@ fn a_number_of_frames_is_sent_whatever_happens() {
 mod alone {
     use super::*;
 
-    /// Live frames and those that are made one by one, of one kind and of several.
+    /// Live frames and frames built one by one, of one kind and of several.
     const ENGINES_AND_FRAMES: [(&str, &str); 4] = [
         ("xdp-live", "--flows 100"),
         ("xdp-live", "--profile imix"),
@@ -121,7 +125,7 @@ mod alone {
             if figures.not_sent > 0 {
                 assert!(figures.had_no_chance(), "{words}: {figures:?}");
             } else {
-                // 400 frames and no fewer, for no signal comes too early
+                // 400 frames and no fewer, because no signal arrives early
                 assert!(figures.made_up >= 390, "{words}: {figures:?}");
             }
 
@@ -134,8 +138,8 @@ mod alone {
         }
     }
 
-    /// A second at 10 kpps, of which the sender is stopped for a tenth. Another process may hold it up as well: so what is asked of
-    /// latencies is what the same run says of its lateness.
+    /// A second at 10 kpps; the sender is stopped for a tenth of it. Other processes may stall it,
+    /// too, so the latencies are compared with the lateness in the same run.
     #[test]
     fn a_sender_that_was_stopped_does_not_hide_it_from_latencies() {
         const TEST: &str = "a_sender_that_was_stopped_does_not_hide_it_from_latencies";
@@ -172,11 +176,12 @@ mod alone {
                 continue;
             }
             let told = format!("{arguments}: {figures:?}, {latency}");
-            // a lateness is told as the upper end of a 64th
+            // a lateness is rounded up to the end of its bucket, 1/64 wide
             let stopped_ns = figures.latest_ns - figures.latest_ns / 64;
             assert!(stopped_ns >= 98_000_000, "{told}");
             assert!(at("latency_max_ns") + 2 * GAP_NS >= stopped_ns, "{told}");
-            // 1000 of 10,000 frames were due meanwhile, evenly: of the 100 that waited longest, all but a tenth of it
+            // 1000 of 10,000 frames became due during the stop, evenly: the 100 that waited longest
+            // waited for at least nine tenths of it
             assert!(at("latency_p99_ns") >= 88_000_000, "{told}");
             assert!(at("latency_held_up_frames") >= 990, "{told}");
             assert_eq!(at("latency_held_up_max_ns"), figures.latest_ns, "{told}");
@@ -197,7 +202,7 @@ mod alone {
                 latency["latency_p99_ns"].is_u64() || figures.sent < 1000,
                 "{told}"
             );
-            // every tenth frame and more never left: endless
+            // at least every tenth frame never left: the percentile is infinite
             assert!(latency["latency_with_loss_p99_ns"].is_null(), "{told}");
             assert!(
                 words(&latency["latency_of_sender"]).contains(&"latency_max_ns".to_owned()),

@@ -1,4 +1,5 @@
-//! `pkt-gen`: its lines as lab scripts and our importer read them, its frames as tshark does, its counts as the kernel's.
+//! `pkt-gen`: its output as lab scripts and our importer read it, its frames as tshark reads them,
+//! its counts as the kernel's. Start with [`a_labs_script_and_our_importer_read_its_logs`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
@@ -12,7 +13,8 @@ use rustix::process::Signal;
 use crate::support::{Ended, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool};
 use crate::wire::{Wire, tshark};
 
-/// pkt-gen in the namespace of the ports, both streams into one log as a lab's scripts have it.
+/// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
+/// scripts.
 fn pkt_gen(lab: &Lab, wire: &Wire, line: &str) -> Started {
     let mut command = lab.with(&["sh"], &["-c"]);
     command.arg(format!(
@@ -26,21 +28,21 @@ fn run(lab: &Lab, wire: &Wire, line: &str) -> Ended {
     pkt_gen(lab, wire, line).wait(PATIENCE)
 }
 
-/// One that takes frames from now on.
+/// Starts a receiver, and waits until it receives.
 fn receiving(lab: &Lab, wire: &Wire, line: &str) -> Started {
     let mut receiver = pkt_gen(lab, wire, line);
     receiver.wait_until("a receiver", |this| this.out().contains("Ready..."));
     receiver
 }
 
-/// Frames that left `pa` and that came to `pb`, as the kernel counted them.
+/// Returns the frames that left `pa` and that reached `pb`, as counted by the kernel.
 fn counted(wire: &Wire) -> (u64, u64) {
     let [sent, received] =
         [("pa", "tx"), ("pb", "rx")].map(|(port, way)| wire.counter(port, way, "packets"));
     (sent, received)
 }
 
-/// Frames, bytes and seconds of the totals.
+/// Returns frames, bytes and seconds of the totals.
 fn totals(log: &str, what: &str) -> (u64, u64, f64) {
     let line = log
         .lines()
@@ -54,8 +56,8 @@ fn totals(log: &str, what: &str) -> (u64, u64, f64) {
     )
 }
 
-/// What bench-lab-ministat.sh of the netbenches project does with a log, with tools that every host has: the lines but the
-/// first 15 and the last 10; of those that match, the fourth field.
+/// Does what bench-lab-ministat.sh of the netbenches project does with a log, with common tools:
+/// skips the first 15 and the last 10 lines, and returns the fourth field of those that match.
 fn lab_script(log: &Path) -> Vec<f64> {
     let script = r#"awk -v lines="$(wc -l < "$1")" 'NR > 15 && NR <= lines - 10' "$1" \
         | grep -E 'main_thread[[:space:]]\[[[:digit:]]+\][[:space:]][1-9].*pps' | sed 's/  */ /g' | cut -d ' ' -f 4"#;
@@ -63,7 +65,8 @@ fn lab_script(log: &Path) -> Vec<f64> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// A sender and a receiver as in bench-lab-2nodes.config, shorter and with more lines per second.
+/// A sender and a receiver as in bench-lab-2nodes.config, for a shorter time and with more lines
+/// per second.
 #[test]
 fn a_labs_script_and_our_importer_read_its_logs() {
     if !root("a_labs_script_and_our_importer_read_its_logs") {
@@ -112,7 +115,7 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         };
         assert_eq!(total.and_then(|total| total.count()), Some(FRAMES));
         let frames: f64 = log.samples.iter().filter_map(|sample| sample.frames).sum();
-        // a last interval of less than 20 ms has no line, as it says nothing about a rate
+        // a last interval shorter than 20 ms has no line, because it would not give a rate
         let left_out = FRAMES as f64 - frames;
         assert!(
             (0.0..=RATE * 0.02 + 1.0).contains(&left_out),
@@ -128,7 +131,7 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         }
 
         let rates = lab_script(&file);
-        // the script leaves 25 lines out, and the more busy the host, the fewer lines there are
+        // the script skips 25 lines, and a busy host prints fewer
         assert!(!rates.is_empty(), "{}", log.counts.lines);
         let last = log.counts.lines - 10;
         let picked: Vec<f64> = log
@@ -138,8 +141,8 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             .filter_map(|picked| picked.value)
             .collect();
         assert_eq!(rates, picked);
-        // single intervals are as uneven as the host is busy; over all of their time the rate is slower at most. Who waits for the first
-        // frame, and after the last, receives nothing
+        // intervals vary on a busy host; over the whole time, the rate can only be too low.
+        // Intervals before the first frame and after the last are empty
         let intervals = log.samples.iter();
         let intervals: Vec<(f64, f64)> = intervals
             .map(|s| (s.frames.unwrap(), s.interval_us.unwrap() as f64))
@@ -157,12 +160,13 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             assert!(mean > RATE * 0.9, "{mean}: {rates:?}");
         }
     }
-    // frame n is due n / RATE after the first, which may leave late where the host is busy
+    // frame n is due n / RATE after the first, which may leave late on a busy host
     let seconds = totals(&sender.out, "Sent").2;
     assert!(seconds >= (FRAMES as f64 - 1.0) / RATE - 0.5, "{seconds} s");
 }
 
-/// tshark reads what is on the wire: flows in the original's order, each equally often, and checksums that are right.
+/// tshark reads the frames on the wire: flows in the original's order, each equally often, with
+/// correct checksums.
 #[test]
 fn frames_are_right_and_flows_are_equal() {
     let name = "frames_are_right_and_flows_are_equal";
@@ -193,7 +197,7 @@ fn frames_are_right_and_flows_are_equal() {
         .map(|line| line.split('\t').collect())
         .collect();
     assert_eq!(rows.len(), 480);
-    // IPv6 has no checksum of its own
+    // IPv6 has no header checksum
     for (rows, size, ip_checksum) in [(&rows[..240], "60", "1"), (&rows[240..], "62", "")] {
         let mut counts: BTreeMap<&[&str], u32> = BTreeMap::new();
         for row in rows {
@@ -281,7 +285,7 @@ fn ping_is_answered_by_pong() {
         least > 0 && least <= mean && mean < 1_000_000_000,
         "{total}"
     );
-    // 1.5 s have a second that is told, with its buckets, which add up
+    // 1.5 s include one printed second, with its buckets, which add up
     let lines: Vec<&str> = ping.out.lines().collect();
     let told: Vec<usize> = (0..lines.len())
         .filter(|at| lines[*at].contains("] count "))
@@ -296,7 +300,7 @@ fn ping_is_answered_by_pong() {
             count
         );
     }
-    // every question left and every answer came, by the kernel's counters
+    // every request left and every reply arrived, by the kernel's counters
     assert_eq!(
         ["tx", "rx"].map(|way| wire.counter("pa", way, "packets")),
         [1500, 1500]
@@ -328,7 +332,7 @@ fn rxseq_sees_what_txseq_left_out() {
     std::thread::sleep(Duration::from_millis(100));
     receiver.signal(Signal::INT);
     let receiver = receiver.wait(PATIENCE);
-    // the second sender begins at 0 again: one jump back, and no other
+    // the second sender starts at 0 again: one jump back, and no other
     receiver.code(0).prints(&[
         "Sequence OUT OF ORDER: exp ",
         " found 0\n",
@@ -337,8 +341,8 @@ fn rxseq_sees_what_txseq_left_out() {
     assert_eq!(totals(&receiver.out, "Received").0, sent);
 }
 
-/// Every command line of the archive's logs is understood: it fails for the interface, which is not here, and for nothing
-/// else.
+/// Every command line in the logs of the archive is understood: it fails only because its interface
+/// does not exist here.
 #[test]
 fn the_archives_command_lines_are_understood() {
     let name = "the_archives_command_lines_are_understood";
@@ -356,7 +360,7 @@ fn the_archives_command_lines_are_understood() {
     let lines: BTreeSet<&str> = text.lines().collect();
     assert!(!lines.is_empty(), "none in {}", archive.display());
     for line in &lines {
-        // the shell takes the quotes off, as it did then
+        // the shell removes the quotes, as it did then
         let (_, arguments) = line.split_once("pkt-gen").unwrap();
         let typed = format!("{PROGRAM} pkt-gen {arguments} -i nosuch0 </dev/null");
         let ended = Command::new("sh").args(["-c", &typed]).output().unwrap();
@@ -368,7 +372,7 @@ fn the_archives_command_lines_are_understood() {
 
 #[test]
 fn wrong_use_is_answered_as_the_original_does() {
-    // a link to the program called pkt-gen is pkt-gen
+    // a link to fwdlab named pkt-gen behaves like pkt-gen
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("pkt-gen");
     symlink(PROGRAM, &link).unwrap();
@@ -384,12 +388,12 @@ fn wrong_use_is_answered_as_the_original_does() {
         ),
         (PROGRAM, "pkt-gen -i lo -y", 255, "bad option y\nUsage:"),
         (PROGRAM, "pkt-gen -i nosuch0 --json", 2, ""),
-        // somebody has this address
+        // lo has an IP address, so it may be in use
         (PROGRAM, "pkt-gen -i lo -f tx -w 0", 3, "--allow-address"),
     ] {
         let mut command = Command::new(program);
         let output = command.args(line.split(' ')).output().unwrap();
-        // who asks for JSON is answered in JSON, also when it went wrong
+        // with --json, errors are JSON, too
         assert_eq!(output.stdout.is_empty(), !line.contains("--json"), "{line}");
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{line}: {err}");

@@ -1,4 +1,5 @@
-//! Ports are safe: what somebody needs is refused, two of us keep apart, and nothing is left on any kind of exit.
+//! Safety of ports: refuses ports that are in use, keeps two senders apart, and leaves nothing
+//! behind on any kind of exit. Start with [`destinations_of_other_people_are_refused`].
 
 use rustix::process::Signal;
 
@@ -9,7 +10,7 @@ fn send(more: &str) -> String {
     format!("send --port pa --dst-mac {MAC_B} --load 1kpps {more}")
 }
 
-/// Has it said which engine it has, or that it captures?
+/// Returns true once the output shows the engine, or that a capture has started.
 fn begun(err: &str) -> bool {
     ["engine  ", "receiver  ", "capture  "]
         .iter()
@@ -24,7 +25,8 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
     let lab = Lab::new();
     let wire = Wire::new();
     wire.ip("link property add dev pa altname harmless0");
-    // by another name it is the same port: one port that sends and receives, and counters that are its own
+    // an alternative name means the same port: one port that sends and receives, with counters of
+    // its own
     let other = send("--for 10frames --rx-port pa").replacen("pa", "harmless0", 1);
     let document = wire.json(&lab, &other);
     assert_eq!(document["send"][0]["port"], "pa");
@@ -39,7 +41,7 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
          ip route add default table 100 dev pa; ip link add br0 type bridge; ip link set pa master br0; \
          ip neighbour add 192.168.9.9 lladdr 02:00:00:00:00:99 nud reachable dev pa",
     );
-    // a connection that lives as long as its standard input is open
+    // a connection that stays open as long as its standard input
     let script = "import socket,sys\n\
         a=socket.create_server(('198.18.0.2',5000))\n\
         b=socket.create_connection(('198.18.0.2',5000)); c=a.accept()\n\
@@ -59,7 +61,7 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
         ("it is a port of br0", "--allow-in-bridge"),
     ];
     let before = wire.counter("pa", "tx", "packets");
-    // whatever it is called
+    // under any name
     let refused = wire.run(&lab, &send("--for 10frames").replace(" pa ", " harmless0 "));
     refused.code(3).says(&[
         "refusing to send on pa",
@@ -88,7 +90,8 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
     lab.assert_clean("refused ports");
 }
 
-/// By flows as typed, by profiles, and by captures. Which addresses are whose, in which layer, is tested in `lab` and `packet`.
+/// By typed flows, by profiles, and by captures. `lab` and `packet` test which addresses are
+/// allowed, in which layer.
 #[test]
 fn destinations_of_other_people_are_refused() {
     if !root("destinations_of_other_people_are_refused") {
@@ -101,7 +104,7 @@ fn destinations_of_other_people_are_refused() {
         std::fs::write(&path, format!("about = 'test'\n[[stream]]\n{stream}\n")).unwrap();
         send(&format!("--for 10frames --profile {}", path.display()))
     };
-    // far behind the frames that anybody looks at leaves the block
+    // a frame far beyond those that are checked leaves the block
     let far = "vary = [{ field = 'ipv4.destination', from = '198.19.0.0', count = 1_000_000 }]";
     let tunnel = "{ ipv4 = { destination = '198.19.1.1' } }, 'udp', 'vxlan', 'ethernet'";
     let public = format!("layers = [{tunnel}, {{ ipv4 = {{ destination = '8.8.8.8' }} }}, 'udp']");
@@ -131,7 +134,7 @@ fn destinations_of_other_people_are_refused() {
             .says(&[words, "--to-any-address"]);
         assert_eq!(wire.counter("pa", "tx", "packets"), 0, "{line}");
     }
-    // what lies between the addresses of a list is never sent to
+    // addresses between those of a list never get frames
     let list = format!(
         "layers = [{tunnel}, 'ipv4', 'udp']\n\
          vary = [{{ field = 'ipv4[2].destination', values = ['198.18.0.1', '203.0.113.1'] }}]"
@@ -149,11 +152,11 @@ fn destinations_of_other_people_are_refused() {
     }
 }
 
-/// Frames that are sent on one interface and leave by another are as bad as those that are sent on the other. Ways through other
-/// namespaces are tested in `lab`.
+/// Frames that leave through another interface are as dangerous as frames sent on that interface.
+/// `lab` tests paths through other namespaces.
 #[test]
 fn frames_do_not_leave_by_another_port_that_somebody_needs() {
-    // nobody's here, so that bridges pass it on
+    // an unknown address, so that bridges flood it
     const BEYOND: &str = "02:00:00:00:00:e0";
     if !root("frames_do_not_leave_by_another_port_that_somebody_needs") {
         return;
@@ -167,14 +170,14 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
             "frames sent on it go to da, which is below mv0, and it carries the default route",
         ),
         (
-            // over a macvlan into a bridge
+            // through a macvlan into a bridge
             "ip link add br0 type bridge; ip link set br0 up; ip link set da master br0; ip link set pb master br0; \
              ip link add mv0 link pa type macvlan; ip link set mv0 up",
             "frames sent on it go to da, a port of br0, and it carries the default route",
         ),
     ] {
         let wire = Wire::new();
-        // the way out of this namespace; db is all that is behind it
+        // the link out of this namespace; db is all that is behind it
         wire.exec(
             "ip link add da type veth peer name db; ip link set da up; ip link set db up; \
              ip address add 198.18.99.2/24 dev da; ip route add default via 198.18.99.1 dev da",
@@ -183,7 +186,7 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
         let before = wire.counter("db", "rx", "packets");
         let refused = wire.run(&lab, &send("mv0"));
         refused.code(3).says(&[words, "--allow-default-route"]);
-        // others may speak there, too
+        // others may send frames there, too
         assert!(wire.counter("db", "rx", "packets") < before + 10, "{words}");
         let before = wire.counter("db", "rx", "packets");
         wire.run(&lab, &format!("{} --allow-default-route", send("mv0")))
@@ -192,7 +195,7 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
             wire.counter("db", "rx", "packets") >= before + 10,
             "{words}"
         );
-        // who only receives sends nothing anywhere
+        // a receiver sends no frames anywhere
         wire.run(&lab, "receive --port mv0 --for 10ms").measured();
         if script.contains("br0") {
             for (port, words) in [("br0", "pb is a port of it"), ("pa", "mv0 is on top of it")] {
@@ -224,11 +227,11 @@ fn two_of_us_on_one_port_are_told_of_each_other() {
         running.wait_until("its begin", |running| begun(&running.err()));
         let refused = wire.run(&lab, &second);
         refused.code(3).says(&[words]);
-        // of a receiver the kernel says only which program is there
+        // for a receiver, the kernel shows only which program is attached
         if words.contains("sends") {
             refused.says(&[&format!("process {} ", running.pid())]);
         }
-        // in another namespace a port of the same index is another port
+        // in another namespace, the same index is another port
         Wire::new().run(&lab, &second).measured();
         running.signal(Signal::KILL);
         running.wait(PATIENCE).code(128 + 9);
@@ -266,7 +269,7 @@ fn nothing_is_left_on_a_port_after_any_exit() {
         running.wait_until("its begin", |running| begun(&running.err()));
         running.signal(signal);
         let ended = running.wait(PATIENCE);
-        // a busy machine may keep a sender from its load, which is told
+        // a busy machine may keep a sender from its load, which is reported
         assert!(
             ended.code == code || (code == 0 && ended.code == 5),
             "{command}: {ended:?}"
@@ -278,7 +281,7 @@ fn nothing_is_left_on_a_port_after_any_exit() {
     lab.assert_clean("all exits");
 }
 
-/// What each engine says of that is tested in `engine`.
+/// Each engine's message is tested in `engine`.
 #[test]
 fn a_port_that_goes_down_or_away_ends_the_command_with_its_name() {
     if !root("a_port_that_goes_down_or_away_ends_the_command_with_its_name") {
@@ -310,7 +313,7 @@ fn a_port_that_goes_down_or_away_ends_the_command_with_its_name() {
         running.wait(PATIENCE).code(4).says(&words);
         assert!(!wire.attached().contains("fwdlab"), "{}", wire.attached());
     }
-    // from the begin
+    // from the start
     let wire = Wire::new();
     wire.ip("link set pa down");
     wire.run(&lab, &send("--for 1frame"))

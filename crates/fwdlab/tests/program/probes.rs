@@ -1,4 +1,5 @@
-//! What the probes of the machine read is kept beside everything they judge, and every trial of every procedure is judged once.
+//! Readings of the machine's probes: they are stored with everything that they judge, and every
+//! trial of every procedure is judged once. Start with [`windows_carry_what_the_probes_read`].
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use crate::support::{Lab, TINY, count, json_lines, list, number, root, skipped};
 
 const NO_DISTANCE: &str = "no distance could be read: one CPU, or the other one was never free";
 
-/// Windows of a trial over all strata.
+/// Returns the number of windows of a trial, over all strata.
 fn judged(trial: &Value) -> u64 {
     let apart = trial["apart"].as_array();
     count(&trial["quiet"]["windows"])
@@ -16,7 +17,7 @@ fn judged(trial: &Value) -> u64 {
         + apart.map_or(0, |all| all.iter().map(|s| count(&s["windows"])).sum())
 }
 
-/// Readings of the distance, and no reading without a speed.
+/// Returns the distances in the readings; fails on a reading without a speed.
 fn distances<'a>(readings: impl IntoIterator<Item = &'a Value>) -> Vec<f64> {
     let of = |reading: &Value| {
         assert!(number(&reading["additions_per_ns"]) > 0.0, "{reading}");
@@ -56,7 +57,7 @@ fn trials_of_procedures_carry_what_the_probes_read() {
         read.iter().all(|ns| (2.0..100_000.0).contains(ns)),
         "{read:?}"
     );
-    // the states that the facts tell are those of the summary
+    // the states in the facts are those in the summary
     let states = &document["noise"]["states"];
     assert_eq!(&facts["states"], states, "{document}");
     for state in states.as_array().into_iter().flatten() {
@@ -78,7 +79,8 @@ fn a_simulated_dut_has_no_probes() {
     }
 }
 
-/// The windows of `quick` have the readings of both edges in their file, and every window is in one stratum.
+/// The file with the windows of `quick` has the readings at both edges, and every window is in one
+/// stratum.
 #[test]
 fn windows_carry_what_the_probes_read() {
     const TEST: &str = "windows_carry_what_the_probes_read";

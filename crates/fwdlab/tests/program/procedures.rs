@@ -1,5 +1,7 @@
-//! `fwdlab trial`, `ramp`, `rfc2544` and `soak` from outside: known truths of simulated DUTs, tables, what is kept and told, and
-//! once the kernel of this host. Every procedure against the truth, over shapes and seeds: `lab/tests/procedures.rs`.
+//! `fwdlab trial`, `ramp`, `rfc2544` and `soak` from outside: known truths of simulated DUTs,
+//! tables, stored files and output, and once this host's kernel. `lab/tests/procedures.rs` compares
+//! every procedure with the truth, over shapes and seeds. Start with
+//! [`the_suite_tells_the_truth_of_a_simulated_dut`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +16,7 @@ use crate::support::{
     number, passed, root, skipped, try_tool,
 };
 
-/// The words of a line, and a simulated DUT.
+/// Returns the words of a line, and a simulated DUT.
 fn sim<'a>(line: &'a str, dut: &'a str) -> Vec<&'a str> {
     let words = line.split_whitespace();
     words.chain(["--engine", "sim", "--dut", dut]).collect()
@@ -26,7 +28,8 @@ fn outcomes<'a>(document: &'a Value, procedure: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// What a command prints in the namespace of the only DUT; nothing if there is none, or it fails.
+/// Returns the output of a command in the namespace of the only DUT; nothing if there is none, or
+/// if the command fails.
 fn inside(line: &[&str]) -> String {
     let namespaces = namespaces();
     let dut = namespaces.iter().find(|name| name.ends_with("-dut0"));
@@ -34,13 +37,14 @@ fn inside(line: &[&str]) -> String {
         .unwrap_or_default()
 }
 
-/// A file of the only modified series among the inputs of a run.
+/// Returns a file of the only modified series among the inputs of a run.
 fn input_of_series(run: &Path, name: &str) -> String {
     let of_series = fs::read_dir(run.join("inputs/series")).unwrap().next();
     fs::read_to_string(of_series.unwrap().unwrap().path().join(name)).unwrap()
 }
 
-/// Line rates of RFC 2544 at 10 Gbit/s (docs/methodology.md, "Units and line rates"), capacity, buffer, delay and times as simulated.
+/// Line rates of RFC 2544 at 10 Gbit/s (docs/methodology.md, "Units and line rates"); capacity,
+/// buffer, delay and times as simulated.
 #[test]
 fn the_suite_tells_the_truth_of_a_simulated_dut() {
     let lab = Lab::new();
@@ -81,7 +85,7 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
     assert!((number(&found["buffer_frames"]) / 800.0 - 1.0).abs() < 0.01);
     let [low, high] = ["buffer_min_frames", "buffer_max_frames"].map(|end| number(&found[end]));
     assert!(low <= 800.0 && 800.0 <= high, "{buffer}");
-    // a million frames per second are more than the line has of 1518 bytes
+    // at 1518 bytes, a million frames per second exceed the line rate
     let verdict = fits["verdict"].as_str().unwrap();
     assert!(verdict.starts_with("not applicable"), "{verdict}");
     let recovery = outcomes(&document, "recovery");
@@ -91,14 +95,15 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
     for outcome in resets {
         assert!((number(&outcome["found"]["by_timestamp_s"]["mean"]) - 8.0).abs() < 1e-4);
     }
-    // every trial is there with its question and its answer
+    // every trial is stored with its question and its answer
     for trial in list(&document["trials"]) {
         assert!(trial["asked"]["question"]["reason"].is_string(), "{trial}");
         assert!(trial["asked"]["answer"]["frames_sent"].is_u64());
     }
 }
 
-/// How many trials a suite takes depends on what the DUT forwards, by more than a factor of two.
+/// The number of trials in a suite depends on the capacity of the DUT, by more than a factor of
+/// two.
 #[test]
 fn what_is_estimated_is_made() {
     let lab = Lab::new();
@@ -118,7 +123,7 @@ fn what_is_estimated_is_made() {
     }
 }
 
-/// What was shown at the end is shown again from what is stored, to the byte, in the terminal and on the page.
+/// A stored run shows the same as at its end, to the byte, in the terminal and on the page.
 #[test]
 fn a_stored_run_shows_the_same_again() {
     let lab = Lab::new();
@@ -160,7 +165,7 @@ fn a_stored_run_shows_the_same_again() {
         let directory = Path::new(document["directory"].as_str().unwrap());
         let page = fs::read_to_string(directory.join("report.html")).unwrap();
         assert_eq!(show(&["--format", "html"]).trim(), page.trim());
-        // as many values as names in every line, those in quotes counted as one
+        // as many values as names in every line; quoted values count as one
         let csv = show(&["--format", "csv"]);
         let values = |row: &str| {
             let outside: String = row.split('"').step_by(2).collect();
@@ -178,7 +183,7 @@ fn a_stored_run_shows_the_same_again() {
             let markdown = show(&["--format", "markdown"]);
             assert!(markdown.starts_with("**") && markdown.contains("| ---:"));
         }
-        // delays are kept as a histogram, which says what the record says
+        // delays are stored as a histogram, whose figures agree with the record
         if line.contains("--delays") {
             let asked = &document["trials"][0]["asked"];
             let log = asked["latency_log"].as_str().unwrap();
@@ -201,7 +206,8 @@ fn a_stored_run_shows_the_same_again() {
         .code(2);
 }
 
-/// In its shortest form, end to end on the kernel of this host: a search, and bursts, whose frames the ports count as we do.
+/// The shortest suite on this host's kernel: a search and bursts, whose frames the ports count like
+/// we do.
 #[test]
 fn the_suite_runs_on_the_kernel_of_this_host() {
     const TEST: &str = "the_suite_runs_on_the_kernel_of_this_host";
@@ -210,7 +216,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
     }
     let lab = Lab::new();
     let line = "rfc2544 --sizes 64 --tests throughput,bursts --burst 16 --max 20kpps --trial 200ms --search 200ms --resolution 25";
-    // a noisy host may make the answer invalid, never absent
+    // on a noisy host the result may be invalid, but is never missing
     let document = lab.json(&line.split(' ').collect::<Vec<_>>());
     assert_eq!(all_outcomes(&document).len(), 2);
     let noise = document["noise"]["verdict"].as_str().unwrap();
@@ -231,7 +237,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
         let verdict = outcome["verdict"].as_str().unwrap();
         match number(&outcome["trials"]) > 0.0 {
             true => (),
-            // a thread that got no CPU for as long as a trial takes
+            // a thread got no CPU for the duration of a trial
             false if is_held_up(verdict) => {
                 return skipped(TEST, &format!("this host held the sender up: {verdict}"));
             }
@@ -240,7 +246,8 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
     }
 }
 
-/// Capacity as simulated; one frame in a hundred is a broadcast, which costs the simulated DUT nothing.
+/// The capacity is as simulated. One frame in a hundred is a broadcast, which costs the simulated
+/// DUT nothing.
 #[test]
 fn series_of_a_simulated_dut_have_known_truths() {
     let lab = Lab::new();
@@ -288,7 +295,7 @@ fn series_of_a_simulated_dut_have_known_truths() {
     assert_eq!(list(&parameters["series"]).len(), 4);
 }
 
-/// 7 x 64, 4 x 594 and 1 x 1518 bytes: twelve frames in 4582 bytes of the line.
+/// 7 x 64, 4 x 594 and 1 x 1518 bytes: twelve frames take 4582 bytes of the line.
 #[test]
 fn a_profile_has_its_own_line_rate() {
     let lab = Lab::new();
@@ -333,7 +340,8 @@ fn what_cannot_be_is_told_before_anything_happens() {
     assert!(!lab.runs().exists(), "no run was made");
 }
 
-/// The kernel of this host forwards both ways, mixes and broadcasts; the ports' own counters say the same.
+/// This host's kernel forwards in both directions, with mixes and broadcasts; the ports' own
+/// counters agree.
 #[test]
 fn series_on_the_kernel_of_this_host() {
     if !root("series_on_the_kernel_of_this_host") {
@@ -347,11 +355,11 @@ fn series_on_the_kernel_of_this_host() {
         let counters = &trial["counters"];
         let sent = number(&trial["frames_sent"]);
         let beside = trial["frames_beside"].as_f64().unwrap_or(0.0);
-        // of the ports of the bed, read by the kernel
+        // counters of the bed's ports, read by the kernel
         let through = |stage| passed(trial, stage) as f64;
         assert_eq!(through("generator_port"), sent + beside, "{trial}");
         assert_eq!(through("dut_input"), sent + beside);
-        // the kernel of the DUT may say a word of its own
+        // the DUT's kernel may send frames of its own
         let received = number(&trial["frames_received"]) + number(&counters["receiver_foreign"]);
         assert_eq!(through("receiver_port"), received);
         let directions = list(&trial["directions"]);
@@ -361,7 +369,7 @@ fn series_on_the_kernel_of_this_host() {
         let [there, back] = of("frames_sent");
         assert!((there - back).abs() <= 0.01 * there + 1.0, "{there} {back}");
         if trial["variant"]["modifiers"].is_array() {
-            // one frame in a hundred of each direction, also where the sender was held up and few left
+            // one frame in a hundred per direction, even if the sender stalled and few frames left
             let wanted = 0.01 * (sent + beside);
             assert!(
                 (beside - wanted).abs() <= 2.0 + 0.05 * wanted,
@@ -377,7 +385,8 @@ fn series_on_the_kernel_of_this_host() {
     lab.assert_clean("series");
 }
 
-/// Rules and routes of the DUT are read from outside while the series runs: the kernel counts what each rule examined.
+/// Reads rules and routes of the DUT from outside while the series runs: the kernel counts the
+/// frames that each rule examined.
 #[test]
 fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     const TEST: &str = "filters_and_updates_are_on_the_dut_while_their_series_runs";
@@ -391,7 +400,7 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     let lab = Lab::new();
     let line = "trial --load 10kpps --for 800ms --max 20kpps --modifier filters=25,updates=200ms";
     let mut run = lab.start(&line.split(' ').collect::<Vec<_>>());
-    // of each rule: frames, and whether it accepts
+    // for each rule: its frames, and whether it accepts
     let (mut rules, mut hops) = (Vec::new(), BTreeSet::new());
     while !run.has_ended() {
         let table = inside(&["nft", "list", "table", "inet", "fwdlab_filters"]);
@@ -410,7 +419,8 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
         std::thread::sleep(Duration::from_millis(20));
     }
     run.wait(PATIENCE).measured();
-    // 24 that match nothing, the one that permits, the denial of all else, which has seen the frames of the proof
+    // 24 rules that match nothing, the one that accepts, and the final drop, which has counted
+    // frames of the path check
     assert_eq!(rules.len(), 26, "{rules:?}");
     assert!(
         rules[..24].iter().all(|rule| *rule == (0, false)),
@@ -428,7 +438,7 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     lab.assert_clean("filters");
 }
 
-/// Queries and answers are counted from outside: by the kernel of the DUT. Destinations are random.
+/// Counts queries and answers from outside, in the kernel of the DUT. Destinations are random.
 #[test]
 fn the_dut_is_managed_while_its_series_runs() {
     const TEST: &str = "the_dut_is_managed_while_its_series_runs";
@@ -442,7 +452,7 @@ fn the_dut_is_managed_while_its_series_runs() {
         words.collect::<Vec<&str>>()
     };
     let lab = Lab::new();
-    // something that listens and is no agent: the query comes back
+    // a listener that is not an agent: it echoes the query
     let set = "setsid python3 -c 'import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((\"0.0.0.0\", 161))
@@ -464,7 +474,7 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
     }
     let lab = Lab::new();
     let mut run = lab.start(&line("1500ms"));
-    // datagrams that came in and went out, and the agent
+    // datagrams received and sent, and the agent
     let (mut datagrams, mut agents) = (Vec::new(), BTreeSet::new());
     let name_of = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     while !run.has_ended() {
@@ -502,7 +512,7 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         trials += 1;
     }
     assert!(trials > 0);
-    // beside the trials one query that found the agent, and those that came before it listened
+    // apart from the trials: one query that found the agent, and those before it listened
     let [queries, answers] = datagrams[..] else {
         panic!("{datagrams:?}")
     };
@@ -512,8 +522,9 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
     lab.assert_clean("management");
 }
 
-/// The truth of a DUT is planted, and its tester has a limit and is held up: what is said is right, or it is said that it cannot be told.
-/// This seed draws a ramp, an equilibrium, a sweep, a rate in overload and a search. More runs of it: `scripts/judge --runs 200`.
+/// Plants the truth of a DUT, whose tester has a limit and stalls: each result is correct or
+/// inconclusive. This seed draws a ramp, an equilibrium, a sweep, a rate in overload and a search.
+/// For more runs: `scripts/judge --runs 200`.
 #[test]
 fn planted_truths_are_found_or_nothing_is_said() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/judge");

@@ -1,6 +1,8 @@
-//! `fwdlab profile` as people use it: the manual's files and examples, captures that others read, errors with their place.
+//! `fwdlab profile`: files and examples of the manual, captures that other programs read, and
+//! errors with their position.
 //!
-//! What profiles mean in bytes is tested in `engine`.
+//! `engine` tests the bytes of profiles. Start with
+//! [`files_of_the_manual_and_shipped_ones_are_profiles`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ fn of_repository(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// What the program does in an empty folder.
+/// Runs the program in an empty folder. Returns exit code and output.
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = assert_cmd::Command::new(PROGRAM)
         .args(arguments)
@@ -32,7 +34,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Every file in the manual is a profile, by the program and by the schema, and so is what we ship.
+/// Every file in the manual, and every shipped one, is a profile by the program and by the schema.
 #[test]
 fn files_of_the_manual_and_shipped_ones_are_profiles() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +98,7 @@ fn captures_are_what_the_frames_are() {
         assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
         path
     });
-    // a section header block; both hold the same
+    // a section header block; both files hold the same frames
     assert!(fs::read(&pcapng).unwrap().starts_with(b"\n\r\r\n"));
     assert!(!fs::read(&pcap).unwrap().starts_with(b"\n\r\r\n"));
     assert_eq!(frames(&pcap), frames(&pcapng));
@@ -117,7 +119,7 @@ fn captures_are_what_the_frames_are() {
         let seconds: f64 = seconds.parse().unwrap();
         let due = frame["due_ns"].as_f64().unwrap();
         assert!((seconds * 1e9 - due).abs() <= 1.0, "{line} {due}");
-        // 128 bytes and 20 more for each on a link of 1 Gbit/s
+        // 128 bytes and 20 of overhead each, on a link of 1 Gbit/s
         assert!((due - n as f64 * 148.0 * 8.0).abs() < 1.0);
         let expected = format!("124\t198.18.1.2,198.18.10.1\t{}", 1000 + n);
         assert_eq!(rest, expected);
@@ -147,10 +149,10 @@ fn extension_headers_are_current_ones() {
         let (code, _, err) = run(lab.path(), &words);
         assert_eq!(code, 0, "{err}");
         all.extend(frames(&lab.path().join("some.pcapng")));
-        // and behind it what tshark finds odd, notes, warnings and errors: nothing
+        // tshark's notes, warnings and errors follow in the last column: none
         types.extend(vec![format!("{routing}\t"); 3]);
     }
-    // one file, for tshark takes a second to start
+    // one file, because tshark takes a second to start
     let file = capture_file(&lab, "all.pcapng", &all);
     let Some(seen) = tshark(&file, "ipv6.routing.type _ws.expert.message", "") else {
         return skipped("extension_headers_are_current_ones", "needs tshark");
@@ -215,7 +217,7 @@ fn names_of_other_people_do_not_steer_the_terminal() {
     }
 }
 
-/// Loads as people type them: the gap between two frames says what was understood.
+/// Loads in all units: the gap between two frames shows the parsed load.
 #[test]
 fn frames_are_shown_at_any_load() {
     for (load, gap_ns) in [

@@ -1,5 +1,5 @@
-//! `fwdlab rate` as programs read it, and wrong use. What people read is compared with the manual's examples in `manual`; the arithmetic
-//! is tested in `model`.
+//! `fwdlab rate`: its JSON, and usage errors. `manual` compares its text with the manual's
+//! examples; `model` tests the arithmetic. Start with [`keys_carry_units`].
 
 use std::process::Command;
 
@@ -44,13 +44,13 @@ fn one_rate_in_every_way() {
     near(at_line_rate, 2.2 * 67.2, 1e-9);
     assert_eq!(list(&said["warnings"]).len(), 0);
 
-    // padded, and above line rate: doubts travel with the figures
+    // padded, and above line rate: the warnings are next to the figures
     let said = &json("20Mpps --size 60")["rates"][0];
     assert_eq!(list(&said["warnings"]).len(), 2, "{said}");
     assert_eq!(said["mean_size_bytes"], 64.0);
 }
 
-/// The tables for sizes and links of one's own have nothing else.
+/// With given sizes and links, the tables have no other rows.
 #[test]
 fn tables_are_of_what_is_asked_for() {
     assert_eq!(list(&json("")["minimum_router"]).len(), 7);
@@ -61,7 +61,7 @@ fn tables_are_of_what_is_asked_for() {
     assert!(document["mixes"].is_null() && document["minimum_router"].is_null());
 }
 
-/// A number without a unit in its name is no number of ours; counts and weights have none.
+/// Every number has its unit in its name, except counts and weights.
 #[test]
 fn keys_carry_units() {
     const UNITS: &str = "_pps _bps _bytes _percent _ns _hz watts joules_per_frame per_gbps_l2 cycles_per_frame _at_line_rate bps_l2";
@@ -81,7 +81,7 @@ fn keys_carry_units() {
     check(&json(all), "");
 }
 
-/// Of what `model` refuses, one of each kind; and what only the command knows.
+/// One error of each kind that `model` refuses, and those that only the command can find.
 #[test]
 fn wrong_values_are_code_2_and_say_what_is_right() {
     for (line, words) in [

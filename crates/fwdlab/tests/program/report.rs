@@ -1,7 +1,7 @@
-//! `fwdlab report`: every format is what other programs read, and has the figures of the run.
+//! `fwdlab report`: other programs can read every format, and it has the figures of the run.
 //!
-//! The readers are not ours: gnuplot and ministat. Runs are simulated, so that figures are the same everywhere.
-//! Start with [`every_format_is_written_and_read`].
+//! The readers are gnuplot and ministat. Runs are simulated, so that figures are the same
+//! everywhere. Start with [`every_format_is_written_and_read`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Lab, directories, skipped, try_tool};
 
-/// Two sizes and a threshold: a campaign that takes no time.
+/// A fast campaign with two sizes and a threshold.
 const CAMPAIGN: &str = r#"
 campaign = "report"
 iterations = 5
@@ -28,7 +28,7 @@ case = "plain/64B-*"
 at-least = "50kpps"
 "#;
 
-/// A ramp of a DUT with this capacity; returns the run.
+/// Runs a ramp on a DUT with this capacity. Returns the run.
 fn ramp(lab: &Lab, capacity: &str) -> String {
     let line = format!(
         "ramp --engine sim --target 1.4Mpps --ramp 40s --warm-up 2s --hold 5s --dut capacity={capacity},link=1Gbps"
@@ -37,7 +37,7 @@ fn ramp(lab: &Lab, capacity: &str) -> String {
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
-/// Reports runs in these formats, in a new directory.
+/// Reports runs in these formats, to a new directory.
 fn report(lab: &Lab, runs: &[&str], formats: &str, name: &str) -> PathBuf {
     let dir = lab.path().join(name);
     let out = format!("{}/", dir.display());
@@ -46,7 +46,7 @@ fn report(lab: &Lab, runs: &[&str], formats: &str, name: &str) -> PathBuf {
     dir
 }
 
-/// The files of a directory with this ending, by name.
+/// Returns the files in a directory with this extension, by name.
 fn ending(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let mut all = directories(dir);
     all.retain(|path| path.extension().is_some_and(|own| own == ending));
@@ -73,13 +73,13 @@ fn every_format_is_written_and_read() {
     let dir = report(&lab, &["@2", "@1"], formats, "all");
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
 
-    // a chart for the campaign, and what a ramp has
+    // one chart for the campaign, and those of a ramp
     let pictures = ending(&dir, "svg");
     assert!(pictures.len() >= 4, "{pictures:?}");
     assert_eq!(ending(&dir, "plt").len(), pictures.len());
     gnuplot_draws(&dir);
     ministat_agrees(&read("ministat.txt"), &dir);
-    // only the campaign's chart: each takes a second to draw
+    // only the campaign's chart, because each takes a second to draw
     let png = ending(&report(&lab, &["@2"], "png", "png"), "png");
     assert_eq!(png.len(), 1);
     let bytes = fs::read(&png[0]).unwrap();
@@ -87,7 +87,7 @@ fn every_format_is_written_and_read() {
     let wide = u32::from_be_bytes(bytes[16..20].try_into().unwrap());
     assert!(wide >= 900, "{wide}");
 
-    // what is linked is there
+    // the targets of links exist
     let markdown = read("report.md");
     let linked: Vec<&str> = markdown
         .split("](")
@@ -100,7 +100,7 @@ fn every_format_is_written_and_read() {
         "{linked:?}"
     );
 
-    // the same figure everywhere
+    // the same figure in all formats
     let runs = json(&dir.join("report.json"));
     let median = runs[0]["test_cases"][0]["figures"][0]["median"]
         .as_f64()
@@ -122,7 +122,7 @@ fn every_format_is_written_and_read() {
     }
 }
 
-/// Every script runs without a word and makes its picture.
+/// Every script runs without output and draws its chart.
 fn gnuplot_draws(dir: &Path) {
     if try_tool(&["gnuplot", "--version"]).is_err() {
         skipped(
@@ -145,7 +145,7 @@ fn gnuplot_draws(dir: &Path) {
     }
 }
 
-/// Debian's ministat prints the blocks of its generation to the byte, from the files next to them.
+/// Debian's ministat prints the same blocks, to the byte, from the files next to them.
 fn ministat_agrees(text: &str, dir: &Path) {
     assert!(text.contains("$ ministat -w 74 "), "{text}");
     if try_tool(&["ministat", "-h"]).is_err_and(|why| why.contains("No such file")) {
@@ -178,7 +178,8 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     assert_eq!(files.len(), 2);
     for file in &files {
         for second in json(file)["stats"].as_object().unwrap().values() {
-            // the viewer divides by what each port sent, and writes no page of what is no number
+            // the viewer divides by what each port sent, and cannot show values that are not
+            // numbers
             let mut ports = second.as_object().unwrap().values();
             assert!(
                 ports.all(|port| port["tx_pps"].as_f64().unwrap() > 0.0),
@@ -195,7 +196,7 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
         serde_json::from_str(&lab.run(&["runs", "show", id, "--json"]).code(0).out).unwrap()
     };
     let back = shown(id);
-    // the silent direction is left out; the ramp that fills more of its link is first
+    // omits the silent direction; the ramp that fills more of its link comes first
     let cases = back["test_cases"].as_array().unwrap();
     assert_eq!(cases.len(), 2);
     for (case, run) in cases.iter().zip([&fast, &slow]) {
@@ -210,12 +211,12 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
         let told = after["max_line_percent"].as_f64().unwrap();
         assert!((told - share).abs() < 0.01, "{told} {share}");
     }
-    // and leaves again as it came
+    // the export equals the imported file
     let again = ending(&report(&lab, &[id], "loadtest", "again"), "json");
     assert_eq!(again.len(), 2);
     let seconds = |path: &Path| json(path)["stats"].as_object().unwrap().len();
     assert_eq!(seconds(&again[0]), seconds(&files[0]));
-    // both in one graph, under the names people gave
+    // both in one graph, under the names of the tags
     let page = lab.run(&["report", &fast, &slow, "-o", "-"]);
     page.code(0).prints(&[
         "Forwarded over time, 64 B",
@@ -224,7 +225,8 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     ]);
 }
 
-/// Each direction is a channel with its own counts; what the DUT lost of one is not said of the other.
+/// Each direction is a channel with its own counts; the DUT's losses in one do not appear in the
+/// other.
 #[test]
 fn a_ramp_in_both_directions_is_a_load_test_of_two_channels() {
     let lab = Lab::new();
@@ -245,7 +247,7 @@ fn a_ramp_in_both_directions_is_a_load_test_of_two_channels() {
         let is = |name: &str| direction[name].as_f64().unwrap();
         let difference = is("frames_sent") - sum(from, "tx_pps");
         assert!(difference.abs() < 2.0, "{way}: {difference}");
-        // what was still in a buffer at the end came in no second
+        // frames still in a buffer at the end were received in no second
         let missing = is("frames_received") - sum(to, "rx_pps");
         assert!((-2.0..5000.0).contains(&missing), "{way}: {missing}");
     }
@@ -261,7 +263,7 @@ fn what_cannot_be_written_or_imported_is_refused() {
     lab.run(&["report", &run, "--format", "svg"])
         .code(2)
         .says(&["-o DIR/"]);
-    // ministat refuses fewer than three values, and so nothing is written
+    // ministat refuses fewer than three values, so no file is written
     let file = lab.path().join("x.json");
     let path = file.to_str().unwrap();
     lab.run(&["report", &run, "--format", "ministat", "-o", path])

@@ -1,4 +1,4 @@
-//! `runs ls|show|verify|rebuild|rm|export|import` and the names of runs.
+//! `runs ls|show|verify|rebuild|rm|export|import`, and the names of runs. Start with [`lines`].
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{Lab, directories};
 
-/// Position and id of every listed run, without the head.
+/// Returns position and id of every listed run, without the header.
 fn lines(listed: &str) -> Vec<(&str, &str)> {
     let mut lines = listed.lines();
     let head = lines.next().unwrap();
@@ -14,7 +14,7 @@ fn lines(listed: &str) -> Vec<(&str, &str)> {
         head.contains("run") && head.contains("began (UTC)"),
         "{listed}"
     );
-    // a result that is too long for its line stands below, indented
+    // a result too long for its line is indented below
     lines
         .filter(|line| !line.starts_with("     "))
         .map(|line| {
@@ -32,7 +32,7 @@ fn sim(lab: &Lab, line: &str) {
 
 const TRIAL: &str = "trial --load 1Mpps --for 1s";
 
-/// A run of every kind that can be simulated, and its figure in the list.
+/// A run of every kind that can be simulated, with its figure in the list.
 const KINDS: [(&str, &str); 5] = [
     ("ndr --goals ndr", "NDR 99"),
     ("ramp", "ramp: loss begins at 64 B "),
@@ -51,12 +51,12 @@ const KINDS: [(&str, &str); 5] = [
 fn every_kind_of_run_is_listed_with_its_figure() {
     let lab = Lab::new();
     KINDS.iter().for_each(|(line, _)| sim(&lab, line));
-    // and what was found is found again from what the trials answered
+    // the results follow again from the trials
     let verified = lab.run(&["runs", "verify"]);
     verified.code(0).says(&["5 runs: 5 intact"]);
     assert!(!verified.out.contains("not derived"), "{}", verified.out);
     let listed = lab.run(&["runs", "ls"]);
-    // the latest first
+    // latest first
     let joined = listed.code(0).out.replace("\n     ", "  ");
     let said: Vec<&str> = joined.lines().skip(1).collect();
     assert_eq!(said.len(), KINDS.len(), "{}", listed.out);
@@ -89,7 +89,7 @@ fn every_kind_of_run_is_listed_with_its_figure() {
     };
     assert_eq!(of("ramp").0, "@4", "places are those of all runs");
 
-    // the same seed once more: another run
+    // the same seed again makes another run
     let (_, first) = of("trial");
     lab.run(&["runs", "rm", &first]).code(0);
     sim(&lab, TRIAL);
@@ -115,11 +115,12 @@ fn verify_shows_what_changed_and_rebuild_derives_from_what_is_whole() {
         .says(&["1 run: 1 intact, 0 incomplete, 0 damaged"])
         .prints(&["intact", "test_cases"]);
 
-    // a trial that is gone, each line being whole: what was measured and is damaged stays damaged
+    // a missing trial, although every line is complete: a finished run that is damaged stays
+    // damaged
     write("trials.jsonl", trials.split_once('\n').unwrap().1);
     lab.run(&["runs", "rebuild", "@1"])
         .says(&["cannot rebuild", "trials.jsonl"]);
-    // an edited page; an input that nobody kept
+    // an edited page, and an unknown input
     write("report.html", &page.replacen("NDR", "PDR", 1));
     write("inputs/more", "");
     lab.run(&["runs", "verify", "@1"]).code(5).prints(&[
@@ -137,7 +138,7 @@ fn verify_shows_what_changed_and_rebuild_derives_from_what_is_whole() {
         "{json}"
     );
 
-    // a figure that was changed is not shown, in no format
+    // an altered figure is not shown, in any format
     let summary = kept("summary.json");
     let at = summary.find("relevant_lower_bound_pps\": ").unwrap() + 27;
     let mut flipped = summary.into_bytes();
@@ -160,24 +161,24 @@ fn runs_are_named_removed_exported_and_imported() {
     let listed = lab.run(&["runs", "ls"]);
     let (places, ids): (Vec<&str>, Vec<&str>) = lines(&listed.code(0).out).into_iter().unzip();
     assert_eq!(places, ["@1", "@2", "@3"]);
-    // by its place, whole, and by the four characters at the end
+    // by its position, by its id, and by the last four characters
     for name in ["@2", ids[1], ids[1].rsplit('-').next().unwrap()] {
         let shown = lab.run(&["runs", "show", name]);
         shown.code(0).prints(&["64 B", ids[1]]);
     }
-    // a beginning that several share names none
+    // an ambiguous prefix names no run
     let year = &ids[0][..4];
     lab.run(&["runs", "show", year])
         .code(2)
         .says(&[year, ids[0], ids[1], ids[2]]);
 
-    // names are all resolved before anything is removed, so that @2 is still the second
+    // all names are resolved before anything is removed, so that @2 is still the second
     lab.run(&["runs", "rm", "@1", "no-such-run"]).code(2);
     assert_eq!(directories(&lab.runs()).len(), 3);
     lab.run(&["runs", "rm", "@1", "@2"]).code(0);
     assert!(lab.only_run().ends_with(ids[2]));
 
-    // it goes into one file, and is taken out of it once
+    // exported to one file, and imported only once
     let file = |name: &str| lab.path().join(name).to_str().unwrap().to_owned();
     let (whole, brief, none) = (file("a.tar.gz"), file("brief.tar.gz"), file("none.tar.gz"));
     lab.run(&["runs", "export", "@1", "-o", &whole]).code(0);
@@ -189,7 +190,7 @@ fn runs_are_named_removed_exported_and_imported() {
     lab.run(&["runs", "import", &whole]).code(0).says(&[ids[2]]);
     assert_eq!(lab.run(&["runs", "show", "@1", "--json"]).out, shown);
     lab.run(&["runs", "verify", "@1"]).code(0);
-    // published: without what names the host, and whole all the same
+    // published: without facts that identify the host, but complete
     lab.run(&["runs", "export", "@1", "--facts", "brief", "-o", &brief])
         .code(0);
     lab.run(&["runs", "rm", "@1"]).code(0);
@@ -209,7 +210,7 @@ fn runs_are_named_removed_exported_and_imported() {
         .code(2);
     assert!(!fs::exists(&none).unwrap());
 
-    // a damaged run is told and harms no other
+    // a damaged run is reported, and does not affect others
     let damaged = lab.runs().join("2020-01-01-quick-aaaa");
     fs::create_dir(&damaged).unwrap();
     fs::write(damaged.join("run.json"), "{").unwrap();

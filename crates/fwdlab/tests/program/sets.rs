@@ -1,4 +1,5 @@
-//! Configuration sets and generated configurations on the embedded bed: applied, seen to be in force, and kept with the run.
+//! Configuration sets and generated configurations on the embedded bed: they are applied, in force,
+//! and stored with the run. Start with [`a_set_is_applied_and_kept`].
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use crate::support::{
     Lab, NOT_REACHED, PATIENCE, TINY, directories, example, is_held_up, list, root, skipped, tool,
 };
 
-/// What a campaign with generated configurations and shipped sets measures, one bed each.
+/// A campaign measures generated configurations and shipped sets, on one bed each.
 #[test]
 fn generated_configurations_are_measured_by_name() {
     const THIS: &str = "generated_configurations_are_measured_by_name";
@@ -44,7 +45,7 @@ fn generated_configurations_are_measured_by_name() {
     let cases = list(&run["test_cases"]).iter();
     let cases: Vec<&Value> = cases.map(|case| &case["configuration"]).collect();
     assert_eq!(cases, ["rules-3", "rules-7", "both"]);
-    // as the kernel had them
+    // in the kernel's own format
     let inputs = lab.only_run().join("inputs");
     let kept = |name: &str| fs::read_to_string(inputs.join("in-force").join(name)).unwrap();
     assert_eq!(kept("rules-3/nft-ruleset.txt").matches(" drop").count(), 3);
@@ -61,7 +62,7 @@ fn generated_configurations_are_measured_by_name() {
         let kept = kept(&format!("both/{file}"));
         assert!(kept.contains(words), "{words}: {kept}");
     }
-    // and as they were read, to the byte
+    // also the original files, unchanged
     let whole = fs::read(inputs.join("both/nft-100-rules/etc/nftables.conf")).unwrap();
     let shipped = fs::read(format!("{rules}/etc/nftables.conf")).unwrap();
     assert_eq!(whole, shipped);
@@ -69,7 +70,7 @@ fn generated_configurations_are_measured_by_name() {
     lab.assert_clean("generated configurations");
 }
 
-/// A directory with `set.toml`: its files are the DUT's alone, and what was in force is kept.
+/// A directory with `set.toml`: only the DUT sees its files, and the settings in force are stored.
 #[test]
 fn a_set_is_applied_and_kept() {
     if !root("a_set_is_applied_and_kept") {
@@ -93,7 +94,7 @@ fn a_set_is_applied_and_kept() {
     assert!(!std::path::Path::new("/etc/fwdlab.d").exists());
     lab.assert_clean("a set");
 
-    // what is for another system is refused before anything is built, and told by check
+    // a set for another system is refused before anything is built, and by check
     let bsd = example("bsdrp-forwarding");
     lab.run(&[TINY, &["--set", &bsd]].concat())
         .code(2)

@@ -1,8 +1,9 @@
-//! Campaigns over SSH while everything fails at random: connections, the agent, links, the router, the controller, the disk. Every cell has its
-//! right result or its reason, and nothing is left.
+//! Campaigns over SSH while everything fails at random: connections, the agent, links, the router,
+//! the controller, the disk. Every cell has a correct result or a reason, and nothing is left.
 //!
-//! Three machines: the controller, which is this one, a tester and a router, which are namespaces with a server of SSH each. What restarts
-//! has lost what a restart loses. For an hour: `FWDLAB_STORM_S=3600`. Start with [`Storm`].
+//! Three machines: the controller, which is this one, a tester and a router, which are namespaces
+//! with an SSH server each. A restart loses the state that a real one would lose. To run it for an
+//! hour: `FWDLAB_STORM_S=3600`. Start with [`Storm`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,13 +20,13 @@ use crate::support::{
     Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, tool, try_tool,
 };
 
-/// How long it blows in `make test`; what restarts slowly is for longer ones.
+/// Duration in `make test`; slow restarts need a longer one.
 const SHORT: Duration = Duration::from_secs(10);
 
 /// A campaign ends within this time after the last fault.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What happens.
+/// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     AgentKilled,
@@ -51,12 +52,12 @@ impl Fault {
     ];
 }
 
-/// A server of SSH in a namespace.
+/// An SSH server in a namespace.
 struct Server {
     folder: PathBuf,
     namespace: String,
     child: Child,
-    /// How often it has been started.
+    /// Number of boots so far.
     boots: u32,
 }
 
@@ -64,7 +65,7 @@ impl Server {
     fn start(lab: &Lab, name: &str, namespace: &str) -> Server {
         let folder = lab.path().join(name);
         fs::create_dir(&folder).unwrap();
-        // this /run is the test's own
+        // this /run belongs to the test
         fs::create_dir_all("/run/sshd").unwrap();
         let path = |file: &str| folder.join(file).display().to_string();
         for key in ["host", "user"].map(path) {
@@ -105,7 +106,7 @@ impl Server {
         server
     }
 
-    /// On a machine that has been started so often.
+    /// Starts the server, on a machine with this number of boots.
     fn begin(folder: &Path, namespace: &str, boots: u32) -> Child {
         let identity = folder.join("identity");
         let text = format!("{boots:08}-0000-4000-8000-000000000000\n");
@@ -140,7 +141,7 @@ impl Server {
         }
     }
 
-    /// Processes of its namespace, with their command lines.
+    /// Returns the processes in its namespace, with their command lines.
     fn processes(&self) -> Vec<(i32, String)> {
         let said = try_tool(&["ip", "netns", "pids", &self.namespace]).unwrap_or_default();
         let pids = said.split_whitespace().filter_map(|pid| pid.parse().ok());
@@ -171,7 +172,7 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Its machine restarts: whatever ran there has ended, and for a time nobody answers.
+    /// Restarts its machine: ends all its processes, and does not answer for some time.
     fn restart(&mut self, lost: &str, away: Duration) {
         self.kill();
         tool(&["ip", "netns", "exec", &self.namespace, "sh", "-c", lost]);
@@ -188,13 +189,13 @@ impl Drop for Server {
     }
 }
 
-/// What a restart of the router loses.
+/// State that a restart of the router loses.
 const LOST: &str = "nft flush ruleset; for p in da db; do ip addr flush dev $p; ip link set $p down; ip link set $p up; done
     echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
     for p in all default da db; do for v in accept_redirects send_redirects rp_filter secure_redirects; do
     cat /proc/sys/net/ipv4/conf/lo/$v > /proc/sys/net/ipv4/conf/$p/$v 2>/dev/null; done; done; true";
 
-/// A sequence of numbers that says itself what it is.
+/// A pseudorandom sequence that can be repeated.
 struct Dice(u64);
 
 impl Dice {
@@ -211,7 +212,7 @@ const CAMPAIGN: &str = "campaign = 'storm'\nbed = 'rack'\niterations = 2\n\
     [matrix]\nconfiguration = ['plain', 'half']\nflows = 10\n\
     [procedure]\nid = 'trial'\nload = '1kpps'\nfor = '300ms'\n";
 
-/// Every second frame.
+/// Drops every second frame.
 const HALF: &str = "add table ip half\nadd chain ip half f { type filter hook forward priority 0; }\n\
     add rule ip half f numgen inc mod 2 0 drop\n";
 
@@ -249,7 +250,7 @@ impl Storm {
         for (name, port) in [(tester, "lo"), (dut, "lo"), (dut, "da"), (dut, "db")] {
             tool(&["ip", "-n", name, "link", "set", port, "up"]);
         }
-        // the user's own ssh, with a configuration of the test
+        // the user's own ssh, with a configuration for the test
         let bin = lab.path().join("bin");
         fs::create_dir(&bin).unwrap();
         let config = lab.path().join("ssh_config");
@@ -269,7 +270,7 @@ impl Storm {
         fs::write(lab.path().join("beds/rack.toml"), bed).unwrap();
         fs::write(lab.path().join("storm.toml"), CAMPAIGN).unwrap();
         fs::write(lab.path().join("half.nft"), HALF).unwrap();
-        // a disk of its own for runs, that can be filled
+        // a separate disk for runs, which can be filled
         fs::create_dir(lab.runs()).unwrap();
         let runs = lab.runs().to_str().unwrap().to_owned();
         tool(&["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", &runs]);
@@ -292,7 +293,7 @@ impl Storm {
         self.lab.start_command(command)
     }
 
-    /// What fwdlab changes on both hosts, and must not leave.
+    /// Returns the state that fwdlab changes on both hosts and must restore.
     fn state(&self) -> BTreeSet<String> {
         let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
             { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
@@ -306,7 +307,7 @@ impl Storm {
         self.names.iter().flat_map(of).collect()
     }
 
-    /// Something happens. Says whether the controller is gone by that.
+    /// Causes a fault.
     fn strike(&mut self, fault: Fault, dice: &mut Dice, controller: &mut crate::support::Started) {
         let (tester, router) = (self.tester.as_mut().unwrap(), self.router.as_mut().unwrap());
         match fault {
@@ -340,7 +341,8 @@ impl Storm {
         }
     }
 
-    /// Carries one campaign out in the storm, again and again where the controller has ended. Returns the directory of its run.
+    /// Carries out a campaign in the storm, and resumes it whenever the controller has ended.
+    /// Returns the directory of its run.
     fn campaign(
         &mut self,
         until: Instant,
@@ -390,7 +392,7 @@ impl Storm {
                 }
                 _ => {}
             }
-            // whatever has ended it, it says so in words for people, or was killed
+            // it exits with a message for people, or it was killed
             assert!(ended.code != 1 && !said.contains("panicked"), "{said}");
             assert!(
                 quiet_since.elapsed() < PATIENCE,
@@ -411,22 +413,22 @@ impl Drop for Storm {
     }
 }
 
-/// How many iterations of a campaign have a result, and what cost others theirs.
+/// The number of iterations with a result, and the reasons of the others.
 #[derive(Debug, Default)]
 struct Outcome {
     all: u32,
     good: u32,
-    /// The generator was held up: that is no fault of the storm.
+    /// Iterations in which the generator stalled, which is not a fault of the storm.
     not_reached: u32,
     others: Vec<String>,
 }
 
-/// A file of a run.
+/// Reads a file of a run.
 fn document(run: &Path, name: &str) -> Value {
     serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
 }
 
-/// Is every cell right, or has its reason?
+/// Asserts that every cell is correct or has a reason.
 fn check(run: &Path, outcome: &mut Outcome) {
     let summary = document(run, "summary.json");
     let trials = json_lines(&run.join("trials.jsonl"));
@@ -492,7 +494,7 @@ mod slow {
             storm.lab.run(&["runs", "verify", "@1"]).code(0);
             fs::remove_dir_all(&run).unwrap();
         }
-        // what a killed controller has left is taken back by whoever looks next
+        // the next command that connects undoes what a killed controller has left
         let mut looks = storm.start(&["doctor", "rack"]);
         looks.wait_until("an end", |this| this.has_ended());
         let looked = looks.wait(Duration::from_secs(1));
@@ -507,7 +509,7 @@ mod slow {
                 .collect();
             assert!(ours.is_empty(), "{ours:?}");
         }
-        // what goes wrong costs what it must, and not everything
+        // faults may cost results, but not all of them
         let told = format!("{runs} campaigns; {outcome:?}; struck {struck:?}");
         println!("{told}");
         assert!(!struck.is_empty(), "{told}");

@@ -1,4 +1,5 @@
-//! What became of the frames of each stream and flow: judged by the counters of a DUT that drops some of them.
+//! Results of each stream and flow: compared with the counters of a DUT that drops some of the
+//! frames. Start with [`exactly_the_flows_that_a_dut_drops_are_named`].
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +14,10 @@ const MAC_E0: &str = "02:00:00:00:00:e0";
 const MAC_E1: &str = "02:00:00:00:00:e1";
 const MAC_C: &str = "02:00:00:00:00:0c";
 
-/// The ports of the router have no NAPI: live frames would be tried in vain.
+/// Not live frames: the ports of the router have no NAPI.
 const ONE_WAY: &str = "send --port pa --engine af-xdp";
 
-/// A router of its own between two ports of ours: frames into `pa` come out of `pc`, and the other way round.
+/// A router between two ports of the test: frames into `pa` come out of `pc`, and vice versa.
 struct Dut {
     lab: Lab,
     ours: Wire,
@@ -24,7 +25,8 @@ struct Dut {
 }
 
 impl Dut {
-    /// `None`: there is no nft. `rules`: what its firewall drops, one `counter drop` each.
+    /// Creates a router that drops frames by these rules, one `counter drop` each. `None` without
+    /// nft.
     fn new(rules: &[&str]) -> Option<Dut> {
         try_tool(&["nft", "--version"]).ok()?;
         let (ours, router) = (Wire::new(), Wire::new());
@@ -61,7 +63,7 @@ impl Dut {
         })
     }
 
-    /// How many frames each rule has dropped.
+    /// Returns the number of frames that each rule has dropped.
     fn dropped(&self) -> Vec<u64> {
         let text = self.router.exec("nft list ruleset");
         (text.split("packets ").skip(1))
@@ -84,7 +86,7 @@ impl Dut {
         self.ours.json(&self.lab, words)
     }
 
-    /// A receiver in user space that knows the profile, and has begun.
+    /// Starts a user-space receiver that knows the profile.
     fn receive(&self, profile: &Path, frames: u64) -> Started {
         let words = format!(
             "receive --port pc --profile {} --for {frames}frames --engine af-packet --json-stream",
@@ -96,7 +98,7 @@ impl Dut {
     }
 }
 
-/// It says what the vocabulary says of latencies, and nothing else.
+/// Asserts that the value has exactly the documented fields of latencies.
 #[track_caller]
 fn is_latency(value: &Value) {
     follows("latency", value);
@@ -131,7 +133,7 @@ const BLOCKED: [&str; 2] = [
     "198.18.10.2:2000 > 198.19.10.7:2000",
 ];
 
-/// By the sender itself, and by a receiver that knows no more than the profile.
+/// Checks by the sender itself, and by a receiver that knows only the profile.
 #[test]
 fn exactly_the_flows_that_a_dut_drops_are_named() {
     const TEST: &str = "exactly_the_flows_that_a_dut_drops_are_named";
@@ -199,7 +201,7 @@ fn exactly_the_flows_that_a_dut_drops_are_named() {
     };
     assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
     assert_eq!(mix["frames_lost_is_lower_bound"], true);
-    // two of twenty flows, each equally often, in what was numbered so far
+    // two of twenty flows, each equally often, among the frames numbered so far
     let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
     assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
     assert_eq!(count(&blocked["frames_received"]), 0);
@@ -207,7 +209,7 @@ fn exactly_the_flows_that_a_dut_drops_are_named() {
     dut.lab.assert_clean("streams");
 }
 
-/// In both directions as JSON, and in one as people read it: only its 20 flows have a second source.
+/// JSON in both directions, and text in one: only its 20 flows have a second source.
 #[test]
 fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
     const TEST: &str = "two_ports_check_each_others_frames_and_people_read_what_never_arrived";
@@ -244,7 +246,7 @@ fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
         .lines()
         .filter(|line| line.starts_with("Tag=0_test_frames,"));
     assert_eq!(lines.count(), 2, "{log}");
-    // counted and not checked
+    // counted but not checked
     let document = dut.json(&format!("{both} --count"));
     let reverse = &document["receive"][1];
     assert_eq!(count(&reverse["frames_lost"]), 100, "{reverse}");
@@ -255,7 +257,7 @@ fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
         (format!("{both} --rx-port pb --analyse"), "omit --rx-port"),
         (format!("{both} --hdr x"), "--analyse"),
         (format!("{one} --analyse"), "--rx-port"),
-        // frames that have no room for a signature
+        // frames too small for a signature
         (
             format!("{one} --rx-port pc --profile tcp-syn --analyse"),
             "carries a signature",
@@ -281,7 +283,8 @@ fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
     dut.lab.assert_clean("both directions");
 }
 
-/// A bridge drops one VLAN and one label. The kernel takes tags off frames on their way; both receivers tell the same.
+/// A bridge drops one VLAN and one label. The kernel removes tags on the way; both receivers give
+/// the same results.
 #[test]
 fn flows_that_differ_only_by_vlan_or_label_are_told_apart() {
     const TEST: &str = "flows_that_differ_only_by_vlan_or_label_are_told_apart";
@@ -333,7 +336,7 @@ vary = [{ field = 'mpls.label', from = 1001, count = 10 }]
             (10, 0)
         );
     }
-    // by the receiver in the driver
+    // with the XDP receiver
     let before = dut.dropped();
     let sent = dut.json(&format!("{send} --rx-port pc --analyse"));
     let dropped = dut.dropped();

@@ -1,7 +1,9 @@
-//! What the tests of the program share: a lab of one's own, starting and stopping the program, and looking at the host.
+//! Shared by the tests of the program: a lab, starting and stopping the program, and inspecting the
+//! host.
 //!
-//! A [`Lab`] has its own runs directory and, for root, a `/run` of its own: no other test sees its namespaces, and nobody sweeps what is
-//! not his. Labs stand side by side; one that is [alone](Lab::alone) has the CPUs for itself among these tests.
+//! A [`Lab`] has its own runs directory and, for root, its own `/run`: no other test sees its
+//! namespaces, and none removes the beds of another. Labs run in parallel; one that is
+//! [alone](Lab::alone) has the CPUs to itself among these tests.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -22,25 +24,27 @@ use crate::sys;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fwdlab");
 
-/// The smallest run there is: one bed, one test case and its control, flat out so that no load is sought.
+/// The smallest run: one bed, one test case and its control, flat out, so that there is no load
+/// search.
 pub const TINY: &[&str] = &[
     "quick", "--size", "64", "--flows", "10", "-n", "1", "--trial", "200ms", "--load", "max",
 ];
 
-/// Longer than any command here takes; a program that hangs fails its test instead of holding up all.
+/// Longer than any command here takes; a program that hangs fails its test instead of blocking all.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Set in the environment of everything a lab starts, and so found in what that starts in turn.
+/// Set in the environment of everything that a lab starts, to find its descendants.
 const MARK: &str = "FWDLAB_TEST_MARK";
 
-/// A runs directory, and the right to make traffic.
+/// A runs directory, and permission to send traffic.
 pub struct Lab {
     directory: TempDir,
     mark: String,
     _place: Place,
 }
 
-/// Beside others, or alone: among the threads of this test program, and among its processes.
+/// A place for a parallel test or a test that runs alone, among the threads and the processes of
+/// the test program.
 struct Place {
     _threads: Threads,
     _processes: File,
@@ -52,10 +56,10 @@ enum Threads {
     Alone(RwLockWriteGuard<'static, ()>),
 }
 
-/// What a command of ours left.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit code; 128 + n when signal n ended it.
+    /// Exit code; 128 + n if signal n ended it.
     pub code: i32,
     pub out: String,
     pub err: String,
@@ -68,7 +72,7 @@ pub struct Started {
     err: PathBuf,
 }
 
-/// `true` when this is root; otherwise says that the test is skipped.
+/// Returns `true` for root; otherwise reports that the test is skipped.
 pub fn root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -77,10 +81,11 @@ pub fn root(test: &str) -> bool {
     root
 }
 
-/// Why a test is skipped whose sender got no CPU.
+/// The reason for skipping a test whose sender got no CPU.
 pub const NOT_REACHED: &str = "the generator did not reach the load";
 
-/// Does a result say this of its trials? On a busy host it is no fault of what is tested.
+/// Returns true if a result says so about its trials. On a busy host, that is not an error of the
+/// program.
 pub fn is_held_up(said: &str) -> bool {
     [
         "the generator did not reach",
@@ -92,20 +97,20 @@ pub fn is_held_up(said: &str) -> bool {
     .any(|words| said.contains(words))
 }
 
-/// Says past the harness's capture that a test, or a part of it, could not run.
+/// Reports, past the harness's capture, that a test or a part of it could not run.
 pub fn skipped(test: &str, why: &str) {
     let line = format!("SKIPPED: {test}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 impl Lab {
-    /// Beside others: for tests of what happens, however long it takes.
+    /// Creates a lab that runs in parallel with others, for tests that do not depend on time.
     pub fn new() -> Lab {
         Lab::at(Place::beside())
     }
 
-    /// The only one of these tests now: for those that judge rates, which stand in modules called `alone`. `make test` runs these when
-    /// nothing else runs.
+    /// Creates a lab that runs alone among these tests, for tests that judge rates. They are in
+    /// modules called `alone`, which `make test` runs when nothing else runs.
     pub fn alone() -> Lab {
         Lab::at(Place::alone())
     }
@@ -121,7 +126,7 @@ impl Lab {
         }
     }
 
-    /// A directory of the test.
+    /// Returns the directory of the test.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -130,19 +135,20 @@ impl Lab {
         self.path().join("runs")
     }
 
-    /// The program with these arguments and this lab's runs.
+    /// Returns the program with these arguments and this lab's runs.
     pub fn program(&self, arguments: &[&str]) -> Command {
         self.with(&[PROGRAM], arguments)
     }
 
-    /// The same behind other words: `taskset -c 0 fwdlab ...`; the program itself is the last of them.
+    /// Like [`program`](Lab::program), after other words: `taskset -c 0 fwdlab ...`; the last of
+    /// them is the program itself.
     pub fn with(&self, before: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new(before[0]);
         command
             .args(&before[1..])
             .args(arguments)
             .env("FWDLAB_RUNS", self.runs())
-            // nothing that who runs the tests has said of options
+            // ignore the configuration file of the user who runs the tests
             .env("FWDLAB_CONFIG", "")
             .env(MARK, &self.mark)
             .env("NO_COLOR", "1")
@@ -150,12 +156,12 @@ impl Lab {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program until it ends.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         ended(self.program(arguments))
     }
 
-    /// Runs it and takes what it prints as JSON; it must have measured.
+    /// Runs the program, and returns its output as JSON; it must have measured.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
         ended.measured();
@@ -177,20 +183,21 @@ impl Lab {
         command
             .stdout(File::create(&out).unwrap())
             .stderr(File::create(&err).unwrap())
-            // a group of its own, so that a signal to this test run is not one to it
+            // in a group of its own, so that a signal to the test run does not reach it
             .process_group(0);
         let child = command.spawn().unwrap();
         Started { child, out, err }
     }
 
-    /// The only run of this lab.
+    /// Returns the only run of this lab.
     pub fn only_run(&self) -> PathBuf {
         let mut runs = directories(&self.runs());
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
     }
 
-    /// Nothing of this lab's is left on the host: no process, no namespace, no record of either.
+    /// Asserts that nothing of this lab is left on the host: no process, no namespace, no record of
+    /// either.
     pub fn assert_clean(&self, what: &str) {
         let left = self.processes();
         assert!(left.is_empty(), "{what}: processes left: {left:?}");
@@ -198,7 +205,7 @@ impl Lab {
         assert!(left.is_empty(), "{what}: namespaces left: {left:?}");
     }
 
-    /// Command lines of processes that descend from this lab.
+    /// Returns the command lines of processes that descend from this lab.
     pub fn processes(&self) -> Vec<String> {
         let mark = format!("{MARK}={}", self.mark);
         let ours = |pid: &u32| {
@@ -216,7 +223,8 @@ impl Lab {
     }
 }
 
-/// A `/run` that only this thread has, and what it starts. Without root there is none to be made, and nothing in it either.
+/// Gives this thread, and everything it starts, a `/run` of its own. Does nothing without root: it
+/// would fail, and is not needed, because such a test leaves nothing in `/run`.
 pub fn own_run() {
     thread_local! {
         static OWN: OnceCell<()> = const { OnceCell::new() };
@@ -236,7 +244,7 @@ pub fn own_run() {
 
 static PLACES: RwLock<()> = RwLock::new(());
 
-// a test that failed in its turn is no reason for the others to fail: poison is ignored
+// ignores poison: a failed test must not fail the others
 impl Place {
     fn beside() -> Place {
         let threads = PLACES.read().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +267,7 @@ impl Place {
     }
 }
 
-/// What only one test at a time makes, in whatever process: the others wait until this is dropped.
+/// Lets one test at a time make something, in any process: others wait until this is dropped.
 pub fn making(what: &str) -> File {
     let file = lock_file(&format!("-{what}"));
     file.lock().unwrap();
@@ -267,7 +275,7 @@ pub fn making(what: &str) -> File {
 }
 
 fn lock_file(of: &str) -> File {
-    // one user's file is not another's to open (fs.protected_regular); only root makes traffic anyway
+    // a user may not open another user's file (fs.protected_regular), and only root sends traffic
     let user = rustix::process::geteuid().as_raw();
     let path = std::env::temp_dir().join(format!("fwdlab-tests-{user}{of}.lock"));
     File::options()
@@ -278,8 +286,8 @@ fn lock_file(of: &str) -> File {
         .unwrap()
 }
 
-/// Nothing in a document, row or record, forwards more than was offered to it. Course over time is left out: what waited in a buffer comes
-/// out in a later interval.
+/// Asserts that no row or record in a document forwards more than was offered. Excludes time
+/// series, in which buffered frames come out in a later interval.
 #[track_caller]
 fn assert_no_row_forwards_more(value: &Value) {
     match value {
@@ -300,7 +308,7 @@ fn assert_no_row_forwards_more(value: &Value) {
     }
 }
 
-/// Words of a command line; quotes keep blanks.
+/// Splits a command line into words; quotes keep blanks.
 pub fn shell_words(line: &str) -> Vec<String> {
     let quoted = line.split('\'').enumerate();
     quoted
@@ -312,7 +320,8 @@ pub fn shell_words(line: &str) -> Vec<String> {
 }
 
 impl Ended {
-    /// It measured: the result is valid, or it says why not. A noisy machine is no failure of the program.
+    /// Asserts that the program measured: the result is valid, or gives a reason. A noisy machine
+    /// is not an error of the program.
     #[track_caller]
     pub fn measured(&self) -> &Ended {
         assert!(matches!(self.code, 0 | 5), "{self:?}");
@@ -325,7 +334,7 @@ impl Ended {
         self
     }
 
-    /// Standard output has all of these.
+    /// Asserts that standard output contains all of these.
     #[track_caller]
     pub fn prints(&self, words: &[&str]) -> &Ended {
         for word in words {
@@ -334,7 +343,7 @@ impl Ended {
         self
     }
 
-    /// Standard error says all of these.
+    /// Asserts that standard error contains all of these.
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Ended {
         for word in words {
@@ -368,7 +377,7 @@ impl Started {
         fs::read_to_string(&self.err).unwrap()
     }
 
-    /// Waits for its end, within a time.
+    /// Waits for the end of the program, for a limited time.
     #[track_caller]
     pub fn wait(mut self, limit: Duration) -> Ended {
         let began = Instant::now();
@@ -392,7 +401,7 @@ impl Started {
         }
     }
 
-    /// Events of `--json-stream` so far.
+    /// Returns the events of `--json-stream` so far.
     pub fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.out).unwrap();
         text.split_inclusive('\n')
@@ -401,7 +410,7 @@ impl Started {
             .collect()
     }
 
-    /// Waits until an event of this kind has been told, and returns it.
+    /// Waits for an event of this kind, and returns it.
     #[track_caller]
     pub fn event(&mut self, kind: &str) -> Value {
         let mut found = None;
@@ -412,7 +421,8 @@ impl Started {
         found.unwrap()
     }
 
-    /// Waits until its bed is registered, and returns the names of its namespaces: the generator's, then the DUTs'.
+    /// Waits until its bed is registered. Returns the names of its namespaces: the generator's,
+    /// then the DUTs'.
     #[track_caller]
     pub fn bed(&mut self) -> Vec<String> {
         let mut bed = Vec::new();
@@ -449,7 +459,7 @@ impl Drop for Started {
     }
 }
 
-/// Runs a command to its end, within [`PATIENCE`].
+/// Runs a command until it ends, within [`PATIENCE`].
 pub fn ended(command: Command) -> Ended {
     let output = assert_cmd::Command::from_std(command)
         .timeout(PATIENCE)
@@ -465,13 +475,13 @@ pub fn ended(command: Command) -> Ended {
     }
 }
 
-/// Standard output of a tool that must succeed.
+/// Returns the standard output of a tool that must succeed.
 #[track_caller]
 pub fn tool(words: &[&str]) -> String {
     try_tool(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// Standard output of a tool, or what it said when it failed.
+/// Returns the standard output of a tool, or its error message.
 pub fn try_tool(words: &[&str]) -> Result<String, String> {
     let output = Command::new(words[0])
         .args(&words[1..])
@@ -484,7 +494,7 @@ pub fn try_tool(words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Namespaces of the bed that this process holds now; empty when it has none.
+/// Returns the namespaces of the bed that this process holds now; empty if it has none.
 pub fn bed_of(pid: u32) -> Vec<String> {
     beds()
         .into_iter()
@@ -493,13 +503,13 @@ pub fn bed_of(pid: u32) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// What `fwdlab bed show --json` tells.
+/// Returns the list in `fwdlab bed show --json`.
 pub fn beds() -> Vec<Value> {
     let text = tool(&[PROGRAM, "bed", "show", "--json"]);
     serde_json::from_str(&text).unwrap()
 }
 
-/// Names of network namespaces that are ours by their name.
+/// Returns the names of network namespaces with our prefix.
 pub fn namespaces() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/run/netns") else {
         return Vec::new();
@@ -528,7 +538,7 @@ fn pids() -> Vec<u32> {
         .collect()
 }
 
-/// A list of words in JSON.
+/// Returns a JSON list of strings.
 pub fn words(value: &Value) -> Vec<String> {
     value
         .as_array()
@@ -538,13 +548,13 @@ pub fn words(value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What was found in all test cases of a document.
+/// Returns the results of all test cases in a document.
 pub fn all_outcomes(document: &Value) -> Vec<&Value> {
     let cases = list(&document["test_cases"]).iter();
     cases.flat_map(|case| list(&case["outcomes"])).collect()
 }
 
-/// A list in JSON.
+/// Returns a JSON list.
 #[track_caller]
 pub fn list(value: &Value) -> &[Value] {
     value
@@ -552,20 +562,20 @@ pub fn list(value: &Value) -> &[Value] {
         .unwrap_or_else(|| panic!("no list: {value}"))
 }
 
-/// Frames that went on from a stage of a trial, by the meter there, which was read.
+/// Returns the frames that passed a stage of a trial, by its meter, which must have been read.
 #[track_caller]
 pub fn passed(trial: &Value, stage: &str) -> u64 {
     count(&meter(trial, stage)["passed"])
 }
 
-/// Frames that the counters of drops at a stage of a trial say.
+/// Returns the drops counted at a stage of a trial.
 #[track_caller]
 pub fn dropped(trial: &Value, stage: &str) -> u64 {
     let losses = meter(trial, stage)["dropped"].as_array();
     losses.map_or(0, |all| all.iter().map(|loss| count(&loss["frames"])).sum())
 }
 
-/// The meter at a stage of a trial.
+/// Returns the meter at a stage of a trial.
 #[track_caller]
 pub fn meter<'a>(trial: &'a Value, stage: &str) -> &'a Value {
     let mut meters = list(&trial["counters"]["meters"]).iter();
@@ -574,7 +584,7 @@ pub fn meter<'a>(trial: &'a Value, stage: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no meter at {stage}: {trial}"))
 }
 
-/// A count in JSON.
+/// Returns a JSON integer.
 #[track_caller]
 pub fn count(value: &Value) -> u64 {
     value
@@ -582,7 +592,7 @@ pub fn count(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("no count: {value}"))
 }
 
-/// A number in JSON.
+/// Returns a JSON number.
 #[track_caller]
 pub fn number(value: &Value) -> f64 {
     value
@@ -590,7 +600,7 @@ pub fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// The lines of a journal, without their checksums: every one has one.
+/// Returns the lines of a journal, without their checksums; every line must have one.
 pub fn json_lines(path: &Path) -> Vec<Value> {
     fs::read_to_string(path)
         .unwrap()
@@ -599,14 +609,14 @@ pub fn json_lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// A record of a run without its checksum.
+/// Returns a record of a run without its checksum.
 pub fn unsealed(mut record: Value) -> Value {
     let whole = record.as_object_mut().unwrap();
     assert!(whole.remove("crc32").is_some(), "no checksum: {record}");
     record
 }
 
-/// Configuration sets that we ship.
+/// Returns the path of a shipped configuration set.
 pub fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets");
     path.join(name)

@@ -1,4 +1,4 @@
-//! The system call by which a test has mounts of its own. Start with [`unshare_mounts`].
+//! The system call that gives a test its own mounts. Start with [`unshare_mounts`].
 #![allow(
     unsafe_code,
     reason = "a system call that threads of one process see differently"
@@ -8,9 +8,9 @@ use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives this thread, and what it starts from now on, a copy of the mounts.
+/// Gives this thread, and everything it starts from now on, a copy of the mounts.
 pub fn unshare_mounts() -> io::Result<()> {
-    // SAFETY: only file descriptors are dangerous to have apart, and they stay shared.
+    // SAFETY: only an unshared file descriptor table is dangerous, and that stays shared.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Telemetry of the DUT from outside: what a campaign reads around its trials, planted causes that are found, samplers that are killed or
-//! interrupted, and the live view of queues.
+//! Telemetry of the DUT from outside: readings around a campaign's trials, planted causes that are
+//! found, samplers that are killed or interrupted, and the live view of queues. Start with
+//! [`a_rule_that_drops_and_a_wrong_setting_are_found_and_named`].
 
 use std::fs;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use serde_json::Value;
 use crate::support::{Lab, PATIENCE, count, json_lines, list, number, root, skipped, try_tool};
 use crate::wire::{MAC_B, Wire};
 
-/// A campaign of one trial in a file.
+/// Writes a campaign with one trial to a file.
 fn file(lab: &Lab, text: &str) -> String {
     let path = lab.path().join("campaign.toml");
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// The loops of samplers of this lab, by their process ids.
+/// Returns the process ids of this lab's samplers.
 fn samplers(lab: &Lab) -> Vec<i32> {
     let all = lab.processes();
     let own = all.iter().filter(|line| line.contains("@@ sample"));
@@ -25,8 +26,10 @@ fn samplers(lab: &Lab) -> Vec<i32> {
         .collect()
 }
 
-/// Every second frame is dropped by a rule: it is found, to the frame, and named; shares of CPUs add up; every reading is kept. Beside it strict
-/// filtering of sources, where the way back to some of them is another one: the setting is named, with the frames that it cost.
+/// A rule drops every second frame: it is found and named, with the exact number of frames; CPU
+/// shares add up; every reading is stored. In a second configuration, strict source validation
+/// drops frames from sources whose route back uses another port: the setting is named, with the
+/// frames that it cost.
 #[test]
 fn a_rule_that_drops_and_a_wrong_setting_are_found_and_named() {
     const TEST: &str = "a_rule_that_drops_and_a_wrong_setting_are_found_and_named";
@@ -95,7 +98,8 @@ for = "600ms"
     let sentence = finding["sentence"].as_str().unwrap();
     assert!(sentence.contains(rule), "{finding}");
     assert_eq!(count(&finding["of_trials"]), trials.len() as u64);
-    // what was not planted is not found; on a busy host frames do wait for the DUT's CPU until its ring is full
+    // causes that were not planted are not found; on a busy host, frames do wait for the DUT's CPU
+    // until its ring is full
     let others = "hot-queue flow-control at-limit counters-disagree far-node";
     for cause in others.split(' ') {
         assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
@@ -112,7 +116,7 @@ for = "600ms"
             "{cpu}"
         );
     }
-    // all that reached the DUT came through the queue of its input
+    // all frames that reached the DUT came through the queue of its input
     let mut queues = list(&told["queues"]).iter();
     let queue = queues.find(|queue| queue["port"] == "eth0").unwrap();
     let port = &told["ports"]["eth0"];
@@ -146,7 +150,8 @@ for = "600ms"
     assert!(look.contains("rp_filter"), "{finding}");
 }
 
-/// A sampler that is killed in mid trial costs its samples, which is said, and nothing else; an interrupt leaves none behind.
+/// A sampler that is killed during a trial costs only its samples, which is reported; an interrupt
+/// leaves no sampler behind.
 #[test]
 fn a_sampler_that_is_killed_or_interrupted() {
     const TEST: &str = "a_sampler_that_is_killed_or_interrupted";
@@ -159,7 +164,7 @@ fn a_sampler_that_is_killed_or_interrupted() {
     let mut started = lab.start(&["run", &file(&lab, text), "--json-stream"]);
     started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
     for sampler in samplers(&lab) {
-        // the shell of one that was entered by another program ends with it
+        // a sampler's shell started by another program ends with it
         let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
     }
     let finished = started.event("trial_finished");
@@ -173,7 +178,8 @@ fn a_sampler_that_is_killed_or_interrupted() {
     lab.assert_clean("an interrupt while a sampler ran");
 }
 
-/// Frames into a port with four queues, of which the first gets all: every one of them is counted, and where it was.
+/// Sends frames to a port with four queues; the first gets all of them. Counts every frame in the
+/// right queue.
 #[test]
 fn queues_count_every_frame() {
     const TEST: &str = "queues_count_every_frame";
@@ -183,11 +189,11 @@ fn queues_count_every_frame() {
     let lab = Lab::new();
     let wire = Wire::new();
     wire.ip("link del pa");
-    // what comes from the only queue of the one end goes into the first of the other
+    // frames from the only queue of one end go to the first queue of the other
     wire.ip(&format!(
         "link add name pa numtxqueues 1 numrxqueues 1 type veth peer name pb address {MAC_B} numtxqueues 1 numrxqueues 4"
     ));
-    // frames go through queues that count them when the receiving end has NAPI and the sending one segments nothing
+    // queues count frames if the receiving end has NAPI and the sending end does not segment
     let prepare = "ethtool -K pb gro on && ethtool -K pa tso off";
     if try_tool(&["ip", "netns", "exec", &wire.name, "sh", "-c", prepare]).is_err() {
         return skipped(TEST, "no ethtool, or no GRO on veth");
@@ -217,7 +223,8 @@ fn queues_count_every_frame() {
     line.code(0).prints(&["[Q3 ", "[QT "]);
 }
 
-/// The flame graph of a test case comes from an iteration of its own, of which nothing is in the figures.
+/// The flame graph of a test case comes from a separate iteration, which does not enter the
+/// figures.
 #[test]
 fn a_flame_graph_has_an_iteration_of_its_own() {
     const TEST: &str = "a_flame_graph_has_an_iteration_of_its_own";
@@ -245,7 +252,7 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
     let samples: u64 = (folded.lines())
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
-    // of one CPU, 997 a second
+    // 997 samples per second and CPU
     let cpus = list(&document["info"]["parameters"]["dut_cpus"])
         .len()
         .max(1) as u64;
@@ -257,7 +264,7 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
     assert!(page.contains("Flame graph: 64 B") && page.contains("of the samples"));
 }
 
-/// A file of this name anywhere in a directory.
+/// Returns a file with this name anywhere in a directory.
 fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
     let entries = fs::read_dir(directory)
         .unwrap()
@@ -268,7 +275,8 @@ fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::
     })
 }
 
-/// A meter that shows 10 W, and a fifth of a milliwatt more for every frame in a second: what a frame costs beyond idling is that, in joules.
+/// A meter that shows 10 W plus 0.2 mW for every frame per second: a frame costs 0.2 mJ on top of
+/// idling.
 #[test]
 fn what_a_frame_costs_is_what_the_meter_was_told() {
     const TEST: &str = "what_a_frame_costs_is_what_the_meter_was_told";
@@ -319,7 +327,7 @@ fn what_a_frame_costs_is_what_the_meter_was_told() {
     lab.run(&["report", "@1", "--format", "markdown"])
         .code(0)
         .prints(&["uJ", "idle", "overload"]);
-    // without samples there is nothing to read under load
+    // without samples, there are no readings under load
     let blind = text.replace("every = '250ms'", "");
     lab.run(&["check", &file(&lab, &blind)])
         .code(2)

@@ -1,5 +1,5 @@
-//! The full screen on a terminal: what stands there of a fixed journal at several sizes, that the terminal is given back however the
-//! program ends, and that a run is steered by keys.
+//! The full screen on a terminal: its contents for a fixed journal at several sizes, restoring the
+//! terminal however the program ends, and steering a run by keys. Start with [`with_journal`].
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ const HELD: Duration = Duration::from_millis(700);
 const END: &str = "\x1b[F";
 const LEFT: &str = "\x1b[D";
 
-/// A lab in which the run of the fixed journal is stored.
+/// Creates a lab with the fixed journal as a stored run.
 fn with_journal() -> Lab {
     let lab = Lab::new();
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/journal");
@@ -29,14 +29,14 @@ fn with_journal() -> Lab {
     lab
 }
 
-/// `top` on the fixed journal.
+/// Starts `top` on the fixed journal.
 fn replay(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
     let mut tty = Tty::start(lab, &["top", "@1"], size, more);
     tty.until("REPLAY");
     tty
 }
 
-/// The same, at its end.
+/// Starts `top` on the fixed journal, and goes to its end.
 fn replayed(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
     let mut tty = replay(lab, size, more);
     tty.keys(END).until("REPLAY end").settle(HELD);
@@ -49,7 +49,7 @@ fn a_finished_run_its_panes_and_explanations_at_80x24() {
     let mut tty = replayed(&lab, (80, 24), &[]);
     assert!(tty.has_colour());
     insta::assert_snapshot!("screen_80x24", tty.text());
-    // what the manual shows is what stands on the screen
+    // the manual shows the same screen
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/terminal.md");
     let manual = fs::read_to_string(manual).unwrap();
     for line in tty.text().lines() {
@@ -67,7 +67,8 @@ fn a_finished_run_its_panes_and_explanations_at_80x24() {
     }
 }
 
-/// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
+/// For slow connections: sends nothing while nothing changes, and changes are smaller than the
+/// screen.
 #[test]
 fn a_finished_run_at_120x40_and_only_differences_are_sent() {
     let lab = with_journal();
@@ -92,7 +93,8 @@ fn without_colour_and_in_ascii_nothing_is_missing() {
     insta::assert_snapshot!("screen_ascii", tty.text());
 }
 
-/// Latencies of a search that measured them, what a boot's instructions went into, and a screen whose last words stay.
+/// Latencies of a search that measured them, the functions in a boot's profile, and a screen whose
+/// text remains at the end.
 #[test]
 fn latencies_profiles_and_last_words() {
     let lab = Lab::new();
@@ -108,7 +110,7 @@ fn latencies_profiles_and_last_words() {
         "{}",
         tty.text()
     );
-    // no profile is kept: that is said
+    // without a profile, there is a message
     tty.keys("lf").until("no profile of this test case is kept");
     let case = lab.only_run().join("raw/64B-2000flows-ipv4/0");
     fs::create_dir_all(&case).unwrap();
@@ -131,7 +133,7 @@ fn latencies_profiles_and_last_words() {
     tty.until("rfc2544 on a simulated DUT").until("trial 15");
 }
 
-/// Keys and columns of a file are those of the screen, of its last line and of what `?` says.
+/// Keys and columns in a file apply to the screen, its last line and the help of `?`.
 #[test]
 fn keys_and_columns_of_the_config_file() {
     let lab = with_journal();
@@ -143,7 +145,7 @@ fn keys_and_columns_of_the_config_file() {
     tty.until("x quit").until("ctrl-h help").until("jk trial");
     tty.until("at 0 rules 995.5 kpps   at 0 rules 997.7 kpps");
     assert!(!tty.text().contains("apart"), "{}", tty.text());
-    // q is no key any more; what was bound before is not what it was
+    // q has no function any more, and the other old keys neither
     tty.keys("q\x1b[D").settle(HELD);
     assert!(tty.text().contains("REPLAY end"), "{}", tty.text());
     tty.keys("j").until("REPLAY held").until("125 valid");
@@ -155,7 +157,7 @@ fn keys_and_columns_of_the_config_file() {
     assert_eq!(tty.end(), 0);
 }
 
-/// Where nothing can be drawn there are lines, as things happen.
+/// A terminal that cannot draw gets lines instead.
 #[test]
 fn a_dumb_terminal_has_lines() {
     let lab = with_journal();
@@ -202,11 +204,11 @@ fn the_terminal_is_given_back() {
         assert_eq!(tty.end(), 0, "{end:?}");
         assert!(tty.is_given_back(), "{end:?}");
     }
-    // a screen whose window was closed ends, and does not wait for keys for ever
+    // a screen whose window was closed ends, and does not wait for keys forever
     assert_eq!(replay(&lab, (80, 24), &[]).hang_up(), 0);
 }
 
-/// A campaign on this host's kernel that takes longer than any test.
+/// Writes a campaign on this host's kernel that takes longer than any test.
 fn long(lab: &Lab) -> String {
     let path = lab.path().join("long.toml");
     let text = "campaign = 'long'\niterations = 500\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
@@ -236,7 +238,7 @@ fn a_run_is_steered_by_keys_left_and_found_again() {
         asked.collect::<Vec<_>>(),
         [("pause", true), ("resume", true)]
     );
-    // by another terminal, and the screen of whoever looks on ends without touching the run
+    // on another terminal; leaving that screen does not affect the run
     let mut other = Tty::start(&lab, &["top"], (120, 40), &[]);
     other.until("running").until("test cases");
     lab.run(&["runs", "steer", "@1", "pause"]).code(0);
@@ -254,7 +256,7 @@ fn a_run_is_steered_by_keys_left_and_found_again() {
     lab.assert_clean("a run that was left");
 }
 
-/// Ctrl-C on the screen of one's own run stops it, and its code is what `run` has without a screen.
+/// Ctrl-C on the screen of our own run stops it. The exit code is that of `run` without a screen.
 #[test]
 fn an_interrupt_stops_a_run_of_ones_own() {
     if !root("an_interrupt_stops_a_run_of_ones_own") {

@@ -1,6 +1,6 @@
-//! Test beds of hosts that stand, as users have them: files, `doctor`, campaigns, and what is left after all that.
+//! Test beds of existing hosts: files, `doctor`, campaigns, and what is left afterwards.
 //!
-//! The hosts are network namespaces that the tests make, joined by veth pairs. Start with [`Rack`].
+//! The hosts are network namespaces made by the tests, joined by veth pairs. Start with [`Rack`].
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -24,7 +24,7 @@ fn ip(line: &str) -> String {
 
 impl Rack {
     fn new(of: &str) -> Rack {
-        // first, for it decides where namespaces are
+        // first, because it decides where namespaces are
         let lab = Lab::new();
         let names = ["gen", "dut"].map(|end| format!("bed-{of}-{end}-{}", std::process::id()));
         let [tester, dut] = &names;
@@ -65,7 +65,7 @@ impl Rack {
         (output.status.code(), format!("{out}{err}"))
     }
 
-    /// What a router is made of.
+    /// Returns the state of a router.
     fn state(&self) -> BTreeSet<String> {
         let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
             { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
@@ -128,7 +128,7 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
             NOT_REACHED,
         );
     }
-    // a busy host makes figures doubtful, and nothing else
+    // on a busy host figures may be doubtful, but nothing else
     assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
     let run = rack.lab.only_run();
     let kept = std::fs::read_to_string(run.join("summary.json")).unwrap();
@@ -136,11 +136,11 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
     let cases = list(&summary["test_cases"]).iter();
     let made: Vec<usize> = cases.map(|case| list(&case["iterations"]).len()).collect();
     assert_eq!(made, [1, 1], "{kept}");
-    // which bed it was is kept with the run
+    // the run records its bed
     let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
     assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
 
-    // a command measures on the bed like a campaign: its configuration is applied and undone
+    // a command measures on the bed like a campaign: it applies its configuration and undoes it
     let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
                 nft add rule ip t f numgen inc mod 2 0 drop";
     let trial = [
@@ -173,7 +173,8 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
     assert_eq!(code, Some(2), "{said}");
 }
 
-/// Frames that bypass the DUT do not prove that it forwards; and an interrupted check removes the bed that it made.
+/// Frames that bypass the DUT do not prove that it forwards; an interrupted check removes the bed
+/// that it made.
 #[test]
 fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
     if !root("doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal") {
@@ -181,7 +182,7 @@ fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
     }
     let rack = Rack::new("past");
     let [tester, dut] = &rack.names;
-    // it joins the tester with itself
+    // connects the tester to itself
     ip(&format!("-n {tester} link del ta"));
     ip(&format!("-n {tester} link del tb"));
     ip(&format!("-n {tester} link add ta type veth peer name tb"));
@@ -200,7 +201,7 @@ fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
     rack.is_as(&before);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-    // as under nohup: a program that inherits this setting continues
+    // like under nohup: the child inherits this setting and continues
     let is_ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap() & 1 == 1;
     for (signal, code) in [(Signal::HUP, 130), (Signal::TERM, 143)] {
         if signal == Signal::HUP && is_ignored {
@@ -214,7 +215,8 @@ fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
     }
 }
 
-/// `serve --trex --bed`: the ports are the bed's, its DUT forwards, and all is taken back when the server ends.
+/// `serve --trex --bed`: serves the bed's ports, its DUT forwards, and everything is undone when
+/// the server ends.
 #[test]
 fn a_test_bed_is_served_to_clients_of_trex() {
     if !root("a_test_bed_is_served_to_clients_of_trex") {
@@ -244,7 +246,7 @@ fn a_test_bed_is_served_to_clients_of_trex() {
     assert!(said.contains("run fwdlab serve --trex there"), "{said}");
 }
 
-/// A bridge between tester and DUT, with what a switch has when nobody has looked after it.
+/// A bridge between tester and DUT, with a switch's typical defaults.
 #[test]
 fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
@@ -266,7 +268,7 @@ fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge mcast_snooping 0
         for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
     ip_exec(&switch, text);
-    // with a spanning tree, a port that comes up now would be deaf for half a minute
+    // with a spanning tree, the port would be blocked for half a minute after link-up
     for (name, port) in [(tester, "ta"), (dut, "da")] {
         ip(&format!("-n {name} link set {port} up"));
     }
@@ -304,7 +306,7 @@ fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     }
     assert_eq!(code, Some(0), "{said}");
     rack.is_as(&before);
-    // what it says helps
+    // following the advice in the message works
     let address = |name: &str, port: &str| {
         let file = format!("cat /sys/class/net/{port}/address");
         ip_exec(name, &file).trim().to_owned()
@@ -330,7 +332,7 @@ fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     assert_eq!(code, Some(3), "{said}");
     ip_exec(&switch, "ip link set s2 mtu 1500");
 
-    // every trial has the switch's counters among its own, and they add up
+    // every trial includes the switch's counters, and they add up
     let plain = "configuration:plain";
     let (code, said) = rack.say(&["run", "campaigns/c.toml", "--only", plain]);
     assert!(matches!(code, Some(0 | 5 | 7)), "{code:?} {said}");
@@ -362,7 +364,7 @@ fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
     assert!(said.contains("not tried on a real switch"), "{said}");
 }
 
-/// A namespace that goes with the test.
+/// A namespace that is removed when this is dropped.
 struct Gone(String);
 
 impl Drop for Gone {
@@ -371,7 +373,7 @@ impl Drop for Gone {
     }
 }
 
-/// Killed while it changes hosts: the next command that looks undoes all of it.
+/// A run is killed while it changes hosts: the next command that connects undoes all changes.
 #[test]
 fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
     if !root("what_a_killed_run_has_changed_is_taken_back_at_the_next_start") {
@@ -387,7 +389,7 @@ fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
     let mut run = rack.lab.start_command(campaign);
     run.wait_until("a change", |_| rack.state() != before);
     std::thread::sleep(Duration::from_millis(150));
-    // another one is told who has it, as long as it runs
+    // another run is refused, with the owner's name, as long as it runs
     let (code, said) = rack.say(&["quick", "--bed", "rack", "--size", "64"]);
     assert!(
         said.contains("another fwdlab measures on the test bed rack-kill"),
@@ -400,7 +402,8 @@ fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
     rack.is_as(&before);
 }
 
-/// A file that is missing and one that is wrong are reported with their place; a virtual machine is a test bed, too.
+/// Missing and invalid files are reported with their position; a virtual machine is a test bed,
+/// too.
 #[test]
 fn beds_are_found_by_name_and_mistakes_in_them_are_told() {
     let lab = Lab::new();

@@ -1,6 +1,8 @@
-//! A terminal for tests: a pty on which the program runs, and an emulator that knows what stands on its screen.
+//! A terminal for tests: a pty on which the program runs, and an emulator with the contents of the
+//! screen.
 //!
-//! Start with [`Tty::start`]; keys go in by [`Tty::keys`], and what is seen is waited for by [`Tty::until`].
+//! Start with [`Tty::start`]; [`Tty::keys`] types keys, and [`Tty::until`] waits for text on the
+//! screen.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,17 +23,18 @@ pub struct Tty {
     ours: File,
     theirs: File,
     child: Child,
-    /// Its modes before.
+    /// The terminal modes before.
     modes: Termios,
     emulator: vt100::Parser,
-    /// Bytes that came so far.
+    /// Bytes received so far.
     pub bytes: usize,
-    /// Of these, those that begin a command to the terminal.
+    /// Bytes among them that start an escape sequence.
     pub escapes: usize,
 }
 
 impl Tty {
-    /// Starts it on so many columns and lines, with more in its environment.
+    /// Starts the program on a terminal with this number of columns and lines, with additions to
+    /// its environment.
     pub fn start(
         lab: &Lab,
         arguments: &[&str],
@@ -52,7 +55,7 @@ impl Tty {
         tcsetwinsize(&theirs, size).unwrap();
         let modes = tcgetattr(&theirs).unwrap();
         let stdio = || Stdio::from(theirs.try_clone().unwrap());
-        // a session whose terminal this is, as a login has
+        // a session with this controlling terminal, as after a login
         let child = lab
             .with(&["setsid", "--ctty", PROGRAM], arguments)
             .env_remove("NO_COLOR")
@@ -78,7 +81,7 @@ impl Tty {
         }
     }
 
-    /// Takes what comes within this time, until nothing came for it.
+    /// Reads output until there is none for this time.
     pub fn settle(&mut self, quiet: Duration) {
         let quiet = Timespec::try_from(quiet).unwrap();
         loop {
@@ -101,18 +104,18 @@ impl Tty {
         self.emulator.screen()
     }
 
-    /// What stands on the screen.
+    /// Returns the text on the screen.
     pub fn text(&self) -> String {
         self.screen().contents()
     }
 
-    /// Waits until this stands there.
+    /// Waits for this text on the screen.
     #[track_caller]
     pub fn until(&mut self, words: &str) -> &mut Tty {
         self.until_it(&format!("`{words}`"), |text| text.contains(words))
     }
 
-    /// Waits until what stands there is so.
+    /// Waits until the screen meets a condition.
     #[track_caller]
     pub fn until_it(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> &mut Tty {
         let began = Instant::now();
@@ -133,14 +136,15 @@ impl Tty {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// The terminal is closed, as by a window or a connection that goes. Waits for the program's end.
+    /// Closes the terminal, like a window or a connection that closes. Waits for the program to
+    /// end.
     pub fn hang_up(&mut self) -> i32 {
         let nowhere = || File::options().read(true).write(true).open("/dev/null");
         (self.ours, self.theirs) = (nowhere().unwrap(), nowhere().unwrap());
         self.end()
     }
 
-    /// Waits for its end: its code, 128 + n when signal n ended it.
+    /// Waits for the program to end. Returns its exit code; 128 + n if signal n ended it.
     pub fn end(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt;
         let began = Instant::now();
@@ -156,7 +160,8 @@ impl Tty {
         }
     }
 
-    /// Is the terminal as it was before: its modes, the first screen, a cursor, and nothing marked that is pasted?
+    /// Returns true if the terminal is restored: its modes, the primary screen, a visible cursor,
+    /// and no bracketed paste.
     pub fn is_given_back(&self) -> bool {
         let (is, was) = (tcgetattr(&self.theirs).unwrap(), &self.modes);
         (is.input_modes, is.output_modes, is.control_modes)
@@ -167,7 +172,7 @@ impl Tty {
             && !self.screen().bracketed_paste()
     }
 
-    /// Has any character a colour?
+    /// Returns true if any character has a colour.
     pub fn has_colour(&self) -> bool {
         let (lines, columns) = self.screen().size();
         (0..lines.get())

@@ -1,7 +1,8 @@
-//! VPP as a DUT, the real one: frames counted to the last one by its nodes, drops with their reason, lines that it refuses, Linux beside
-//! it in one campaign, its death and that of the program.
+//! The real VPP as a DUT: frames counted exactly by its nodes, drops with their reasons, rejected
+//! commands, Linux and VPP in one campaign, the death of VPP and of the program.
 //!
-//! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the tests are skipped.
+//! The build of VPP next to the repository is unpacked once; if it is missing, or does not start
+//! here, the tests are skipped. Start with [`nodes_count_every_frame_at_every_load`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use crate::support::{Ended, Lab, PATIENCE, Started, list, passed, root, skipped}
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
 mod build;
 
-/// The program of VPP that the program under test is told.
+/// Variable that tells the program under test which VPP to use.
 const PROGRAM: &str = "FWDLAB_VPP";
 
-/// A VPP, or why the test is skipped.
+/// Returns a VPP, or reports why the test is skipped.
 fn vpp(test: &str) -> Option<PathBuf> {
     if !root(test) {
         return None;
@@ -28,19 +29,19 @@ fn vpp(test: &str) -> Option<PathBuf> {
     found.map_err(|why| skipped(test, &why)).ok()
 }
 
-/// The program with a VPP, whose files are in the folder of the test.
+/// Returns the program with a VPP, whose files are in the folder of the test.
 fn program(lab: &Lab, vpp: &Path, arguments: &[&str]) -> Command {
     let mut command = lab.program(arguments);
     command.env(PROGRAM, vpp).env("TMPDIR", lab.path());
     command
 }
 
-/// A campaign of VPP with this.
+/// Returns a campaign of VPP with these additions.
 fn of_vpp(more: &str) -> String {
     format!("campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n{more}")
 }
 
-/// A campaign in a file of its own.
+/// Writes a campaign to a file.
 fn file(lab: &Lab, text: &str) -> String {
     let path = lab.path().join("campaign.toml");
     fs::write(&path, text).unwrap();
@@ -57,12 +58,12 @@ fn document(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// What VPP's nodes counted in a trial; where nothing was sent, none has.
+/// Returns the counters of VPP's nodes in a trial; empty if nothing was sent.
 fn nodes(trial: &Value) -> &[Value] {
     trial["work"].get("nodes").map_or(&[][..], list)
 }
 
-/// What one node of VPP counted in a trial: calls and frames.
+/// Returns the counters of one node of VPP in a trial: calls and frames.
 fn node(trial: &Value, name: &str) -> (u64, u64) {
     let own = nodes(trial).iter().filter(|node| node["node"] == name);
     own.fold((0, 0), |(calls, vectors), node| {
@@ -78,7 +79,7 @@ fn names(cases: &[Value]) -> Vec<&str> {
     names.map(Option::unwrap).collect()
 }
 
-/// Frames that VPP says it dropped, by a reason that contains this.
+/// Returns the frames that VPP reports as dropped for a reason that contains this text.
 fn dropped(trial: &Value, reason: &str) -> u64 {
     let Some(drops) = trial["work"].get("drops") else {
         return 0;
@@ -90,8 +91,9 @@ fn dropped(trial: &Value, reason: &str) -> u64 {
     own.map(|drop| drop["frames"].as_u64().unwrap()).sum()
 }
 
-/// Of every trial, however busy this host is: the frames that the kernel's port received are those that entered VPP and those for which
-/// its ring was full, and what the nodes counted is what came out.
+/// For every trial, however busy this host is: the frames that the kernel's port received are those
+/// that entered VPP plus those that found its ring full, and the nodes' counts agree with the
+/// frames that came out.
 #[test]
 fn nodes_count_every_frame_at_every_load() {
     let test = "nodes_count_every_frame_at_every_load";
@@ -123,7 +125,7 @@ fn nodes_count_every_frame_at_every_load() {
             let clock = trial["work"]["clock_hz"].as_f64().unwrap();
             assert!((1e8..1e11).contains(&clock), "{clock}");
             if received == sent {
-                // routers talk: a report of VPP's own for IPv6 is seen by the receiver, too
+                // routers send frames of their own: the receiver also sees a report of VPP for IPv6
                 let own = trial["counters"]["receiver_foreign"].as_u64().unwrap();
                 assert_eq!(node(trial, "ip4-rewrite").1, sent, "{trial}");
                 assert_eq!(node(trial, "host-eth1-tx").1, sent + own, "{trial}");
@@ -148,7 +150,8 @@ fn nodes_count_every_frame_at_every_load() {
     }
 }
 
-/// One flow of ten is denied: as many frames are lost as the rule counts, and they are lost by it. And what VPP refuses is told.
+/// A rule denies one flow in ten: the lost frames are those that the rule counts, with that reason.
+/// Commands that VPP rejects are reported.
 #[test]
 fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
     let test = "a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told";
@@ -204,7 +207,8 @@ fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
     }
 }
 
-/// The example: both kinds in one campaign, with what a frame takes of each, in every format, and found again from what is kept.
+/// The example: both kinds in one campaign, with the cost per frame on each, in every format, and
+/// computed again from stored data.
 #[test]
 fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
     let test = "linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes";
@@ -257,7 +261,8 @@ fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
     lab.assert_clean(test);
 }
 
-/// One has its memory in huge pages, the other has not: both are measured, and the host has as many huge pages as before.
+/// One VPP has its memory in huge pages, the other does not: both are measured, and the host has as
+/// many huge pages as before.
 #[test]
 fn huge_pages_are_reserved_for_vpp_and_put_back() {
     let test = "huge_pages_are_reserved_for_vpp_and_put_back";
@@ -291,7 +296,7 @@ fn huge_pages_are_reserved_for_vpp_and_put_back() {
     lab.assert_clean(test);
 }
 
-/// A campaign in the middle of its trial.
+/// Starts a campaign, and waits until it is in a trial.
 fn sending(lab: &Lab, vpp: &Path) -> Started {
     let text = "[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
     let path = file(lab, &of_vpp(text));
@@ -300,7 +305,8 @@ fn sending(lab: &Lab, vpp: &Path) -> Started {
     run
 }
 
-/// Killed in mid trial: the trial is invalid and says how VPP ended, another VPP takes its place, and nobody waits.
+/// VPP is killed during a trial: the trial is invalid and reports how VPP ended, another VPP
+/// replaces it, and nothing waits.
 #[test]
 fn a_vpp_that_dies_leaves_its_last_words_and_one_trial() {
     let test = "a_vpp_that_dies_leaves_its_last_words_and_one_trial";
@@ -330,7 +336,7 @@ fn kill(lab: &Lab, vpp: &Path) {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// Folders of VPPs of this lab.
+/// Returns the folders of this lab's VPPs.
 fn folders(lab: &Lab) -> Vec<PathBuf> {
     let entries = fs::read_dir(lab.path()).unwrap().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -339,7 +345,7 @@ fn folders(lab: &Lab) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whoever is killed cannot tidy up: VPP dies with it, and its folder goes at the next start.
+/// A killed program cannot clean up: VPP dies with it, and the next start removes its folder.
 #[test]
 fn a_killed_run_leaves_no_vpp() {
     let test = "a_killed_run_leaves_no_vpp";
@@ -360,7 +366,8 @@ fn a_killed_run_leaves_no_vpp() {
     assert_eq!(folders(&lab), Vec::<PathBuf>::new());
 }
 
-/// Rules of sweeps and filters of modifiers are in the way of every frame. That they are in VPP's own tables is tested in the lab.
+/// Rules of sweeps and filters of modifiers process every frame. The lab tests that they are in
+/// VPP's own tables.
 #[test]
 fn rules_and_filters_are_set_on_vpp() {
     let test = "rules_and_filters_are_set_on_vpp";
@@ -400,7 +407,7 @@ fn rules_and_filters_are_set_on_vpp() {
     }
 }
 
-/// In random order it would be missed in the middle of a campaign.
+/// In random order, it would be missed in the middle of a campaign.
 #[test]
 fn a_campaign_without_its_vpp_ends_before_any_traffic() {
     let test = "a_campaign_without_its_vpp_ends_before_any_traffic";
@@ -452,7 +459,7 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
         assert!(node(trial, "ip4-lookup").1 > 0, "{trial}");
     }
     let shown = lab.run(&["runs", "show", "@1"]).out;
-    // what a frame took stands there only where windows were quiet
+    // the cost per frame is printed only if windows were quiet
     assert!(
         shown.contains(" Linux  64 B") && shown.contains(" VPP    64 B"),
         "{shown}"
@@ -466,7 +473,7 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
     lab.assert_clean(test);
 }
 
-/// Somebody's VPP, started as its manual says, is measured by a test bed, and is afterwards as it was.
+/// A test bed measures a user's VPP, started as its manual says, and restores its state.
 #[test]
 fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
     let test = "a_vpp_that_runs_is_the_dut_of_a_test_bed";

@@ -1,6 +1,7 @@
-//! A network namespace of a test's own with two ports joined by a cable: `pa` and `pb`.
+//! A network namespace for one test, with two ports joined by a cable: `pa` and `pb`.
 //!
-//! It is gone with the value. Nothing in it speaks by itself. Start with [`Wire::new`].
+//! It is removed when the value is dropped. Nothing in it sends frames by itself. Start with
+//! [`Wire::new`].
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +20,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Both ports up, without addresses.
+    /// Creates the namespace, with both ports up and without addresses.
     pub fn new() -> Wire {
         own_run();
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +37,8 @@ impl Wire {
         self.ip(&format!(
             "link add name pa address {MAC_A} type veth peer name pb address {MAC_B}"
         ));
-        // live frames go into a veth whose other end has NAPI: without, every start waits for them in vain and takes the next engine
+        // live frames need NAPI at the other end of a veth: without it, every start would wait for
+        // them in vain and use the next engine
         self.exec("ethtool -K pa gro on; ethtool -K pb gro on");
         self.ip("link set pa up");
         self.ip("link set pb up");
@@ -53,7 +55,7 @@ impl Wire {
         tool(&["ip", "netns", "exec", &self.name, "sh", "-c", script])
     }
 
-    /// A command of the program on the ports of this namespace.
+    /// Returns the arguments that run the program on the ports of this namespace.
     pub fn arguments<'a>(&'a self, words: &'a str) -> Vec<&'a str> {
         let mut all: Vec<&str> = words.split_whitespace().collect();
         all.extend(["--netns", &self.name]);
@@ -68,7 +70,8 @@ impl Wire {
         lab.start(&self.arguments(words))
     }
 
-    /// Runs it and takes what it prints as JSON. A machine that is busy may keep it from its load (code 5).
+    /// Runs the program, and returns its output as JSON. A busy machine may keep it from its load
+    /// (code 5).
     #[track_caller]
     pub fn json(&self, lab: &Lab, words: &str) -> Value {
         let mut arguments = self.arguments(words);
@@ -78,7 +81,7 @@ impl Wire {
         serde_json::from_str(&ended.out).unwrap()
     }
 
-    /// Is an XDP program attached, or a socket of packets open?
+    /// Returns what is attached: XDP programs and packet sockets.
     pub fn attached(&self) -> String {
         let programs = self.ip("link show");
         let programs: Vec<&str> = programs
@@ -90,7 +93,7 @@ impl Wire {
         format!("{}{sockets}", programs.join("\n"))
     }
 
-    /// A counter of a port, as the kernel has it.
+    /// Returns a port's counter, as kept by the kernel.
     pub fn counter(&self, port: &str, direction: &str, name: &str) -> u64 {
         let text = self.ip(&format!("-j -s link show dev {port}"));
         let json: Value = serde_json::from_str(&text).unwrap();
@@ -104,8 +107,8 @@ impl Drop for Wire {
     }
 }
 
-/// A field of all frames of a capture file, as tshark reads it, or several with tabs between them; `None` without tshark. It takes a
-/// second to start.
+/// Returns a field of all frames in a capture file, as read by tshark, or several fields separated
+/// by tabs; `None` without tshark, which takes a second to start.
 pub fn tshark(file: &Path, fields: &str, filter: &str) -> Option<Vec<String>> {
     let output = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-T", "fields"])
@@ -134,7 +137,7 @@ pub fn tshark(file: &Path, fields: &str, filter: &str) -> Option<Vec<String>> {
     )
 }
 
-/// Times and bytes of all frames of a capture file, read by our own reader.
+/// Returns times and bytes of all frames in a capture file, with our own reader.
 pub fn frames(file: &Path) -> Vec<(u64, Vec<u8>)> {
     let bytes = std::fs::read(file).unwrap();
     pcap::frames(&bytes)
@@ -157,7 +160,8 @@ pub fn capture_file(lab: &Lab, name: &str, frames: &[(u64, Vec<u8>)]) -> PathBuf
     path
 }
 
-/// A UDP frame over IPv4 from 198.18.0.2, as another program would have made it: without any signature.
+/// Returns a UDP frame over IPv4 from 198.18.0.2, as another program would build it: without a
+/// signature.
 pub fn frame(destination: [u8; 4], number: u8, payload: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 8, 0];
     let total = (28 + payload) as u16;

@@ -1,4 +1,5 @@
-//! `--help` of every command, as people read it, and what wrong use is answered.
+//! `--help` of every command, and the response to usage errors. Start with
+//! [`the_list_of_commands_fits_a_page`].
 
 use std::fs::File;
 use std::process::Stdio;
@@ -12,7 +13,7 @@ const COMMANDS: &str = ", quick, trial, bisect, ndr, throughput, ramp, rfc2544, 
     traffic, traffic send, traffic receive, traffic ping, traffic capture, traffic selftest, traffic queues, traffic pkt-gen, \
     traffic profile, traffic profile ls, traffic profile show, traffic profile frames, traffic rate, new, new schema";
 
-/// Commands that have an older name, their own without that of the command above.
+/// Commands with an older name: the parent, and the name without it.
 const MOVED: [(&str, &str); 2] = [
     (
         "traffic",
@@ -32,7 +33,7 @@ fn help_of_every_command() {
     }
 }
 
-/// A list of commands is read in one look: it fits a small window, and has no command twice.
+/// The list of commands fits a small window, and has no command twice.
 #[test]
 fn the_list_of_commands_fits_a_page() {
     for option in ["-h", "--help"] {
@@ -49,7 +50,7 @@ fn the_list_of_commands_fits_a_page() {
     }
 }
 
-/// Scripts and pages from before `traffic` and `new` mean the same.
+/// Scripts and pages from before `traffic` and `new` keep working.
 #[test]
 fn older_names_of_commands_mean_the_same() {
     for (above, names) in MOVED {
@@ -80,7 +81,7 @@ fn older_names_of_commands_mean_the_same() {
     assert_eq!(run("tr --help"), run("trial --help"));
 }
 
-/// A shell completes what the list shows, and every page of a command has a name that is shown.
+/// Shells complete the commands in the list, and every manual page has the name in the list.
 #[test]
 fn shells_complete_commands_by_their_new_names() {
     for shell in ["bash", "zsh", "fish"] {
@@ -110,7 +111,7 @@ fn shells_complete_commands_by_their_new_names() {
     assert!(!has("fwdlab-send.1") && !has("fwdlab-man.1"));
 }
 
-/// Options of all commands are shown where they mean something, and accepted everywhere.
+/// Global options are shown in the help of commands that use them, and accepted everywhere.
 #[test]
 fn help_shows_an_option_where_it_means_something() {
     let all = ["--json", "--json-stream", "--quiet", "--verbose", "--runs"];
@@ -149,7 +150,8 @@ fn help_shows_an_option_where_it_means_something() {
     ]);
 }
 
-/// What is wrong is named on standard error; `--json` answers with one document, which has the exit code and its kind.
+/// Standard error names what is wrong; `--json` prints one document with the exit code and its
+/// kind.
 #[test]
 fn wrong_use_is_code_2_and_names_the_argument() {
     let lab = Lab::new();
@@ -183,13 +185,13 @@ fn wrong_use_is_code_2_and_names_the_argument() {
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(words), "{line:?}: {message}");
     }
-    // both select what is printed
+    // both select the output
     lab.run(&["quick", "--json", "--json-stream"])
         .code(2)
         .prints(&["\"usage\"", "--json-stream"]);
 }
 
-/// A command without the one below it is answered with its help, as it is, whether or not a variable is set.
+/// A command without its subcommand prints its help, with or without the variable.
 #[test]
 fn a_command_that_is_missing_is_answered_with_help() {
     let lab = Lab::new();
@@ -215,7 +217,8 @@ fn a_command_that_is_missing_is_answered_with_help() {
     }
 }
 
-/// Messages that cannot be written are dropped; results that cannot be written are code 1, unless their reader closed the pipe.
+/// Messages that cannot be written are dropped; results that cannot be written are code 1, unless
+/// their reader closed the pipe.
 #[test]
 fn output_that_cannot_be_written() {
     let lab = Lab::new();
@@ -260,12 +263,13 @@ fn output_that_cannot_be_written() {
     }
     assert_eq!(with(trial, closed().into(), closed().into()).0, 0);
     assert_eq!(with(trial, full().into(), full().into()).0, 1);
-    // the standard library takes one that is not open for writing for a success
+    // the standard library reports success for a descriptor that is not open for writing
     let read_only = File::open("/dev/null").unwrap();
     assert_eq!(with(trial, read_only.into(), Stdio::piped()).0, 1);
 }
 
-/// Whatever a command does, `--json` is one document; and a name that no run has is the same mistake everywhere.
+/// Whatever a command does, `--json` prints one document; an unknown run is the same error
+/// everywhere.
 #[test]
 fn json_is_one_document_and_one_mistake_has_one_code() {
     let lab = Lab::new();
@@ -321,7 +325,7 @@ fn an_empty_variable_is_as_if_it_were_not_set() {
     ended(command).code(0).says(&[lab.path().to_str().unwrap()]);
 }
 
-/// Too noisy to tell is an answer to somebody who reads; all else is for make to complain of.
+/// "Too noisy" is an answer for the reader; make fails for all other errors.
 #[test]
 fn make_quick_ends_well_on_a_noisy_machine() {
     use std::os::unix::fs::PermissionsExt;
@@ -346,7 +350,7 @@ fn make_quick_ends_well_on_a_noisy_machine() {
     }
 }
 
-/// What people see on a terminal and nobody else: colours, unless they are not wanted, and lines that fit.
+/// Only a terminal gets colours, unless the user turned them off, and lines that fit its width.
 #[test]
 fn a_terminal_has_colours_and_its_width() {
     if try_tool(&["script", "--version"]).is_err() {

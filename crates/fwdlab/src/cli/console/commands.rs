@@ -1,6 +1,6 @@
-//! What can be typed into the console: its commands, their options and help, and what a half-typed word may become.
+//! The commands of the console: their options, help and completion.
 //!
-//! Nothing happens here. Start with [`Command`] and [`read`].
+//! Parses only; runs nothing. Start with [`Command`] and [`read`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -141,7 +141,7 @@ fn multiplier(text: &str) -> Result<Multiplier, String> {
     text.parse()
 }
 
-/// As in TRex, seconds need no unit.
+/// Parses a time. As in TRex, seconds need no unit.
 fn time(text: &str) -> Result<Duration, String> {
     let is_number = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     let with_unit = if is_number {
@@ -152,7 +152,7 @@ fn time(text: &str) -> Result<Duration, String> {
     fwdlab_model::units::parse_duration(&with_unit).map_err(|error| error.to_string())
 }
 
-/// What a line says: nothing, a command, help or what is wrong with it.
+/// A parsed line: empty, a command, help or an error.
 pub enum Read {
     Nothing,
     Command(Command),
@@ -160,7 +160,7 @@ pub enum Read {
     Wrong(String),
 }
 
-/// Reads a line. What follows a `#` is a comment.
+/// Parses a line. A `#` starts a comment.
 pub fn read(line: &str) -> Read {
     let words = match words(line) {
         Ok(words) if words.is_empty() => return Read::Nothing,
@@ -171,7 +171,7 @@ pub fn read(line: &str) -> Read {
         Ok(Line { command }) => Read::Command(command),
         Err(error) if error.exit_code() == 0 => Read::Help(error.to_string()),
         Err(error) => {
-            // what is wrong, and not how a program is called
+            // keep the error, drop the usage of the program
             let text = error.to_string();
             let text = text.trim_start_matches("error: ");
             let text = text.split("\n\nUsage").next().unwrap_or_default();
@@ -184,7 +184,7 @@ pub fn read(line: &str) -> Read {
     }
 }
 
-/// Words of a line, of which quotes make one.
+/// Splits a line into words; quotes keep blanks within a word.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -209,7 +209,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The list of commands, or the options of one.
+/// Returns the list of commands, or the options of one command.
 pub fn help(command: Option<&str>) -> Result<String, String> {
     let mut all = Line::command();
     all.build();
@@ -227,12 +227,13 @@ pub fn help(command: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// What the word before the cursor may become, and where it begins. `ports` are their interfaces.
+/// Returns the completions of the word before the cursor, and where it starts. `ports` are
+/// interface names.
 pub fn complete(line: &str, ports: &[String]) -> (usize, Vec<String>) {
     let begin = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let word = &line[begin..];
     let before: Vec<&str> = line[..begin].split_whitespace().collect();
-    // ports are a list
+    // an option with ports takes a list
     let option = before.iter().rfind(|word| word.starts_with('-'));
     let all = Line::command();
     let mut candidates: Vec<String> = match before.first() {
@@ -263,7 +264,7 @@ pub fn complete(line: &str, ports: &[String]) -> (usize, Vec<String>) {
     (begin, candidates)
 }
 
-/// Files of profiles and folders that a path may become.
+/// Returns the profile files and folders that complete a path.
 fn files(begun: &str) -> Vec<String> {
     let (folder, _) = begun.split_at(begun.rfind('/').map_or(0, |at| at + 1));
     let place = if folder.is_empty() { "." } else { folder };

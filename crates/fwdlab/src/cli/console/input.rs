@@ -1,7 +1,7 @@
-//! Where the console's lines come from: a line editor on a terminal, plain lines elsewhere. A thread waits for them, so that traffic is
-//! watched meanwhile.
+//! Input of the console: a line editor on a terminal, plain lines elsewhere. A thread waits for
+//! lines, so that the console can watch its traffic meanwhile.
 //!
-//! It knows no commands but what completes them. Start with [`Input`].
+//! Apart from completion, it knows nothing about commands. Start with [`Input`].
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use super::commands;
 use crate::output;
 
 const PROMPT: &str = "fwdlab> ";
-/// The editor asks the terminal to mark what is pasted; what a line ends with that it did not end itself.
+/// Turns off bracketed paste, which the editor turned on, and ends the unfinished line.
 const AFTER_HALF_A_LINE: &[u8] = b"\x1b[?2004l\n";
-/// So many lines are remembered.
+/// Lines kept in the history.
 const HISTORY: usize = 1000;
 
-/// What was typed.
+/// What the user typed.
 #[derive(Debug)]
 pub enum Typed {
     Line(String),
@@ -36,22 +36,22 @@ pub enum Typed {
     End,
 }
 
-/// The lines.
+/// The input of the console.
 pub struct Input {
     typed: Receiver<Typed>,
     next: Sender<()>,
-    /// Somebody types, with a line editor or without.
+    /// True if a user types, with a line editor or without.
     is_typed: bool,
-    /// Prints above the line that is being typed.
+    /// Prints above the line that the user is typing.
     printer: Option<Box<dyn ExternalPrinter + Send>>,
-    /// The terminal as it was.
+    /// The terminal settings at the start, to be restored.
     terminal: Option<Termios>,
-    /// Somebody may be in the middle of a line.
+    /// True if the user may be in the middle of a line.
     is_asked: bool,
 }
 
 impl Input {
-    /// Reads lines from now on.
+    /// Starts to read lines.
     pub fn open(ports: &[String]) -> anyhow::Result<Input> {
         let (to_us, typed) = channel();
         let (next, wanted) = channel();
@@ -88,22 +88,22 @@ impl Input {
         })
     }
 
-    /// Is a person typing?
+    /// Returns true if standard input is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_typed
     }
 
-    /// Asks for the next line: what the last one said has been done.
+    /// Requests the next line, after the last one was handled.
     pub fn ask(&mut self) {
         if std::mem::replace(&mut self.is_asked, true) {
-            // the line that is being typed is the next one
+            // the line that the user is typing is the next one
             return;
         }
-        // whoever reads may have gone: the end was told
+        // the reader may be gone; it has reported the end of the input
         let _ = self.next.send(());
     }
 
-    /// Waits for what is typed.
+    /// Waits for input, at most for this time.
     pub fn wait(&mut self, time: Duration) -> Option<Typed> {
         let typed = match self.typed.recv_timeout(time) {
             Ok(typed) => typed,
@@ -114,7 +114,7 @@ impl Input {
         Some(typed)
     }
 
-    /// Says something while a line is being typed.
+    /// Prints a message while the user is typing.
     pub fn tell(&mut self, text: &str) {
         let text = output::harmless(text);
         let printed = (self.printer.as_mut()).is_some_and(|p| p.print(format!("{text}\n")).is_ok());
@@ -125,7 +125,7 @@ impl Input {
 }
 
 impl Drop for Input {
-    /// Whoever types may be cut off in the middle of a line.
+    /// Restores the terminal, even in the middle of a line.
     fn drop(&mut self) {
         if let Some(terminal) = &self.terminal {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
@@ -160,7 +160,7 @@ fn edited(
 ) {
     let file = history_file();
     if let Some(file) = &file {
-        // there may be none yet
+        // the history file may not exist yet
         let _ = editor.load_history(file);
     }
     while wanted.recv().is_ok() {
@@ -177,7 +177,7 @@ fn edited(
             Err(ReadlineError::Interrupted) => Typed::Interrupt,
             Err(ReadlineError::Signal(_)) => Typed::Line(String::new()),
             Err(_) => {
-                // the prompt stands there
+                // end the line of the prompt
                 let _ = io::stdout().write_all(b"\n");
                 Typed::End
             }
@@ -188,7 +188,7 @@ fn edited(
     }
 }
 
-/// Where lines are remembered; nowhere when there is no home.
+/// Returns the path of the history; `None` without a home directory.
 fn history_file() -> Option<PathBuf> {
     let state = match std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
         Some(state) => PathBuf::from(state),

@@ -1,12 +1,13 @@
-//! `fwdlab console`: traffic on ports by hand, command by command, in the habit of the TRex console.
+//! `fwdlab console`: interactive traffic on ports, with commands like those of the TRex console.
 //!
-//! - [`commands`]: what can be typed;
+//! - [`commands`]: the commands and their options;
 //! - [`multiplier`]: loads in TRex's units;
 //! - [`input`]: lines from a terminal or a pipe;
 //! - [`traffic`]: the ports and what they send;
-//! - [`tell`]: what is said of them.
+//! - [`tell`]: tables and messages.
 //!
-//! Nothing outlives the console: however it ends, sending stops and the ports are free again. Start with [`Console::run`].
+//! When the console exits, however it exits, sending stops and the ports are released. Start with
+//! [`Console::run`].
 
 mod commands;
 mod input;
@@ -34,7 +35,7 @@ use crate::tui::panes;
 use crate::tui::terminal::Screen;
 use crate::tui::theme::{Environment, Theme};
 
-/// So often we look whether traffic is over, a signal has come or counters are to be read.
+/// Interval of the checks for signals, finished traffic and due counters.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Start, change and stop traffic on ports interactively, in the manner of the TRex console
@@ -68,13 +69,13 @@ pub struct Console {
     where_: Ports,
 }
 
-/// Does the console go on?
+/// Whether the console continues.
 enum Then {
     Next,
     Quit,
 }
 
-/// The console while it runs.
+/// A running console.
 struct Running {
     traffic: Traffic,
     input: Input,
@@ -83,7 +84,7 @@ struct Running {
 }
 
 impl Console {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
@@ -145,7 +146,7 @@ impl Console {
 }
 
 impl Running {
-    /// Line after line, until the end.
+    /// Reads and runs lines until the end.
     fn talk(&mut self) -> anyhow::Result<Code> {
         let control = Control::default();
         let code = loop {
@@ -174,7 +175,7 @@ impl Running {
                         .tell("nothing is being sent; quit ends the console"),
                 },
                 Some(Typed::End) => {
-                    // commands from a pipe are over: what has an end comes to it
+                    // no more commands from a pipe: wait for traffic with a duration to finish
                     if !self.input.is_terminal() {
                         self.wait(None)?;
                     }
@@ -190,7 +191,7 @@ impl Running {
                             return Err(error);
                         }
                     }
-                    // while it went on: before the next line is asked for
+                    // Ctrl-C during the last command: handle it before the next prompt
                     if self.interrupted() && self.traffic.stop_all(&control)? {
                         self.input.tell("all traffic stopped");
                     }
@@ -205,12 +206,13 @@ impl Running {
         })
     }
 
-    /// Did somebody who types here press Ctrl-C while keys were not read one by one? It ends what goes on, not the console.
+    /// Returns true if a user at the terminal pressed Ctrl-C while the line editor was not reading
+    /// keys. Ctrl-C stops the traffic, not the console.
     fn interrupted(&self) -> bool {
         self.input.is_terminal() && self.signals.take_interrupt()
     }
 
-    /// Does what a line says.
+    /// Runs a line.
     fn line(&mut self, line: &str, control: &Control) -> anyhow::Result<Then> {
         let command = match commands::read(line) {
             Read::Nothing => return Ok(Then::Next),
@@ -313,7 +315,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for a time, or until nothing is sent that has an end.
+    /// Waits for a time, or until all traffic with a duration has finished.
     fn wait(&mut self, time: Option<Duration>) -> anyhow::Result<()> {
         let control = Control::default();
         let began = Instant::now();
@@ -335,7 +337,7 @@ impl Running {
         }
     }
 
-    /// Rates and counters on the full screen, until a key says that it is enough.
+    /// Shows rates and counters on the full screen until the user presses a key to leave.
     fn tui(&mut self, control: &Control) -> anyhow::Result<()> {
         if !self.input.is_terminal() || output::is_dumb() {
             let why = "tui needs a terminal that can draw; stats prints the same once";
@@ -357,7 +359,7 @@ impl Running {
         Ok(())
     }
 
-    /// There is something to do, or that is told.
+    /// Returns a usage error if no ports are selected.
     fn some(&self, which: &[usize], nothing: &str) -> anyhow::Result<()> {
         match which {
             [] => Err(Usage(nothing.into()).into()),

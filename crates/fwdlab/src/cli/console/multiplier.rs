@@ -1,5 +1,5 @@
-//! `-m` of the console: a load in the units of the TRex console, which differ from ours in one thing that matters: bits per second
-//! without a layer are of layer 2.
+//! `-m` of the console: a load in the units of the TRex console. They differ from ours in one
+//! important point: bits per second without a layer count at layer 2.
 //!
 //! Arithmetic only. Start with [`Multiplier`].
 
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use fwdlab_model::link::{Layer, LinkSpeed, MeanSize};
 use fwdlab_model::units::bytes_or_bits;
 
-/// A load, or a change of one.
+/// A load, or a change of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Multiplier {
     value: f64,
@@ -18,7 +18,7 @@ pub struct Multiplier {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// Times the profile's own load.
+    /// Multiple of the profile's own load.
     Times,
     /// Percent of the line rate.
     Percent,
@@ -26,34 +26,34 @@ enum Unit {
     Bits(Layer),
 }
 
-/// `10%+` and `10%-`: of `update` only.
+/// `10%+` and `10%-`; valid only for `update`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     More,
     Less,
 }
 
-/// What a multiplier refers to.
+/// The quantities that a multiplier refers to.
 #[derive(Debug, Clone, Copy)]
 pub struct Of {
     pub mean: MeanSize,
-    /// Line rate of the port, where it has one.
+    /// Line rate of the port, if known.
     pub link: Option<LinkSpeed>,
-    /// What the profile itself says.
+    /// Load in the profile, if any.
     pub own_pps: Option<f64>,
-    /// What is sent now.
+    /// Current load, if the port sends.
     pub now_pps: Option<f64>,
 }
 
 impl Multiplier {
-    /// As the profile says.
+    /// The load in the profile.
     pub const OWN: Multiplier = Multiplier {
         value: 1.0,
         unit: Unit::Times,
         change: None,
     };
 
-    /// Each of several ports gets its part.
+    /// Divides the load evenly among several ports.
     pub fn shared(self, ports: usize) -> Multiplier {
         Multiplier {
             value: self.value / ports.max(1) as f64,
@@ -61,12 +61,12 @@ impl Multiplier {
         }
     }
 
-    /// Does it change the load that is sent now?
+    /// Returns true if this changes the current load.
     pub fn is_change(self) -> bool {
         self.change.is_some()
     }
 
-    /// Frames per second; never more than the line carries.
+    /// Returns the load in frames per second, at most the line rate.
     pub fn pps(self, of: &Of) -> Result<f64, String> {
         let by = match self.unit {
             Unit::Frames => self.value,
@@ -109,7 +109,8 @@ impl Multiplier {
 impl FromStr for Multiplier {
     type Err = String;
 
-    /// `10mpps`, `5%`, `1gbps` (layer 2), `1gbpsl1`, `2` (times the profile's own), `10%+`, `1kpps-`.
+    /// Parses `10mpps`, `5%`, `1gbps` (layer 2), `1gbpsl1`, `2` (times the profile's own load),
+    /// `10%+` or `1kpps-`.
     fn from_str(text: &str) -> Result<Multiplier, String> {
         let wrong = || {
             format!(
@@ -190,7 +191,7 @@ mod tests {
             ("1kpps+", 1500.0),
             ("100pps-", 400.0),
             ("0.5-", 250.0),
-            // no more than the line carries
+            // limited to the line rate
             ("10gbps", 1e9 / 672.0),
         ] {
             let found = pps(text, &of).unwrap();

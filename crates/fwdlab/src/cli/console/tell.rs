@@ -1,4 +1,5 @@
-//! What the console says: its ports, their rates and counters, as tables of values with a column for each port.
+//! Output of the console: its ports, their rates and counters, as tables with a column for each
+//! port.
 //!
 //! Start with [`stats`] and [`ports`].
 
@@ -8,13 +9,13 @@ use fwdlab_report::number;
 use super::traffic::{ConsolePort, ReceivedSum, SentSum, State};
 use crate::cli::session::words::short_time;
 
-/// Rates and counters of all ports, and of all together.
+/// Returns the rates and counters of each port, and their totals.
 pub fn stats(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>> {
     let mut rows = Rows::new(ports);
     rows.row("", |at, port| format!("{at} {}", port.interface), "total");
     rows.row("state", |_, port| state(port), "");
     let load = ports.iter().filter(|p| p.is_sending());
-    // a sum of nothing would be -0
+    // an empty sum would be -0
     let load = load
         .filter_map(|p| Some(p.stream()?.pps))
         .fold(0.0, |a, b| a + b);
@@ -113,7 +114,7 @@ pub fn stats(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>>
     rows.rows
 }
 
-/// The ports.
+/// Returns a table of the ports.
 pub fn ports(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["port", "interface", "driver", "link", "MAC", "MTU", "state"]
@@ -142,7 +143,7 @@ pub fn ports(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>>
     rows
 }
 
-/// What a port does.
+/// Returns what a port is doing.
 pub fn state(port: &ConsolePort) -> String {
     let left = |stream: &super::traffic::Stream| match stream.left() {
         Some(left) => format!(", {} left", short_time(left.as_nanos() as u64)),
@@ -155,7 +156,7 @@ pub fn state(port: &ConsolePort) -> String {
     }
 }
 
-/// What was begun or changed, for the port's line.
+/// Returns the message for traffic that was started or changed.
 pub fn begun(at: usize, port: &ConsolePort, is_new: bool) -> String {
     let Some(stream) = port.stream() else {
         return format!("port {at} {}  idle", port.interface);
@@ -175,7 +176,7 @@ pub fn begun(at: usize, port: &ConsolePort, is_new: bool) -> String {
     )
 }
 
-/// What a port has sent in all, when its traffic ended.
+/// Returns the message for finished traffic: all that the port has sent.
 pub fn ended(at: usize, port: &ConsolePort) -> String {
     let sum = port.all_sent();
     let more = [
@@ -194,7 +195,7 @@ pub fn ended(at: usize, port: &ConsolePort) -> String {
     )
 }
 
-/// Columns below each other: the first to the left, the others to the right.
+/// Aligns the columns: the first to the left, the others to the right.
 pub fn table(rows: &[Vec<String>], right: bool) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {

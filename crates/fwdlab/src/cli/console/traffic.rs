@@ -1,6 +1,7 @@
-//! The ports of the console: what each sends and has counted. Traffic is started, changed, paused and stopped here, port by port.
+//! The ports of the console: what each of them sends and has counted. Starts, changes, pauses and
+//! stops traffic for each port.
 //!
-//! Driving them is the library's ([`Session`]); nothing is printed. Start with [`Traffic`].
+//! The library drives the ports ([`Session`]); this module prints nothing. Start with [`Traffic`].
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,16 @@ use crate::cli::send::{Send, place_of};
 use crate::cli::session::options::{Answers, Ports};
 use crate::exit_code::Usage;
 
-/// How often counters are read.
+/// Interval between reads of the counters.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is said of all ports when the console begins.
+/// Settings of all ports, from the command line of the console.
 pub struct Common {
     pub ports: Ports,
     pub answers: Answers,
-    /// Options of `send` that all traffic has: `--link 1G`, `--dst-mac ...`.
+    /// Options of `send` for all traffic: `--link 1G`, `--dst-mac ...`.
     pub of_send: Vec<String>,
-    /// Number in all signatures.
+    /// Session number in all signatures.
     pub session: u16,
 }
 
@@ -34,38 +35,38 @@ pub struct Common {
 pub struct Traffic {
     common: Common,
     pub ports: Vec<ConsolePort>,
-    /// Counts on all of them.
+    /// Counts received frames on all ports.
     counting: Session,
     place: SignaturePlace,
     read_at: Instant,
-    /// Ports that are joined by a cable are each other's next hop.
+    /// Answers ARP and ND: ports joined by a cable are each other's next hop.
     _answering: Vec<Option<Answering>>,
 }
 
-/// One of them.
+/// A port of the console.
 pub struct ConsolePort {
     pub interface: String,
-    /// Keeps others from it as long as the console lives.
+    /// Reserves the port as long as the console runs.
     pub taken: Port,
     pub state: State,
     pub sent: SentSum,
     pub received: ReceivedSum,
-    /// Rates of the last second.
+    /// Rates over the last second.
     pub last_sent: Sent,
     pub last_received: Received,
 }
 
-/// What a port sends.
+/// The state of a port.
 pub enum State {
     Idle,
     Sending(Box<Stream>),
     Paused(Box<Stream>),
 }
 
-/// Traffic of a port, that runs or is paused.
+/// Traffic of a port, running or paused.
 pub struct Stream {
     session: Session,
-    /// What is sent, in words.
+    /// Description of the frames.
     pub what: String,
     pub engine: String,
     pub pps: f64,
@@ -73,13 +74,13 @@ pub struct Stream {
     link: Option<LinkSpeed>,
     own_pps: Option<f64>,
     started: Instant,
-    /// Time to go when it was started; `None`: until it is stopped.
+    /// Remaining time when it was started; `None`: until it is stopped.
     pub time: Option<Duration>,
-    /// What it has counted since then.
+    /// Frames counted since it was started.
     sum: SentSum,
 }
 
-/// What a port has sent.
+/// Counters of sent frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SentSum {
     pub frames: u64,
@@ -87,11 +88,11 @@ pub struct SentSum {
     pub not_sent: u64,
     pub made_up: u64,
     pub dropped: u64,
-    /// More than half a percent of what was due did not leave, in a stretch of traffic that has ended.
+    /// More than 0.5 % of the intended frames did not leave during traffic that has ended.
     pub limited: bool,
 }
 
-/// What a port has received.
+/// Counters of received frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ReceivedSum {
     pub frames: u64,
@@ -109,7 +110,7 @@ impl SentSum {
         self.dropped += period.dropped();
     }
 
-    /// With another.
+    /// Returns the sum of both.
     pub fn and(self, other: SentSum) -> SentSum {
         SentSum {
             frames: self.frames + other.frames,
@@ -130,7 +131,7 @@ impl ReceivedSum {
         self.dropped += period.port.rx_dropped + period.counts.dropped_by_receiver;
     }
 
-    /// With another.
+    /// Returns the sum of both.
     pub fn and(self, other: ReceivedSum) -> ReceivedSum {
         ReceivedSum {
             frames: self.frames + other.frames,
@@ -142,7 +143,7 @@ impl ReceivedSum {
 }
 
 impl ConsolePort {
-    /// Everything it has sent.
+    /// Returns the totals, including running traffic.
     pub fn all_sent(&self) -> SentSum {
         match &self.state {
             State::Sending(stream) | State::Paused(stream) => self.sent.and(stream.sum),
@@ -150,7 +151,7 @@ impl ConsolePort {
         }
     }
 
-    /// What it sends, running or paused.
+    /// Returns its traffic, running or paused.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.state {
             State::Sending(stream) | State::Paused(stream) => Some(stream),
@@ -164,12 +165,12 @@ impl ConsolePort {
 }
 
 impl Stream {
-    /// Time to go; `None`: until it is stopped.
+    /// Returns the remaining time; `None`: until it is stopped.
     pub fn left(&self) -> Option<Duration> {
         Some(self.time?.saturating_sub(self.started.elapsed()))
     }
 
-    /// Its load in bits per second on the wire.
+    /// Returns its load in bits per second at layer 1.
     pub fn l1_bps(&self) -> f64 {
         self.mean.bps(Layer::L1, self.pps)
     }
@@ -183,14 +184,14 @@ impl Stream {
         }
     }
 
-    /// Begins, at the load and for the time that it has.
+    /// Starts to send, with the current load and remaining time.
     fn start(&mut self, control: &Control) -> anyhow::Result<()> {
         let at_most = self.time.unwrap_or(FOR_EVER);
         for sending in &mut self.session.sending {
             sending.schedule.at_most = at_most;
             sending.schedule.load = fwdlab_engine::LoadPlan::Constant(self.pps);
         }
-        // the sender ends by itself
+        // the sender stops by itself
         self.session.at_most = at_most.saturating_add(EVERY);
         self.session.start(control)?;
         self.started = Instant::now();
@@ -200,7 +201,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends, and returns what was counted since its start.
+    /// Stops, and returns what was counted since the start.
     fn stop(&mut self, control: &Control) -> anyhow::Result<SentSum> {
         let whole = self.session.stop(control)?.whole;
         let mut sum = SentSum::default();
@@ -214,7 +215,7 @@ impl Stream {
 }
 
 impl Traffic {
-    /// Takes these ports, and counts on them from now on.
+    /// Reserves these ports and starts to count on them.
     pub fn open(common: Common, interfaces: &[String]) -> anyhow::Result<Traffic> {
         let mut ports = Vec::new();
         for interface in interfaces {
@@ -255,7 +256,8 @@ impl Traffic {
         })
     }
 
-    /// The ports that are meant: by number or interface; those named, or all that `default` takes.
+    /// Returns the selected ports, by number or interface name: those named, or all that `default`
+    /// accepts.
     pub fn which(
         &self,
         named: &[String],
@@ -289,7 +291,7 @@ impl Traffic {
         Ok(which)
     }
 
-    /// Starts traffic on these ports, when all of it is ready: on all of them or on none.
+    /// Starts traffic on these ports. Prepares all of them first, so that either all start or none.
     pub fn start(
         &mut self,
         which: &[usize],
@@ -326,7 +328,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Traffic of one port that is ready to start, and where its frames have their signatures.
+    /// Prepares traffic on one port. Returns it with the offset of the signatures.
     fn ready(
         &self,
         at: usize,
@@ -378,7 +380,7 @@ impl Traffic {
             State::Sending(stream) => {
                 let pps = mult.pps(&stream.of()).map_err(Usage)?;
                 if stream.session.set_load(0, pps).is_err() {
-                    // this engine cannot while it sends
+                    // this engine cannot change the load while it sends
                     let left = stream.left();
                     let sum = stream.stop(control)?;
                     port.sent = port.sent.and(sum);
@@ -391,7 +393,7 @@ impl Traffic {
         }
     }
 
-    /// Pauses one port; `false`: it does not send.
+    /// Pauses one port. Returns `false` if it was not sending.
     pub fn pause(&mut self, at: usize, control: &Control) -> anyhow::Result<bool> {
         let port = &mut self.ports[at];
         match std::mem::replace(&mut port.state, State::Idle) {
@@ -409,7 +411,7 @@ impl Traffic {
         }
     }
 
-    /// Goes on; `false`: it was not paused.
+    /// Resumes one port. Returns `false` if it was not paused.
     pub fn resume(&mut self, at: usize, control: &Control) -> anyhow::Result<bool> {
         let port = &mut self.ports[at];
         match std::mem::replace(&mut port.state, State::Idle) {
@@ -425,7 +427,7 @@ impl Traffic {
         }
     }
 
-    /// Stops one port; `false`: it did not send.
+    /// Stops one port. Returns `false` if it was not sending.
     pub fn stop(&mut self, at: usize, control: &Control) -> anyhow::Result<bool> {
         let port = &mut self.ports[at];
         port.last_sent = Sent::default();
@@ -440,7 +442,8 @@ impl Traffic {
         }
     }
 
-    /// Reads counters when it is time to, and ends what is over: the ports where that was.
+    /// Reads the counters when they are due, and stops finished traffic. Returns the ports that
+    /// finished.
     pub fn tick(&mut self, control: &Control) -> anyhow::Result<Vec<usize>> {
         let mut ended = Vec::new();
         for at in 0..self.ports.len() {
@@ -503,7 +506,7 @@ impl Traffic {
         Ok(any)
     }
 
-    /// Looks for signatures in another place, where these frames have them.
+    /// Counts signatures at another offset, to match these frames.
     fn expect(&mut self, place: SignaturePlace, control: &Control) -> anyhow::Result<()> {
         if place == self.place {
             return Ok(());
@@ -518,7 +521,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// The same as a command line of `fwdlab send`, which knows frames and engines.
+    /// Returns the equivalent command line of `fwdlab send`, which handles frames and engines.
     fn send(&self, start: &Start, interface: &str) -> anyhow::Result<Send> {
         let mut line = vec!["send".to_owned(), "--port".into(), interface.into()];
         line.extend(["--session".into(), self.common.session.to_string()]);
@@ -568,7 +571,7 @@ fn expected(session: u16, place: SignaturePlace) -> Expected {
     }
 }
 
-/// The load of each of the ports that are meant.
+/// Returns the load of each of the selected ports.
 pub fn shared(mult: Multiplier, total: bool, ports: usize) -> Multiplier {
     match total {
         true => mult.shared(ports),
@@ -577,7 +580,7 @@ pub fn shared(mult: Multiplier, total: bool, ports: usize) -> Multiplier {
 }
 
 impl Update {
-    /// The load of each port.
+    /// Returns the load of each port.
     pub fn each(&self, ports: usize) -> Multiplier {
         shared(self.mult, self.total, ports)
     }

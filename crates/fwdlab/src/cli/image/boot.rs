@@ -1,6 +1,8 @@
-//! `fwdlab image boot`: a whole disk in a machine of its own, its console here, its port for SSH on loopback.
+//! `fwdlab image boot`: boots a whole disk in a virtual machine, with its console here and its SSH
+//! port on loopback.
 //!
-//! What a machine can do is in `lab::vm::computer`; this shows its console and types what is typed. Start with [`Boot::run`].
+//! `lab::vm::computer` runs the machine; this module shows its console and forwards what the user
+//! types. Start with [`Boot::run`].
 
 use std::cell::Cell;
 use std::io::BufRead;
@@ -27,7 +29,7 @@ use super::super::run::catch_signals;
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Verbosity};
 
-/// Nobody waits longer.
+/// A timeout that never expires.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What is started, and until when.
@@ -60,7 +62,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global, cache: &Cache) -> anyhow::Result<Code> {
         let name = self.disk.to_string_lossy().into_owned();
         let disk = match Image::find(&name, cache, &mut |_| {})?.kind {
@@ -132,7 +134,7 @@ impl Boot {
         Ok(Code::Done)
     }
 
-    /// Shows the console until what is waited for was said, the time is over, or the machine is off.
+    /// Shows the console until the awaited text appears, the time is over, or the machine is off.
     fn follow(
         &self,
         computer: &Computer,
@@ -148,7 +150,7 @@ impl Boot {
                 output::console(new);
                 shown.set(console.len());
             }
-            // one that is off does not listen, and its end is seen next
+            // a machine that is off does not read; the next check sees its end
             let heard = typed
                 .try_iter()
                 .try_for_each(|line| computer.type_line(&line));
@@ -170,7 +172,7 @@ impl Boot {
     }
 }
 
-/// Lines of standard input, while there are some.
+/// Returns the lines of standard input.
 fn typed() -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {

@@ -1,6 +1,7 @@
-//! `fwdlab image`: what guests boot, in the user's cache: list, fetch, remove; and disks, booted by hand.
+//! `fwdlab image`: boot images in the user's cache: lists, fetches and removes them, and boots
+//! disks by hand.
 //!
-//! What an image is and how it is fetched is in `lab::vm::image`. Start with [`Image`].
+//! `lab::vm::image` defines images and fetches them. Start with [`Image`].
 
 mod boot;
 
@@ -50,7 +51,7 @@ pub struct Rm {
 }
 
 impl Image {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let cache = Cache::of_user()?;
         let mut tell = |text: &str| {
@@ -107,7 +108,7 @@ impl Image {
                         removed = cache.remove(Removal::UnusedFor(DAY * days), &mut tell)?;
                     }
                     _ => {
-                        // all are there, or nothing is removed
+                        // remove nothing unless all of them exist
                         let kept = cache.list();
                         let is_there = |name: &&String| {
                             kept.iter()
@@ -145,7 +146,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Whole days since it was used.
+/// Returns the number of whole days since an image was used.
 fn days(kept: &Kept) -> u64 {
     let ago = SystemTime::now().duration_since(kept.last_use);
     ago.unwrap_or_default().as_secs() / DAY.as_secs()
@@ -163,7 +164,8 @@ fn value(kept: &Kept) -> Value {
     })
 }
 
-/// What people call it: its names, or else the beginning of its checksum would not do for `rm`, so all of it.
+/// Returns the names of an image; without a name its whole checksum, because `rm` does not accept a
+/// part of it.
 fn called(kept: &Kept) -> String {
     match kept.names.is_empty() {
         true => kept.checksum.clone(),

@@ -1,4 +1,5 @@
-//! `-f ping`, `-f pong` and `-f rxseq`: frames handled one at a time. What is in them is here; the handling is the library's.
+//! `-f ping`, `-f pong` and `-f rxseq`: functions that handle frames one at a time. This module
+//! builds and parses the frames; the library sends and receives them. Start with [`run`].
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::exit_code::Code;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Runs the function to its end, or until a signal comes.
+/// Runs the function until it finishes or a signal arrives.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let Job { arguments, log, .. } = job;
     let function = arguments.function;
@@ -67,12 +68,13 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     Ok(job.signals.code(true))
 }
 
-/// The text behind number and time in a question, by which its answer is known.
+/// The text after number and time in a request; identifies its reply.
 const MARK: &[u8] = b"fwdlab";
 /// Bytes of number, seconds, nanoseconds and mark.
 const QUESTION: usize = 12 + MARK.len();
 
-/// One frame of ping: its number, the time since the begin, our mark, and text up to the size.
+/// Builds a ping request: its number, the time since the start, our mark, and text up to the frame
+/// size.
 fn question(
     arguments: &Arguments,
     mac: [u8; 6],
@@ -94,7 +96,7 @@ fn question(
     frames::frame(arguments, mac, payload)
 }
 
-/// Number and time of a question that came back.
+/// Returns the number and time in a reply.
 fn answer(frame: &[u8]) -> Option<(u32, Duration)> {
     let payload = udp_payload(frame)?;
     if payload.get(12..QUESTION)? != MARK {
@@ -105,7 +107,7 @@ fn answer(frame: &[u8]) -> Option<(u32, Duration)> {
     Some((word(0)?, Duration::new(word(4)?.into(), nanos)))
 }
 
-/// What a UDP frame carries, padding included.
+/// Returns the UDP payload of a frame, padding included.
 fn udp_payload(frame: &[u8]) -> Option<&[u8]> {
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let at = ethernet::HEADER_LEN;
@@ -119,7 +121,7 @@ fn udp_payload(frame: &[u8]) -> Option<&[u8]> {
     frame.get(head + udp::HEADER_LEN..)
 }
 
-/// What ping asks, and how long the answers took.
+/// The requests of ping, and the round-trip times.
 struct Ping<'a> {
     job: &'a Job<'a>,
     mac: [u8; 6],
@@ -155,7 +157,7 @@ impl Dialogue for Ping<'_> {
     }
 }
 
-/// Sends a batch of questions, waits for an answer, and says every second how long they took.
+/// Sends a batch of requests, waits for a reply, and prints round-trip times every second.
 fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
     let Job { arguments, log, .. } = job;
     let mut ping = Ping {
@@ -177,7 +179,7 @@ fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Sends every UDP frame back to where it came from.
+/// Sends every UDP frame back to its source.
 fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
     let Job { arguments, log, .. } = job;
     if let Some(frames) = arguments.frames {
@@ -199,7 +201,7 @@ fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
     )
 }
 
-/// Swaps the MAC addresses. A frame to a group goes back from us.
+/// Swaps the MAC addresses. A reply to a group address gets our own address as its source.
 fn turn_back(frame: &mut [u8], mac: [u8; 6]) {
     let (destination, source) = frame.split_at_mut(6);
     destination.swap_with_slice(&mut source[..6]);
@@ -208,7 +210,7 @@ fn turn_back(frame: &mut [u8], mac: [u8; 6]) {
     }
 }
 
-/// Receives and looks at the numbers of txseq.
+/// Receives frames and checks the numbers of txseq.
 fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
     let Job { arguments, log, .. } = job;
     let mut said = Said::default();
@@ -256,7 +258,7 @@ fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
     Ok(walk)
 }
 
-/// At most two messages in a second.
+/// Limits messages to two per second.
 #[derive(Default)]
 struct Said {
     since: Option<Instant>,
@@ -292,7 +294,7 @@ mod tests {
             assert_eq!(answer(&asked), Some((42, at)));
             let mut back = asked.clone();
             turn_back(&mut back, [6; 6]);
-            // it was sent to everybody, and comes back from us
+            // sent to a group address: the reply comes from us
             assert_eq!((&back[..6], &back[6..12]), (&[2; 6][..], &[6; 6][..]));
             assert_eq!(answer(&back), Some((42, at)));
             turn_back(&mut back, [6; 6]);

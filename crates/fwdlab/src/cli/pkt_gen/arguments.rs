@@ -1,7 +1,8 @@
-//! The command line of pkt-gen: which options there are, what they mean, and what is refused.
+//! The command line of pkt-gen: its options, their meaning, and what is refused.
 //!
-//! Pure: words in, [`Arguments`] out. What is understood and does nothing here is in [`Arguments::remarks`], to be said once.
-//! Numbers are read whole, or refused: the original takes `1e6` for 1. Start with [`Arguments::parse`].
+//! Pure: words in, [`Arguments`] out. [`Arguments::remarks`] lists options that are accepted
+//! without effect, to be printed once. Numbers are parsed completely or refused; the original reads
+//! `1e6` as 1. Start with [`Arguments::parse`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,11 +12,11 @@ use fwdlab_model::trial::IpVersion;
 
 use super::range::Range;
 
-/// Options with a value, and options without one, in one letter each.
+/// One-letter options with a value, and those without.
 const WITH_VALUE: &[u8] = b"afFnildsDSbcopTwRCHPMeEmt";
 const WITHOUT_VALUE: &[u8] = b"46NIWvXrzZAhBU";
 
-/// Does a value follow this argument, as in `-i eth0`? Only then the next argument belongs to it.
+/// Returns true if this argument takes the next one as its value, as in `-i eth0`.
 pub fn awaits_value(argument: &[u8]) -> bool {
     let [b'-', letters @ ..] = argument else {
         return false;
@@ -24,20 +25,20 @@ pub fn awaits_value(argument: &[u8]) -> bool {
     value.is_some_and(|at| at + 1 == letters.len())
 }
 
-/// What pkt-gen does (`-f`).
+/// The function of pkt-gen (`-f`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function {
-    /// Counts what arrives.
+    /// Counts received frames.
     Rx,
-    /// Sends.
+    /// Sends frames.
     Tx,
-    /// Sends one and waits for its answer.
+    /// Sends requests and waits for replies.
     Ping,
-    /// Sends back what arrives.
+    /// Sends received frames back.
     Pong,
-    /// Sends frames with numbers.
+    /// Sends numbered frames.
     TxSeq,
-    /// Looks at the numbers.
+    /// Checks the numbers of received frames.
     RxSeq,
 }
 
@@ -51,7 +52,7 @@ impl Function {
         ("rxseq", Function::RxSeq),
     ];
 
-    /// Batch size of the original.
+    /// Returns the batch size of the original.
     fn burst(self) -> u32 {
         match self {
             Function::Ping | Function::Pong => 1,
@@ -60,44 +61,44 @@ impl Function {
     }
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
-    /// What to do.
+    /// The function.
     pub function: Function,
     /// The interface as typed, without `netmap:`.
     pub interface: Interface,
-    /// Frames to send, or round trips to make; `None` is without end.
+    /// Frames to send, or round trips to make; `None` for no limit.
     pub frames: Option<u64>,
-    /// Size of the frames, in bytes without FCS.
+    /// Frame size, in bytes without FCS.
     pub size: u16,
-    /// Smaller sizes at random, from this one on and below `size`.
+    /// For random frame sizes: the smallest size; `size` is the upper limit, excluded.
     pub least_size: Option<u16>,
-    /// Frames per batch asked for; `None` is the default, which is said then.
+    /// Requested frames per batch; `None` for the default, which is then printed.
     pub burst: Option<u32>,
-    /// Sources of the frames.
+    /// Source addresses and ports.
     pub source: Range,
-    /// Destinations.
+    /// Destination addresses and ports.
     pub destination: Range,
-    /// The two as typed.
+    /// Both ranges as typed.
     pub addresses_typed: (String, String),
-    /// Source MAC; `None` is the port's own.
+    /// Source MAC; `None` for the port's own.
     pub source_mac: Option<[u8; 6]>,
     /// Destination MAC.
     pub destination_mac: [u8; 6],
-    /// The CPU of the thread that sends.
+    /// The CPU of the sending thread.
     pub cpu: Option<usize>,
-    /// CPUs to use; 0 is all.
+    /// CPUs to use; 0 for all.
     pub cpus: usize,
-    /// Time between two lines.
+    /// Interval between two lines of output.
     pub report: Duration,
-    /// Time before the first frame.
+    /// Delay before the first frame.
     pub wait: Duration,
-    /// End when nothing has arrived for a second (`-W`).
+    /// Stop after one second without received frames (`-W`).
     pub until_silence: bool,
-    /// Frames per second; `None` is flat out.
+    /// Frames per second; `None` for no limit.
     pub rate_pps: Option<u64>,
-    /// A file with the frame to send.
+    /// A capture file with the frame to send.
     pub capture: Option<String>,
     /// Random source addresses and ports.
     pub random_source: bool,
@@ -105,24 +106,24 @@ pub struct Arguments {
     pub random_destination: bool,
     /// Numbers without prefixes (`-N`).
     pub plain: bool,
-    /// Print mean and deviation of the last rates (`-A`).
+    /// Print mean and deviation of the recent rates (`-A`).
     pub average: bool,
     /// Count 24 bytes of framing per frame (`-B`).
     pub framing: bool,
-    /// Say more (`-v`).
+    /// Print more (`-v`).
     pub verbose: bool,
-    /// What was accepted and has no effect here, in words.
+    /// Messages about options that are accepted without effect.
     pub remarks: Vec<String>,
 }
 
-/// The port of `-i`, as netmap names ports.
+/// The port of `-i`, in netmap's syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// As typed.
     pub typed: String,
-    /// All behind `netmap:`.
+    /// Everything after `netmap:`.
     pub name: String,
-    /// The same without ring and flags, when it seems to have some: `ix0` of `ix0-1/T`.
+    /// The name without ring and flags, if it seems to have some: `ix0` for `ix0-1/T`.
     pub without_ring: Option<String>,
 }
 
@@ -146,7 +147,7 @@ impl Interface {
         if name.contains(['{', '}']) {
             return other(&format!("`{typed}` is a netmap pipe"));
         }
-        // both are kernel interfaces, by other ways than netmap
+        // both are kernel interfaces, used without netmap
         let name = name.strip_prefix("pcap:").unwrap_or(name);
         let name = name.strip_prefix("tap:").unwrap_or(name);
         Ok(Interface {
@@ -156,7 +157,7 @@ impl Interface {
         })
     }
 
-    /// The interface of this name, or, when there is none, the one of the name without its ring.
+    /// Returns the interface with this name, or else the one named without the ring.
     pub fn choose(&self, exists: impl Fn(&str) -> bool) -> &str {
         match &self.without_ring {
             Some(short) if !exists(&self.name) => short,
@@ -164,13 +165,14 @@ impl Interface {
         }
     }
 
-    /// How pkt-gen shows it behind `reading from`.
+    /// Returns the name that pkt-gen prints after `reading from`.
     pub fn shown(&self) -> String {
         format!("netmap:{}", self.name)
     }
 }
 
-/// The interface of `ix0-1`, `ix0*`, `ix0^`, `ix0/T`, `ix0@conf:...`: rings, host rings, flags and options.
+/// Returns the interface of `ix0-1`, `ix0*`, `ix0^`, `ix0/T`, `ix0@conf:...`: rings, host rings,
+/// flags and options.
 fn without_ring(name: &str) -> Option<String> {
     let end = name.find(['/', '@', '*', '^', '+']).unwrap_or(name.len());
     let short = &name[..end];
@@ -183,12 +185,12 @@ fn without_ring(name: &str) -> Option<String> {
     (!short.is_empty() && short != name).then(|| short.to_owned())
 }
 
-/// Why the command line was not accepted.
+/// The reason for a refused command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// `-h`.
+    /// `-h`: print the usage.
     Help,
-    /// What is wrong.
+    /// An error.
     Wrong(String),
 }
 
@@ -201,7 +203,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The options of pkt-gen, as `-h` and every refusal print them.
+/// The options of pkt-gen, printed by `-h` and after every error.
 pub const USAGE: &str = "\
 Usage:
 pkt-gen arguments
@@ -232,7 +234,7 @@ Accepted, without effect here: -b -p -o -F -M -I -C -H -r -X -U -e -E -m
 What fwdlab adds: fwdlab pkt-gen --help
 ";
 
-/// What is typed, before it is known whether it fits together.
+/// The options as typed, before they are checked against each other.
 #[derive(Default)]
 struct Typed {
     function: Option<Function>,
@@ -269,7 +271,7 @@ const OPTION_RANDOM_DESTINATION: u64 = 1024;
 const OPTION_AVERAGE: u64 = 2048;
 
 impl Arguments {
-    /// Understands a command line on a host with so many CPUs.
+    /// Parses a command line, for a host with this number of CPUs.
     ///
     /// # Errors
     /// [`Refusal`]
@@ -313,17 +315,17 @@ impl Arguments {
         typed.fit(host_cpus)
     }
 
-    /// First and last address that frames may go to.
+    /// Returns the first and the last destination address.
     pub fn destinations(&self) -> (IpAddr, IpAddr) {
         ends(&self.destination, self.random_destination)
     }
 
-    /// First and last address that frames may come from.
+    /// Returns the first and the last source address.
     pub fn sources(&self) -> (IpAddr, IpAddr) {
         ends(&self.source, self.random_source)
     }
 
-    /// The batch size of the original's `Sending N packets every` line and of `ping`.
+    /// Returns the batch size in the original's `Sending N packets every` line and of `ping`.
     pub fn burst(&self) -> u32 {
         self.burst.unwrap_or(self.function.burst())
     }
@@ -333,7 +335,7 @@ fn ends(range: &Range, random: bool) -> (IpAddr, IpAddr) {
     match range.first {
         _ if !random => (range.first, range.last),
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
-        // only the group that counts is random
+        // only the group that varies is random
         IpAddr::V6(address) => {
             let with = |value| {
                 let mut segments = address.segments();
@@ -379,7 +381,7 @@ impl Typed {
             }
             'i' => self.interface = Some(Interface::parse(value)?),
             'n' => self.frames = number(value)?,
-            // of pkt-gen's first year: frames to send
+            // from pkt-gen's first year: frames to send
             't' => {
                 self.frames = number(value)?;
                 self.function = Some(Function::Tx);
@@ -508,7 +510,7 @@ impl Typed {
             destination_mac: mac(&destination_mac_typed)?,
             cpu: self.cpu,
             cpus: if cpus == 0 { host_cpus } else { cpus },
-            // the original leaves out intervals below 10 ms
+            // the original does not print intervals below 10 ms
             report: Duration::from_millis(report_ms.max(10)),
             wait: Duration::from_secs(self.wait_s.unwrap_or(2)),
             until_silence: self.until_silence,
@@ -525,7 +527,8 @@ impl Typed {
     }
 }
 
-/// A range as typed, or the default of this side (0 source, 1 destination). The original has none for IPv6.
+/// Parses a range, or returns the default of this side (0 source, 1 destination). The original has
+/// no default for IPv6.
 fn address(
     typed: Option<String>,
     version: IpVersion,
@@ -544,7 +547,7 @@ fn address(
     }
 }
 
-/// A number, whole: `1000`, `14.88M`, `1k`.
+/// Parses a complete number: `1000`, `14.88M`, `1k`.
 fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
@@ -558,7 +561,7 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) {
             return None;
         }
-        // 14.88M: as many thousandths as the factor has
+        // 14.88M: the fraction may have as many digits as the factor has zeros
         let places = u32::try_from(fraction.len()).ok()?;
         let scale = 10_u64.checked_pow(places).filter(|s| factor % s == 0)?;
         let fraction: u64 = if places == 0 {
@@ -747,7 +750,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing panics, and what is not an option never passes unnoticed.
+        /// Nothing panics, and unknown words are always reported.
         #[test]
         fn any_words(words in prop::collection::vec("(-[a-zA-Z0-9]{0,3})|([0-9a-f:.@\\[\\]-]{0,20})|(.{0,6})", 0..8)) {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -756,7 +759,7 @@ mod tests {
             }
         }
 
-        /// What is typed in any order means the same.
+        /// The order of the options does not matter.
         #[test]
         fn order_does_not_matter(
             n in 1_u64..1 << 40, size in 16_u16.., rate in 1_u64..1 << 31, seed in any::<u64>(),

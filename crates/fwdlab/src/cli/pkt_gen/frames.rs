@@ -1,7 +1,8 @@
-//! pkt-gen's frames as traffic for an engine: one stream, one template, and a program for addresses, ports, sizes and numbers.
+//! pkt-gen's frames as traffic for an engine: one stream, one template, and a program for
+//! addresses, ports, sizes and numbers.
 //!
-//! Headers and order of flows are the original's; the payload is not its text but [`TEXT`], and checksums are right with IPv6
-//! too. Start with [`traffic`].
+//! Headers and the order of flows match the original. The payload is [`TEXT`] instead of the
+//! original's text, and checksums are also correct with IPv6. Start with [`traffic`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use fwdlab_packet::stack::{Layer, Size, build};
 use super::arguments::{Arguments, Function};
 use super::range::Range;
 
-/// What the payload repeats.
+/// The text that the payload repeats.
 const TEXT: &[u8] = b"fwdlab pkt-gen: a test frame. ";
 
 /// The smallest Ethernet frame, without FCS.
 pub const SMALLEST: u16 = 60;
 
-/// Bytes before the payload.
+/// Returns the number of bytes before the payload.
 pub fn head_len(arguments: &Arguments) -> u16 {
     l3_len(arguments) + (ethernet::HEADER_LEN + udp::HEADER_LEN) as u16
 }
@@ -37,10 +38,10 @@ fn l3_len(arguments: &Arguments) -> u16 {
     len as u16
 }
 
-/// One frame of the first flow, with this payload behind the headers.
+/// Returns a frame of the first flow with this payload.
 ///
 /// # Errors
-/// The frame cannot be built.
+/// If the frame cannot be built.
 pub fn frame(
     arguments: &Arguments,
     source_mac: [u8; 6],
@@ -85,10 +86,10 @@ pub fn frame(
         .map_err(|e| e.to_string())
 }
 
-/// The payload of a frame of the size asked for.
+/// Returns the payload for the requested frame size.
 ///
 /// # Errors
-/// No frame is so small.
+/// If the frame size is too small.
 pub fn payload(arguments: &Arguments) -> Result<Vec<u8>, String> {
     let leading = if wants_number(arguments) { 4 } else { 0 };
     let least = SMALLEST.max(head_len(arguments) + leading);
@@ -102,15 +103,15 @@ pub fn payload(arguments: &Arguments) -> Result<Vec<u8>, String> {
     Ok(TEXT.iter().copied().cycle().take(len).collect())
 }
 
-/// Does a number lead the payload?
+/// Returns true if the payload starts with a number.
 fn wants_number(arguments: &Arguments) -> bool {
     arguments.function == Function::TxSeq
 }
 
-/// What a sender is armed with. `captured`: the frame to send instead of one of ours.
+/// Returns the traffic for a sender. `captured` is a frame to send instead of a generated one.
 ///
 /// # Errors
-/// The frames cannot be built.
+/// If the frames cannot be built.
 pub fn traffic(
     arguments: &Arguments,
     source_mac: [u8; 6],
@@ -149,11 +150,13 @@ pub fn traffic(
     }))
 }
 
-/// What differs from frame to frame. Empty when nothing does, so that an engine need not touch its frames.
+/// Returns the program that varies the frames. Empty if all frames are equal, so that an engine
+/// need not modify them.
 fn program(arguments: &Arguments, seed: u64) -> Program {
     let mut writer = Writer::new(arguments, seed);
     let (source, destination) = (&arguments.source, &arguments.destination);
-    // the source's port moves on with every frame, its address when the ports are through, then the destination's
+    // per frame: the source port increments, then the source address when the ports are through,
+    // then the destination
     if arguments.random_source {
         writer.random("source", source, true);
     } else {
@@ -173,7 +176,7 @@ fn program(arguments: &Arguments, seed: u64) -> Program {
     writer.finish()
 }
 
-/// A program being written.
+/// A program under construction.
 struct Writer {
     /// Offsets of the layers.
     ip: u16,
@@ -197,7 +200,7 @@ impl Writer {
         }
     }
 
-    /// Where an address is, or the group of it that counts, and how wide that is.
+    /// Returns the offset of an address, or of its group that varies, and the width.
     fn address(&self, range: &Range, source: bool) -> (u16, Width) {
         let side = u16::from(!source);
         match self.version6 {
@@ -350,10 +353,10 @@ impl Writer {
     }
 }
 
-/// The first frame of a capture file.
+/// Returns the first frame of a capture file.
 ///
 /// # Errors
-/// It is no capture file, or has no frame that could be sent.
+/// If it is not a capture file, or has no frame that can be sent.
 pub fn first_of(capture: &[u8]) -> Result<Vec<u8>, String> {
     let first = fwdlab_packet::pcap::frames(capture)
         .next()
@@ -391,7 +394,8 @@ mod tests {
             .collect()
     }
 
-    /// Addresses and ports as another library reads them, which also finds all lengths and checksums right.
+    /// Returns addresses and ports as parsed by another library, which also checks all lengths and
+    /// checksums.
     fn flow(frame: &[u8]) -> (String, u16, String, u16) {
         let parsed = SlicedPacket::from_ethernet(frame).unwrap();
         let Some(TransportSlice::Udp(udp)) = parsed.transport else {
@@ -450,7 +454,8 @@ mod tests {
         assert_eq!(kind.template[15], 0x10);
     }
 
-    /// The order of pkt-gen's `update_ip`: source port, source address, destination port, destination address.
+    /// pkt-gen's `update_ip` varies, in this order: source port, source address, destination port,
+    /// destination address.
     #[test]
     fn flows_come_in_the_originals_order_and_equally_often() {
         let line = "-f tx -i x -s 10.0.0.1:7-10.0.0.2:8 -d 10.1.0.1:53-10.1.0.3:53";
@@ -533,7 +538,7 @@ mod tests {
         writer.frame(&pcap::Frame::new(0, &[7; 100]), &mut file);
         assert_eq!(first_of(&file).unwrap(), [7; 100]);
         assert!(first_of(&file[..30]).is_err());
-        // what the other readers refuse or strip
+        // frames that the other readers refuse or strip
         let of = |link_type, original_len, fcs_len| {
             let mut file = vec![];
             pcap::Writer::start(pcap::Format::Ng, link_type, &mut file).frame(

@@ -1,18 +1,20 @@
-//! What pkt-gen prints, to the byte: head, one line per interval, and totals.
+//! The output of pkt-gen, to the byte: first lines, one line per interval, and totals.
 //!
-//! Pure: values in, text out; [`Log`](super::log::Log) puts the clock in front and knows which stream a line goes to. Line numbers in brackets
-//! are those of a published build, the last one in the netbenches archive (`main_thread [2786]`), so that parsers which know
-//! builds by them find one they know. Start with [`Interval`] and [`Totals`].
+//! Pure: values in, text out; [`Log`](super::log::Log) adds the timestamp and chooses the stream.
+//! Line numbers in brackets are those of a published build, the last one in the netbenches archive
+//! (`main_thread [2786]`), because some parsers identify the build by them. Start with [`Interval`]
+//! and [`Totals`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fwdlab_lab::session::figures::Counted;
 
-/// Where in pkt-gen a message comes from: its function and line.
+/// The origin of a message in pkt-gen: function and line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(pub &'static str, pub u32);
 
-/// The places of that build. Its logs show the first nine; the others stand as far from these as in the builds around it.
+/// The origins in that build. Its logs show the first nine; the others are interpolated from
+/// neighbouring builds.
 pub mod place {
     use super::Place;
 
@@ -46,7 +48,7 @@ pub mod place {
     pub const BAD: Place = Place("main", 3020);
 }
 
-/// One message with pkt-gen's stamp: seconds modulo 1000, and microseconds.
+/// Returns a message with pkt-gen's timestamp: seconds modulo 1000, and microseconds.
 pub fn message(at: SystemTime, Place(function, line): Place, text: &str) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     format!(
@@ -56,7 +58,7 @@ pub fn message(at: SystemTime, Place(function, line): Place, text: &str) -> Stri
     )
 }
 
-/// How numbers are written: `-N` is plain.
+/// The format of numbers; `-N` selects plain numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Units {
     /// `877894 `
@@ -66,7 +68,7 @@ pub enum Units {
 }
 
 impl Units {
-    /// The number with what goes before the unit.
+    /// Returns the number with its prefix, ready for the unit.
     pub fn write(self, value: f64) -> String {
         match self {
             Units::Plain => format!("{value:.0} "),
@@ -84,7 +86,7 @@ impl Units {
     }
 }
 
-/// Frames per batch; 0 where batches are not known.
+/// Returns the frames per batch; 0 if the number of batches is unknown.
 fn per_batch(counted: Counted) -> f64 {
     match counted.batches {
         0 => 0.0,
@@ -92,35 +94,36 @@ fn per_batch(counted: Counted) -> f64 {
     }
 }
 
-/// Bits, with 24 bytes of framing and FCS per frame if those count (`-B`).
+/// Returns the bits, with 24 bytes of framing and FCS per frame if `-B` is set.
 fn bits(counted: Counted, framing: bool) -> f64 {
     let framing = if framing { 24.0 * 8.0 } else { 0.0 };
     8.0 * counted.bytes as f64 + counted.frames as f64 * framing
 }
 
-/// What pkt-gen prints where it does not know the space in a ring: it starts with this at each report.
+/// pkt-gen's value for unknown space in a ring; it starts with this at each report.
 const SPACE_UNKNOWN: u64 = 99_999;
 
-/// One interval.
+/// A report interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
     /// What was counted.
     pub counted: Counted,
-    /// How long it was, in microseconds; at least 1.
+    /// Its duration in microseconds; at least 1.
     pub us: u64,
-    /// Is it the first, for which pkt-gen says that there was no space?
+    /// True for the first interval, for which pkt-gen prints a space of 0.
     pub first: bool,
 }
 
 impl Interval {
-    /// Frames per second, rounded as pkt-gen does.
+    /// Returns the frames per second, rounded like pkt-gen.
     pub fn pps(&self) -> u64 {
         let us = u128::from(self.us.max(1));
         let pps = (u128::from(self.counted.frames) * 1_000_000 + us / 2) / us;
         u64::try_from(pps).unwrap_or(u64::MAX)
     }
 
-    /// `877894 pps (878710 pkts 421389329 bps in 1000929 usec) 3.11 avg_batch 99999 min_space`
+    /// Returns a line such as `877894 pps (878710 pkts 421389329 bps in 1000929 usec) 3.11
+    /// avg_batch 99999 min_space`.
     pub fn line(&self, units: Units, framing: bool, average: &str) -> String {
         let bps = 1e6 * bits(self.counted, framing) / self.us.max(1) as f64;
         format!(
@@ -135,7 +138,7 @@ impl Interval {
     }
 }
 
-/// Rates of the last intervals (`-A`).
+/// Rates of the most recent intervals (`-A`).
 #[derive(Debug, Default)]
 pub struct Window {
     rates: [u64; Window::LEN],
@@ -145,7 +148,8 @@ pub struct Window {
 impl Window {
     const LEN: usize = 15;
 
-    /// Takes one more rate, and returns what is printed: mean and standard deviation of those that are not 0.
+    /// Adds a rate. Returns the text to print: mean and standard deviation of the rates other than
+    /// 0.
     pub fn add(&mut self, pps: u64, units: Units) -> String {
         self.rates[self.next] = pps;
         self.next = (self.next + 1) % Window::LEN;
@@ -161,19 +165,19 @@ impl Window {
     }
 }
 
-/// What `tx`, `rx` and their sisters end with.
+/// The totals of `tx`, `rx`, `txseq` and `rxseq`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Totals {
     /// `Sent` or `Received`.
     pub what: &'static str,
     /// What was counted.
     pub counted: Counted,
-    /// From the first frame to the last.
+    /// Seconds from the first frame to the last.
     pub seconds: f64,
 }
 
 impl Totals {
-    /// Two lines, or one when there was nothing.
+    /// Returns two lines, or one if no frame was counted.
     pub fn lines(&self, units: Units, framing: bool) -> String {
         let Counted {
             frames,
@@ -202,17 +206,17 @@ impl Totals {
     }
 }
 
-/// `Sending on netmap:igb1: 1 queues, 1 threads and 1 cpus.`
+/// Returns a line such as `Sending on netmap:igb1: 1 queues, 1 threads and 1 cpus.`
 pub fn opened(what: &str, interface: &str, threads: u32, cpus: usize) -> String {
     format!("{what} {interface}: {threads} queues, {threads} threads and {cpus} cpus.\n")
 }
 
-/// `0c:c4:7a:ab:29:35`
+/// Formats a MAC address: `0c:c4:7a:ab:29:35`.
 pub fn mac(octets: [u8; 6]) -> String {
     octets.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// Round trips of `ping`, in buckets of powers of two.
+/// Round-trip times of `ping`, in buckets of powers of two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundTrips {
     count: u64,
@@ -233,7 +237,7 @@ impl Default for RoundTrips {
 }
 
 impl RoundTrips {
-    /// One more.
+    /// Adds a round-trip time.
     pub fn record(&mut self, ns: u64) {
         self.count += 1;
         self.least_ns = self.least_ns.min(ns);
@@ -241,7 +245,7 @@ impl RoundTrips {
         self.buckets[ns.max(1).ilog2() as usize] += 1;
     }
 
-    /// Those of another period too.
+    /// Adds those of another period.
     pub fn merge(&mut self, other: &RoundTrips) {
         self.count += other.count;
         self.least_ns = self.least_ns.min(other.least_ns);
@@ -255,7 +259,7 @@ impl RoundTrips {
         self.sum_ns / self.count.max(1)
     }
 
-    /// `count 9876 RTT: min 5012 av 6101 ns`; `None` when there were none.
+    /// Returns a line such as `count 9876 RTT: min 5012 av 6101 ns`; `None` without round trips.
     pub fn line(&self) -> Option<String> {
         (self.count > 0).then(|| {
             format!(
@@ -267,7 +271,8 @@ impl RoundTrips {
         })
     }
 
-    /// `k: 4096 .. 65536`, and below it how many took from each power of two to the next.
+    /// Returns `k: 4096 .. 65536` and, below it, the number of round trips from each power of two
+    /// to the next.
     pub fn histogram(&self) -> Option<String> {
         let first = self.buckets.iter().position(|&n| n > 0)?;
         let last = self.buckets.iter().rposition(|&n| n > 0)?;
@@ -282,7 +287,8 @@ impl RoundTrips {
         ))
     }
 
-    /// `RTT over 9876 packets: min 5012 av 6101 ns`: of the round trips, whatever was sent.
+    /// Returns a line such as `RTT over 9876 packets: min 5012 av 6101 ns`. It counts round trips,
+    /// not requests.
     pub fn total(&self) -> Option<String> {
         (self.count > 0).then(|| {
             format!(
@@ -312,8 +318,9 @@ mod tests {
         }
     }
 
-    /// Lines of real logs: of the archive, and of luigirizzo/netmap issue 368. That one is of a build whose `bps` is the bits
-    /// of the interval (436.931 M); later ones, as this, print bits per second.
+    /// Lines of real logs, from the archive and from luigirizzo/netmap issue 368. The latter is
+    /// from a build whose `bps` is the bits of the interval (436.931 M); later builds, and this
+    /// program, print bits per second.
     #[test]
     fn rates_are_printed_as_in_published_logs() {
         let line = interval(1_413_127, 1_413_127 * 60, 1_000_337, 2997);
@@ -340,7 +347,8 @@ mod tests {
         );
     }
 
-    /// `-B`: a line of luigirizzo/netmap issue 919, of 2.5 Gbit/s filled with frames of 128 bytes and 24 of framing.
+    /// `-B`: a line from luigirizzo/netmap issue 919, of 2.5 Gbit/s filled with frames of 128 bytes
+    /// and 24 of framing.
     #[test]
     fn framing_counts_24_bytes() {
         let line = interval(2_055_300, 2_055_300 * 128, 1_000_994, 0);
@@ -395,7 +403,7 @@ mod tests {
             line.line(Units::Plain, false, &average)
                 .starts_with("300 pps [avg/std ")
         );
-        // the first three fall out
+        // push the first three out of the window
         for _ in 0..15 {
             window.add(7, Units::Plain);
         }
@@ -426,7 +434,8 @@ mod tests {
     }
 
     proptest! {
-        /// Field 4 is the rate, and the figures in the parentheses give it again by pkt-gen's rounding.
+        /// Field 4 is the rate; the figures in parentheses give the same rate with pkt-gen's
+        /// rounding.
         #[test]
         fn a_plain_line_can_be_read_back(frames in 0_u64..1 << 40, us in 10_000_u64..1 << 33) {
             let line = message(UNIX_EPOCH, place::RATE, &interval(frames, frames * 60, us, 1).line(Units::Plain, false, ""));

@@ -1,7 +1,9 @@
-//! Where pkt-gen's lines go: messages to standard error at once, the port and the totals to standard output.
+//! The output streams of pkt-gen: messages go to standard error at once, the rates and totals to
+//! standard output.
 //!
-//! Standard output that is no terminal is held back until the end, as the C library does for the original: in a log that
-//! takes both, the totals are the last lines. Start with [`Log::message`].
+//! If standard output is not a terminal, it is buffered until the end, as the C library does for
+//! the original: in a log of both streams, the totals are the last lines. Start with
+//! [`Log::message`].
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,7 @@ use super::arguments::Arguments;
 use super::lines::{self, Interval, Place, Units, Window, place};
 use crate::output;
 
-/// The two streams. Threads share it; a line is never cut by another.
+/// Both streams. Threads can share it; lines are never interleaved.
 pub struct Log {
     state: Mutex<State>,
     units: Units,
@@ -29,7 +31,7 @@ struct State {
 }
 
 impl Log {
-    /// Nothing is printed yet.
+    /// Creates a log, and prints nothing.
     pub fn new(arguments: &Arguments) -> Log {
         Log {
             state: Mutex::new(State {
@@ -52,19 +54,19 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message with stamp and place, to standard error.
+    /// Prints a message with timestamp and origin to standard error.
     pub fn message(&self, place: Place, text: &str) {
         let _one_at_a_time = self.state();
         write_error(&lines::message(SystemTime::now(), place, text));
     }
 
-    /// Something of ours that the original would not say, to standard error.
+    /// Prints a message that the original does not have to standard error.
     pub fn remark(&self, text: &str) {
         let _one_at_a_time = self.state();
         write_error(&format!("pkt-gen: {text}\n"));
     }
 
-    /// Text for standard output.
+    /// Prints text to standard output.
     pub fn print(&self, text: &str) {
         let mut state = self.state();
         if state.hold {
@@ -74,7 +76,7 @@ impl Log {
         }
     }
 
-    /// The line of an interval.
+    /// Prints the line of an interval.
     pub fn rate(&self, counted: Counted, length: Duration) {
         let mut state = self.state();
         let interval = Interval {
@@ -91,7 +93,7 @@ impl Log {
         write_error(&lines::message(SystemTime::now(), place::RATE, &line));
     }
 
-    /// The totals.
+    /// Prints the totals.
     pub fn totals(&self, what: &'static str, counted: Counted, seconds: f64) {
         let totals = lines::Totals {
             what,
@@ -102,7 +104,7 @@ impl Log {
     }
 }
 
-/// What was held back is printed however it ends.
+/// Prints the buffered output, however the program ends.
 impl Drop for Log {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.state().held);

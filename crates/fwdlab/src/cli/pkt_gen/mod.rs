@@ -1,8 +1,8 @@
-//! `fwdlab pkt-gen`: netmap's pkt-gen, its command line and its lines, on our engines.
+//! `fwdlab pkt-gen`: netmap's pkt-gen, with its command line and its output, on our engines.
 //!
-//! Lab scripts that start pkt-gen and read its logs need not change: a link to the program called `pkt-gen` is enough. What an
-//! option means is in [`arguments`], what is printed in [`lines`], to which stream in [`log`], what frames look like in
-//! [`frames`]. Start at [`PktGen::run`].
+//! Lab scripts that start pkt-gen and parse its logs need no change: a link to fwdlab named
+//! `pkt-gen` is enough. [`arguments`] parses options, [`lines`] formats the output, [`log`] chooses
+//! its stream, and [`frames`] builds the frames. Start with [`PktGen::run`].
 
 mod answer;
 mod arguments;
@@ -64,12 +64,12 @@ pub struct PktGen {
     arguments: Vec<OsString>,
 }
 
-/// What all functions of pkt-gen need.
+/// The input of all functions of pkt-gen.
 struct Job<'a> {
     arguments: &'a Arguments,
-    /// The interface by its name in the kernel.
+    /// The kernel's name of the interface.
     interface: String,
-    /// As pkt-gen shows it.
+    /// The name that pkt-gen shows.
     shown: String,
     ports: &'a Ports,
     to_any_address: bool,
@@ -80,7 +80,7 @@ struct Job<'a> {
 }
 
 impl PktGen {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
@@ -110,7 +110,7 @@ impl PktGen {
             }
         };
         let ended = self.carry_out(&arguments, host_cpus);
-        // what only shows on the port is wrong use all the same
+        // a usage error, even if only the port reveals it
         match ended {
             Err(error) if error.is::<Usage>() => {
                 output::error(&error);
@@ -147,7 +147,7 @@ impl PktGen {
 }
 
 impl Job<'_> {
-    /// The first lines, and once what is accepted and does nothing.
+    /// Prints the first lines, and remarks about options without effect.
     fn head(&self, host_cpus: usize) {
         let Job { arguments, log, .. } = self;
         let typed = &arguments.interface.typed;
@@ -166,7 +166,7 @@ impl Job<'_> {
         log.message(place::RANGE, &arguments.destination.to_string());
     }
 
-    /// Waits for the link as `-w` says. `false`: a signal came.
+    /// Waits for the link, as long as `-w` says. Returns `false` after a signal.
     fn wait(&self) -> bool {
         let wait = self.arguments.wait;
         let words = format!("Wait {} secs for phy reset", wait.as_secs());
@@ -183,14 +183,14 @@ impl Job<'_> {
         true
     }
 
-    /// The words of the original when its thread ends by itself.
+    /// Wraps an error in the original's message for a thread that stops by itself.
     fn failed(&self, error: LabError) -> anyhow::Error {
         self.log
             .message(place::OUCH, "ouch, thread 0 exited with error");
         error.into()
     }
 
-    /// CPUs of the thread that sends.
+    /// Returns the CPUs of the sending thread.
     fn cpus(&self) -> Vec<usize> {
         self.arguments.cpu.into_iter().collect()
     }
@@ -204,7 +204,7 @@ impl Job<'_> {
         })
     }
 
-    /// An IP packet may be as long as the port's MTU.
+    /// Checks the size: an IP packet may be as long as the MTU of the port.
     fn check_size(&self, size: u16, mtu: u32) -> anyhow::Result<()> {
         let most = mtu + fwdlab_packet::header::ethernet::HEADER_LEN as u32;
         if u32::from(size) > most {
@@ -217,9 +217,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The frame to send from a file.
+    /// Returns the frame to send from a capture file.
     fn captured(&self, file: &str, mtu: u32) -> anyhow::Result<Vec<u8>> {
-        /// The first frame is in the first part of any file.
+        /// enough of any capture file to hold its first frame
         const PART: u64 = 1 << 20;
         let mut bytes = Vec::new();
         let opened = std::fs::File::open(file);

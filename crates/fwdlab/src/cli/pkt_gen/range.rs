@@ -1,33 +1,35 @@
-//! Addresses with ports as pkt-gen's `-s` and `-d` take them: `198.18.10.1:2000-198.18.10.20`, `[2001:2::1]:53-[2001:2::14]`.
+//! Addresses with ports in the syntax of pkt-gen's `-s` and `-d`: `198.18.10.1:2000-198.18.10.20`,
+//! `[2001:2::1]:53-[2001:2::14]`.
 //!
-//! A range says which addresses and ports follow each other in the frames; writing them is [`frames`](super::frames)'s. Start
-//! with [`Range::parse`].
+//! A range defines the sequence of addresses and ports; [`frames`](super::frames) writes them to
+//! frames. Start with [`Range::parse`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fwdlab_model::trial::IpVersion;
 
-/// The port of an end that names none.
+/// The port of an end without one.
 const DEFAULT_PORT: u16 = 1234;
-/// The last group of an IPv6 address.
+/// Index of the last group of an IPv6 address.
 const LAST_GROUP: usize = 7;
 
-/// First to last address, and first to last port: every combination.
+/// The first and the last address, and the first and the last port. It includes every combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first address.
     pub first: IpAddr,
-    /// The last one; of IPv6 addresses, it differs in one group only.
+    /// The last address; IPv6 addresses may differ in one group only.
     pub last: IpAddr,
     /// The first port and the last.
     pub ports: (u16, u16),
-    /// Which groups of 16 bits of an IPv6 address the two ends name; the first is the one that counts.
+    /// The 16-bit groups of an IPv6 address that the two ends name; the first of them is the one
+    /// that varies.
     pub groups: (usize, usize),
 }
 
 impl Range {
-    /// Parses it; the words of an error go behind `bad address range`.
+    /// Parses a range. An error is text to follow `bad address range`.
     pub fn parse(text: &str, version: IpVersion) -> Result<Range, String> {
         let (first, last) = match text.split_once('-') {
             Some((first, last)) => (first, Some(last)),
@@ -58,7 +60,7 @@ impl Range {
         Ok(range)
     }
 
-    /// One address and the default port.
+    /// Returns a range with one address and the default port.
     pub fn one(address: IpAddr) -> Range {
         Range {
             first: address,
@@ -68,7 +70,8 @@ impl Range {
         }
     }
 
-    /// pkt-gen counts in one group, and stands still where the ends differ elsewhere.
+    /// Checks that the ends differ only in the group that pkt-gen varies; it would never reach the
+    /// last address otherwise.
     fn check(&self) -> Result<(), String> {
         let (IpAddr::V6(first), IpAddr::V6(last)) = (self.first, self.last) else {
             return Ok(());
@@ -84,7 +87,7 @@ impl Range {
         Ok(())
     }
 
-    /// How many addresses.
+    /// Returns the number of addresses.
     pub fn addresses(&self) -> u64 {
         match (self.first, self.last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -98,13 +101,13 @@ impl Range {
         }
     }
 
-    /// How many ports.
+    /// Returns the number of ports.
     pub fn port_count(&self) -> u64 {
         u64::from(self.ports.1) - u64::from(self.ports.0) + 1
     }
 }
 
-/// As pkt-gen says it: `range is 10.0.0.1:1234 to 10.0.0.1:1234`.
+/// Formats a range like pkt-gen: `range is 10.0.0.1:1234 to 10.0.0.1:1234`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to) = self.ports;
@@ -148,7 +151,7 @@ impl End {
         }
     }
 
-    /// `7@[2001:2::1]:53`; brackets go with a port.
+    /// Parses `7@[2001:2::1]:53`; a port requires brackets.
     fn ipv6(text: &str) -> Result<End, String> {
         let (group, text) = match text.split_once('@') {
             Some((group, text)) => {
@@ -180,7 +183,7 @@ impl End {
     }
 }
 
-/// Decimal, or hexadecimal behind `0x`.
+/// Parses a decimal port, or a hexadecimal one after `0x`.
 fn parse_port(text: &str) -> Result<u16, String> {
     match text.strip_prefix("0x") {
         Some(hexadecimal) => u16::from_str_radix(hexadecimal, 16),
@@ -194,7 +197,8 @@ mod tests {
     use super::*;
     use IpVersion::{Ipv4, Ipv6};
 
-    /// What the archive's logs print for what was typed (build 2277 and build 2786), and how many flows there are.
+    /// Ranges as typed, what the logs in the archive print for them (build 2277 and build 2786),
+    /// and their number of flows.
     #[test]
     fn ranges_are_understood_as_the_archives_logs_show() {
         for (typed, version, shown, flows) in [

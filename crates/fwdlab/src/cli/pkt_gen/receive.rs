@@ -1,4 +1,4 @@
-//! `-f rx`: everything that arrives on a port, counted and taken away.
+//! `-f rx`: receives, counts and drops all frames that arrive on a port. Start with [`run`].
 
 use fwdlab_lab::ports::Role;
 use fwdlab_lab::session::absorber::{Absorber, Absorbing};
@@ -7,7 +7,7 @@ use super::Job;
 use super::lines::{self, place};
 use crate::exit_code::Code;
 
-/// Receives until a signal comes, or with `-W` until nothing comes any more.
+/// Receives until a signal arrives, or with `-W` until no more frames arrive.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let Job { arguments, log, .. } = job;
     let port = job.ports.take(&job.interface, &[Role::Receive])?;

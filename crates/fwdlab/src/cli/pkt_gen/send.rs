@@ -1,4 +1,4 @@
-//! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
+//! `-f tx` and `-f txseq`: send frames with an automatically selected engine. Start with [`run`].
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::lines::{self, Place, place};
 use super::{Job, frames};
 use crate::exit_code::Code;
 
-/// Sends until everything is sent or a signal comes.
+/// Sends until all frames are sent or a signal arrives.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let Job { arguments, log, .. } = job;
     let port = job.ports.take(&job.interface, &[Role::Send])?;
@@ -31,7 +31,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let traffic =
         frames::traffic(arguments, source_mac, captured, job.seed).map_err(super::wrong)?;
     let bytes = match arguments.least_size {
-        // random sizes are uniform, and nobody counts them one by one
+        // random sizes are uniform, so their mean is enough: do not count each size
         Some(least) => u64::from(least) + u64::from(size - 1),
         None => 2 * u64::from(size),
     };
@@ -110,7 +110,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     Ok(job.signals.code(true))
 }
 
-/// Where the original says that it starts and ends.
+/// Origins of the messages at the start and at the end, as in the original.
 struct Lines {
     start: Place,
     flush: Place,
@@ -131,7 +131,7 @@ impl Lines {
     }
 }
 
-/// What a period counted, when two frames have so many bytes, and its length.
+/// Returns the counters of a period, and its duration. Two frames have `bytes_of_two` bytes.
 fn of(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
     let sent = period.sent.first();
     let frames = sent.map_or(0, Sent::left);
@@ -145,8 +145,9 @@ fn of(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
 }
 
 impl Job<'_> {
-    /// RFC 6815: the ranges that frames go to and come from, or the addresses in a captured one. The original's frames go to the
-    /// Ethernet address of everybody unless -D says another; that is its own business.
+    /// Checks the destinations and sources against RFC 6815: the configured ranges, or the
+    /// addresses in a captured frame. Does not check MAC addresses; like the original, frames are
+    /// broadcast unless -D is set.
     fn check_destinations(&self, captured: Option<&[u8]>) -> anyhow::Result<()> {
         if self.to_any_address {
             return Ok(());

@@ -1,6 +1,8 @@
-//! What `fwdlab send` sends: flows as typed, a profile or a capture become the frames of each port.
+//! The frames of `fwdlab send`: turns typed flows, a profile or a capture into the frames of each
+//! port.
 //!
-//! Nothing is sent here; the next hop may be asked for its address. Start with [`Send::wanted`] and [`Send::plan`].
+//! Sends no test frames; may ask the next hop for its MAC address. Start with [`Send::wanted`] and
+//! [`Send::plan`].
 
 use std::fs::File;
 use std::io;
@@ -32,16 +34,17 @@ use crate::cli::session::range::Range;
 use crate::exit_code::Usage;
 use crate::profiles::{self, Loaded};
 
-/// Frames of a profile that are looked at for their sizes and destinations before anything is sent.
+/// Number of a profile's frames whose sizes and destinations are checked before sending.
 pub(in crate::cli) const LOOKED_AT: u64 = 50_000;
-/// And all until they come again, or so many, some seconds' work, where what the profile can write allows destinations that
-/// nothing is sent to: a list of addresses from several blocks may never have one from between them.
+/// Check frames until they repeat, or up to this number, a few seconds' work, if the profile could
+/// write forbidden destinations: a list of addresses from several blocks may still never use one
+/// between them.
 const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;
 
-/// Flows when nobody says: 20 sources to 100 destinations.
+/// Default number of flows: 20 sources to 100 destinations.
 pub(super) const FLOWS: u32 = 2000;
 
-/// What one port sends.
+/// The frames of one port.
 pub(in crate::cli) struct Planned {
     pub port: Port,
     pub what: What,
@@ -53,13 +56,13 @@ pub(in crate::cli) enum What {
     Recording(Recording),
 }
 
-/// What was asked for, before it is known for which port.
+/// The requested frames, before the port is known.
 pub(super) enum Wanted {
     /// Flows of UDP frames of one size.
     Flows(FlowSet),
     /// A profile.
     Profile(Box<Loaded>),
-    /// A capture, for each port.
+    /// A capture for each port.
     Recordings(Vec<Option<Recording>>),
 }
 
@@ -72,14 +75,14 @@ impl Send {
         }
     }
 
-    /// Bytes of all frames, FCS counted.
+    /// Returns the frame size in bytes, FCS included.
     pub(super) fn frame_size(&self) -> anyhow::Result<u16> {
         let version = match self.version() {
             IpVersion::V4 => trial::IpVersion::Ipv4,
             IpVersion::V6 => trial::IpVersion::Ipv6,
         };
         let size = self.size.unwrap_or(version.smallest_frame());
-        // says why when there is no room
+        // returns an error if there is no room
         trial::Stream::new(version, size, 1)?;
         Ok(size.bytes())
     }
@@ -108,7 +111,8 @@ impl Send {
         }
     }
 
-    /// What was typed as a profile, for what flow sets of the benchmark blocks cannot say.
+    /// Returns the typed flows as a profile, for flows that are not a flow set of the benchmark
+    /// blocks.
     fn as_profile(&self) -> String {
         let (ip, from, to) = match self.version() {
             IpVersion::V4 => ("ipv4", "198.18.10.1", "198.19.10.1"),
@@ -139,7 +143,8 @@ impl Send {
         text + &format!("vary = [{}]\n", vary.join(", "))
     }
 
-    /// The flows of the forward direction; `None` when they are not in the halves of the benchmark blocks.
+    /// Returns the flows of the forward direction; `None` if they are not in the halves of the
+    /// benchmark blocks.
     fn flow_set(&self) -> anyhow::Result<Option<FlowSet>> {
         let version = self.version();
         if self.from.is_none() && self.to.is_none() {
@@ -204,7 +209,7 @@ impl Send {
         Ok(set.ok())
     }
 
-    /// A capture file for one port.
+    /// Opens a capture file for one port.
     fn recording(&self, path: &Path, at: usize) -> anyhow::Result<Recording> {
         let capture = Capture {
             path: path.to_owned(),
@@ -305,7 +310,7 @@ impl Send {
                 nonce: self.session,
             })
         };
-        // the first look says where the frames go, and so whom to ask for the next hop
+        // look at the frames first: their destination determines the next hop to ask
         let look = look(&compiled([2, 0, 0, 0, 0, 2])?, self.to_any_address)?;
         let destination = self.destination_mac(at, port, source_mac, look.first)?;
         Ok((
@@ -332,7 +337,8 @@ impl Send {
         })
     }
 
-    /// As said, or asked of the next hop: `first` are source and destination of the first frame that has some.
+    /// Returns the given MAC address, or asks the next hop. `first` is the source and destination
+    /// of the first frame that has both.
     fn destination_mac(
         &self,
         at: usize,
@@ -354,13 +360,13 @@ impl Send {
     }
 }
 
-/// A capture file as it is sent: with the MAC addresses that were asked for, frame by frame.
+/// A capture file to send, frame by frame, with the requested MAC addresses.
 struct Capture {
     path: PathBuf,
     frames: file::Frames<File>,
-    /// The number of the last frame.
+    /// Number of the last frame.
     number: u64,
-    /// Frames leave at their own times, and not at a load.
+    /// True if frames leave at their recorded times instead of at a load.
     own_times: bool,
     clock: Clock,
     pad: bool,
@@ -441,7 +447,7 @@ fn opened(path: &Path) -> io::Result<file::Frames<File>> {
     File::open(path).map(file::Frames::new)
 }
 
-/// What is wrong with a capture, by its kind.
+/// Returns an error in a capture as an error of the right kind.
 fn of_source(error: SourceError) -> anyhow::Error {
     match error.downcast::<Usage>() {
         Ok(usage) => (*usage).into(),
@@ -452,16 +458,17 @@ fn of_source(error: SourceError) -> anyhow::Error {
     }
 }
 
-/// What frames are like, from the first of them.
+/// Properties of the first frames.
 struct Look {
     mean: MeanSize,
-    /// Source and destination of the first frame that has some.
+    /// Source and destination of the first frame that has both.
     first: Option<(IpAddr, IpAddr)>,
 }
 
-/// Looks at the first frames. Fails at the first destination that nothing is sent to, unless any is allowed.
+/// Looks at the first frames. Fails at the first forbidden destination, unless `to_any_address` is
+/// set.
 fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
-    // without signatures frames come again
+    // without signatures, frames repeat
     let mut traffic = Traffic::clone(&frames.traffic);
     for kind in traffic.streams.iter_mut().flat_map(|s| &mut s.kinds) {
         (kind.program.instructions).retain(|i| !matches!(i, Instruction::Signature { .. }));
@@ -504,7 +511,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
     Ok(look)
 }
 
-/// Where frames carry their signature.
+/// Returns where frames carry their signature.
 pub(in crate::cli) fn place_of(frames: &Frames) -> SignaturePlace {
     match frames {
         Frames::Traffic(frames) => frames.traffic.place(),

@@ -1,4 +1,5 @@
-//! Loads as people type them, resolved for a port: in frames per second, and in words that say what was understood.
+//! Resolves typed loads for a port: to frames per second, and to a description of what was
+//! understood.
 //!
 //! Start with [`Send::loads`].
 
@@ -13,7 +14,7 @@ use super::Send;
 use super::frames::{Planned, Wanted, What};
 use crate::exit_code::Usage;
 
-/// A load in words and in frames per second; `None` is flat out.
+/// A load as text and in frames per second; `None` for no limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Resolved {
     pub words: String,
@@ -73,7 +74,7 @@ impl Send {
     }
 }
 
-/// A load for a port: in frames per second, and in words that say what was understood.
+/// Resolves a load for a port, to frames per second and a description.
 fn resolve(
     load: LinkLoad,
     planned: &Planned,
@@ -127,7 +128,7 @@ fn resolve(
     })
 }
 
-/// A rate with six digits: what was typed can be checked against it.
+/// Formats a rate with six digits, enough to compare it with the typed one.
 fn exact(pps: f64) -> String {
     let (value, unit) = match pps {
         v if v >= 1e6 => (v / 1e6, "Mpps"),

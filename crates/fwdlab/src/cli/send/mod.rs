@@ -1,8 +1,10 @@
-//! `fwdlab send`: a sender by hand, with a line each second.
+//! `fwdlab send`: sends frames by hand, with a line each second.
 //!
-//! - [`frames`]: what is sent;
-//! - [`loads`]: how fast;
-//! - [`tell`]: what is said of it.
+//! - [`frames`]: the frames;
+//! - [`loads`]: the loads;
+//! - [`tell`]: the output.
+//!
+//! Start with [`Send::run`].
 
 mod frames;
 mod loads;
@@ -178,32 +180,32 @@ fn speed(text: &str) -> Result<f64, UnitError> {
 #[derive(Debug)]
 struct Counted {
     interface: String,
-    /// Whose frames, by the number of the sending port; `None`: those of both.
+    /// Number of the port that sends the counted frames; `None` for both ports.
     sender: Option<usize>,
 }
 
-/// What a port that counts has found.
+/// The result of a counting port.
 struct End {
     counted: Counted,
     streams: Vec<StreamEnd>,
-    /// Streams that were sent and could not be checked.
+    /// Streams without a signature, which could not be checked.
     unsigned: Vec<String>,
-    /// Who timed them.
+    /// The source of the timestamps.
     stamping: Option<Stamping>,
     taken: Taken,
 }
 
-/// What is ready to be sent into a port.
+/// Prepared frames for a port.
 pub(super) struct Ready {
     pub planned: Planned,
-    /// What percentages refer to.
+    /// The speed that percentages refer to.
     pub link: Option<LinkSpeed>,
-    /// Frames per second that the profile itself says.
+    /// The profile's own load in frames per second.
     pub own_pps: Option<f64>,
 }
 
 impl Send {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         self.where_
             .by_own_names(self.ports.iter_mut().chain(&mut self.rx_port));
@@ -216,7 +218,7 @@ impl Send {
             )
             .into());
         }
-        // wrong use first: nothing is touched for it
+        // report usage errors before anything is touched
         let counted = self.counted()?;
         let mut wanted = self.wanted()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
@@ -252,7 +254,7 @@ impl Send {
             checked.push(expectation);
         }
         let mut session = Session::new(sending, receiving);
-        // the senders end by themselves
+        // the senders stop by themselves
         session.at_most = self.at_most().saturating_add(SECOND);
         session.start(signals.control())?;
         self.tell_begin(global, &mut session, &loads);
@@ -289,7 +291,7 @@ impl Send {
             {
                 let frames = frames.clone();
                 let sent = &whole.sent[sender];
-                // test frames are one stream, and nobody counts it apart
+                // test frames are one stream, which has no counter of its own
                 let of_streams = match sent.streams.is_empty() {
                     true => std::slice::from_ref(&sent.given),
                     false => &sent.streams[..],
@@ -307,7 +309,7 @@ impl Send {
             ends.push(end);
         }
         self.tell_end(global, &mut session, &loads, &whole, &ends)?;
-        // what is known is told, even if the file cannot be written
+        // print the results even if the file cannot be written
         if let Some(path) = &self.hdr {
             let all: Vec<&StreamEnd> = ends.iter().flat_map(|end| &end.streams).collect();
             streams::write_hdr(path, began, whole.duration_s, &all)?;
@@ -320,7 +322,7 @@ impl Send {
         })
     }
 
-    /// As a command line says, which begins with `send`.
+    /// Parses a command line that starts with `send`.
     pub(super) fn of_line(line: Vec<String>) -> Result<Send, Usage> {
         #[derive(clap::Parser)]
         struct Line {
@@ -335,7 +337,8 @@ impl Send {
         })
     }
 
-    /// What is sent into a port that is taken already, in one of two directions: for who says at which load, and drives it.
+    /// Prepares the frames of a reserved port, for one of two directions. The caller sets the load
+    /// and drives the port.
     pub(super) fn for_port(&self, direction: usize, port: Port) -> anyhow::Result<Ready> {
         let mut wanted = self.wanted()?;
         let planned = self.plan(direction, port, &mut wanted)?;
@@ -358,7 +361,7 @@ impl Send {
         })
     }
 
-    /// A sender of what is ready, at this load.
+    /// Creates a sender for prepared frames at this load.
     pub(super) fn sender(
         &self,
         direction: usize,
@@ -372,7 +375,7 @@ impl Send {
         self.open(direction, planned, &[load])
     }
 
-    /// Where frames are counted, and whose.
+    /// Returns which ports count, and whose frames.
     fn counted(&self) -> Result<Vec<Counted>, Usage> {
         let counted = |interface: &str, sender| Counted {
             interface: interface.into(),
@@ -395,7 +398,8 @@ impl Send {
         }
     }
 
-    /// Who times the frames that a port counts, with their sender told to. `None`: nobody.
+    /// Selects the source of timestamps for a counting port, and configures its sender. `None`
+    /// without timestamps.
     fn stamping(
         &self,
         counted: &Counted,
@@ -415,7 +419,7 @@ impl Send {
         Ok(Some(stamping))
     }
 
-    /// A receiver, on a port of its own or on one that also sends.
+    /// Creates a receiver, on a port of its own or on one that also sends.
     fn receive(
         &self,
         counted: &Counted,
@@ -440,7 +444,7 @@ impl Send {
         Ok(Receiving::open(port, None, expected)?)
     }
 
-    /// What a port that sends is taken for.
+    /// Returns the roles of a sending port.
     fn roles(&self, interface: &str) -> &'static [Role] {
         let both = self.ports.len() == 2 && (self.analyse || self.count);
         match both || self.rx_port.as_deref() == Some(interface) {
@@ -456,7 +460,8 @@ impl Send {
         }
     }
 
-    /// Each of several loads for its time, or from one to the next in that time; the last goes on.
+    /// Returns a plan with several loads, each held for its time, or ramped to the next; the last
+    /// one continues.
     fn load_plan(&self, loads: &[Resolved]) -> LoadPlan {
         let every = self.every.as_nanos() as u64;
         let loads: Vec<f64> = loads.iter().filter_map(|load| load.pps).collect();

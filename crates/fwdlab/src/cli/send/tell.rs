@@ -1,4 +1,4 @@
-//! What `fwdlab send` says: what it is about to do, and at the end what became of every frame.
+//! Output of `fwdlab send`: what it will send, and at the end the fate of every frame.
 //!
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
@@ -243,7 +243,7 @@ impl Send {
         Ok(())
     }
 
-    /// Frames of each stream where there are several and no receiver tells them.
+    /// Returns the sent frames of each stream, if there are several and no receiver reports them.
     fn streams_sent(&self, sending: &Sending, sent: &Sent) -> Vec<String> {
         let Source::Engine(_, frames) = &sending.source else {
             return Vec::new();
@@ -266,7 +266,7 @@ impl Send {
             .collect()
     }
 
-    /// The ports whose frames were counted.
+    /// Returns which ports' frames were counted.
     fn whose(&self, end: &End) -> String {
         match end.counted.sender {
             Some(sender) => self.ports[sender].clone(),
@@ -275,17 +275,18 @@ impl Send {
     }
 }
 
-/// Where the frames are that the port was given.
+/// The fate of the frames given to a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Balance {
     given: u64,
-    /// Of frames that were checked, each once.
+    /// Checked frames, counted once each.
     received: u64,
-    /// Came, and were not checked: the receiver had no room for them.
+    /// Received but not checked: the receiver had no room for them.
     unchecked: u64,
-    /// Dropped by the port that was given them.
+    /// Dropped by the sending port.
     tx_dropped: u64,
-    /// In the port's counter of drops, and none of ours: more are missing than went missing otherwise.
+    /// Drops in the port's counter that are not ours: the counter exceeds the number of missing
+    /// frames.
     foreign_dropped: u64,
 }
 
@@ -306,7 +307,7 @@ impl Send {
             ),
         };
         let dropped = |sent: &Sent| match self.pcap {
-            // of a capture what was dropped is tried again
+            // dropped frames of a capture are sent again
             Some(_) => sent.dropped(),
             None => sent.port.tx_dropped.max(sent.dropped()),
         };
@@ -317,7 +318,7 @@ impl Send {
 
 impl Balance {
     fn new(given: u64, received: u64, unchecked: u64, counted_dropped: u64) -> Balance {
-        // a frame that arrived was not dropped: what the counter has beyond those that did not arrive was never ours
+        // frames that arrived were not dropped: drops beyond the missing frames were not ours
         let missing = given.saturating_sub(received + unchecked);
         let tx_dropped = counted_dropped.min(missing);
         Balance {
@@ -337,12 +338,13 @@ impl Balance {
         self.given.saturating_sub(self.arrived())
     }
 
-    /// Copies, or frames of another sender with our session.
+    /// Returns the duplicates, or frames of another sender with our session.
     fn surplus(self) -> u64 {
         self.arrived().saturating_sub(self.given)
     }
 
-    /// Given to the port, not dropped by it, and not received: lost in the DUT, or at the port that receives.
+    /// Returns the frames that the sending port did not drop and that did not arrive: lost in the
+    /// DUT or at the receiving port.
     fn elsewhere(self) -> u64 {
         self.lost() - self.tx_dropped
     }
@@ -404,7 +406,7 @@ mod tests {
             (100, 100, 0, 0),
             (100, 90, 2, 3),
             (100, 0, 0, 100),
-            // somebody else's frame in the port's counter
+            // another sender's frame in the port's counter
             (100, 100, 0, 1),
             (100, 97, 0, 5),
         ] {
@@ -425,7 +427,7 @@ mod tests {
             "given 100 = received 97 + dropped by pa 3 + lost elsewhere 0; lost 3 (3.0 %)\n          \
              at least 2 frames that pa dropped were not ours"
         );
-        // copies, or a second sender of our session
+        // duplicates, or a second sender with our session
         let more = Balance::new(100, 103, 0, 0);
         assert!(
             more.text("pa")

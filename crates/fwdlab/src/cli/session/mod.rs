@@ -1,6 +1,7 @@
-//! What the commands by hand share: signals, arguments, words. Driving the ports is the library's ([`fwdlab_lab::session`]).
+//! Shared by the commands that send and receive by hand: signals, arguments, text. The library
+//! drives the ports ([`fwdlab_lab::session`]).
 //!
-//! Start with [`Signals`]; [`options`] has what the commands' arguments share, [`words`] how a second reads on the screen.
+//! Start with [`Signals`]; [`options`] has the shared arguments, [`words`] the text of each second.
 
 pub mod options;
 pub mod range;
@@ -17,34 +18,35 @@ use signal_hook::consts::SIGINT;
 
 use crate::exit_code::Code;
 
-/// How often people are told.
+/// Interval between two lines of output.
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// Signals that ask a session to stop.
+/// Signals that stop a session.
 pub struct Signals {
     control: Control,
     which: Arc<AtomicUsize>,
 }
 
 impl Signals {
-    /// Catches Ctrl-C and its relatives from now on.
+    /// Starts to catch Ctrl-C and similar signals.
     pub fn catch() -> anyhow::Result<Signals> {
         let control = Control::default();
         let which = super::run::catch_signals(&control.flag())?;
         Ok(Signals { control, which })
     }
 
-    /// What stops a session when one comes.
+    /// Returns the flag that stops a session.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Has one come?
+    /// Returns true if a signal has arrived.
     pub fn is_stopped(&self) -> bool {
         self.control.is_stopped()
     }
 
-    /// Was it Ctrl-C, and nothing else? Then it is forgotten: whoever asks does what it means, and goes on.
+    /// Returns true if the only signal was Ctrl-C, and clears it: the caller handles it and
+    /// continues.
     pub fn take_interrupt(&self) -> bool {
         let which = &self.which;
         let relaxed = (Ordering::AcqRel, Ordering::Acquire);
@@ -53,14 +55,14 @@ impl Signals {
         }
         self.control.flag().store(false, Ordering::Release);
         if which.load(Ordering::Acquire) != 0 {
-            // another one came meanwhile
+            // another signal arrived meanwhile
             self.control.stop();
         }
         true
     }
 
-    /// How the program ends: done when nothing was asked to go on until a signal, and when it was: a user who says that it is
-    /// enough has not interrupted anything.
+    /// Returns the exit code: done without a signal, and also after Ctrl-C in an endless session,
+    /// because that is its normal end.
     pub fn code(&self, endless: bool) -> Code {
         match self.which.load(Ordering::Acquire) {
             0 => Code::Done,

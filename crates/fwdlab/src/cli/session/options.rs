@@ -1,4 +1,5 @@
-//! What the arguments of the commands by hand share: which ports, which dangers are accepted, how long, how much.
+//! Options shared by the commands that send and receive by hand: the ports, permitted dangers,
+//! duration and amount.
 //!
 //! Start with [`Ports`] and [`Amount`].
 
@@ -12,7 +13,7 @@ use fwdlab_lab::ports::{self, Danger, Port, Role};
 use fwdlab_lab::session::answering::Answering;
 use fwdlab_model::units::{UnitError, parse_duration};
 
-/// The heading of the options that permit a port in use.
+/// Heading of the options that permit ports in use.
 pub const IN_USE: &str = "Ports that may be in use";
 
 /// Where the ports are, and which dangers are accepted. The options had other names, which stay as aliases.
@@ -42,7 +43,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The port of this name.
+    /// Returns the specification of a port.
     pub fn spec(&self, interface: &str) -> PortSpec {
         PortSpec {
             netns: self.netns.as_deref().map(ports::netns),
@@ -50,14 +51,15 @@ impl Ports {
         }
     }
 
-    /// Replaces alternative names of interfaces by their own: from then on two names are two ports, and results carry one name.
+    /// Replaces alternative interface names by the kernel's own, so that different names mean
+    /// different ports, and results use one name only.
     pub fn by_own_names<'a>(&self, interfaces: impl IntoIterator<Item = &'a mut String>) {
         for interface in interfaces {
             *interface = ports::by_own_name(self.spec(interface)).interface;
         }
     }
 
-    /// Takes a port, unless that is dangerous.
+    /// Reserves a port, unless that is dangerous.
     pub fn take(&self, interface: &str, roles: &[Role]) -> anyhow::Result<Port> {
         Ok(Port::take(&self.spec(interface), roles, &self.accepted())?)
     }
@@ -86,7 +88,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Answers on this port as long as the value lives, unless asked not to.
+    /// Answers ARP and ND on this port until the value is dropped, unless the options disable it.
     pub fn start(&self, port: &Port) -> anyhow::Result<Option<Answering>> {
         match self.no_answer {
             true => Ok(None),
@@ -108,7 +110,7 @@ pub enum OnHoldUp {
 }
 
 impl OnHoldUp {
-    /// For the engine: never more than a link carries.
+    /// Returns the policy for the engine: catching up never exceeds the link rate.
     pub fn policy(self, most_pps: Option<f64>) -> HoldUps {
         match self {
             OnHoldUp::MakeUp => HoldUps::MakeUp { most_pps },
@@ -131,7 +133,7 @@ pub enum Timestamps {
 }
 
 impl Timestamps {
-    /// The kind that is wanted; `None`: the best.
+    /// Returns the requested kind; `None` for the best available.
     pub fn kind(self) -> Option<Kind> {
         match self {
             Timestamps::Auto => None,
@@ -142,19 +144,19 @@ impl Timestamps {
     }
 }
 
-/// How long, or how many frames.
+/// A duration, or a number of frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// So long.
+    /// A duration.
     Time(Duration),
-    /// So many frames.
+    /// A number of frames.
     Frames(u64),
 }
 
 impl FromStr for Amount {
     type Err = UnitError;
 
-    /// `10s`, `2m`, `1000frames`, `1e6frames`, `5Mframes`.
+    /// Parses `10s`, `2m`, `1000frames`, `1e6frames` or `5Mframes`.
     fn from_str(text: &str) -> Result<Amount, UnitError> {
         let typed = text.trim();
         let Some(number) = typed

@@ -1,4 +1,4 @@
-//! Ranges of addresses and ports as people type them: `198.18.10.1-20`, `198.19.10.1-198.19.10.100:2000-2010`.
+//! Ranges of addresses and ports: `198.18.10.1-20`, `198.19.10.1-198.19.10.100:2000-2010`.
 //!
 //! Start with [`Range`].
 
@@ -7,19 +7,19 @@ use std::str::FromStr;
 
 use fwdlab_model::units::UnitError;
 
-/// Addresses from the first to the last, and ports where they were said.
+/// A range of addresses, with a range of ports if given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first address.
     pub first: IpAddr,
-    /// The last, of the same version and not before it.
+    /// The last address: same version, and not before the first.
     pub last: IpAddr,
-    /// First and last port.
+    /// The first and the last port.
     pub ports: Option<(u16, u16)>,
 }
 
 impl Range {
-    /// How many addresses; `None` when they are more than fit 32 bits.
+    /// Returns the number of addresses; `None` if it exceeds 32 bits.
     pub fn count(&self) -> Option<u32> {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -32,8 +32,8 @@ impl Range {
 impl FromStr for Range {
     type Err = UnitError;
 
-    /// One address or two with `-` between them, of the second of which the last part is enough; then `:` and ports. IPv6
-    /// addresses with ports stand in brackets.
+    /// Parses one address, or two separated by `-`, then `:` and ports. The last part of the second
+    /// address is enough. IPv6 addresses with ports need brackets.
     fn from_str(text: &str) -> Result<Range, UnitError> {
         let bad = |why: &str| UnitError {
             text: text.into(),

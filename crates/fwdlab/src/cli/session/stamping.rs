@@ -1,6 +1,7 @@
-//! Who takes the times of a session's frames, as arguments ask for it and as results say it.
+//! The source of a session's timestamps: how options select it, and how results show it.
 //!
-//! The choice is the library's ([`fwdlab_lab::session::stamping`]). Start with [`choose`]; [`json()`] and [`text`] are for results.
+//! The library makes the choice ([`fwdlab_lab::session::stamping`]). Start with [`choose`];
+//! [`json()`] and [`text`] are for results.
 
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{Mode, PortSpec};
@@ -11,10 +12,11 @@ use serde_json::{Value, json};
 use super::options::Timestamps;
 use crate::exit_code::Usage;
 
-/// The kind for frames from one port to another that this engine sends (`auto`: any), with cards set where it needs them.
+/// Selects the kind of timestamps for frames that this engine (`auto`: any) sends from one port to
+/// another, and configures the NICs if necessary.
 ///
 /// # Errors
-/// What was asked for cannot be had; then nothing was changed.
+/// If the requested kind is not available; nothing is changed then.
 pub fn choose(
     wanted: Timestamps,
     tx: &PortSpec,
@@ -25,7 +27,7 @@ pub fn choose(
         return Ok(Stamping::user(Vec::new()));
     }
     let tells = ["auto", Mode::AfPacket.name()].contains(&engine);
-    // a device may, and the engine says whether this one does
+    // some devices can; the engine finds out whether this one does
     let may_tell = engine == Mode::AfXdp.name() && wanted == Timestamps::Hardware;
     if !tells && !may_tell {
         if wanted == Timestamps::Auto {
@@ -42,7 +44,7 @@ pub fn choose(
     Ok(Stamping::choose(wanted.kind(), tx, rx)?)
 }
 
-/// Why the times are not to be believed.
+/// Returns why the timestamps are invalid.
 pub fn invalid(taken: &Taken) -> Option<String> {
     let step_ns = taken.clock_step_ns?;
     let by = match step_ns {
@@ -55,7 +57,7 @@ pub fn invalid(taken: &Taken) -> Option<String> {
     ))
 }
 
-/// For results.
+/// Returns the timestamps as JSON.
 pub fn json(taken: &Taken, stamping: &Stamping) -> Value {
     let mut value = json!({
         "kind": stamping.kind.name(),
@@ -77,7 +79,7 @@ pub fn json(taken: &Taken, stamping: &Stamping) -> Value {
     value
 }
 
-/// A line about how many there are, and one that says why they are not to be believed.
+/// Returns a line with the number of timestamps, and a second one if they are invalid.
 pub fn text(taken: &Taken, stamping: &Stamping) -> String {
     let mut text = String::new();
     if let (Some((left, unsaid)), Some((came, unseen))) = (taken.departures, taken.arrivals) {

@@ -1,6 +1,7 @@
-//! What became of the frames of each stream: lost, doubled, exchanged, damaged, which flows never arrived, how late they were.
+//! Results of each stream: lost, duplicate, reordered and damaged frames, flows that never arrived,
+//! and latencies.
 //!
-//! The receiver found it out; here it becomes lines and JSON. Start with [`StreamEnd`].
+//! The receiver computes them; this module formats them as text and JSON. Start with [`StreamEnd`].
 
 use std::time::{Duration, SystemTime};
 
@@ -20,11 +21,11 @@ use serde_json::{Value, json};
 use super::words::short_time;
 use crate::exit_code::Usage;
 
-/// Flows that never arrived are named up to so many in lines, and in JSON.
+/// Maximum number of missing flows listed in text, and in JSON.
 const NAMED_IN_LINES: usize = 4;
 const NAMED_IN_JSON: usize = 100;
 
-/// What to expect of these frames, when at least one stream can be checked.
+/// Returns what to expect of these frames. Fails if no stream can be checked.
 pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
     let expectation = Expectation::of(frames);
     if expectation.streams.is_empty() {
@@ -37,35 +38,36 @@ pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
     Ok(expectation)
 }
 
-/// A stream at the end.
+/// The result of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamEnd {
     id: u16,
     name: String,
-    /// Frames of it that were sent, where the sender is known.
+    /// Sent frames of the stream, if the sender is known.
     sent: Option<u64>,
     found: StreamAnalysis,
     flows: Option<FlowsEnd>,
-    /// Why flows were not counted, where somebody may expect that.
+    /// Why flows were not counted, if a user may expect it.
     uncounted: Option<&'static str>,
     latency: Option<LatencySummary>,
 }
 
-/// Flows of a stream at the end.
+/// The flows of a stream.
 #[derive(Debug, Clone, PartialEq)]
 struct FlowsEnd {
-    /// How many there are, of those that were sent where that is known.
+    /// Number of flows; only those that were sent, if that is known.
     all: usize,
-    /// How often the rarest and the commonest of them arrived.
+    /// Frames of the rarest and of the commonest flow.
     least: u64,
     most: u64,
-    /// How many never did, and the first of them by name.
+    /// Number of flows that never arrived, and the names of the first ones.
     missing: usize,
     named: Vec<String>,
 }
 
-/// The streams of a receiver at the end, as far as it was asked for an analysis, and who timed them. `sent`: frames of each
-/// stream of the traffic. `held_up`: frames of all of them that their sender sent late or never.
+/// Returns the results of a receiver's streams and of its timestamps, if an analysis was requested.
+/// `sent` counts the frames of each stream, `held_up` the frames of all streams that the sender
+/// sent late or never.
 pub fn ends(
     receiver: &mut LoneReceiver,
     expectation: &Expectation,
@@ -143,22 +145,23 @@ impl StreamEnd {
         end
     }
 
-    /// Frames of which at least one whole copy arrived.
+    /// Returns the number of frames of which at least one undamaged copy arrived.
     pub fn delivered(&self) -> u64 {
         self.found.delivered()
     }
 
-    /// Frames of it that were sent, where the sender is known.
+    /// Returns the number of sent frames, if the sender is known.
     pub fn sent(&self) -> Option<u64> {
         self.sent
     }
 
-    /// Which clocks its latencies are from.
+    /// Returns the clocks of its latencies.
     pub fn timestamps(&self) -> Option<&str> {
         self.latency.as_ref().map(|l| l.timestamps.as_str())
     }
 
-    /// Frames that were sent; without their sender, at least those below the highest number that arrived.
+    /// Returns the number of sent frames; if the sender is unknown, the lower limit given by the
+    /// highest number that arrived.
     fn expected(&self) -> u64 {
         self.sent.unwrap_or(self.found.next)
     }
@@ -167,13 +170,13 @@ impl StreamEnd {
         self.expected() as i64 - self.delivered() as i64
     }
 
-    /// As people read it: a line, and others for flows and times where there are some.
+    /// Returns a line of text, with more lines for flows and latencies, if any.
     pub fn text(&self) -> String {
         let (id, found) = (self.id, &self.found);
         let lost = self.lost();
         let ratio = number::percent(100.0 * lost as f64 / self.expected().max(1) as f64);
         let expected = number::count(self.expected());
-        // without a name of its own it is called by its number in the profile
+        // a stream without a name is called by its number in the profile
         let mut text = match self.name.parse::<u32>() {
             Ok(_) => format!("stream    {id}  "),
             Err(_) => format!("stream    {id} {}  ", self.name),
@@ -233,7 +236,7 @@ impl StreamEnd {
         text
     }
 
-    /// The same as JSON.
+    /// Returns the result as JSON.
     pub fn json(&self) -> Value {
         let found = &self.found;
         let mut value = json!({
@@ -272,8 +275,8 @@ impl StreamEnd {
     }
 }
 
-/// `min 579 ns  p50 887 ns  p90 1.0 us ...`: those percentiles that there are frames enough for. A `*` is behind those that may say more of
-/// the sender than of the DUT.
+/// Returns a line such as `min 579 ns  p50 887 ns  p90 1.0 us ...`, with the percentiles that have
+/// enough frames. A `*` marks those that may describe the sender rather than the DUT.
 pub fn percentiles(latency: &LatencySummary) -> String {
     figures(
         latency,
@@ -289,7 +292,7 @@ pub fn percentiles(latency: &LatencySummary) -> String {
     )
 }
 
-/// `jitter 12 ns  IPDV p50 8 ns ...`: how latencies differ from each other.
+/// Returns a line such as `jitter 12 ns  IPDV p50 8 ns ...`: the variation of latencies.
 fn variation(latency: &LatencySummary) -> String {
     figures(
         latency,
@@ -303,7 +306,7 @@ fn variation(latency: &LatencySummary) -> String {
     )
 }
 
-/// Those that are known, each by its name and its field.
+/// Returns the known figures, each by its name and its field.
 fn figures(latency: &LatencySummary, figures: &[(&str, &str, Option<u64>)]) -> String {
     let known = figures.iter().filter_map(|(name, field, ns)| {
         let mark = if latency.is_of_sender(field) { "*" } else { "" };
@@ -312,7 +315,7 @@ fn figures(latency: &LatencySummary, figures: &[(&str, &str, Option<u64>)]) -> S
     known.collect::<Vec<_>>().join("  ")
 }
 
-/// What the sender's hold-ups have to do with the figures of latencies, where there were any.
+/// Returns how stalls of the sender affect the latencies, if there were any.
 pub fn held_up(latency: &LatencySummary) -> Option<String> {
     let frames = latency
         .latency_held_up_frames
@@ -336,7 +339,7 @@ pub fn held_up(latency: &LatencySummary) -> Option<String> {
     ))
 }
 
-/// The latencies of all streams as an HDR histogram log.
+/// Writes the latencies of all streams as an HDR histogram log.
 pub fn write_hdr(
     path: &std::path::Path,
     begin: SystemTime,
@@ -364,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    /// 10,000 frames of a microsecond each, of which some were held up.
+    /// Returns 10,000 latencies of 1 us each; the sender stalled for some of the frames.
     fn latency(held_up: Option<HeldUp>) -> LatencySummary {
         let times = [Bucket {
             low: 1000,

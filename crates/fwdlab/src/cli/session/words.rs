@@ -1,4 +1,4 @@
-//! A session's seconds and totals as people read them, and as JSON.
+//! Seconds and totals of a session, as text and as JSON.
 //!
 //! Start with [`sent_line`] and [`received_line`].
 
@@ -7,7 +7,7 @@ use fwdlab_lab::session::{Period, Received, Sent};
 use fwdlab_report::number;
 use serde_json::{Value, json};
 
-/// One second of a sender.
+/// Returns the line for one second of a sender.
 pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
     format!(
         "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}{}{}",
@@ -31,7 +31,7 @@ pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
     )
 }
 
-/// One second of a receiver.
+/// Returns the line for one second of a receiver.
 pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
     let counts = &received.counts;
     let mut line = format!(
@@ -54,7 +54,7 @@ pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
     line
 }
 
-/// Bits per second of both layers, where they are known.
+/// Returns the bits per second at both layers, if known.
 pub fn bits(received: &Received, width: usize) -> String {
     match (received.l1_bps, received.l2_bps) {
         (Some(l1), Some(l2)) => format!(
@@ -66,7 +66,7 @@ pub fn bits(received: &Received, width: usize) -> String {
     }
 }
 
-/// `1.2 us`: a time that is short.
+/// Formats a short time: `1.2 us`.
 pub fn short_time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -83,7 +83,7 @@ fn late(lateness: Option<&Histogram>) -> String {
     }
 }
 
-/// How late frames left: `p50 30 ns  p99 1.2 us  p99.9 12.0 us  max 31.1 us`.
+/// Returns how late frames left: `p50 30 ns  p99 1.2 us  p99.9 12.0 us  max 31.1 us`.
 pub fn distribution(histogram: &Histogram) -> String {
     [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)]
         .into_iter()
@@ -94,7 +94,7 @@ pub fn distribution(histogram: &Histogram) -> String {
         .join("  ")
 }
 
-/// The same as JSON.
+/// Returns the distribution as JSON.
 pub fn distribution_json(histogram: &Histogram) -> Value {
     json!({
         "values": histogram.len(),
@@ -108,7 +108,7 @@ pub fn distribution_json(histogram: &Histogram) -> Value {
     })
 }
 
-/// A period as JSON: one second, or the whole.
+/// Returns a period as JSON: one second, or the whole session.
 pub fn period_json(
     event: &str,
     sending: &[String],

@@ -1,4 +1,4 @@
-//! The test cases: which are done, which is being measured, what was found.
+//! The test cases: which are done, which is being measured, and their results.
 
 use fwdlab_report::number::percent;
 use ratatui::Frame;
@@ -10,7 +10,7 @@ use super::super::settings::Column;
 use super::super::theme::Theme;
 use super::{fitted, framed, lines};
 
-/// Columns of the sign, between two others, and of a name at least.
+/// Columns of the sign, the gap between columns, and the minimum for a name.
 const SIGN: usize = 2;
 const GAP: usize = 2;
 const LEAST_NAME: usize = 12;
@@ -35,7 +35,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
     let shown = that_fit(&app.settings.columns, &widths, width, longest);
     let cells_wide: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
     let names = longest.min(width.saturating_sub(cells_wide + SIGN));
-    // those that count stand at the right edge
+    // figures are aligned to the right edge
     let all: Vec<Line<'_>> = rows
         .iter()
         .map(|((sign, style), name, cells, is_current)| {
@@ -70,7 +70,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
         lines(frame, inner, &[Line::from("none has begun")], 0);
         return;
     }
-    // the one that is being measured stays in sight, unless somebody looks elsewhere
+    // keep the current test case visible, unless the user has scrolled
     let height = usize::from(inner.height);
     let follow = current.map_or(0, |at| {
         (at + 1).saturating_sub(height.saturating_sub(1).max(1))
@@ -100,8 +100,9 @@ fn sign(
     }
 }
 
-/// The columns for which there is room, by number. Where there is not enough, names are cut first, down to a few letters, then columns are
-/// left out from the right; the first, and how many iterations are done, stay.
+/// Returns the indices of the columns that fit. If there is not enough room, first shortens names,
+/// down to a few letters, then drops columns from the right; never drops the first column and the
+/// number of iterations.
 fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|&at| widths[at] > 0).collect();
     let needs = |shown: &[usize]| {
@@ -118,7 +119,7 @@ fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) 
     shown
 }
 
-/// What stands in a column of a test case.
+/// Returns the text of a column.
 fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
     let mut good: Vec<&&Ended> = ended.iter().filter(|one| one.value.is_some()).collect();
     good.sort_by(|a, b| {
@@ -131,7 +132,7 @@ fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
     match column {
         Column::Figure => match good.get(good.len().saturating_sub(1) / 2) {
             Some(median) => first(median),
-            // why there is none
+            // show why there is no figure
             None => ended
                 .last()
                 .map_or(String::new(), |last| last.words.clone()),
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(fit(54), [0, 1, 2]);
         assert_eq!(fit(53), [0, 2]);
         assert_eq!(fit(10), [0, 2]);
-        // what no test case has takes no room
+        // empty columns take no room
         assert_eq!(that_fit(&columns, &[20, 0, 3], 78, 24), [0, 2]);
     }
 }

@@ -1,6 +1,8 @@
-//! The rates over time: what was forwarded as an area, what was offered as a line above it. Both can be told apart without colour.
+//! The rates over time: the forwarded rate as an area, the offered rate as a line above it. They
+//! can be distinguished without colour.
 //!
-//! The newest reading stands on the right; few readings are drawn wider than one column each. Start with [`draw`].
+//! The newest reading is on the right; if there are few readings, each is several columns wide.
+//! Start with [`draw`].
 
 use fwdlab_report::number::Prefix;
 use ratatui::Frame;
@@ -15,7 +17,7 @@ use super::clock;
 
 /// Columns of the scale.
 const SCALE: u16 = 7;
-/// Columns of a reading at most.
+/// Maximum columns per reading.
 const WIDEST: usize = 6;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
@@ -36,7 +38,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let most = usize::from(plot.width) * per_column;
     let points = app.points();
     let points = &points[points.len().saturating_sub(most)..];
-    // what is offered far beyond what comes back is cut off: it would make the rest flat
+    // clip the offered rate if it far exceeds the forwarded rate: it would flatten the rest
     let largest = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
     let (offered, forwarded) = (largest(|p| p.offered_pps), largest(|p| p.forwarded_pps));
     let top = nice(match forwarded > 0.0 {
@@ -108,13 +110,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     legend.render(bottom, buffer);
 }
 
-/// A round number that is not below this one.
+/// Returns a round number not below this one.
 fn nice(largest: f64) -> f64 {
     if largest <= 0.0 || !largest.is_finite() {
         return 1.0;
     }
     let power = 10f64.powf(largest.log10().floor());
-    // half of each has one digit
+    // half of each has few digits, too
     let steps = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 4.0, 6.0, 8.0, 10.0];
     let step = steps
         .into_iter()
@@ -122,7 +124,7 @@ fn nice(largest: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-/// The readings from left to right, each in as many columns of this room as there are for it.
+/// Returns the readings from left to right, each with as many columns as fit.
 fn spread(points: &[Point], room: usize) -> impl Iterator<Item = (usize, &Point)> {
     let each = (room / points.len().max(1)).clamp(1, WIDEST);
     let begin = room.saturating_sub(points.len() * each);
@@ -132,11 +134,11 @@ fn spread(points: &[Point], room: usize) -> impl Iterator<Item = (usize, &Point)
     (begin..room).zip(columns)
 }
 
-/// Two columns and four rows of dots in a character.
+/// Draws two columns and four rows of dots per character.
 fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: Theme) {
     let rows = usize::from(plot.height) * 4;
     let dots = usize::from(plot.width) * 2;
-    // of each cell the dots of both, and whether the area reaches it
+    // for each cell, the dots of both rates, and whether the area covers it
     let mut cells = vec![(0u8, false); usize::from(plot.width) * usize::from(plot.height)];
     let dot = |cells: &mut Vec<(u8, bool)>, x: usize, row: usize, of_area: bool| {
         let (column, line) = (x / 2, (rows - 1 - row) / 4);
@@ -179,7 +181,7 @@ fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: T
     }
 }
 
-/// A column for each reading, in eighths of a character or whole ones.
+/// Draws a column for each reading, in eighths of a character or in whole ones.
 fn columns(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: Theme) {
     const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
     let parts = if theme.symbols == Symbols::Block {

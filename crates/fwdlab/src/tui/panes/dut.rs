@@ -1,4 +1,4 @@
-//! What the DUT's host counted around the last trial that was read: its CPUs, what it dropped, its interrupts.
+//! Counters of the DUT's host during the last trial that has them: CPUs, drops, interrupts.
 
 use fwdlab_model::telemetry::Telemetry;
 use fwdlab_report::number::{count, percent};
@@ -46,7 +46,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
 fn words(telemetry: &Telemetry, width: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut cpus: Vec<_> = telemetry.cpus.iter().collect();
-    // those that forward first, and the busiest of them
+    // forwarding CPUs first, then by load
     cpus.sort_by(|a, b| {
         (b.forwards, b.busy_ratio())
             .partial_cmp(&(a.forwards, a.busy_ratio()))

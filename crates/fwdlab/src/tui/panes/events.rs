@@ -1,4 +1,4 @@
-//! What happened, newest last.
+//! The events, newest last.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
     let inner = framed(frame, area, title, theme);
     let told = app.told();
     let height = usize::from(inner.height);
-    // up from the newest
+    // scroll up from the newest
     let back = if app.pane == Pane::Events {
         app.scroll
     } else {

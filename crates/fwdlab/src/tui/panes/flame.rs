@@ -1,6 +1,7 @@
-//! Where the DUT's time or instructions went: the functions with the largest share of a test case's profile, and the paths through them.
+//! Profile of a test case: the functions with the largest shares of time or instructions, and their
+//! call paths.
 //!
-//! A flame graph wants more room than a terminal has: it is in the report and on the dashboard.
+//! A flame graph needs more room than a terminal has: it is in the report and on the dashboard.
 
 use fwdlab_report::number::percent;
 use ratatui::Frame;
@@ -11,7 +12,7 @@ use super::super::app::{App, Costly};
 use super::super::theme::Theme;
 use super::{fitted, lines, over};
 
-/// Columns of a bar that stands for everything.
+/// Columns of a bar for 100 %.
 const BAR: f64 = 24.0;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {

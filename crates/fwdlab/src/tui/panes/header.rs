@@ -1,4 +1,4 @@
-//! The first two lines: which run, how far, how long, how good. At every width.
+//! The first two lines, at every width: the run, its progress, its times, its state.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -20,7 +20,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     if !head.bed.is_empty() {
         title += &format!(" on {}", head.bed);
     }
-    // the state must be seen, the names may be cut
+    // the state must be visible; names may be cut
     let id = format!("  {}  ", head.id);
     let room = width.saturating_sub(state.0.chars().count() + 1);
     let id_fits = title.chars().count() + id.chars().count() <= room;
@@ -45,7 +45,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let bar = on.repeat(full) + &off.repeat(BAR - full);
     let valid = app.trials().iter().filter(|trial| trial.is_valid).count();
     let invalid = app.trials().len() - valid;
-    // the most important first: what does not fit is left out as a whole
+    // most important first: facts that do not fit are left out
     let mut facts = vec![(format!("{done}/{steps} steps"), theme.plain())];
     if let Some(left) = app.left_s() {
         facts.push((format!("left ~{}", clock(left)), theme.plain()));
@@ -81,7 +81,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }
 }
 
-/// How the run stands, in a word or two.
+/// Returns the state of the run in a word or two.
 fn state(app: &App) -> (String, ratatui::style::Style) {
     let theme_free = ratatui::style::Style::new().add_modifier(ratatui::style::Modifier::REVERSED);
     let word = match (app.mode, app.end()) {

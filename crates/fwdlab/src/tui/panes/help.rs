@@ -1,4 +1,4 @@
-//! What the keys do, and what the words on the screen mean.
+//! Explains the keys and the words on the screen.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -10,10 +10,10 @@ use super::super::theme::Theme;
 use super::legend::first;
 use super::{lines, over, wrapped};
 
-/// Columns of all.
+/// Columns of the window.
 const WIDTH: u16 = 76;
 
-/// Words on the screen.
+/// Words on the screen, with their meaning.
 const MEANT: [(&str, &str); 6] = [
     ("offered", "frames per second that were really sent"),
     ("forwarded", "frames per second that came back from the DUT"),

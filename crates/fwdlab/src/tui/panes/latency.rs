@@ -1,4 +1,4 @@
-//! The latencies of the trial that is shown, and of trials before it at other loads.
+//! The latencies of the trial on the screen, and of earlier trials at other loads.
 
 use fwdlab_model::procedure::Delays;
 use fwdlab_report::number::{count, delay, rate};
@@ -10,7 +10,7 @@ use super::super::app::{App, Trial};
 use super::super::theme::Theme;
 use super::{lines, over};
 
-/// The latencies of a trial that measured them.
+/// Returns the latencies of a trial, if it measured them.
 pub fn delays(trial: &Trial) -> Option<Delays> {
     trial.record.as_ref()?.asked.as_ref()?.answer.delays
 }

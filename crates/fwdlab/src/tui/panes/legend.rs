@@ -1,4 +1,4 @@
-//! The last line: the keys that do something now, and only these.
+//! The last line: only the keys that currently do something.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -13,7 +13,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let keys = keys(app, theme);
     let long = |(key, word): &(String, String)| key.chars().count() + 1 + word.chars().count();
     let width = usize::from(area.width);
-    // closer together where that shows more of them
+    // narrow the gaps if that shows more keys
     let all: usize = keys.iter().map(|one| long(one) + 2).sum();
     let gap = if all > width + 2 { 1 } else { 2 };
     let mut used = 0;
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     Line::from(spans).render(area, frame.buffer_mut());
 }
 
-/// What can be typed, the most important first.
+/// Returns the keys, most important first.
 pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
     let key = |does| first(app, does);
     let arrows = match (app.settings.keys(Does::Back), app.settings.keys(Does::On)) {
@@ -87,7 +87,7 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
     owned.map(|(key, word)| (key, word.to_owned())).collect()
 }
 
-/// The first key that does this.
+/// Returns the first key for this function.
 pub fn first(app: &App, does: Does) -> String {
     let key = app.settings.keys(does).first();
     key.map_or(String::new(), ToString::to_string)

@@ -1,4 +1,4 @@
-//! What became of every frame of the trial that is shown, in sentences from its ledger.
+//! The fate of every frame of the trial on the screen, in sentences from its ledger.
 
 use fwdlab_model::loss::Ledger;
 use fwdlab_report::number::{count, percent, rate};
@@ -54,7 +54,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     lines(frame, inner, &words, app.scroll);
 }
 
-/// What a ledger says.
+/// Returns a ledger in sentences.
 pub fn sentences(ledger: &Ledger) -> Vec<String> {
     let of_sent = |frames: u64| percent(100.0 * frames as f64 / ledger.frames_sent.max(1) as f64);
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! Where each pane stands, by the size of the terminal. 80x24 is complete; wider terminals show side by side what otherwise shares a place.
+//! The layout of the panes, by the size of the terminal. 80x24 shows everything; wider terminals
+//! show panes side by side that otherwise share an area.
 //!
 //! Start with [`draw`].
 
@@ -23,9 +24,9 @@ use ratatui::widgets::{Block, Clear, Widget};
 use super::app::{App, Overlay, Pane};
 use super::theme::Theme;
 
-/// From so many columns on, panes stand side by side.
+/// From this number of columns on, panes are side by side.
 const WIDE: u16 = 110;
-/// Nothing can be said in less.
+/// The smallest useful terminal.
 const LEAST: (u16, u16) = (40, 10);
 
 /// Draws the whole screen.
@@ -57,7 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
     }
 }
 
-/// The console's ports: a table that others made, and how to leave it.
+/// Draws the console's ports: a finished table, and the key to leave.
 pub fn ports(frame: &mut Frame<'_>, table: &str, theme: Theme) {
     let [body, foot] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
@@ -106,7 +107,7 @@ fn one_below_the_other(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Them
     }
 }
 
-/// A frame with a title; what is left inside of it.
+/// Draws a border with a title. Returns the area inside.
 fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect {
     let title = Span::styled(format!(" {title} "), theme.strong());
     let block = Block::bordered()
@@ -118,7 +119,7 @@ fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect 
     inner
 }
 
-/// The same over whatever stands there, of this size in the middle.
+/// Draws a window of this size in the centre, over the current contents.
 fn over(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -138,7 +139,7 @@ fn over(
     framed(frame, place, title, theme)
 }
 
-/// Lines from a place on.
+/// Draws lines, starting at a scroll position.
 fn lines(frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>], scroll: usize) {
     let most = lines.len().saturating_sub(area.height.into());
     let shown = lines.iter().skip(scroll.min(most));
@@ -152,13 +153,13 @@ fn lines(frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>], scroll: usize) {
     }
 }
 
-/// A text in lines of at most so many characters.
+/// Wraps text to a width in characters.
 fn wrapped(text: &str, width: u16, indent: &str) -> Vec<String> {
     let text = fwdlab_report::table::wrap(text, usize::from(width).max(20), indent);
     text.lines().map(str::to_owned).collect()
 }
 
-/// A time as a clock shows it: `0:07`, `1:12:40`.
+/// Formats a time like a clock: `0:07`, `1:12:40`.
 fn clock(seconds: f64) -> String {
     let all = seconds.clamp(0.0, 1e9) as u64;
     let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
@@ -168,7 +169,7 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// Cut to so many columns; dots say that there was more.
+/// Cuts text to a width; dots mark the cut.
 fn fitted(text: &str, width: usize, theme: Theme) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,4 +1,5 @@
-//! What is being measured: the load and what came back, loss, latency, a chart of the rates, what a search has come to.
+//! The current measurement: offered and forwarded rate, loss, latency, a chart of the rates, and
+//! the state of a search.
 
 use fwdlab_report::number::{delay, percent, rate};
 use ratatui::Frame;
@@ -83,13 +84,13 @@ fn title(app: &App, area: Rect, theme: Theme) -> String {
     )
 }
 
-/// Offered and forwarded.
+/// Returns the line with the offered and the forwarded rate.
 fn rates(app: &App, trial: Option<&Trial>, theme: Theme) -> Vec<Line<'static>> {
     let Some(point) = app.points().last() else {
         return vec![Line::from("no frames yet")];
     };
     let lost = (point.offered_pps - point.forwarded_pps).max(0.0) / point.offered_pps.max(1e-9);
-    // the figures of a trial are exact, those of a glimpse between two readings are not
+    // figures of a trial are exact, readings during a trial are not
     let (lost, is_exact) = match trial {
         Some(trial) if trial.t >= point.t => (trial.loss_ratio, true),
         _ => (lost, false),
@@ -118,7 +119,7 @@ fn rates(app: &App, trial: Option<&Trial>, theme: Theme) -> Vec<Line<'static>> {
     vec![Line::from(words)]
 }
 
-/// The last trial in words.
+/// Returns the last trial in words.
 fn latest(trial: &Trial) -> String {
     let number = format!("trial {:<3} ", trial.number);
     let Some(record) = &trial.record else {
@@ -137,13 +138,14 @@ fn latest(trial: &Trial) -> String {
     .replace(|c: char| c.is_control(), " ")
 }
 
-/// Where the search for the largest load without loss stands, drawn between 0 and the largest load that was tried near it.
+/// Draws the state of the search for the largest load without loss, on a scale from 0 to the
+/// largest load tried.
 fn search(bracket: &Bracket, width: usize, theme: Theme) -> Line<'static> {
     let words = match (bracket.lower_pps, bracket.upper_pps) {
         (Some(lower), Some(upper)) if lower < upper => {
             format!("no loss up to {}, loss from {}", rate(lower), rate(upper))
         }
-        // a load was without loss once, and another time not
+        // one load had no loss in one trial, and loss in another
         (Some(lower), Some(upper)) => {
             format!("no loss at {}, but loss at {}", rate(lower), rate(upper))
         }
@@ -153,7 +155,7 @@ fn search(bracket: &Bracket, width: usize, theme: Theme) -> Line<'static> {
     };
     let head = format!("search    {words}, {} trials  ", bracket.trials);
     if head.trim_end().chars().count() > width {
-        // the loads are the answer
+        // omit the scale and the number of trials, keep the loads
         return Line::from(fitted(&format!("search    {words}"), width, theme));
     }
     let room = width.saturating_sub(head.chars().count() + 2);

@@ -1,4 +1,4 @@
-//! What is asked before a screen is left while its run goes on.
+//! The question before leaving the screen of a run that is still running.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -33,7 +33,7 @@ def packet(src, dst, bytes_=60):
 
 there, back = ("16.0.0.1", "48.0.0.1"), ("48.0.0.1", "16.0.0.1")
 
-# bursts both ways, counted by group, and with latency
+# bursts in both directions, counted by group, and with latency
 c.add_streams([
     STLStream(packet=packet(*there), mode=STLTXSingleBurst(total_pkts=2000, pps=4000), flow_stats=STLFlowStats(pg_id=7)),
     STLStream(packet=packet(*there, bytes_=200), mode=STLTXSingleBurst(total_pkts=600, pps=1200), flow_stats=STLFlowLatencyStats(pg_id=8)),
@@ -59,14 +59,14 @@ found["times"] = sum(lat["latency"]["histogram"].values())
 found["order"] = [lat["latency"][k] for k in ("total_min", "average", "total_max")]
 found["hdrh"] = lat["latency"]["hdrh"][:4]
 
-# again: counters go on, and the numbers begin anew without an error
+# a second time: counters continue, and sequence numbers restart without an error
 c.start(ports=[0])
 c.wait_on_traffic(ports=[0], timeout=30)
 time.sleep(0.2)
 stats = c.get_stats()
 found["twice"] = [stats["flow_stats"][7]["rx_pkts"][1], stats["flow_stats"][8]["rx_pkts"][1], stats["latency"][8]["err_cntrs"]["dropped"]]
 
-# steered while it sends; latency keeps its rate
+# steered while it sends; latency streams keep their rate
 c.reset(ports=[0, 1])
 c.add_streams([
     STLStream(packet=packet(*there), mode=STLTXCont(pps=1000), flow_stats=STLFlowStats(pg_id=1)),
@@ -101,7 +101,7 @@ found["not held"] = sent(0.5)
 c.stop(ports=[0])
 found["after"] = sent(0.3)
 
-# what a port cannot carry is refused unless it is forced
+# a load that the port cannot carry is refused unless it is forced
 c.remove_all_streams(ports=[0])
 c.add_streams(STLStream(packet=packet(*there), mode=STLTXCont(pps=1000)), ports=[0])
 try:
@@ -116,14 +116,14 @@ c.add_streams([STLStream(packet=packet(*there), mode=STLTXCont(pps=1)) for _ in 
 c.start(ports=[0], mult="1")
 c.stop(ports=[0])
 
-# a capture file of the server's machine, three times
+# a capture file on the server's machine, three times
 c.reset(ports=[0, 1])
 c.clear_stats()
 with tempfile.TemporaryDirectory() as folder:
     file = folder + "/twenty.pcap"
     wrpcap(file, [Ether() / IP(src=there[0], dst=there[1]) / UDP(dport=12, sport=n) / ("x" * 30) for n in range(20)])
     c.push_remote(file, ports=[0], ipg_usec=2000, count=3)
-    # the server's own word for it
+    # the state as reported by the server
     found["playing"] = c.ports[0].transmit("get_port_status", params={"port_id": 0}).data()["state"]
     c.wait_on_traffic(ports=[0], timeout=20)
 time.sleep(0.2)
@@ -131,7 +131,7 @@ stats = c.get_stats()
 found["played"] = [stats[0]["opackets"], stats[1]["ipackets"], stats[1]["ibytes"]]
 found["xstats"] = c.get_xstats(0)["tx_packets"] > 0
 c.disconnect(stop_traffic=True)
-# who only looks on hears of it
+# a client that only watches gets the event
 found["watching saw"] = watching.ports[0].get_port_state_name()
 watching.disconnect()
 print(json.dumps(found, default=list))

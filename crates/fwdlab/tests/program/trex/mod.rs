@@ -1,6 +1,8 @@
-//! `fwdlab serve --trex` and TRex's own clients, unmodified, as the packages `lbr-trex-client` and `pytrex` have them.
+//! `fwdlab serve --trex` with TRex's own, unmodified clients, from the packages `lbr-trex-client`
+//! and `pytrex`.
 //!
-//! What the clients do stands in the Python files beside this one; what they found is judged here.
+//! The Python files next to this one run the clients; this module checks their results. Start with
+//! [`found`].
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,10 +16,10 @@ use serde_json::{Value, json};
 use crate::support::{Lab, PATIENCE, Started, list, root, skipped};
 use crate::wire::{MAC_A, MAC_B, Wire};
 
-/// A Python that has the client, or a line that says what is missing.
+/// Returns a Python that has the client; otherwise reports what is missing.
 fn python(test: &str) -> Option<&'static str> {
     let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
-    // to import all of it takes a second
+    // importing all of it takes a second
     let look = "import sys, lbr_trex_client, importlib.util\n\
         sys.exit(sys.version_info >= (3, 12) or not importlib.util.find_spec('trex.stl.api'))";
     let has_client = |python: &&str| {
@@ -34,7 +36,7 @@ fn python(test: &str) -> Option<&'static str> {
     found
 }
 
-/// Is there `tcpdump`, which compiles the filters of captures?
+/// Returns true if `tcpdump` is installed, which compiles the filters of captures.
 fn has_tcpdump(test: &str) -> bool {
     let has = Command::new("tcpdump").arg("--version").output().is_ok();
     if !has {
@@ -43,7 +45,7 @@ fn has_tcpdump(test: &str) -> bool {
     has
 }
 
-/// A server with these options, and where it listens.
+/// Starts a server with these options. Returns its addresses.
 fn serve(lab: &Lab, options: &[&str]) -> (Started, [String; 2]) {
     let mut words = vec!["serve", "--trex", "--json"];
     words.extend(["--listen", "127.0.0.1:0", "--publisher", "127.0.0.1:0"]);
@@ -63,18 +65,18 @@ fn serve(lab: &Lab, options: &[&str]) -> (Started, [String; 2]) {
     (server, ports)
 }
 
-/// Ends a server as its users do.
+/// Stops a server like its users do.
 fn end(server: Started) {
     server.signal(Signal::INT);
     server.wait(Duration::from_secs(30)).code(0);
 }
 
-/// The path of a file beside this one.
+/// Returns the path of a file next to this one.
 fn beside(name: &str) -> String {
     format!("{}/tests/program/trex/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What the client of this file found.
+/// Runs a client's script, and returns its results.
 fn found(python: &str, script: &str, arguments: &[&str]) -> Value {
     let output = Command::new(python)
         .arg(beside(script))
@@ -87,7 +89,7 @@ fn found(python: &str, script: &str, arguments: &[&str]) -> Value {
         .unwrap_or_else(|_| panic!("{out}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// These are among what was found.
+/// Asserts that the results include these.
 #[track_caller]
 fn has(found: &Value, wanted: &Value) {
     for (what, wanted) in wanted.as_object().unwrap() {
@@ -95,7 +97,7 @@ fn has(found: &Value, wanted: &Value) {
     }
 }
 
-/// What was refused, with these words.
+/// Asserts that these requests were refused, with these words.
 #[track_caller]
 fn refused(found: &Value, wanted: &[(&str, &str)]) {
     for (what, words) in wanted {
@@ -104,7 +106,8 @@ fn refused(found: &Value, wanted: &[(&str, &str)]) {
     }
 }
 
-/// Clients on a wire: ports go from one to the other, and packets are pushed and captured byte for byte.
+/// Clients on a wire: ports pass from one client to another, and packets are pushed and captured,
+/// byte for byte.
 #[test]
 fn clients_take_ports_push_and_capture_packets_and_let_go() {
     let name = "clients_take_ports_push_and_capture_packets_and_let_go";
@@ -119,7 +122,8 @@ fn clients_take_ports_push_and_capture_packets_and_let_go() {
     let wire = Wire::new();
     let options = "--ports pa,pb --allow 127.0.0.0/8";
     let (server, ports) = serve(&lab, &wire.arguments(options));
-    // it is ahead of others as its senders are: a second port waits for no sender that fills a CPU
+    // the server has a higher priority, like its senders: a second port does not wait for a sender
+    // that fills a CPU
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
     let (_, behind_its_name) = stat.rsplit_once(')').unwrap();
     assert_eq!(behind_its_name.split(' ').nth(17), Some("-20"), "{stat}");
@@ -185,7 +189,7 @@ fn clients_take_ports_push_and_capture_packets_and_let_go() {
     assert_eq!(wire.attached(), "");
 }
 
-/// Who is not on the list is let go before anything is said.
+/// A client that is not on the list is disconnected before any reply.
 #[test]
 fn who_is_not_allowed_does_not_get_in() {
     if !root("who_is_not_allowed_does_not_get_in") {
@@ -207,8 +211,8 @@ fn who_is_not_allowed_does_not_get_in() {
         .says(&["no network such as"]);
 }
 
-/// Every instruction of TRex's field engine, its marks of groups, its chains and its addresses: frames as they leave the port, against
-/// what its documentation says, which the Python file works out by itself.
+/// Every instruction of TRex's field engine, with flow-stats groups, chains and addresses: compares
+/// the frames that leave the port with TRex's documentation, as computed by the Python file.
 #[test]
 fn frames_are_those_of_trexs_documentation() {
     let name = "frames_are_those_of_trexs_documentation";
@@ -225,7 +229,7 @@ fn frames_are_those_of_trexs_documentation() {
         this.err().contains("capture   pb")
     });
     let options = format!("--ports pa --dst-mac {MAC_B} --mtu 9000");
-    // a kernel that speaks IPv6 sends frames of its own, which are no part of what a client has sent
+    // a kernel with IPv6 sends frames of its own, which the client's count does not include
     let kernel = "cat /proc/sys/net/ipv6/conf/pa/disable_ipv6; ip -o link show dev pa";
     wire.exec("echo 0 > /proc/sys/net/ipv6/conf/pa/disable_ipv6");
     let (server, ports) = serve(&lab, &wire.arguments(&options));
@@ -246,7 +250,7 @@ fn frames_are_those_of_trexs_documentation() {
     let near = |is: Vec<i64>, wanted: &[i64]| {
         assert_eq!(is.len(), wanted.len(), "{is:?}");
         for (is, wanted) in is.iter().zip(wanted) {
-            // a busy host lets frames leave late, never early
+            // on a busy host frames may leave late, never early
             assert!(
                 (-2_000..60_000).contains(&(is - wanted)),
                 "{is} us, not {wanted}"
@@ -271,12 +275,13 @@ fn frames_are_those_of_trexs_documentation() {
     );
 }
 
-/// A profile of TRex's, through the user's TRex library, measured like any other; and why not.
+/// Measures a TRex profile, through the user's TRex library, like any other; reports why if it
+/// cannot.
 #[test]
 fn a_profile_of_trexs_is_measured() {
     let name = "a_profile_of_trexs_is_measured";
     let lab = Lab::new();
-    // its path is relative to where the command is typed
+    // the path is relative to the current directory
     let profile = "tests/program/trex/mix.py";
     let trial = |more: &[&str]| {
         let mut words = vec!["trial", "--for", "300ms", "--load", "10kpps"];
@@ -308,7 +313,8 @@ fn a_profile_of_trexs_is_measured() {
         "--both-directions",
         "--json",
     ]);
-    // what starts later than the rest is beyond the fastest engine, which is left out before anything is measured
+    // the fastest engine does not support a delayed start, and is excluded before anything is
+    // measured
     ended.measured().says(&["not possible here: xdp-live"]);
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let trial = &list(&document["trials"])[0];
@@ -320,8 +326,8 @@ fn a_profile_of_trexs_is_measured() {
     assert_eq!(streams[1]["3"]["isg"].as_f64(), Some(200.0));
 }
 
-/// On one test bed: TRex's own console with its TUI on a terminal, the same with what its users type, a client that resolves its next
-/// hops, and in the end clients that call whatever there is.
+/// On one test bed: TRex's own console with its TUI on a terminal, the same with typed commands, a
+/// client that resolves its next hops, and finally clients that call everything.
 #[test]
 fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
     let name = "trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing";
@@ -349,7 +355,8 @@ fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
         }),
     );
 
-    // a day of calls of one client, at one in a second, is 86,400; here are as many as fit into some seconds
+    // at one call per second, a client makes 86,400 calls a day; this makes as many as possible in
+    // a few seconds
     let seconds = std::env::var("FWDLAB_FUZZ_S").unwrap_or("3".into());
     let pid = server.pid().to_string();
     let its = found(python, "any_calls.py", &[&ports[0], &pid, &seconds]);
@@ -361,8 +368,8 @@ fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
         }),
     );
     assert!(its["calls"].as_u64().unwrap() > 100, "{its}");
-    // threads and files of connections that have just ended, memory that the allocator keeps, and a ring of 64 MiB for each port whose
-    // captures go on
+    // threads and files of recently closed connections, memory kept by the allocator, and a ring of
+    // 64 MiB for each port that is still capturing
     for (what, more) in [("threads", 8), ("files", 16), ("kB", 100_000 + 2 * 65_536)] {
         let [before, after] = ["before", "after"].map(|when| its[when][what].as_i64().unwrap());
         assert!(after <= before + more, "{what}: {its}");
@@ -370,7 +377,7 @@ fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
     end(server);
 }
 
-/// Of its first session on a server.
+/// Types commands in its first session on a server.
 fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
     let batch = lab.path().join("batch");
     let typed = "portattr -p 0 --prom on\nservice -p 0 1\nl3 -p 0 --src 198.18.0.2 --dst 198.18.0.1\narp -p 0\n\
@@ -417,17 +424,18 @@ fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    // the one refusal is that of service mode while something is captured
+    // the only refusal is that of service mode during a capture
     assert_eq!(said.matches("FAILED").count(), 1, "{said}");
     let captured = std::fs::read(&file).unwrap_or_else(|_| panic!("{said}"));
     assert_eq!(pcap::frames(&captured).count(), 1);
 }
 
-/// It judges loads.
+/// Judges loads.
 mod alone {
     use super::*;
 
-    /// Through a DUT, both ways: every frame is counted where it should be, and the load is what was asked for.
+    /// Through a DUT, in both directions: every frame is counted in the right place, and the load
+    /// is as requested.
     #[test]
     fn traffic_goes_through_a_dut_and_is_steered() {
         let name = "traffic_goes_through_a_dut_and_is_steered";
@@ -444,7 +452,7 @@ mod alone {
         let (packets, again) = (of("packets"), of("twice"));
         let is_short = packets[0] < 2900 && packets[0] == packets[3];
         if is_short || again[0] + again[1] < 2600 && again[2] == 0 {
-            // nothing was lost on the way: who is held up for more than a second leaves frames out
+            // no frame was lost: a sender that stalls for more than a second skips frames
             let why = format!(
                 "the sender was held up: it sent {} of 2900 frames, and then {} of 2600",
                 packets[0],
@@ -464,7 +472,8 @@ mod alone {
             }),
         );
         refused(&found, &[("too much", "Gbit/s on layer 1")]);
-        // the load is made up for on a busy host, so it holds to some percent; what was held for a while is not
+        // on a busy host the sender catches up, so the load is right within some percent; skipped
+        // frames are not sent later
         for (what, [plain, timed]) in [
             ("2100pps", [2000.0, 100.0]),
             ("times 4", [4000.0, 100.0]),
@@ -476,7 +485,7 @@ mod alone {
             let shares = [(0, plain), (1, timed)]
                 .map(|(at, wanted): (usize, f64)| found[what][at].as_f64().unwrap() / wanted);
             if plain > 0.0 && shares[0] < 0.7 && (shares[1] / shares[0] - 1.0).abs() < 0.3 {
-                // steered as asked, and both held up alike
+                // steered as requested, and both stalled alike
                 let why = format!(
                     "the sender was held up: {:.0} % of {what} left",
                     100.0 * shares[0]

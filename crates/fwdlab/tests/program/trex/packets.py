@@ -43,7 +43,7 @@ alice.add_streams([one() for _ in range(1000)], ports=[1])
 stats = alice.get_stats()
 found["opackets"] = [stats[0]["opackets"], stats[1]["opackets"]]
 found["xstats"] = "tx_good_packets" in alice.get_xstats(0)
-# the streams are the server's: who takes the port gets them
+# the server has the streams: they pass to the client that takes the port
 alice.disconnect(stop_traffic=False, release_ports=False)
 bob.acquire(ports=[0, 1], force=True)
 found["bob owns"] = bob.get_acquired_ports()
@@ -119,7 +119,8 @@ found["file"] = [bytes(packet) for packet in rdpcap(sys.argv[3])] == sent[-2:]
 c.remove_all_captures()
 found["left"] = c.get_capture_status()
 
-# fixed mode keeps the first; what is fetched is cut as asked; addresses of the port are put in
+# fixed mode keeps the first packets; fetched packets are cut to the requested size; the port's
+# addresses are filled in
 fixed = c.start_capture(rx_ports=[1], limit=3, mode="fixed")["id"]
 c.push_packets([bytes(14) + bytes([n] * 50) for n in range(9)], ports=[0])
 time.sleep(0.1)
@@ -137,7 +138,7 @@ found["queue"] = [p["binary"] for p in c.ports[1].get_rx_queue_pkts().data()] ==
 found["queue refused"] = refused(lambda: c.set_service_mode(ports=[1], enabled=False))
 c.remove_rx_queue(ports=[1])
 
-# what no client of good will sends
+# requests that no well-behaved client sends
 push = lambda packets, **more: rpc("push_pkts", port_id=0, pkts=packets, force=True, **more)
 binary = lambda length: {"binary": base64.b64encode(bytes(length)).decode(), "use_port_dst_mac": False, "use_port_src_mac": False}
 found["refused"] = {

@@ -50,7 +50,7 @@ def checksum(data):
     return total
 
 
-# what the documentation says of variables
+# the documentation of variables
 
 
 def counter(init, low, high, step, up=True):
@@ -233,7 +233,7 @@ c.add_streams(STLStream(packet=STLPktBuilder(pkt=plain), mode=STLTXSingleBurst(t
 c.start(ports=[0])
 c.wait_on_traffic(ports=[0], timeout=20)
 
-# S0, S1 and S2 follow each other, twice: the times of the documentation's example
+# S0, S1 and S2 in sequence, twice: the times of the documentation's example
 c.remove_all_streams(ports=[0])
 to = lambda last: STLPktBuilder(pkt=Ether() / IP(src="16.0.0.1", dst="48.0.1.%d" % last) / UDP(dport=12, sport=1) / ("x" * 18))
 c.add_streams([
@@ -248,7 +248,7 @@ c.add_streams(STLStream(packet=to(9), mode=STLTXMultiBurst(pkts_per_burst=3, cou
 c.start(ports=[0])
 c.wait_on_traffic(ports=[0], timeout=20)
 
-# what may not be is refused in words
+# invalid requests are refused with a message
 c.remove_all_streams(ports=[0])
 c.add_streams(STLStream(packet=to(7), mode=STLTXSingleBurst(total_pkts=50, pps=10)), ports=[0])
 c.start(ports=[0])
@@ -264,7 +264,7 @@ time.sleep(0.5)
 
 by_case, others = {}, []
 for bytes_, meta in RawPcapReader(sys.argv[3]):
-    # pcapng with nanoseconds; this scapy does not read the resolution
+    # pcapng with nanoseconds; this version of scapy ignores the resolution
     at = (meta.tshigh << 32 | meta.tslow) // 1000
     if bytes_[6:11] == b"\x02\0\0\0\xff":
         by_case.setdefault(bytes_[11], []).append(bytes_)

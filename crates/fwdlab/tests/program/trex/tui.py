@@ -68,7 +68,7 @@ say("stats -p\n")
 wait("Port Statistics")
 wait("opackets")
 say("tui\n")
-# escape: keys instead of a line of commands
+# escape: single keys instead of a command line
 for key, what in [("", "Port Statistics"), ("\x1b", "Port Statistics"), ("s", "Streams Statistics"), ("l", "Latency Statistics"), ("u", "Cpu Util(%)"), ("d", "Port Statistics")]:
     say(key)
     wait(what)
@@ -81,7 +81,7 @@ say("quit\n")
 ended, end = None, time.time() + 60
 while ended is None and time.time() < end:
     read(0.1)
-    # it closes its terminal some time before it ends, and then there is nothing to wait for in read
+    # it closes its terminal some time before it exits; until then, read returns at once
     time.sleep(0.05)
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
