@@ -130,12 +130,10 @@ fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
             let sizes = proven.iter().filter_map(|(_, c)| c.difference_percent);
             let least = sizes.clone().fold(f64::INFINITY, f64::min);
             let most = sizes.fold(f64::NEG_INFINITY, f64::max);
+            let [low, high] = [least, most].map(|percent| difference(percent, None));
             let range = match least <= most {
-                true => format!(
-                    " of {} to {} %",
-                    difference(least, None),
-                    difference(most, None)
-                ),
+                true if low == high => format!(" of {low} %"),
+                true => format!(" of {low} to {high} %"),
                 false => String::new(),
             };
             let differ = proven.len();
