@@ -423,13 +423,31 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
         let known = before.processes.get(&pid);
         known.filter(|known| known.started == process.started)
     };
+    let is_there = |pid: u32| {
+        (before.processes.get(&pid)).is_some_and(|known| {
+            all.get(&pid)
+                .is_some_and(|process| process.started == known.started)
+        })
+    };
+    // a parent that waited for a process gets all of its CPU time: what it had used before is not of
+    // this time
+    let mut older_of: BTreeMap<u32, u64> = BTreeMap::new();
+    for (&pid, process) in before.processes.iter().filter(|(pid, _)| !is_there(**pid)) {
+        let parents =
+            std::iter::successors(Some(pid), |pid| Some(before.processes.get(pid)?.parent));
+        let heir = parents
+            .take(before.processes.len() + 1)
+            .find(|pid| is_there(*pid));
+        *older_of.entry(heir.unwrap_or(0)).or_default() += process.ticks + process.of_ended;
+    }
     let face = face_of(all, ourselves);
     let percent = |ticks: u64| 100.0 * ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64();
     let (mut busy, mut others, mut not_others) = (Vec::new(), 0, 0);
     for (&pid, process) in all {
         let (ticks, of_ended) = known(pid, process).map_or((0, 0), |p| (p.ticks, p.of_ended));
         let ticks = process.ticks.saturating_sub(ticks);
-        let of_ended = process.of_ended.saturating_sub(of_ended);
+        let older = older_of.get(&pid).copied().unwrap_or(0);
+        let of_ended = process.of_ended.saturating_sub(of_ended + older);
         if process.of_kernel || descends(all, pid, face) {
             not_others += ticks + of_ended;
             continue;
@@ -447,16 +465,10 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
             });
         }
     }
-    // a parent that waited for a process gets all of its CPU time, part of which may be older
-    let ended = before.processes.iter().filter(|(pid, process)| {
-        let is_there = all.get(pid).is_some_and(|p| p.started == process.started);
-        !is_there && !process.of_kernel && !descends(&before.processes, **pid, face)
-    });
-    let older: u64 = ended.map(|(_, p)| p.ticks + p.of_ended).sum();
     let since = |of: fn(&Times) -> u64| of(&after.times).saturating_sub(of(&before.times));
     // some were never waited for, and `/proc` may not show all
     let unseen = since(|times| times.tasks).saturating_sub(not_others);
-    let others = others.saturating_sub(older).max(unseen);
+    let others = others.max(unseen);
     busy.sort_by(|a, b| b.percent.total_cmp(&a.percent));
     busy.truncate(MOST_TOLD);
     let told: f64 = busy.iter().map(|busy| busy.percent).sum();
@@ -605,9 +617,12 @@ mod tests {
         // the earlier time of a process that ended is not counted again
         let old = (30, task("cc1", 7, 500, 0));
         let before = moment(&[init(100), make(50), us.clone(), old]);
-        let after = moment(&[init(100), make(555), us]);
-        let rest = account(&before, &after, SECOND, 9);
-        assert_eq!((rest.busy.len(), rest.rest_percent), (1, 0.0));
+        let after = |of_ended| moment(&[init(100), make(of_ended), us.clone()]);
+        let rest = account(&before, &after(555), SECOND, 9);
+        assert_eq!((rest.busy.len(), rest.rest_percent), (0, 5.0));
+        assert_eq!(rest.who(), None);
+        let rest = account(&before, &after(580), SECOND, 9);
+        assert_eq!((rest.busy[0].percent, rest.rest_percent), (30.0, 0.0));
     }
 
     /// Time of the hypervisor and of interrupts belongs to no process.

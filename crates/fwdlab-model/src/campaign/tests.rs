@@ -838,7 +838,7 @@ fn thresholds_as_they_are_asked_for() {
     refused(&[
         (
             "iterations = 2\n[[threshold]]\nat-least = 1",
-            "3:1: 2 iterations have no interval",
+            "3:1: 2 iterations cannot prove anything",
         ),
         ("[threshold]\nat-least = 1", "2:1: expected a list"),
     ]);

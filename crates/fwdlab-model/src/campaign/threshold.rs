@@ -215,7 +215,7 @@ impl Campaign {
         let fewest = self.until.map_or(self.iterations, |until| until.min);
         if fewest < FEWEST {
             let why = format!(
-                "{} have no interval, and nothing could be proven: give {FEWEST} iterations or more",
+                "{} cannot prove anything, because there is no interval: give {FEWEST} iterations or more",
                 self.iterations_in_words()
             );
             return wrong(&[], why);

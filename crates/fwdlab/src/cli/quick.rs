@@ -134,7 +134,7 @@ impl Quick {
             iterations,
             |runs, control, listener| start(&plan, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
-            |summary| Some(next_steps(summary)),
+            |summary| Some(next_steps(summary, self.bed.is_some())),
             exit_code::of_result,
         )
     }
@@ -440,7 +440,12 @@ fn parse_kind(typed: &str) -> Result<Kind, String> {
         .ok_or_else(|| format!("there is no such kind; known are {}", known()))
 }
 
-fn next_steps(summary: &Summary) -> String {
+fn next_steps(summary: &Summary, on_bed: bool) -> String {
+    if on_bed {
+        return "\nNext   fwdlab new campaign NAME     compares configurations on this bed\n       \
+             fwdlab runs show @1          this result again"
+            .into();
+    }
     if summary.procedure == "exact" {
         return "\nNext   fwdlab runs show @1 --format html > exact.html    flame graphs\n       \
              fwdlab quick --vm IMAGE --vm OTHER     the same DUT on two kernels\n       \
