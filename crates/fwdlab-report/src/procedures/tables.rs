@@ -1,7 +1,7 @@
 //! Builds the tables of procedures: one or more per procedure, over all frame sizes, as in RFC
 //! 2544.
 //!
-//! The results come from [`shown`](super::shown); this module adds frame sizes and verdicts, and
+//! The results come from [`shown`](super::shown()); this module adds frame sizes and verdicts, and
 //! tables over time. Every figure has its unit. Start with [`tables`].
 
 use fwdlab_model::outcome::{Estimate, Found, Outcome};

@@ -1,4 +1,4 @@
-//! The commands, one file each, and what they share. Start with [`arguments`] and [`run`].
+//! The commands, one file each, and what they share. Start with [`arguments`] and [`run()`].
 
 mod agent;
 mod archive;

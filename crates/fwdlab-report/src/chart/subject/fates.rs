@@ -1,5 +1,5 @@
 //! Chart of the fate of all sent frames: received, and lost at each place, in the order of the
-//! path. Start with [`fates`].
+//! path. Start with [`fates()`].
 
 use fwdlab_model::loss::Place;
 
