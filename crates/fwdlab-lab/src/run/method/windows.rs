@@ -192,13 +192,21 @@ impl Method for Windows<'_> {
         if error.is_some() {
             self.standing = None;
         }
-        self.judge(running);
-        // hand the iteration over to the conductor
-        let made = running.agenda.measures[turn.case].cases().iter();
-        let iterations = made.filter_map(|&case| {
-            let all = &mut running.made[case];
-            let at = all.iter().position(|one| one.iteration == turn.iteration)?;
-            Some((case, all.remove(at)))
+        // whether enough is known is decided by all readings so far
+        if running.plan.campaign().until.is_some() {
+            self.judge(running);
+        }
+        let gate = of_run(&self.calibration, &self.readings);
+        let cases = running.agenda.measures[turn.case].cases().iter();
+        let iterations = cases.filter_map(|&case| {
+            // the conductor adds it again
+            running.made[case].retain(|one| one.iteration != turn.iteration);
+            let name = &running.agenda.names[case];
+            let is_own = |record: &TrialRecord| {
+                record.test_case == *name && record.iteration == turn.iteration
+            };
+            let own = self.judged(gate.as_ref(), is_own);
+            Some((case, iterations(own.iter()).pop()?))
         });
         Ok(Some(Made {
             iterations: iterations.collect(),
@@ -209,9 +217,14 @@ impl Method for Windows<'_> {
 
     /// Returns true if doubling the trials may make noisy test cases quiet.
     fn wants_more(&mut self, running: &Running<'_>) -> bool {
-        let cases = running.plan.campaign().cases.iter().zip(&running.made);
+        let gate = of_run(&self.calibration, &self.readings);
+        let judged = self.judged(gate.as_ref(), |_| true);
+        let cases = running.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
-            .map(|(case, made)| running.plan.summarise(case, made.clone()))
+            .map(|(at, case)| {
+                let made = iterations_of(at, &judged, running);
+                running.plan.summarise(case, made)
+            })
             .collect();
         trust::again_helps(&cases)
     }
@@ -247,15 +260,22 @@ impl<'a> Windows<'a> {
     /// Judges every trial by the readings so far, and recomputes the iterations of all test cases.
     fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
         running.gate = of_run(&self.calibration, &self.readings);
-        let gate = running.gate.as_ref();
-        let raw = self.raw.iter();
-        let judged: Vec<TrialRecord> = raw
-            .map(|raw| gated(raw.record.clone(), &raw.windows, gate))
-            .collect();
+        let judged = self.judged(running.gate.as_ref(), |_| true);
         for case in 0..running.made.len() {
             running.made[case] = iterations_of(case, &judged, running);
         }
         judged
+    }
+
+    /// Returns some of the trials, judged by this gate.
+    fn judged(
+        &self,
+        gate: Option<&Gate>,
+        is_wanted: impl Fn(&TrialRecord) -> bool,
+    ) -> Vec<TrialRecord> {
+        let raw = self.raw.iter().filter(|raw| is_wanted(&raw.record));
+        raw.map(|raw| gated(raw.record.clone(), &raw.windows, gate))
+            .collect()
     }
 
     fn common(&self, running: &Running<'_>, case: usize) -> Parameters {
