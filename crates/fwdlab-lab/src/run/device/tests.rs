@@ -149,6 +149,9 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
          was \
          {shortest_s} to {longest_s} s"
     );
+    if held_up >= HELD_UP_S {
+        return false;
+    }
     // a host that stalls the sender also delays counters and commands for about as long; a frame
     // that was not sent in that time was not lost
     let slack = resolution + 1.1 * held_up + 0.005;
@@ -156,7 +159,7 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
         assert!(seconds >= shortest_s - slack, "{words}");
         assert!(seconds <= longest_s + slack, "{words}");
     }
-    held_up < HELD_UP_S
+    true
 }
 
 /// Reads a clock value in nanoseconds from a file. Returns seconds.
@@ -206,7 +209,7 @@ mod slow {
         if !exact {
             skipped(
                 TEST,
-                "the sender was held up for more than 0.1 s: compared with a wider tolerance",
+                "the sender stalled for more than 0.1 s in every attempt: these were not compared",
             );
         }
 
