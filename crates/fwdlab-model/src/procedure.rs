@@ -1,7 +1,7 @@
 //! The interface between procedures and trials: a question and its answer.
 //!
-//! A question contains the load over time, what to observe, and the reason. Whoever answers it (a
-//! simulated DUT, the test bed) knows nothing of the procedure. `measure` chooses the questions;
+//! A question contains the load over time, what to observe, and the reason. The simulated DUT or
+//! the test bed that answers it does not know the procedure. `measure` chooses the questions;
 //! [`crate::outcome`] holds the results. Start with [`Question`].
 
 use std::collections::BTreeMap;

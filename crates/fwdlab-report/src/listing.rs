@@ -1,6 +1,7 @@
 //! Lists runs: their ids, their dates, and the result of each in one line.
 //!
-//! It is given what the store knows and finds no run itself. Start with [`text`]; [`result`] is what a run found.
+//! The caller provides the entries from the store. Start with [`text`]; [`result`] is the result of a
+//! run.
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
@@ -11,10 +12,10 @@ use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_in
 use crate::shape::Shape;
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 
-/// Columns of an id at least: it is cut where a line would be too long.
+/// Minimum width of an id, which is shortened if a line would be too long.
 const ID: usize = 24;
 
-/// Before a result that stands below its run.
+/// Indent of a result on a line below its run.
 const BELOW: &str = "     ";
 
 /// A run in the list.
@@ -38,7 +39,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// What it found, and when that was measured.
+    /// Returns the result, with the time of measurement for imported runs.
     fn found(&self) -> String {
         match &self.measured {
             Some(time) => format!("measured {time} UTC: {}", self.result),
@@ -47,8 +48,8 @@ impl Entry<'_> {
     }
 }
 
-/// The list, in lines that fit. A result stands behind its run or, where it is too long for that, below; one that is the same as that
-/// of the run above is not said again.
+/// Renders the list in lines that fit the terminal. A result that is too long for the line of its run
+/// is on the next line; if it repeats the result above, that line says so.
 pub fn text(entries: &[Entry<'_>]) -> String {
     let width = crate::screen::width();
     let longest = entries.iter().map(|entry| entry.id.chars().count()).max();
@@ -82,7 +83,7 @@ pub fn text(entries: &[Entry<'_>]) -> String {
     text
 }
 
-/// Everything but the results, a line per run.
+/// Creates the table of runs without their results.
 fn table(entries: &[Entry<'_>], longest: usize) -> Table {
     let mut table = Table::new(vec![
         Column::right("", &["place"]),

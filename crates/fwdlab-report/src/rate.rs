@@ -282,7 +282,7 @@ impl Rates {
 impl Tables {
     /// Computes the tables for the sizes and links of a question.
     pub fn of(question: &Question) -> Tables {
-        // whoever lists sizes wants only these
+        // a question that lists sizes is about these only
         let all = question.sizes.is_empty();
         let mixes = if all {
             SIZES.map(single).to_vec()

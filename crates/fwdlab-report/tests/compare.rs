@@ -739,7 +739,7 @@ fn the_first_sentence_answers() {
             &same,
             &options(),
             Some("forwarding-rate < -2%"),
-            "No result for the limits, for not every comparison could be judged. No difference found between `unbound` and \
+            "No result for the limits, because not every comparison could be judged. No difference found between `unbound` and \
              `bound` (measured +0.5 %; anything from -1.7 to +2.8 % is possible).",
         ),
     ] {

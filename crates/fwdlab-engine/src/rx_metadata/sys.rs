@@ -69,7 +69,7 @@ pub(super) fn load(program: &[Instruction], interface: u32) -> io::Result<OwnedF
         attach_type: ATTACH_XDP,
         ..ProgLoad::default()
     };
-    // SAFETY: the instructions and the license outlive the call, and so many instructions there are.
+    // SAFETY: the instructions and the license outlive the call, and their number is that of the slice.
     unsafe { bpf(PROG_LOAD, &attributes) }
 }
 

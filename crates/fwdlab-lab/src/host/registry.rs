@@ -743,7 +743,7 @@ mod tests {
     }
 
     /// A lab that is just vanishing does not count as abandoned; and one that leaves changes behind
-    /// is unlocked at once, whoever else has its file open.
+    /// is unlocked at once, even if another process has its file open.
     #[test]
     fn a_lab_that_goes_is_held_or_gone() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The kernel's counters of a port: what was really on the wire, whoever sent it.
+//! The kernel's counters of a port: all frames on the wire, from any sender.
 //!
 //! They are read in the port's namespace at any time, and not judged here. Start with [`read`].
 

@@ -154,7 +154,7 @@ pub(super) struct Running<'a> {
     /// Iterations as they were reported.
     pub reported: BTreeMap<(usize, u32), Iteration>,
     /// Test cases that are no longer measured, with the reason.
-    pub gone: BTreeMap<usize, Failure>,
+    pub dropped: BTreeMap<usize, Failure>,
     /// Why an iteration of a test case has no result, if its records do not show it.
     pub failures: BTreeMap<(usize, u32), Failure>,
     /// Warnings about the loads.
@@ -181,7 +181,7 @@ impl<'a> Running<'a> {
             before: Before::default(),
             made: vec![Vec::new(); plan.campaign.cases.len()],
             reported: BTreeMap::new(),
-            gone: BTreeMap::new(),
+            dropped: BTreeMap::new(),
             failures: BTreeMap::new(),
             warnings: Vec::new(),
             found: Vec::new(),

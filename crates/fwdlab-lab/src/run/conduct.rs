@@ -144,7 +144,7 @@ pub(super) struct Made {
     /// A failure in this turn, which affects only its own test cases.
     pub error: Option<LabError>,
     /// Test cases that are not measured after this turn, with the reason.
-    pub gone: BTreeMap<usize, Failure>,
+    pub dropped: BTreeMap<usize, Failure>,
 }
 
 impl Made {
@@ -321,9 +321,10 @@ impl Running<'_> {
             let own = agenda.cases[turn.case].1;
             left.later = left.later.saturating_sub(own);
             let measures = &agenda.measures[turn.case];
-            let has_dropped_out = |case: &usize| self.gone.contains_key(case);
-            let is_vain = matches!(measures, Measures::Control(of) if has_dropped_out(of));
-            if is_vain || self.is_enough(turn, left) {
+            let has_dropped_out = |case: &usize| self.dropped.contains_key(case);
+            let is_control_of_none =
+                matches!(measures, Measures::Control(of) if has_dropped_out(of));
+            if is_control_of_none || self.is_enough(turn, left) {
                 continue;
             }
             let cases = measures.cases();
@@ -385,17 +386,14 @@ impl Running<'_> {
         let known = &left.known;
         let all = &self.agenda.measures;
         let has_control = all.iter().any(|one| matches!(one, Measures::Control(_)));
-        let (case, is_control) = match &all[turn.case] {
-            Measures::Control(of) => (*of, true),
-            Measures::Cases(cases) if has_control => (cases[0], false),
-            // in a row, do not wait for test cases that have dropped out
-            measures => {
-                let mut cases = measures.cases().iter();
-                let is_over = |case: &usize| known[*case].0 || self.gone.contains_key(case);
-                return cases.clone().any(|case| known[*case].0) && cases.all(is_over);
-            }
-        };
-        leaves_out((case, is_control), turn.iteration, known, campaign.order)
+        let measures = &all[turn.case];
+        if has_control {
+            return leaves_out(measures.subject(), turn.iteration, known, campaign.order);
+        }
+        // in a row, do not wait for test cases that have dropped out
+        let mut cases = measures.cases().iter();
+        let is_over = |case: &usize| known[*case].0 || self.dropped.contains_key(case);
+        cases.clone().any(|case| known[*case].0) && cases.all(is_over)
     }
 
     /// Handles the result of a turn. Returns true if it must be measured again.
@@ -415,11 +413,11 @@ impl Running<'_> {
         let Made {
             iterations,
             error,
-            gone,
+            dropped,
         } = made;
         if is_skipped {
             for &case in self.agenda.measures[turn.case].cases() {
-                self.gone.entry(case).or_insert_with(|| SKIPPED.into());
+                self.dropped.entry(case).or_insert_with(|| SKIPPED.into());
             }
         }
         let Some(error) = error else {
@@ -458,7 +456,7 @@ impl Running<'_> {
                 turn.iteration
             ))?,
         }
-        self.gone.extend(gone);
+        self.dropped.extend(dropped);
         Ok(false)
     }
 
@@ -472,7 +470,7 @@ impl Running<'_> {
     ) -> Result<(), LabError> {
         for &case in self.agenda.measures[turn.case].cases() {
             let made = iterations.remove(&case);
-            let own = self.gone.get(&case).filter(|_| made.is_none()).cloned();
+            let own = self.dropped.get(&case).filter(|_| made.is_none()).cloned();
             let failure = own.or_else(|| error.map(Failure::from));
             let mut iteration = made.unwrap_or(Iteration {
                 iteration: turn.iteration,

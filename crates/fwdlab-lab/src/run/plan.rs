@@ -138,6 +138,16 @@ impl Measures {
             Measures::Control(_) | Measures::Suite => &[],
         }
     }
+
+    /// Returns the test case whose configuration and traffic the turn uses, and whether the turn is
+    /// its A/A control.
+    pub fn subject(&self) -> (usize, bool) {
+        match self {
+            Measures::Cases(cases) => (cases[0], false),
+            Measures::Control(of) => (*of, true),
+            Measures::Suite => (0, false),
+        }
+    }
 }
 
 impl Agenda {

@@ -1,5 +1,5 @@
-//! Counts everything that arrives on a port, whoever sent it, and takes it from the stack if
-//! possible.
+//! Counts all frames that arrive on a port, from any sender, and keeps them from the network stack
+//! if possible.
 //!
 //! For frames of others; frames of ours are counted by a [`Receiving`](super::Receiving). Start
 //! with [`Absorber::open`], then [`Absorber::run`].

@@ -13,8 +13,8 @@ use crate::order::Random;
 /// Shapes of a capacity that changes within trials (CSIT's two).
 pub(super) const WITHIN: [Shape; 2] = [Shape::Stretch, Shape::Erf];
 
-/// Shapes of a capacity that differs from trial to trial, with their priors. Tails so long that a
-/// DUT with any noise has no critical load have a small prior: trials must provide the evidence.
+/// Shapes of a capacity that differs from trial to trial, with their priors. A shape with
+/// such a long tail that a noisy DUT has no critical load has a small prior: trials must show it.
 const BETWEEN: [(Shape, f64, Plane); 7] = [
     (Shape::Even, 1.0, Plane::Foot(1.0)),
     (Shape::Cosine, 1.0, Plane::Foot(0.8)),

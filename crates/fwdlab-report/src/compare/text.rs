@@ -1,7 +1,8 @@
 //! Renders a comparison for the terminal: 80 columns, no colour, ASCII except for `±`.
 //!
-//! The first lines answer. Two columns that fit stand beside each other, one test case a row; more stand under each other. What
-//! the test took for granted and what speaks against it stands below. Start with [`text`].
+//! The first lines are the answer. Below it is the table: two columns that fit are next to each other,
+//! with a row per test case; more columns are below each other. Notes on assumptions of the test, and
+//! doubts about them, follow. Start with [`text`].
 
 use std::collections::BTreeMap;
 
@@ -17,9 +18,9 @@ use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
 /// other.
 const NAME_BESIDE: usize = 16;
 const NAME_BELOW: usize = 28;
-/// Cases of a limit that stand in its sentence; more are a table.
+/// Maximum number of cases that the sentence on a limit lists; more become a table.
 const CASES: usize = 2;
-/// Columns for a case there, and before it.
+/// Width of a case in that table, and the indent of its rows.
 const NAME_CASE: usize = 40;
 const LIMIT: &str = "          ";
 /// Warnings that are shown; all of them are in the JSON document.
@@ -55,7 +56,8 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     harmless(&text)
 }
 
-/// A limit that many cases break, or of which they cannot be judged: a sentence, and the cases with the reasons below.
+/// Renders a limit with many cases that exceed it or cannot be judged: a sentence, and a table of
+/// these cases with the reasons.
 fn limit(judged: &Judged) -> String {
     let sentence = match judged.failed.len() {
         0 => judged.lines(ACCEPT_BLIND).swap_remove(0),
@@ -88,7 +90,8 @@ fn limit(judged: &Judged) -> String {
     text
 }
 
-/// The answer in a sentence: does anything differ, by how much, and does it keep the limits?
+/// Returns the answer in a sentence: which differences are proven, and whether they are within the
+/// limits.
 fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
     let names: Vec<String> = heads(outcome, NAME_BELOW - 2)
         .into_iter()
@@ -147,12 +150,12 @@ fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
         _ if judged.is_empty() => "",
         true => "Limit exceeded. ",
         false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
-        false => "No result for the limits, for not every comparison could be judged. ",
+        false => "No result for the limits, because not every comparison could be judged. ",
     };
     format!("{limits}{found}.")
 }
 
-/// The same of the only comparison.
+/// Returns the answer for a single comparison.
 fn one(name: &str, baseline: &str, compared: &Compared, metric: &str) -> String {
     let measured = match (compared.difference_percent, compared.interval_percent) {
         (Some(percent), Some(ends)) => format!(

@@ -54,7 +54,7 @@ impl Steer {
             error => error.into(),
         })?;
         output::note(&format!(
-            "asked     {}; its journal says what it makes of it",
+            "requested {}; the run records in its journal whether it did that",
             dir.display()
         ));
         if global.json {

@@ -28,7 +28,7 @@ use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
-use crate::run::plan::{Measures, Plan, agenda};
+use crate::run::plan::{Plan, agenda};
 use crate::run::{BootProfile, Control, Measured, Run, timestamp, verify};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
@@ -289,7 +289,7 @@ impl Method for Bursts {
         let found = images(running, scratch, run)?;
         for (case, of) in running.plan.campaign().cases.iter().enumerate() {
             if let Err(why) = &found[of.image.as_deref().unwrap_or_default()] {
-                running.gone.insert(case, Failure::from(why.as_str()));
+                running.dropped.insert(case, Failure::from(why.as_str()));
             }
         }
         let found = found.into_iter();
@@ -320,14 +320,11 @@ impl Method for Bursts {
         _: &mut Measured,
     ) -> Result<Option<Made>, LabError> {
         let (plan, turn) = (running.plan, work.turn);
-        let (at, control) = match &running.agenda.measures[turn.case] {
-            Measures::Control(of) => (*of, true),
-            measures => (measures.cases()[0], false),
-        };
+        let (at, control) = running.agenda.measures[turn.case].subject();
         let case = &plan.campaign().cases[at];
         let image = case.image.clone().unwrap_or_default();
         let (Some(files), Some(scratch)) = (self.images.get(&image), &self.scratch) else {
-            let why = running.gone.get(&at).map(|failure| failure.why.clone());
+            let why = running.dropped.get(&at).map(|failure| failure.why.clone());
             let why = LabError::Preflight(why.unwrap_or_default());
             return Ok(Some(Made::failed(why)));
         };

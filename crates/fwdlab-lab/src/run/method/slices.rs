@@ -262,7 +262,7 @@ impl Method for Slices<'_> {
             let Some(case) = leaves.and_then(|dut| standing.leave(dut)) else {
                 return Ok(Some(Made::failed(error)));
             };
-            running.gone.insert(case, Failure::from(&error));
+            running.dropped.insert(case, Failure::from(&error));
             if standing.cases.is_empty() {
                 return Ok(Some(Made::failed(error)));
             }

@@ -37,7 +37,7 @@ pub(in crate::run) struct Whole {
     /// Index of the first trial of the last turn.
     first: usize,
     /// Test cases that drop out after it.
-    gone: BTreeMap<usize, Failure>,
+    dropped: BTreeMap<usize, Failure>,
 }
 
 impl Method for Whole {
@@ -58,11 +58,11 @@ impl Method for Whole {
                 ..Made::default()
             }));
         }
-        let gone = std::mem::take(&mut self.gone);
+        let dropped = std::mem::take(&mut self.dropped);
         if error.is_some() && outcomes.is_empty() {
             return Ok(Some(Made {
                 error,
-                gone,
+                dropped,
                 ..Made::default()
             }));
         }
@@ -78,7 +78,7 @@ impl Method for Whole {
         };
         Ok(Some(Made {
             error,
-            gone,
+            dropped,
             ..Made::one(turn.case, iteration)
         }))
     }
@@ -209,7 +209,7 @@ impl Whole {
             let applied = configure(bed, 0, tester, stream, configuration, control, run);
             if let Err(error) = applied {
                 if error.is_impossible() {
-                    self.gone = with_configuration(&configuration.name, &error, plan);
+                    self.dropped = with_configuration(&configuration.name, &error, plan);
                 }
                 return Ok((Vec::new(), Some(error)));
             }

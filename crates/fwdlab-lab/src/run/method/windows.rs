@@ -87,15 +87,6 @@ fn share_beds(cases: &[Case]) -> bool {
         .all(|case| same(case) && case.variant.is_plain())
 }
 
-/// Returns the index of the test case, and whether it is the control, which is measured like one
-/// more test case.
-fn case_of(turn: Turn, cases: &[Case]) -> (usize, bool) {
-    match turn.case < cases.len() {
-        true => (turn.case, false),
-        false => (0, true),
-    }
-}
-
 /// A trial with its windows: the gate depends on all probe readings of the run, so trials are
 /// judged at the end.
 struct Raw {
@@ -295,7 +286,7 @@ impl<'a> Windows<'a> {
     ) -> Result<(), LabError> {
         let turn = work.turn;
         let campaign = running.plan.campaign();
-        let (case, control) = case_of(turn, &campaign.cases);
+        let (case, control) = running.agenda.measures[turn.case].subject();
         let common = self.common(running, case);
         let stream = &common.streams[0];
         let place = Place::iteration(&running.agenda.names[turn.case], turn.iteration);
@@ -354,7 +345,7 @@ impl<'a> Windows<'a> {
             work,
         } = attempt;
         let (turn, stream) = (planned.turn, planned.stream);
-        let (case, _) = case_of(turn, &campaign.cases);
+        let (case, _) = running.agenda.measures[turn.case].subject();
         let variant = &common.traffic.variants[0];
         let mut bench = Bench {
             bed: &standing.bed,

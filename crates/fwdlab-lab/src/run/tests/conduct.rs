@@ -466,6 +466,9 @@ fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
         };
         assert_eq!(skipped(first), [false, true, true], "{procedure}");
         assert_eq!(skipped(second), [false; 3], "{procedure}");
+        // the first test case is the reference of the A/A control
+        let trials = &made.result.as_ref().unwrap().trials;
+        assert!(trials.iter().all(|trial| !trial.control), "{procedure}");
         assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
     }
 }
