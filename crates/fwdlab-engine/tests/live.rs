@@ -537,57 +537,6 @@ fn test_frames_flat_out_are_those_of_the_template() {
     }
 }
 
-/// Every shipped profile, through the compiler: sent as played, or refused with a reason.
-#[test]
-fn shipped_profiles_are_sent_or_refused_with_a_reason() {
-    const LOAD_PPS: f64 = 20_000.0;
-    let Some(bed) = bed(1) else { return };
-    let Some(mut sender) = live(&bed.paths()) else {
-        return;
-    };
-    bed.in_tester("ip link set tx0 mtu 3000").unwrap();
-    bed.in_dut(0, "ip link set eth0 mtu 3000").unwrap();
-    let (mut sent, mut refused) = (0, vec![]);
-    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fwdlab/profiles")) {
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        // three passes over a million frames take too long in a test build
-        if name == "1M" {
-            continue;
-        }
-        let text = std::fs::read_to_string(&file).unwrap();
-        let profile = Profile::parse(&name, &text).unwrap();
-        let setting = Setting {
-            direction: Direction::Forward,
-            addresses: ADDRESSES,
-            vlan: None,
-            link: None,
-            read: &|name| Ok(Box::new(std::fs::File::open(file.with_file_name(name))?)),
-        };
-        let frames = TrafficFrames {
-            traffic: compile::compile(&profile, &setting).unwrap().traffic.into(),
-            nonce: NONCE,
-        };
-        match sender.arm(&Frames::Traffic(frames.clone())) {
-            Err(EngineError::Unsupported { engine, what }) => {
-                assert_eq!(engine, "xdp-live");
-                refused.push(format!("{name}: {what}"));
-                continue;
-            }
-            armed => armed.unwrap(),
-        }
-        let mut capture = listen(&bed, 0);
-        let counts = send(&mut sender, Some(LOAD_PPS), 1000);
-        let captured = take(&mut capture, 1000);
-        assert_eq!(captured.len(), 1000, "{name}: {counts:?}");
-        assert_as_played(&name, &frames, LOAD_PPS, &captured, &counts);
-        sent += 1;
-    }
-    assert!(
-        sent > 20 && sent > 3 * refused.len(),
-        "{sent} sent, refused: {refused:#?}"
-    );
-}
-
 fn files(folder: &Path) -> BTreeSet<PathBuf> {
     let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -925,4 +874,60 @@ fn loaded_programs() -> BTreeSet<u32> {
     aya::programs::loaded_programs()
         .filter_map(|program| Some(program.ok()?.id()))
         .collect()
+}
+
+/// Every shipped profile on every engine.
+mod slow {
+    use super::*;
+
+    /// Every shipped profile, through the compiler: sent as played, or refused with a reason.
+    #[test]
+    fn shipped_profiles_are_sent_or_refused_with_a_reason() {
+        const LOAD_PPS: f64 = 20_000.0;
+        let Some(bed) = bed(1) else { return };
+        let Some(mut sender) = live(&bed.paths()) else {
+            return;
+        };
+        bed.in_tester("ip link set tx0 mtu 3000").unwrap();
+        bed.in_dut(0, "ip link set eth0 mtu 3000").unwrap();
+        let (mut sent, mut refused) = (0, vec![]);
+        for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fwdlab/profiles")) {
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            // three passes over a million frames take too long in a test build
+            if name == "1M" {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            let profile = Profile::parse(&name, &text).unwrap();
+            let setting = Setting {
+                direction: Direction::Forward,
+                addresses: ADDRESSES,
+                vlan: None,
+                link: None,
+                read: &|name| Ok(Box::new(std::fs::File::open(file.with_file_name(name))?)),
+            };
+            let frames = TrafficFrames {
+                traffic: compile::compile(&profile, &setting).unwrap().traffic.into(),
+                nonce: NONCE,
+            };
+            match sender.arm(&Frames::Traffic(frames.clone())) {
+                Err(EngineError::Unsupported { engine, what }) => {
+                    assert_eq!(engine, "xdp-live");
+                    refused.push(format!("{name}: {what}"));
+                    continue;
+                }
+                armed => armed.unwrap(),
+            }
+            let mut capture = listen(&bed, 0);
+            let counts = send(&mut sender, Some(LOAD_PPS), 1000);
+            let captured = take(&mut capture, 1000);
+            assert_eq!(captured.len(), 1000, "{name}: {counts:?}");
+            assert_as_played(&name, &frames, LOAD_PPS, &captured, &counts);
+            sent += 1;
+        }
+        assert!(
+            sent > 20 && sent > 3 * refused.len(),
+            "{sent} sent, refused: {refused:#?}"
+        );
+    }
 }

@@ -321,47 +321,6 @@ fn random_profiles_are_right_to_tshark() {
     assert!(checked.iter().all(|checked| *checked > 50), "{checked:?}");
 }
 
-/// Scapy recomputes all lengths and checksums from the fields that it reads.
-#[test]
-fn random_profiles_are_right_to_scapy() {
-    const SCRIPT: &str = r#"
-import sys, io, logging
-logging.getLogger("scapy").setLevel(logging.ERROR)
-from scapy.all import *
-load_contrib("mpls")
-right = 0
-for number, (raw, _) in enumerate(RawPcapReader(io.BytesIO(sys.stdin.buffer.read()))):
-    frame = Ether(raw)
-    layer = frame
-    while layer:
-        for field in ("len", "plen", "chksum", "cksum", "ihl", "dataofs"):
-            if field in layer.fields and not (isinstance(layer, GRE) and not layer.chksum_present):
-                if not isinstance(layer, (IPv6ExtHdrHopByHop, IPv6ExtHdrDestOpt, IPv6ExtHdrRouting)):
-                    del layer.fields[field]
-        layer = layer.payload
-    again = bytes(frame)
-    if again != raw:
-        print("frame", number, raw.hex(), again.hex(), frame.summary())
-        sys.exit(0)
-    right += 1
-print(right)
-"#;
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/venv/bin/python3");
-    let has_scapy = |python: &PathBuf| {
-        let probe = Command::new(python)
-            .args(["-c", "import scapy.all"])
-            .output();
-        probe.is_ok_and(|output| output.status.success())
-    };
-    let Some(python) = [venv, "python3".into()].into_iter().find(has_scapy) else {
-        println!("SKIPPED: random_profiles_are_right_to_scapy: needs the Python package scapy");
-        return;
-    };
-    let (frames, file) = capture(120);
-    let output = output_of(Command::new(python).args(["-c", SCRIPT]), &file).expect("Python runs");
-    assert_eq!(output.trim(), frames.len().to_string());
-}
-
 /// Counts the frames of each flow.
 fn counts(frames: &[Vec<u8>]) -> HashMap<Flow, u32> {
     let mut counts = HashMap::new();
@@ -1192,5 +1151,52 @@ fn bench_profiles_are_those_of_trex() {
             flow(frame),
             (vec![16, 0, 0, host], vec![48, 0, 0, host], 1025, 12)
         );
+    }
+}
+
+/// Scapy takes a second to start and milliseconds for a frame.
+mod slow {
+    use super::*;
+
+    /// Scapy recomputes all lengths and checksums from the fields that it reads.
+    #[test]
+    fn random_profiles_are_right_to_scapy() {
+        const SCRIPT: &str = r#"
+import sys, io, logging
+logging.getLogger("scapy").setLevel(logging.ERROR)
+from scapy.all import *
+load_contrib("mpls")
+right = 0
+for number, (raw, _) in enumerate(RawPcapReader(io.BytesIO(sys.stdin.buffer.read()))):
+    frame = Ether(raw)
+    layer = frame
+    while layer:
+        for field in ("len", "plen", "chksum", "cksum", "ihl", "dataofs"):
+            if field in layer.fields and not (isinstance(layer, GRE) and not layer.chksum_present):
+                if not isinstance(layer, (IPv6ExtHdrHopByHop, IPv6ExtHdrDestOpt, IPv6ExtHdrRouting)):
+                    del layer.fields[field]
+        layer = layer.payload
+    again = bytes(frame)
+    if again != raw:
+        print("frame", number, raw.hex(), again.hex(), frame.summary())
+        sys.exit(0)
+    right += 1
+print(right)
+"#;
+        let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/venv/bin/python3");
+        let has_scapy = |python: &PathBuf| {
+            let probe = Command::new(python)
+                .args(["-c", "import scapy.all"])
+                .output();
+            probe.is_ok_and(|output| output.status.success())
+        };
+        let Some(python) = [venv, "python3".into()].into_iter().find(has_scapy) else {
+            println!("SKIPPED: random_profiles_are_right_to_scapy: needs the Python package scapy");
+            return;
+        };
+        let (frames, file) = capture(120);
+        let output =
+            output_of(Command::new(python).args(["-c", SCRIPT]), &file).expect("Python runs");
+        assert_eq!(output.trim(), frames.len().to_string());
     }
 }

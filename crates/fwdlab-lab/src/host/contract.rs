@@ -209,17 +209,22 @@ fn a_machine_behind_an_agent_keeps_the_contract() {
     keeps_the_contract(&Remote::new("guest", connection));
 }
 
-#[test]
-fn a_machine_that_answers_to_ssh_keeps_the_contract() {
-    let test = "a_machine_that_answers_to_ssh_keeps_the_contract";
-    let Some(server) = Server::start(test) else {
-        return;
-    };
-    keeps_the_contract(&server.host());
-    // and so does an agent there
-    let folder = tempfile::tempdir().unwrap();
-    if let Some(program) = program(test, folder.path()) {
-        let host = server.host();
-        keeps_the_contract(&host.start_agent(&program, Limit::OURS).unwrap());
+/// Behind sshd.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_answers_to_ssh_keeps_the_contract() {
+        let test = "a_machine_that_answers_to_ssh_keeps_the_contract";
+        let Some(server) = Server::start(test) else {
+            return;
+        };
+        keeps_the_contract(&server.host());
+        // and so does an agent there
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(program) = program(test, folder.path()) {
+            let host = server.host();
+            keeps_the_contract(&host.start_agent(&program, Limit::OURS).unwrap());
+        }
     }
 }

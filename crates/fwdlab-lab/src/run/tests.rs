@@ -5,6 +5,7 @@
 //! is not undone, or not applied as reported, shows in the figures. See [`crate::site::scripted`].
 
 mod conduct;
+mod failures;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -405,183 +406,11 @@ fn a_search_takes_what_was_told_before_its_first_trial() {
     }
 }
 
-/// Returns what is wrong with the state after a failure: nothing may be left, unless it was
-/// reported and the next start undoes it.
-fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
-    let mut amiss = Vec::new();
-    let mut expect = |is: bool, what: String| {
-        if !is {
-            amiss.push(what);
-        }
-    };
-    let changes = scene.world.changes();
-    let records = scene.registry.list().unwrap();
-    let told = made.warnings();
-    let is_told = told
-        .iter()
-        .any(|text| text.contains("could not be taken back") && text.contains("tries again"));
-    let is_left = !changes.is_empty();
-    expect(
-        !is_left || !records.is_empty(),
-        format!("not written down: {changes:?}"),
-    );
-    expect(
-        records.is_empty() || is_told,
-        format!("not told: {changes:?}; {told:?}"),
-    );
-    let unknown = scene.world.unknown();
-    expect(unknown.is_empty(), format!("no host knows {unknown:?}"));
-    let records = scene.start_again();
-    expect(
-        records.is_empty(),
-        format!("the next start leaves {records:?}"),
-    );
-    let changes = scene.world.changes();
-    expect(
-        changes.is_empty(),
-        format!("the next start leaves {changes:?}"),
-    );
-    amiss
-}
-
-/// Returns the words missing from an error, which must name the host, the command and the failure.
-fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec<String> {
-    let mut words = vec![host.as_str()];
-    if how != Fails::Garbage {
-        // for optional information, the next command reports that the host was lost
-        words.extend((!what.starts_with("ethtool")).then_some(what.as_str()));
-        words.extend(how.words());
-    }
-    let missing = words.into_iter().filter(|word| !said.contains(word));
-    missing
-        .map(|word| format!("`{word}` is not in: {said}"))
-        .collect()
-}
-
-/// Results of failures at every command.
-struct Tried {
-    /// Number of commands that may fail, and their kinds: their first words.
-    asked: usize,
-    of: BTreeSet<String>,
-    amiss: Vec<String>,
-    /// How often each number of figures was found.
-    figures: BTreeMap<usize, usize>,
-    /// Number of the last command whose failure as the first one ended the whole run.
-    ended_last: usize,
-}
-
-fn first_word((_, what): &(String, String)) -> Option<String> {
-    what.split_whitespace().next().map(str::to_owned)
-}
-
-/// Repeats `make` with failures at every command of any host: with each of the first kinds at the
-/// first command, of the next kinds at the next, and so on in turn.
-fn fail_everywhere(
-    scene: impl Fn(Faults) -> Scene,
-    kinds: &[&[Fails]],
-    make: impl Fn(&Scene) -> Made,
-    check: impl Fn(&Measured) -> Checked,
-) -> Tried {
-    let whole = scene(Faults::default());
-    let made = make(&whole);
-    let (_, wrong) = check(made.result.as_ref().unwrap());
-    assert!(wrong.is_empty(), "{wrong:?}");
-    let mut tried = Tried {
-        asked: whole.faults.asked().len(),
-        of: whole.faults.asked().iter().filter_map(first_word).collect(),
-        amiss: Vec::new(),
-        figures: BTreeMap::new(),
-        ended_last: 0,
-    };
-    for at in 0..tried.asked {
-        for &how in kinds[at % kinds.len()] {
-            let scene = scene(Faults::at(at, how));
-            let made = make(&scene);
-            let Some(failed) = scene.faults.asked().get(at).cloned() else {
-                continue;
-            };
-            let (mut figures, mut amiss) = (0, Vec::new());
-            // the error that ends a run, and those of its test cases and rebuilds
-            let mut said = made.failures();
-            match &made.result {
-                Ok(measured) => (figures, amiss) = check(measured),
-                Err(error) => {
-                    tried.ended_last = at;
-                    said.push(error.to_string());
-                }
-            }
-            let has_failed = !said.is_empty();
-            said.extend(made.warnings().into_iter().map(str::to_owned));
-            said.extend(made.hooks().into_iter().filter_map(|hook| hook.failure));
-            if has_failed {
-                amiss.extend(missing_words(&said.join("; "), how, &failed));
-            }
-            *tried.figures.entry(figures).or_insert(0) += 1;
-            amiss.extend(amiss_with_left(&scene, &made));
-            let case = format!("{at} of {}, {how:?} at {failed:?}", tried.asked);
-            let all = amiss.into_iter().map(|what| format!("{case}: {what}"));
-            tried.amiss.extend(all);
-        }
-    }
-    assert!(
-        tried.amiss.is_empty(),
-        "{} amiss:\n{}",
-        tried.amiss.len(),
-        tried.amiss.join("\n")
-    );
-    tried
-}
-
 /// Checks all test cases of a campaign.
 fn check_campaign(measured: &Measured) -> Checked {
     let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
     let (figures, wrong): (Vec<_>, Vec<_>) = cases.map(check_rules).unzip();
     (figures.iter().sum(), wrong.concat())
-}
-
-/// All kinds of failure. Each command fails in two of them, the next command in the next two.
-const ALL: [&[Fails]; 4] = [
-    &[Fails::Exit, Fails::Refused],
-    &[Fails::Lost, Fails::Missing],
-    &[Fails::Garbage, Fails::TimedOut],
-    &[Fails::Lost, Fails::File],
-];
-
-#[test]
-fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
-    let make = |scene: &Scene| campaign(scene, RULES);
-    let tried = fail_everywhere(|faults| Scene::new(1, faults), &ALL, make, check_campaign);
-    // failures of optional commands do no harm, and a failure in one test case leaves the others
-    // intact
-    for figures in [4, 8] {
-        let of = tried.figures.get(&figures).copied().unwrap_or(0);
-        assert!(of > 50, "{:?}", tried.figures);
-    }
-    assert!(
-        tried.of.contains("put") && tried.of.contains("write"),
-        "{:?}",
-        tried.of
-    );
-    // only without a first bed the run cannot continue
-    assert!(
-        tried.asked > 100 && tried.ended_last < 80,
-        "{}",
-        tried.ended_last
-    );
-}
-
-/// Kinds of failure that leave different states: half done; done, but the host no longer answers;
-/// done, with incomprehensible output. Each command fails in one of them, in turn.
-const SOME: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::Garbage]];
-
-#[test]
-fn whatever_fails_wherever_in_a_search_is_told_and_no_figure_is_wrong() {
-    fail_everywhere(
-        |faults| Scene::new(1, faults),
-        &SOME,
-        throughput,
-        check_throughput,
-    );
 }
 
 /// Does what `fwdlab quick` does, and with a configuration what `--vs` does.
@@ -641,92 +470,6 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
     carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
 }
 
-#[test]
-fn whatever_fails_wherever_in_quick_is_told_and_no_figure_is_wrong() {
-    let check_rates = |measured: &Measured| {
-        let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
-        let found = cases.map(|case| {
-            let rate = case.forwarding_rate().map(|figure| figure.median);
-            check("rate", rate, 1e6, 0.01)
-        });
-        let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
-        (figures.iter().sum(), wrong.concat())
-    };
-    fail_everywhere(
-        |faults| Scene::new(1, faults),
-        &SOME,
-        |scene| quick(scene, Vec::new()),
-        check_rates,
-    );
-}
-
-/// The plain DUT, the control and a configuration side by side, rebuilt for every rebuild.
-#[test]
-fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
-    let check_difference = |measured: &Measured| {
-        let summary = measured.summary.as_ref().unwrap();
-        let of = |comparison: &fwdlab_model::comparison::Comparison, right: f64| {
-            let ratio = comparison
-                .difference_percent
-                .map(|percent| 1.0 + percent / 100.0);
-            check(&comparison.configuration, ratio, right, 0.01)
-        };
-        let control = summary.control.iter().map(|control| of(control, 1.0));
-        let right = capacity_pps(1, 0) / capacity_pps(0, 0);
-        let found = summary
-            .comparisons()
-            .map(|nat| of(nat, right))
-            .chain(control);
-        let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
-        (figures.iter().sum(), wrong.concat())
-    };
-    let make = |scene: &Scene| quick(scene, vec![nat()]);
-    fail_everywhere(
-        |faults| Scene::new(3, faults),
-        &SOME,
-        make,
-        check_difference,
-    );
-}
-
-/// A host is lost at any command, and is back for the next bed: interrupted trials are measured
-/// again, and reported; nothing is missing.
-#[test]
-fn what_a_lost_host_cuts_off_is_measured_again() {
-    for (text, duts, wanted) in [(RULES, 1, 8), (SLICES, 4, 2), (WINDOWS, 1, 2)] {
-        for with in [Scene::new, Scene::with_rig] {
-            let whole = with(duts, Faults::default());
-            campaign(&whole, text);
-            let asked = whole.faults.asked().len();
-            assert!(asked > 20, "{asked}");
-            for at in (0..asked).step_by(7) {
-                let scene = with(duts, Faults::dropping(at));
-                let made = campaign(&scene, text);
-                let all = scene.faults.asked();
-                let Some(what) = all.get(at) else { continue };
-                let case = format!("{at} of {asked}, {what:?}");
-                let (figures, wrong) = match &made.result {
-                    Ok(measured) => check_campaign(measured),
-                    Err(error) => panic!("{case}: {error}"),
-                };
-                assert_eq!(wrong, ["x"; 0], "{case}");
-                assert_eq!(made.failures(), ["x"; 0], "{case}");
-                // whether windows are quiet depends on this machine
-                assert!(figures == wanted || text == WINDOWS, "{case}: {figures}");
-                // changes on a host that is lost at the end are undone at the next start
-                assert_eq!(amiss_with_left(&scene, &made), ["x"; 0], "{case}");
-                let measured = made.result.as_ref().unwrap();
-                let cut_off = measured.trials.iter().any(|t| t.validity.is_cut_off());
-                let told = made.warnings().join("; ");
-                assert!(
-                    !cut_off || told.contains("tried again after"),
-                    "{case}: {told}"
-                );
-            }
-        }
-    }
-}
-
 /// A campaign by windows: every iteration is one long trial.
 const WINDOWS: &str = r#"
 campaign = "windows"
@@ -740,12 +483,6 @@ flows = 10
 id = "maxfwd"
 for = "100ms"
 "#;
-
-#[test]
-fn whatever_fails_wherever_in_a_campaign_by_windows_is_told_and_no_figure_is_wrong() {
-    let make = |scene: &Scene| campaign(scene, WINDOWS);
-    fail_everywhere(|faults| Scene::new(1, faults), &SOME, make, check_campaign);
-}
 
 /// A campaign by slices: the plain DUT, the control, and two DUTs side by side, one for each value.
 const SLICES: &str = r#"
@@ -763,12 +500,6 @@ for = "1s"
 parameter = "rules"
 values = [0, 100]
 "#;
-
-#[test]
-fn whatever_fails_wherever_in_a_campaign_by_slices_is_told_and_no_figure_is_wrong() {
-    let make = |scene: &Scene| campaign(scene, SLICES);
-    fail_everywhere(|faults| Scene::new(4, faults), &SOME, make, check_campaign);
-}
 
 /// A sender that stalls for 4 ms of every 13 offers its load in no slice of 20 ms, but in many of 5
 /// ms.
@@ -795,46 +526,4 @@ fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
     for (found, truth) in found.iter().zip(truth) {
         assert!((found - truth).abs() < 0.5, "{found} for {truth}");
     }
-}
-
-/// Stopping a run at any command ends it without a failure and leaves nothing behind.
-#[test]
-fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
-    let whole = Scene::new(1, Faults::default());
-    campaign(&whole, RULES);
-    let asked = whole.faults.asked().len();
-    let mut figures_then = 0;
-    for at in 0..asked {
-        let control = Control::default();
-        let scene = Scene::new(1, Faults::stopping(at, &control));
-        let made = stoppable(&scene, RULES, &control);
-        let case = format!("{at} of {asked}, {:?}", scene.faults.asked()[at]);
-        match &made.result {
-            Ok(measured) => {
-                let (figures, wrong) = check_campaign(measured);
-                assert!(wrong.is_empty(), "{case}: {wrong:?}");
-                assert!(figures >= figures_then, "{case}: {figures}");
-                figures_then = figures;
-            }
-            Err(error) => assert!(matches!(error, LabError::Interrupted), "{case}: {error}"),
-        }
-        for why in made.failures() {
-            assert_eq!(why, "interrupted", "{case}");
-        }
-        assert_eq!(amiss_with_left(&scene, &made), ["x"; 0], "{case}");
-        assert_eq!(made.warnings(), ["x"; 0], "{case}");
-    }
-    assert_eq!(figures_then, 8);
-}
-
-/// The same for a rig behind an agent, with failures of all its calls.
-#[test]
-fn whatever_a_rig_fails_in_is_told_and_no_figure_is_wrong() {
-    let kinds: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::TimedOut]];
-    let rig = |faults| Scene::with_rig(1, faults);
-    let tried = fail_everywhere(rig, &kinds, |scene| campaign(scene, RULES), check_campaign);
-    assert!(tried.asked > 50, "{}", tried.asked);
-    let of_slices = |scene: &Scene| campaign(scene, SLICES);
-    let rig = |faults| Scene::with_rig(4, faults);
-    fail_everywhere(rig, &kinds, of_slices, check_campaign);
 }

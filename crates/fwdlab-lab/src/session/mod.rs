@@ -44,9 +44,11 @@ use crate::ports::{Port, state};
 
 /// Interval at which we check whether something is over.
 const POLL: Duration = Duration::from_millis(2);
-/// Time limit for a started sender's frames to appear in the port's counters.
+/// Time limit for a started sender's frames to appear in the port's counters, and for its first
+/// frame if that may be due later.
 const FIRST_FRAMES: Duration = Duration::from_millis(250);
-/// Time limit for the others after the first of its frames have appeared.
+/// Time limit for a first frame that is due earlier, because a busy machine may delay the sender's
+/// start; and for the other frames after the first of them have appeared.
 const ALL_OF_THE_FIRST: Duration = Duration::from_secs(2);
 /// Frames may be in flight after the last one was sent.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
@@ -507,9 +509,16 @@ impl Session {
         let mut first = None;
         for (sending, before) in self.sending.iter_mut().zip(&mut begin.sent) {
             loop {
+                let load = &sending.schedule.load;
+                let is_due = load.is_flat_out()
+                    || (load.due_after(1)).is_some_and(|due| due <= FIRST_FRAMES);
+                let patience = match is_due {
+                    true => ALL_OF_THE_FIRST,
+                    false => FIRST_FRAMES,
+                };
                 let started = Instant::now();
                 let mut handed_over = 0;
-                while started.elapsed() < FIRST_FRAMES && !control.is_stopped() {
+                while started.elapsed() < patience && !control.is_stopped() {
                     handed_over = sending.source.sender()?.counts()?.total();
                     if handed_over > 0 {
                         break;
@@ -525,6 +534,7 @@ impl Session {
                 if handed_over == 0 || sending.port.facts.kind.is_none() || !is_for_a_port {
                     break;
                 }
+                let started = Instant::now();
                 let mut accounted = 0;
                 loop {
                     accounted = sending.reading()?.accounted(before).max(accounted);

@@ -402,57 +402,6 @@ mod tests {
         open(&host, &paths, &addresses, &choice).unwrap();
     }
 
-    /// The peer that would end the trial is gone: the trial ends with the agent.
-    #[test]
-    fn traffic_ends_with_the_agent_that_sends_it() {
-        let test = "traffic_ends_with_the_agent_that_sends_it";
-        let Some(server) = Server::start(test) else {
-            return;
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let Some(program) = program(test, folder.path()) else {
-            return;
-        };
-        let bed = Bed::up(1, &Placement::default(), false).unwrap();
-        let path = far(&bed.paths()[0]);
-        let ssh = server.host();
-        let host = ssh.start_agent(&program, Limit::OURS).unwrap();
-        let choice = Choice {
-            mode: None,
-            cpus: Vec::new(),
-            prove: None,
-            way_back: None,
-            traffic: Vec::new(),
-        };
-        let addresses = bed.networks().forward();
-        let (mut rig, _) = open(&host, std::slice::from_ref(&path), &addresses, &choice).unwrap();
-        rig.arm(Frames::Stream(&stream()), None).unwrap();
-        let schedule = Schedule {
-            load: LoadPlan::Constant(2000.0),
-            frames: None,
-            at_most: Duration::from_secs(600),
-            hold_ups: HoldUps::Forgive,
-            path: 0,
-        };
-        rig.start(schedule).unwrap();
-        let generator = Netns::bare(path.tx.0.as_deref().unwrap());
-        let sent = || {
-            let table = crate::interfaces::read_counters(&generator).unwrap();
-            table[&path.tx.1].tx_packets
-        };
-        let before = rig.read().unwrap().sent[0];
-        rig.wait(Duration::from_millis(200));
-        assert!(rig.read().unwrap().sent[0] > before);
-        let id = host.ask("sh", &["-c", "echo $PPID"]).unwrap();
-        Local.ask("kill", &["-9", id.trim()]).unwrap();
-        let error = rig.read().unwrap_err().to_string();
-        assert!(error.contains("its agent ended"), "{error}");
-        std::thread::sleep(Duration::from_secs(1));
-        let last = sent();
-        std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(sent(), last);
-    }
-
     #[test]
     fn a_host_that_is_lost_in_a_trial_is_named() {
         let mut rig = Behind {
@@ -464,5 +413,62 @@ mod tests {
         assert!(rig.is_done());
         let text = rig.stop().unwrap_err().to_string();
         assert!(text.contains("tester during `stop to send`"), "{text}");
+    }
+
+    /// An agent behind sshd.
+    mod slow {
+        use super::*;
+
+        /// The peer that would end the trial is gone: the trial ends with the agent.
+        #[test]
+        fn traffic_ends_with_the_agent_that_sends_it() {
+            let test = "traffic_ends_with_the_agent_that_sends_it";
+            let Some(server) = Server::start(test) else {
+                return;
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let Some(program) = program(test, folder.path()) else {
+                return;
+            };
+            let bed = Bed::up(1, &Placement::default(), false).unwrap();
+            let path = far(&bed.paths()[0]);
+            let ssh = server.host();
+            let host = ssh.start_agent(&program, Limit::OURS).unwrap();
+            let choice = Choice {
+                mode: None,
+                cpus: Vec::new(),
+                prove: None,
+                way_back: None,
+                traffic: Vec::new(),
+            };
+            let addresses = bed.networks().forward();
+            let (mut rig, _) =
+                open(&host, std::slice::from_ref(&path), &addresses, &choice).unwrap();
+            rig.arm(Frames::Stream(&stream()), None).unwrap();
+            let schedule = Schedule {
+                load: LoadPlan::Constant(2000.0),
+                frames: None,
+                at_most: Duration::from_secs(600),
+                hold_ups: HoldUps::Forgive,
+                path: 0,
+            };
+            rig.start(schedule).unwrap();
+            let generator = Netns::bare(path.tx.0.as_deref().unwrap());
+            let sent = || {
+                let table = crate::interfaces::read_counters(&generator).unwrap();
+                table[&path.tx.1].tx_packets
+            };
+            let before = rig.read().unwrap().sent[0];
+            rig.wait(Duration::from_millis(200));
+            assert!(rig.read().unwrap().sent[0] > before);
+            let id = host.ask("sh", &["-c", "echo $PPID"]).unwrap();
+            Local.ask("kill", &["-9", id.trim()]).unwrap();
+            let error = rig.read().unwrap_err().to_string();
+            assert!(error.contains("its agent ended"), "{error}");
+            std::thread::sleep(Duration::from_secs(1));
+            let last = sent();
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(sent(), last);
+        }
     }
 }

@@ -306,28 +306,6 @@ fn tally(each: u64, seconds: f64) -> Vec<(String, Tally)> {
     all
 }
 
-/// Like the test below, in bounded time: trials of five minutes, one search on each DUT.
-#[test]
-fn intervals_hold_the_truth_on_noisy_duts() {
-    let all = tally(1, 300.0);
-    let sum = |of: &dyn Fn(&Tally) -> u32| all.iter().map(|(_, tally)| of(tally)).sum::<u32>();
-    let (printed, inside) = (sum(&Tally::printed), sum(&|tally| tally.inside));
-    let (open, wrong) = (sum(&|tally| tally.open), sum(&|tally| tally.open_wrong));
-    let missed: Vec<_> = all.iter().flat_map(|(_, tally)| &tally.missed).collect();
-    assert!(
-        inside * 10 >= printed * 9,
-        "{inside} of {printed}: {missed:#?}"
-    );
-    assert!(wrong * 10 <= open.max(10), "{wrong} of {open}: {missed:#?}");
-    // and this is not reached by withholding results
-    let steady = all.iter().filter(|(name, _)| name.ends_with("drift 0"));
-    let silent: u32 = steady.map(|(_, tally)| tally.silent).sum();
-    assert!(
-        silent <= 3 && printed >= 12,
-        "{silent} silent, {printed} printed, {open} open"
-    );
-}
-
 /// Hundreds of searches of half an hour each: `cargo test --release -p fwdlab-measure -- --ignored --nocapture intervals_hold`.
 #[test]
 #[ignore = "takes minutes"]
@@ -344,4 +322,31 @@ fn intervals_hold_the_truth_on_noisy_duts_at_full_length() {
     let missed = all.iter().flat_map(|(_, tally)| &tally.missed);
     missed.for_each(|missed| println!("    {missed}"));
     assert!(inside * 10 >= printed * 9);
+}
+
+/// Hundreds of simulated searches.
+mod slow {
+    use super::*;
+
+    /// Like the test below, in bounded time: trials of five minutes, one search on each DUT.
+    #[test]
+    fn intervals_hold_the_truth_on_noisy_duts() {
+        let all = tally(1, 300.0);
+        let sum = |of: &dyn Fn(&Tally) -> u32| all.iter().map(|(_, tally)| of(tally)).sum::<u32>();
+        let (printed, inside) = (sum(&Tally::printed), sum(&|tally| tally.inside));
+        let (open, wrong) = (sum(&|tally| tally.open), sum(&|tally| tally.open_wrong));
+        let missed: Vec<_> = all.iter().flat_map(|(_, tally)| &tally.missed).collect();
+        assert!(
+            inside * 10 >= printed * 9,
+            "{inside} of {printed}: {missed:#?}"
+        );
+        assert!(wrong * 10 <= open.max(10), "{wrong} of {open}: {missed:#?}");
+        // and this is not reached by withholding results
+        let steady = all.iter().filter(|(name, _)| name.ends_with("drift 0"));
+        let silent: u32 = steady.map(|(_, tally)| tally.silent).sum();
+        assert!(
+            silent <= 3 && printed >= 12,
+            "{silent} silent, {printed} printed, {open} open"
+        );
+    }
 }

@@ -30,7 +30,7 @@ fn has_begun(capture: &mut Started) {
 /// Captures on pb while `work` runs. Returns the file when it contains this number of frames.
 fn captured(lab: &Lab, wire: &Wire, frames: usize, work: impl FnOnce()) -> PathBuf {
     let file = lab.path().join("captured.pcapng");
-    let words = format!("-c {frames} --for 30s -o {}", file.display());
+    let words = format!("-c {frames} --for 240s -o {}", file.display());
     let capture = capture(lab, wire, &words);
     work();
     capture.wait(PATIENCE).code(0);

@@ -84,25 +84,6 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     Some([first.clone(), again.clone()])
 }
 
-/// The DUT's port is down for a moment, the receiver's is deleted. Scripted hosts in `lab` test
-/// every moment of a run.
-#[test]
-fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
-    if !root("a_trial_with_a_port_down_or_away_is_invalid_and_repeated") {
-        return;
-    }
-    for (namespace, port, steps) in [(1, "eth0", "down up"), (0, "rx0", "delete")] {
-        let lab = Lab::new();
-        let mut quick = lab.start(&LONG);
-        quick.event("progress");
-        let done = mishap(&quick.bed()[namespace], port, steps);
-        quick.wait(PATIENCE).measured();
-        if let Some([first, again]) = only_one_is_blamed(&lab, port, done) {
-            assert_eq!(again["iteration"], first["iteration"]);
-        }
-    }
-}
-
 /// All trials of a procedure use one bed: it is rebuilt, with its configuration. The engine itself
 /// sees that its port is down.
 #[test]
@@ -129,55 +110,6 @@ fn a_procedure_goes_on_when_the_senders_port_went_down() {
     only_one_is_blamed(&lab, "tx0", done);
 }
 
-/// A configuration removes a port in every trial, after more frames than the path check sends: that
-/// test case fails, and the other one is measured.
-#[test]
-fn a_port_that_does_not_come_back_ends_the_test_case_only() {
-    if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
-        return;
-    }
-    let lab = Lab::new();
-    let file = lab.path().join("campaign.toml");
-    let text = "
-        campaign = 'ports'
-        iterations = 1
-        [configuration]
-        loses = '(while [ $(cat /sys/class/net/eth0/statistics/rx_packets) -lt 1500 ]; do sleep 0.05; done; ip link delete eth1) >/dev/null 2>&1 &'
-        [matrix]
-        configuration = ['plain', 'loses']
-        flows = 10
-        [procedure]
-        id = 'trial'
-        load = '20kpps'
-        for = '1s'
-    ";
-    std::fs::write(&file, text).unwrap();
-    let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
-    if is_held_up(&ended.err) {
-        return skipped(
-            "a_port_that_does_not_come_back_ends_the_test_case_only",
-            NOT_REACHED,
-        );
-    }
-    ended.code(7);
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
-    let trials = list(&document["trials"]);
-    let of = |name: &str| -> Vec<&Value> {
-        let is_of = |t: &&Value| t["test_case"].as_str().unwrap().starts_with(name);
-        trials.iter().filter(is_of).collect()
-    };
-    // three, unless a busy host failed to build one of the beds
-    assert!((1..=3).contains(&of("loses").len()), "{trials:?}");
-    assert!(of("loses").iter().all(|t| blamed(t, "eth1")), "{trials:?}");
-    let plain = of("plain");
-    assert!(!plain.is_empty());
-    for trial in plain {
-        assert!(!blamed(trial, "eth1"), "{trial}");
-        assert!(count(&trial["frames_received"]) > 0, "{trial}");
-    }
-    lab.assert_clean("a port that does not come back");
-}
-
 #[test]
 fn a_dut_that_vanishes_ends_the_run() {
     if !root("a_dut_that_vanishes_ends_the_run") {
@@ -192,4 +124,77 @@ fn a_dut_that_vanishes_ends_the_run() {
     ended.code(4).says(&[&dut]);
     lab.run(&["runs", "show", "@1"]).code(0).prints(&[&dut]);
     lab.assert_clean("a DUT that vanished");
+}
+
+/// Waits for ports.
+mod slow {
+    use super::*;
+
+    /// The DUT's port is down for a moment, the receiver's is deleted. Scripted hosts in `lab` test
+    /// every moment of a run.
+    #[test]
+    fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
+        if !root("a_trial_with_a_port_down_or_away_is_invalid_and_repeated") {
+            return;
+        }
+        for (namespace, port, steps) in [(1, "eth0", "down up"), (0, "rx0", "delete")] {
+            let lab = Lab::new();
+            let mut quick = lab.start(&LONG);
+            quick.event("progress");
+            let done = mishap(&quick.bed()[namespace], port, steps);
+            quick.wait(PATIENCE).measured();
+            if let Some([first, again]) = only_one_is_blamed(&lab, port, done) {
+                assert_eq!(again["iteration"], first["iteration"]);
+            }
+        }
+    }
+
+    /// A configuration removes a port in every trial, after more frames than the path check sends: that
+    /// test case fails, and the other one is measured.
+    #[test]
+    fn a_port_that_does_not_come_back_ends_the_test_case_only() {
+        if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
+            return;
+        }
+        let lab = Lab::new();
+        let file = lab.path().join("campaign.toml");
+        let text = "
+        campaign = 'ports'
+        iterations = 1
+        [configuration]
+        loses = '(while [ $(cat /sys/class/net/eth0/statistics/rx_packets) -lt 1500 ]; do sleep 0.05; done; ip link delete eth1) >/dev/null 2>&1 &'
+        [matrix]
+        configuration = ['plain', 'loses']
+        flows = 10
+        [procedure]
+        id = 'trial'
+        load = '20kpps'
+        for = '1s'
+    ";
+        std::fs::write(&file, text).unwrap();
+        let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
+        if is_held_up(&ended.err) {
+            return skipped(
+                "a_port_that_does_not_come_back_ends_the_test_case_only",
+                NOT_REACHED,
+            );
+        }
+        ended.code(7);
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        let trials = list(&document["trials"]);
+        let of = |name: &str| -> Vec<&Value> {
+            let is_of = |t: &&Value| t["test_case"].as_str().unwrap().starts_with(name);
+            trials.iter().filter(is_of).collect()
+        };
+        // three, unless a busy host failed to build one of the beds
+        assert!((1..=3).contains(&of("loses").len()), "{trials:?}");
+        assert!(of("loses").iter().all(|t| blamed(t, "eth1")), "{trials:?}");
+        let plain = of("plain");
+        assert!(!plain.is_empty());
+        for trial in plain {
+            assert!(!blamed(trial, "eth1"), "{trial}");
+            assert!(count(&trial["frames_received"]) > 0, "{trial}");
+        }
+        lab.assert_clean("a port that does not come back");
+    }
 }

@@ -438,90 +438,6 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     lab.assert_clean("filters");
 }
 
-/// Counts queries and answers from outside, in the kernel of the DUT. Destinations are random.
-#[test]
-fn the_dut_is_managed_while_its_series_runs() {
-    const TEST: &str = "the_dut_is_managed_while_its_series_runs";
-    if !root(TEST) {
-        return;
-    }
-    let line = |time| {
-        let line =
-            "trial --load 1kpps --max 2kpps --destinations random --modifier management --for";
-        let words = line.split(' ').chain([time]);
-        words.collect::<Vec<&str>>()
-    };
-    let lab = Lab::new();
-    // a listener that is not an agent: it echoes the query
-    let set = "setsid python3 -c 'import socket
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind((\"0.0.0.0\", 161))
-while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 /proc/net/udp; do sleep 0.05; done";
-    lab.run(&[&line("100ms")[..], &["--set", set]].concat())
-        .code(4)
-        .says(&[
-            "no SNMP agent on the DUT",
-            "not an SNMPv2c message",
-            "apt-get install snmpd",
-        ]);
-    lab.assert_clean("what is no agent");
-    drop(lab);
-
-    let programs = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
-    if !std::env::split_paths(&programs).any(|path| path.join("snmpd").is_file()) {
-        skipped(TEST, "there is no snmpd");
-        return;
-    }
-    let lab = Lab::new();
-    let mut run = lab.start(&line("1500ms"));
-    // datagrams received and sent, and the agent
-    let (mut datagrams, mut agents) = (Vec::new(), BTreeSet::new());
-    let name_of = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    while !run.has_ended() {
-        let counts = inside(&["cat", "/proc/net/snmp"]);
-        let udp = counts.lines().rfind(|line| line.starts_with("Udp: "));
-        let numbers = udp.into_iter().flat_map(|line| line.split(' '));
-        let now: Vec<u64> = numbers.filter_map(|n| n.parse().ok()).collect();
-        if now.len() > 3 {
-            // InDatagrams, OutDatagrams (RFC 4113)
-            datagrams = vec![now[0], now[3]];
-        }
-        for dut in namespaces().iter().filter(|name| name.ends_with("-dut0")) {
-            let pids = try_tool(&["ip", "netns", "pids", dut]).unwrap_or_default();
-            let of_agent = pids.lines().filter(|pid| name_of(pid).trim() == "snmpd");
-            agents.extend(of_agent.map(str::to_owned));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    run.wait(PATIENCE).measured();
-    assert_eq!(agents.len(), 1, "{agents:?}");
-    assert_ne!(name_of(agents.first().unwrap()).trim(), "snmpd");
-
-    let run = lab.only_run();
-    let (mut asked, mut trials) = (0.0, 0);
-    for trial in &json_lines(&run.join("trials.jsonl")) {
-        assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
-        let queries = &trial["asked"]["answer"]["management"];
-        if !trial["variant"]["modifiers"].is_array() {
-            assert!(queries.is_null(), "{trial}");
-            continue;
-        }
-        assert!(number(&queries["asked"]) >= 2.0, "{queries}");
-        assert_eq!(queries["asked"], queries["answered"], "{queries}");
-        asked += number(&queries["asked"]);
-        trials += 1;
-    }
-    assert!(trials > 0);
-    // apart from the trials: one query that found the agent, and those before it listened
-    let [queries, answers] = datagrams[..] else {
-        panic!("{datagrams:?}")
-    };
-    assert_eq!((queries, answers), (asked as u64 + 1, asked as u64 + 1));
-    let kept = input_of_series(&run, "management.txt");
-    assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
-    lab.assert_clean("management");
-}
-
 /// Plants the truth of a DUT, whose tester has a limit and stalls: each result is correct or
 /// inconclusive. This seed draws a ramp, an equilibrium, a sweep, a rate in overload and a search.
 /// For more runs: `scripts/judge --runs 200`.
@@ -533,4 +449,94 @@ fn planted_truths_are_found_or_nothing_is_said() {
         .output()
         .unwrap();
     assert!(judged.status.success(), "{judged:?}");
+}
+
+/// A real SNMP agent on the DUT.
+mod slow {
+    use super::*;
+
+    /// Counts queries and answers from outside, in the kernel of the DUT. Destinations are random.
+    #[test]
+    fn the_dut_is_managed_while_its_series_runs() {
+        const TEST: &str = "the_dut_is_managed_while_its_series_runs";
+        if !root(TEST) {
+            return;
+        }
+        let line = |time| {
+            let line =
+                "trial --load 1kpps --max 2kpps --destinations random --modifier management --for";
+            let words = line.split(' ').chain([time]);
+            words.collect::<Vec<&str>>()
+        };
+        let lab = Lab::new();
+        // a listener that is not an agent: it echoes the query
+        let set = "setsid python3 -c 'import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((\"0.0.0.0\", 161))
+while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 /proc/net/udp; do sleep 0.05; done";
+        lab.run(&[&line("100ms")[..], &["--set", set]].concat())
+            .code(4)
+            .says(&[
+                "no SNMP agent on the DUT",
+                "not an SNMPv2c message",
+                "apt-get install snmpd",
+            ]);
+        lab.assert_clean("what is no agent");
+        drop(lab);
+
+        let programs = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+        if !std::env::split_paths(&programs).any(|path| path.join("snmpd").is_file()) {
+            skipped(TEST, "there is no snmpd");
+            return;
+        }
+        let lab = Lab::new();
+        let mut run = lab.start(&line("1500ms"));
+        // datagrams received and sent, and the agent
+        let (mut datagrams, mut agents) = (Vec::new(), BTreeSet::new());
+        let name_of =
+            |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        while !run.has_ended() {
+            let counts = inside(&["cat", "/proc/net/snmp"]);
+            let udp = counts.lines().rfind(|line| line.starts_with("Udp: "));
+            let numbers = udp.into_iter().flat_map(|line| line.split(' '));
+            let now: Vec<u64> = numbers.filter_map(|n| n.parse().ok()).collect();
+            if now.len() > 3 {
+                // InDatagrams, OutDatagrams (RFC 4113)
+                datagrams = vec![now[0], now[3]];
+            }
+            for dut in namespaces().iter().filter(|name| name.ends_with("-dut0")) {
+                let pids = try_tool(&["ip", "netns", "pids", dut]).unwrap_or_default();
+                let of_agent = pids.lines().filter(|pid| name_of(pid).trim() == "snmpd");
+                agents.extend(of_agent.map(str::to_owned));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run.wait(PATIENCE).measured();
+        assert_eq!(agents.len(), 1, "{agents:?}");
+        assert_ne!(name_of(agents.first().unwrap()).trim(), "snmpd");
+
+        let run = lab.only_run();
+        let (mut asked, mut trials) = (0.0, 0);
+        for trial in &json_lines(&run.join("trials.jsonl")) {
+            assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
+            let queries = &trial["asked"]["answer"]["management"];
+            if !trial["variant"]["modifiers"].is_array() {
+                assert!(queries.is_null(), "{trial}");
+                continue;
+            }
+            assert!(number(&queries["asked"]) >= 2.0, "{queries}");
+            assert_eq!(queries["asked"], queries["answered"], "{queries}");
+            asked += number(&queries["asked"]);
+            trials += 1;
+        }
+        assert!(trials > 0);
+        // apart from the trials: one query that found the agent, and those before it listened
+        let [queries, answers] = datagrams[..] else {
+            panic!("{datagrams:?}")
+        };
+        assert_eq!((queries, answers), (asked as u64 + 1, asked as u64 + 1));
+        let kept = input_of_series(&run, "management.txt");
+        assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
+        lab.assert_clean("management");
+    }
 }

@@ -26,130 +26,6 @@ fn samplers(lab: &Lab) -> Vec<i32> {
         .collect()
 }
 
-/// A rule drops every second frame: it is found and named, with the exact number of frames; CPU
-/// shares add up; every reading is stored. In a second configuration, strict source validation
-/// drops frames from sources whose route back uses another port: the setting is named, with the
-/// frames that it cost.
-#[test]
-fn a_rule_that_drops_and_a_wrong_setting_are_found_and_named() {
-    const TEST: &str = "a_rule_that_drops_and_a_wrong_setting_are_found_and_named";
-    if !root(TEST) {
-        return;
-    }
-    if try_tool(&["nft", "--version"]).is_err() {
-        return skipped(TEST, "no nft");
-    }
-    let lab = Lab::new();
-    let text = r#"
-campaign = "tele"
-iterations = 1
-seed = 1
-[bed]
-max = "100kpps"
-[telemetry]
-every = "100ms"
-[matrix]
-configuration = ["half", "strict"]
-flows = 256
-[configuration]
-half = """nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'
-nft add rule ip t f numgen inc mod 2 == 0 counter drop"""
-strict = "ip route replace 198.18.10.2/31 via 198.19.0.2 dev eth1; sysctl -qw net.ipv4.conf.eth0.rp_filter=1"
-[procedure]
-id = "trial"
-load = "5kpps"
-for = "600ms"
-"#;
-    let ended = lab.run(&["run", &file(&lab, text), "--json"]);
-    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
-    lab.assert_clean("telemetry");
-    let directory = lab.only_run();
-    lab.run(&["runs", "verify", "@1"]).code(0);
-    let kept = json_lines(&directory.join("telemetry.jsonl"));
-    let times: Vec<f64> = kept.iter().map(|one| number(&one["uptime_s"])).collect();
-    assert!(times.is_sorted(), "{times:?}");
-    let valid = |case: &Value| -> Vec<Value> {
-        let trials = list(&document["trials"]).iter();
-        let is_valid = |trial: &Value| list(&trial["validity"]["reasons"]).is_empty();
-        let own = trials.filter(|one| one["test_case"] == case["test_case"] && is_valid(one));
-        own.cloned().collect()
-    };
-    let [half, strict] = list(&document["test_cases"]) else {
-        panic!("{document}");
-    };
-
-    let trials = valid(half);
-    let Some(trial) = trials.first() else {
-        return skipped(TEST, "the sender was held up in every trial");
-    };
-    let told = &trial["telemetry"];
-    let drops = told["drops"].as_object().unwrap();
-    let rule = "nft ip t f: numgen inc mod 2 0 drop";
-    let in_dut: u64 = list(&trial["losses"])
-        .iter()
-        .filter(|loss| loss["place"] == "dut")
-        .map(|loss| count(&loss["frames"]))
-        .sum();
-    assert_eq!(count(&drops[rule]), in_dut, "{drops:?}");
-    assert!(in_dut > 0);
-    let found = list(&half["findings"]);
-    let finding = found.iter().find(|one| one["cause"] == "dropped");
-    let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
-    let sentence = finding["sentence"].as_str().unwrap();
-    assert!(sentence.contains(rule), "{finding}");
-    assert_eq!(count(&finding["of_trials"]), trials.len() as u64);
-    // causes that were not planted are not found; on a busy host, frames do wait for the DUT's CPU
-    // until its ring is full
-    let others = "hot-queue flow-control at-limit counters-disagree far-node";
-    for cause in others.split(' ') {
-        assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
-    }
-    let cpus = list(&told["cpus"]);
-    assert!(cpus.iter().any(|cpu| cpu["forwards"] == true), "{cpus:?}");
-    for cpu in cpus {
-        let parts = ["user", "system", "irq", "softirq", "idle", "steal"];
-        let sum: f64 = (parts.iter())
-            .map(|part| number(&cpu[format!("{part}_ratio")]))
-            .sum();
-        assert!(
-            (sum - 1.0).abs() < 1e-6 || count(&cpu["ticks"]) == 0,
-            "{cpu}"
-        );
-    }
-    // all frames that reached the DUT came through the queue of its input
-    let mut queues = list(&told["queues"]).iter();
-    let queue = queues.find(|queue| queue["port"] == "eth0").unwrap();
-    let port = &told["ports"]["eth0"];
-    assert_eq!(queue["packets"], port["rx_packets"], "{told}");
-    let of_trial = kept.iter().filter(|one| one["trial"] == trial["trial"]);
-    let when: Vec<&str> = of_trial.map(|one| one["when"].as_str().unwrap()).collect();
-    let ends = (when[0], when[when.len() - 1]);
-    assert_eq!(ends, ("before", "after"), "{when:?}");
-    assert_eq!(count(&told["samples"]), when.len() as u64 - 2);
-    let shown = lab.run(&["runs", "show", "@1"]).out;
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("dropped on purpose: nft ip t f"), "{shown}");
-    let page = fs::read_to_string(directory.join("report.html")).unwrap();
-    assert!(page.contains("What the DUT did") && page.contains("numgen inc mod 2"));
-
-    let trials = valid(strict);
-    let Some(trial) = trials.last() else {
-        return skipped(TEST, "the sender was held up in every trial");
-    };
-    let dropped = count(&trial["telemetry"]["drops"]["TcpExt IPReversePathFilter"]);
-    let sent = count(&trial["counters"]["generator_sent"]);
-    assert!(dropped > 0 && dropped < sent, "{trial}");
-    let found = list(&strict["findings"]);
-    let says = |one: &&Value| one["sentence"].as_str().unwrap().contains("reverse-path");
-    let finding = found
-        .iter()
-        .find(says)
-        .unwrap_or_else(|| panic!("{found:?}"));
-    assert_eq!(finding["cause"], "dropped", "{finding}");
-    let look = finding["setting"].as_str().unwrap_or_default();
-    assert!(look.contains("rp_filter"), "{finding}");
-}
-
 /// A sampler that is killed during a trial costs only its samples, which is reported; an interrupt
 /// leaves no sampler behind.
 #[test]
@@ -332,4 +208,134 @@ fn what_a_frame_costs_is_what_the_meter_was_told() {
     lab.run(&["check", &file(&lab, &blind)])
         .code(2)
         .prints(&["every = \"1s\""]);
+}
+
+/// Many runs.
+mod slow {
+    use super::*;
+
+    /// A rule drops every second frame: it is found and named, with the exact number of frames; CPU
+    /// shares add up; every reading is stored. In a second configuration, strict source validation
+    /// drops frames from sources whose route back uses another port: the setting is named, with the
+    /// frames that it cost.
+    #[test]
+    fn a_rule_that_drops_and_a_wrong_setting_are_found_and_named() {
+        const TEST: &str = "a_rule_that_drops_and_a_wrong_setting_are_found_and_named";
+        if !root(TEST) {
+            return;
+        }
+        if try_tool(&["nft", "--version"]).is_err() {
+            return skipped(TEST, "no nft");
+        }
+        let lab = Lab::new();
+        let text = r#"
+campaign = "tele"
+iterations = 1
+seed = 1
+[bed]
+max = "100kpps"
+[telemetry]
+every = "100ms"
+[matrix]
+configuration = ["half", "strict"]
+flows = 256
+[configuration]
+half = """nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'
+nft add rule ip t f numgen inc mod 2 == 0 counter drop"""
+strict = "ip route replace 198.18.10.2/31 via 198.19.0.2 dev eth1; sysctl -qw net.ipv4.conf.eth0.rp_filter=1"
+[procedure]
+id = "trial"
+load = "5kpps"
+for = "600ms"
+"#;
+        let ended = lab.run(&["run", &file(&lab, text), "--json"]);
+        let document: Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+        lab.assert_clean("telemetry");
+        let directory = lab.only_run();
+        lab.run(&["runs", "verify", "@1"]).code(0);
+        let kept = json_lines(&directory.join("telemetry.jsonl"));
+        let times: Vec<f64> = kept.iter().map(|one| number(&one["uptime_s"])).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        let valid = |case: &Value| -> Vec<Value> {
+            let trials = list(&document["trials"]).iter();
+            let is_valid = |trial: &Value| list(&trial["validity"]["reasons"]).is_empty();
+            let own = trials.filter(|one| one["test_case"] == case["test_case"] && is_valid(one));
+            own.cloned().collect()
+        };
+        let [half, strict] = list(&document["test_cases"]) else {
+            panic!("{document}");
+        };
+
+        let trials = valid(half);
+        let Some(trial) = trials.first() else {
+            return skipped(TEST, "the sender was held up in every trial");
+        };
+        let told = &trial["telemetry"];
+        let drops = told["drops"].as_object().unwrap();
+        let rule = "nft ip t f: numgen inc mod 2 0 drop";
+        let in_dut: u64 = list(&trial["losses"])
+            .iter()
+            .filter(|loss| loss["place"] == "dut")
+            .map(|loss| count(&loss["frames"]))
+            .sum();
+        assert_eq!(count(&drops[rule]), in_dut, "{drops:?}");
+        assert!(in_dut > 0);
+        let found = list(&half["findings"]);
+        let finding = found.iter().find(|one| one["cause"] == "dropped");
+        let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+        let sentence = finding["sentence"].as_str().unwrap();
+        assert!(sentence.contains(rule), "{finding}");
+        assert_eq!(count(&finding["of_trials"]), trials.len() as u64);
+        // causes that were not planted are not found; on a busy host, frames do wait for the DUT's CPU
+        // until its ring is full
+        let others = "hot-queue flow-control at-limit counters-disagree far-node";
+        for cause in others.split(' ') {
+            assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
+        }
+        let cpus = list(&told["cpus"]);
+        assert!(cpus.iter().any(|cpu| cpu["forwards"] == true), "{cpus:?}");
+        for cpu in cpus {
+            let parts = ["user", "system", "irq", "softirq", "idle", "steal"];
+            let sum: f64 = (parts.iter())
+                .map(|part| number(&cpu[format!("{part}_ratio")]))
+                .sum();
+            assert!(
+                (sum - 1.0).abs() < 1e-6 || count(&cpu["ticks"]) == 0,
+                "{cpu}"
+            );
+        }
+        // all frames that reached the DUT came through the queue of its input
+        let mut queues = list(&told["queues"]).iter();
+        let queue = queues.find(|queue| queue["port"] == "eth0").unwrap();
+        let port = &told["ports"]["eth0"];
+        assert_eq!(queue["packets"], port["rx_packets"], "{told}");
+        let of_trial = kept.iter().filter(|one| one["trial"] == trial["trial"]);
+        let when: Vec<&str> = of_trial.map(|one| one["when"].as_str().unwrap()).collect();
+        let ends = (when[0], when[when.len() - 1]);
+        assert_eq!(ends, ("before", "after"), "{when:?}");
+        assert_eq!(count(&told["samples"]), when.len() as u64 - 2);
+        let shown = lab.run(&["runs", "show", "@1"]).out;
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("dropped on purpose: nft ip t f"), "{shown}");
+        let page = fs::read_to_string(directory.join("report.html")).unwrap();
+        assert!(page.contains("What the DUT did") && page.contains("numgen inc mod 2"));
+
+        let trials = valid(strict);
+        let Some(trial) = trials.last() else {
+            return skipped(TEST, "the sender was held up in every trial");
+        };
+        let dropped = count(&trial["telemetry"]["drops"]["TcpExt IPReversePathFilter"]);
+        let sent = count(&trial["counters"]["generator_sent"]);
+        assert!(dropped > 0 && dropped < sent, "{trial}");
+        let found = list(&strict["findings"]);
+        let says = |one: &&Value| one["sentence"].as_str().unwrap().contains("reverse-path");
+        let finding = found
+            .iter()
+            .find(says)
+            .unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(finding["cause"], "dropped", "{finding}");
+        let look = finding["setting"].as_str().unwrap_or_default();
+        assert!(look.contains("rp_filter"), "{finding}");
+    }
 }

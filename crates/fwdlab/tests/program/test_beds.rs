@@ -101,120 +101,6 @@ impl Drop for Rack {
     }
 }
 
-#[test]
-fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
-    if !root("a_campaign_on_hosts_that_stand_and_nothing_is_left") {
-        return;
-    }
-    let rack = Rack::new("whole");
-    let before = rack.state();
-    let (code, said) = rack.say(&["doctor", "rack"]);
-    assert!(
-        said.contains("forwarding IPv6") && said.contains("100 of 100"),
-        "{said}"
-    );
-    assert_eq!(code, Some(0), "{said}");
-    rack.is_as(&before);
-
-    let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("(DUT): da and db are taken up"), "{said}");
-    assert!(!said.contains("fwdlab-*-gen"), "{said}");
-    let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
-    rack.is_as(&before);
-    if is_held_up(&said) && code == Some(7) {
-        return skipped(
-            "a_campaign_on_hosts_that_stand_and_nothing_is_left",
-            NOT_REACHED,
-        );
-    }
-    // on a busy host figures may be doubtful, but nothing else
-    assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
-    let run = rack.lab.only_run();
-    let kept = std::fs::read_to_string(run.join("summary.json")).unwrap();
-    let summary: serde_json::Value = serde_json::from_str(&kept).unwrap();
-    let cases = list(&summary["test_cases"]).iter();
-    let made: Vec<usize> = cases.map(|case| list(&case["iterations"]).len()).collect();
-    assert_eq!(made, [1, 1], "{kept}");
-    // the run records its bed
-    let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
-    assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
-
-    // a command measures on the bed like a campaign: it applies its configuration and undoes it
-    let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
-                nft add rule ip t f numgen inc mod 2 0 drop";
-    let trial = [
-        "trial", "--bed", "rack", "--load", "2kpps", "--for", "200ms",
-    ];
-    let words = [&trial[..], &["--json", "--set", half]].concat();
-    let ended = rack.fwdlab(&words).output().unwrap();
-    rack.is_as(&before);
-    assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended:?}");
-    let found: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
-    let valid = |trial: &&serde_json::Value| {
-        trial["validity"]["reasons"]
-            .as_array()
-            .is_none_or(Vec::is_empty)
-    };
-    let valid: Vec<_> = list(&found["trials"]).iter().filter(valid).collect();
-    if valid.is_empty() && is_held_up(&found.to_string()) {
-        return skipped(
-            "a_campaign_on_hosts_that_stand_and_nothing_is_left",
-            NOT_REACHED,
-        );
-    }
-    assert!(!valid.is_empty(), "{found:#}");
-    for trial in valid {
-        let [sent, received] =
-            ["frames_sent", "frames_received"].map(|of| trial[of].as_u64().unwrap());
-        assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
-    }
-    let (code, said) = rack.say(&["ndr", "--bed", "rack", "--engine", "sim"]);
-    assert_eq!(code, Some(2), "{said}");
-}
-
-/// Frames that bypass the DUT do not prove that it forwards; an interrupted check removes the bed
-/// that it made.
-#[test]
-fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
-    if !root("doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal") {
-        return;
-    }
-    let rack = Rack::new("past");
-    let [tester, dut] = &rack.names;
-    // connects the tester to itself
-    ip(&format!("-n {tester} link del ta"));
-    ip(&format!("-n {tester} link del tb"));
-    ip(&format!("-n {tester} link add ta type veth peer name tb"));
-    for end in ["a", "b"] {
-        let other = format!("netns {dut} type veth peer name x{end} netns {dut}");
-        ip(&format!("link add d{end} {other}"));
-        ip(&format!("-n {dut} link set x{end} up"));
-    }
-    let before = rack.state();
-    let (code, said) = rack.say(&["doctor", "rack"]);
-    assert!(
-        said.contains("100 of 100 frames came back, but not all of them through the DUT"),
-        "{said}"
-    );
-    assert_eq!(code, Some(3), "{said}");
-    rack.is_as(&before);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-    // like under nohup: the child inherits this setting and continues
-    let is_ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap() & 1 == 1;
-    for (signal, code) in [(Signal::HUP, 130), (Signal::TERM, 143)] {
-        if signal == Signal::HUP && is_ignored {
-            continue;
-        }
-        let mut doctor = rack.lab.start_command(rack.fwdlab(&["doctor", "rack"]));
-        doctor.wait_until("a bed", |_| rack.state() != before);
-        doctor.signal(signal);
-        assert_eq!(doctor.wait(Duration::from_secs(30)).code, code);
-        rack.is_as(&before);
-    }
-}
-
 /// `serve --trex --bed`: serves the bed's ports, its DUT forwards, and everything is undone when
 /// the server ends.
 #[test]
@@ -244,124 +130,6 @@ fn a_test_bed_is_served_to_clients_of_trex() {
     let (code, said) = rack.say(&words);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("run fwdlab serve --trex there"), "{said}");
-}
-
-/// A bridge between tester and DUT, with a switch's typical defaults.
-#[test]
-fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
-    if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
-        return;
-    }
-    let rack = Rack::new("switch");
-    let [tester, dut] = &rack.names;
-    let switch = format!("bed-switch-sw-{}", std::process::id());
-    ip(&format!("netns add {switch}"));
-    let _switch = Gone(switch.clone());
-    ip(&format!("-n {tester} link del ta"));
-    ip(&format!(
-        "link add ta netns {tester} type veth peer name s1 netns {switch}"
-    ));
-    ip(&format!(
-        "link add da netns {dut} type veth peer name s2 netns {switch}"
-    ));
-    ip(&format!("-n {switch} link add s3 type veth peer name s4"));
-    let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge mcast_snooping 0
-        for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
-    ip_exec(&switch, text);
-    // with a spanning tree, the port would be blocked for half a minute after link-up
-    for (name, port) in [(tester, "ta"), (dut, "da")] {
-        ip(&format!("-n {name} link set {port} up"));
-    }
-    let is_open = || ip_exec(&switch, "cat /sys/class/net/br0/brif/s[12]/state") == "3\n3\n";
-    let began = Instant::now();
-    while !is_open() {
-        assert!(began.elapsed() < Duration::from_secs(30), "no link");
-    }
-    ip_exec(&switch, "ip link set br0 type bridge stp_state 1");
-    let file = rack.lab.path().join("beds/rack.toml");
-    let bed = std::fs::read_to_string(&file).unwrap();
-    let more = format!(
-        "[switch]\nhost = 'netns:{switch}'\nports = {{ tester-a = 's1', dut-a = 's2' }}\n\
-         [reference]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n"
-    );
-    std::fs::write(&file, format!("{bed}{more}")).unwrap();
-    let before = rack.state();
-    let (code, said) = rack.say(&["doctor", "rack"]);
-    let lines = format!(
-        "switch-config --vendor cisco rack-switch-{}",
-        std::process::id()
-    );
-    for part in [
-        "spanning tree",
-        "STP at ta",
-        &lines,
-        "forgets who is at tester-a, dut-a after 300 s",
-        "master static",
-        "1500 at all 6 ports",
-        "neighbours are permanent",
-        "a plain Linux router in place of the DUT carries",
-        "forwarding IPv6",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
-    assert_eq!(code, Some(0), "{said}");
-    rack.is_as(&before);
-    // following the advice in the message works
-    let address = |name: &str, port: &str| {
-        let file = format!("cat /sys/class/net/{port}/address");
-        ip_exec(name, &file).trim().to_owned()
-    };
-    let (of_tester, of_dut) = (address(tester, "ta"), address(dut, "da"));
-    for (port, address) in [("s1", &of_tester), ("s2", &of_dut)] {
-        let line = format!("bridge fdb replace {address} dev {port} master static");
-        ip_exec(&switch, &line);
-    }
-    ip_exec(
-        &switch,
-        "ip link set br0 type bridge stp_state 0; ip link set s2 mtu 1400",
-    );
-    let (code, said) = rack.say(&["doctor", "rack"]);
-    assert!(
-        said.contains("knows all addresses for good") && !said.contains("STP at"),
-        "{said}"
-    );
-    assert!(
-        said.contains("frames are lost where it is smaller") && said.contains("s2 of"),
-        "{said}"
-    );
-    assert_eq!(code, Some(3), "{said}");
-    ip_exec(&switch, "ip link set s2 mtu 1500");
-
-    // every trial includes the switch's counters, and they add up
-    let plain = "configuration:plain";
-    let (code, said) = rack.say(&["run", "campaigns/c.toml", "--only", plain]);
-    assert!(matches!(code, Some(0 | 5 | 7)), "{code:?} {said}");
-    rack.is_as(&before);
-    let trials = std::fs::read_to_string(rack.lab.only_run().join("trials.jsonl")).unwrap();
-    assert!(!trials.is_empty(), "{said}");
-    for trial in trials.lines() {
-        let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
-        let meters = list(&trial["counters"]["meters"]);
-        let stages = meters.iter().map(|meter| meter["stage"].as_str().unwrap());
-        let stages: Vec<&str> = stages.collect();
-        assert_eq!(
-            stages[..4],
-            [
-                "generator_port",
-                "the switch's port at the generator",
-                "the switch's port to the DUT",
-                "dut_input"
-            ]
-        );
-        assert_eq!(trial["frames_unexplained"], 0, "{trial}");
-    }
-    let (code, said) = rack.say(&["bed", "switch-config", "--vendor", "juniper", "rack"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains(&format!("interface s1.0 static-mac {of_tester}")),
-        "{said}"
-    );
-    assert!(said.contains("not tried on a real switch"), "{said}");
 }
 
 /// A namespace that is removed when this is dropped.
@@ -436,4 +204,241 @@ fn beds_are_found_by_name_and_mistakes_in_them_are_told() {
         "plain/64B-2000flows-ipv4@debian:linux-image-cloud-amd64",
         "every DUT is a virtual machine",
     ]);
+}
+
+/// Several hosts each.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
+        if !root("a_campaign_on_hosts_that_stand_and_nothing_is_left") {
+            return;
+        }
+        let rack = Rack::new("whole");
+        let before = rack.state();
+        let (code, said) = rack.say(&["doctor", "rack"]);
+        assert!(
+            said.contains("forwarding IPv6") && said.contains("100 of 100"),
+            "{said}"
+        );
+        assert_eq!(code, Some(0), "{said}");
+        rack.is_as(&before);
+
+        let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("(DUT): da and db are taken up"), "{said}");
+        assert!(!said.contains("fwdlab-*-gen"), "{said}");
+        let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
+        rack.is_as(&before);
+        if is_held_up(&said) && code == Some(7) {
+            return skipped(
+                "a_campaign_on_hosts_that_stand_and_nothing_is_left",
+                NOT_REACHED,
+            );
+        }
+        // on a busy host figures may be doubtful, but nothing else
+        assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
+        let run = rack.lab.only_run();
+        let kept = std::fs::read_to_string(run.join("summary.json")).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(&kept).unwrap();
+        let cases = list(&summary["test_cases"]).iter();
+        let made: Vec<usize> = cases.map(|case| list(&case["iterations"]).len()).collect();
+        assert_eq!(made, [1, 1], "{kept}");
+        // the run records its bed
+        let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
+        assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
+
+        // a command measures on the bed like a campaign: it applies its configuration and undoes it
+        let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+                nft add rule ip t f numgen inc mod 2 0 drop";
+        let trial = [
+            "trial", "--bed", "rack", "--load", "2kpps", "--for", "200ms",
+        ];
+        let words = [&trial[..], &["--json", "--set", half]].concat();
+        let ended = rack.fwdlab(&words).output().unwrap();
+        rack.is_as(&before);
+        assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended:?}");
+        let found: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+        let valid = |trial: &&serde_json::Value| {
+            trial["validity"]["reasons"]
+                .as_array()
+                .is_none_or(Vec::is_empty)
+        };
+        let valid: Vec<_> = list(&found["trials"]).iter().filter(valid).collect();
+        if valid.is_empty() && is_held_up(&found.to_string()) {
+            return skipped(
+                "a_campaign_on_hosts_that_stand_and_nothing_is_left",
+                NOT_REACHED,
+            );
+        }
+        assert!(!valid.is_empty(), "{found:#}");
+        for trial in valid {
+            let [sent, received] =
+                ["frames_sent", "frames_received"].map(|of| trial[of].as_u64().unwrap());
+            assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
+        }
+        let (code, said) = rack.say(&["ndr", "--bed", "rack", "--engine", "sim"]);
+        assert_eq!(code, Some(2), "{said}");
+    }
+
+    /// A bridge between tester and DUT, with a switch's typical defaults.
+    #[test]
+    fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
+        if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
+            return;
+        }
+        let rack = Rack::new("switch");
+        let [tester, dut] = &rack.names;
+        let switch = format!("bed-switch-sw-{}", std::process::id());
+        ip(&format!("netns add {switch}"));
+        let _switch = Gone(switch.clone());
+        ip(&format!("-n {tester} link del ta"));
+        ip(&format!(
+            "link add ta netns {tester} type veth peer name s1 netns {switch}"
+        ));
+        ip(&format!(
+            "link add da netns {dut} type veth peer name s2 netns {switch}"
+        ));
+        ip(&format!("-n {switch} link add s3 type veth peer name s4"));
+        let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge mcast_snooping 0
+        for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
+        ip_exec(&switch, text);
+        // with a spanning tree, the port would be blocked for half a minute after link-up
+        for (name, port) in [(tester, "ta"), (dut, "da")] {
+            ip(&format!("-n {name} link set {port} up"));
+        }
+        let is_open = || ip_exec(&switch, "cat /sys/class/net/br0/brif/s[12]/state") == "3\n3\n";
+        let began = Instant::now();
+        while !is_open() {
+            assert!(began.elapsed() < Duration::from_secs(30), "no link");
+        }
+        ip_exec(&switch, "ip link set br0 type bridge stp_state 1");
+        let file = rack.lab.path().join("beds/rack.toml");
+        let bed = std::fs::read_to_string(&file).unwrap();
+        let more = format!(
+            "[switch]\nhost = 'netns:{switch}'\nports = {{ tester-a = 's1', dut-a = 's2' }}\n\
+         [reference]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n"
+        );
+        std::fs::write(&file, format!("{bed}{more}")).unwrap();
+        let before = rack.state();
+        let (code, said) = rack.say(&["doctor", "rack"]);
+        let lines = format!(
+            "switch-config --vendor cisco rack-switch-{}",
+            std::process::id()
+        );
+        for part in [
+            "spanning tree",
+            "STP at ta",
+            &lines,
+            "forgets who is at tester-a, dut-a after 300 s",
+            "master static",
+            "1500 at all 6 ports",
+            "neighbours are permanent",
+            "a plain Linux router in place of the DUT carries",
+            "forwarding IPv6",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(code, Some(0), "{said}");
+        rack.is_as(&before);
+        // following the advice in the message works
+        let address = |name: &str, port: &str| {
+            let file = format!("cat /sys/class/net/{port}/address");
+            ip_exec(name, &file).trim().to_owned()
+        };
+        let (of_tester, of_dut) = (address(tester, "ta"), address(dut, "da"));
+        for (port, address) in [("s1", &of_tester), ("s2", &of_dut)] {
+            let line = format!("bridge fdb replace {address} dev {port} master static");
+            ip_exec(&switch, &line);
+        }
+        ip_exec(
+            &switch,
+            "ip link set br0 type bridge stp_state 0; ip link set s2 mtu 1400",
+        );
+        let (code, said) = rack.say(&["doctor", "rack"]);
+        assert!(
+            said.contains("knows all addresses for good") && !said.contains("STP at"),
+            "{said}"
+        );
+        assert!(
+            said.contains("frames are lost where it is smaller") && said.contains("s2 of"),
+            "{said}"
+        );
+        assert_eq!(code, Some(3), "{said}");
+        ip_exec(&switch, "ip link set s2 mtu 1500");
+
+        // every trial includes the switch's counters, and they add up
+        let plain = "configuration:plain";
+        let (code, said) = rack.say(&["run", "campaigns/c.toml", "--only", plain]);
+        assert!(matches!(code, Some(0 | 5 | 7)), "{code:?} {said}");
+        rack.is_as(&before);
+        let trials = std::fs::read_to_string(rack.lab.only_run().join("trials.jsonl")).unwrap();
+        assert!(!trials.is_empty(), "{said}");
+        for trial in trials.lines() {
+            let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
+            let meters = list(&trial["counters"]["meters"]);
+            let stages = meters.iter().map(|meter| meter["stage"].as_str().unwrap());
+            let stages: Vec<&str> = stages.collect();
+            assert_eq!(
+                stages[..4],
+                [
+                    "generator_port",
+                    "the switch's port at the generator",
+                    "the switch's port to the DUT",
+                    "dut_input"
+                ]
+            );
+            assert_eq!(trial["frames_unexplained"], 0, "{trial}");
+        }
+        let (code, said) = rack.say(&["bed", "switch-config", "--vendor", "juniper", "rack"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains(&format!("interface s1.0 static-mac {of_tester}")),
+            "{said}"
+        );
+        assert!(said.contains("not tried on a real switch"), "{said}");
+    }
+
+    /// Frames that bypass the DUT do not prove that it forwards; an interrupted check removes the bed
+    /// that it made.
+    #[test]
+    fn doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal() {
+        if !root("doctor_sees_frames_go_past_the_dut_and_ends_with_any_signal") {
+            return;
+        }
+        let rack = Rack::new("past");
+        let [tester, dut] = &rack.names;
+        // connects the tester to itself
+        ip(&format!("-n {tester} link del ta"));
+        ip(&format!("-n {tester} link del tb"));
+        ip(&format!("-n {tester} link add ta type veth peer name tb"));
+        for end in ["a", "b"] {
+            let other = format!("netns {dut} type veth peer name x{end} netns {dut}");
+            ip(&format!("link add d{end} {other}"));
+            ip(&format!("-n {dut} link set x{end} up"));
+        }
+        let before = rack.state();
+        let (code, said) = rack.say(&["doctor", "rack"]);
+        assert!(
+            said.contains("100 of 100 frames came back, but not all of them through the DUT"),
+            "{said}"
+        );
+        assert_eq!(code, Some(3), "{said}");
+        rack.is_as(&before);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+        // like under nohup: the child inherits this setting and continues
+        let is_ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap() & 1 == 1;
+        for (signal, code) in [(Signal::HUP, 130), (Signal::TERM, 143)] {
+            if signal == Signal::HUP && is_ignored {
+                continue;
+            }
+            let mut doctor = rack.lab.start_command(rack.fwdlab(&["doctor", "rack"]));
+            doctor.wait_until("a bed", |_| rack.state() != before);
+            doctor.signal(signal);
+            assert_eq!(doctor.wait(Duration::from_secs(30)).code, code);
+            rack.is_as(&before);
+        }
+    }
 }

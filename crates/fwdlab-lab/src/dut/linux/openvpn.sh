@@ -9,8 +9,9 @@ lacks() {
 prepare() {
     cd "$FWDLAB_DAEMONS"
     for side in near far; do
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "/CN=$side" \
-            -keyout "$side.key" -out "$side.pem" 2>/dev/null
+        # it also reports its progress on stderr
+        said=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "/CN=$side" \
+            -keyout "$side.key" -out "$side.pem" 2>&1) || fail "openssl made no certificate: $said"
     done
     print() { openssl x509 -in "$1.pem" -noout -sha256 -fingerprint | cut -d= -f2; }
     common="${cpus:+taskset -c $cpus} openvpn --dev-type tun --proto udp --data-ciphers AES-256-GCM --verb 1 --daemon"
@@ -32,7 +33,7 @@ settle() { :; }
 
 fail() {
     echo "$1" >&2
-    for log in *.log; do tail -n 3 "$log" | sed "s/^/${log%.log}: /" >&2; done
+    for log in $(ls -- *.log 2>/dev/null); do tail -n 3 "$log" | sed "s/^/${log%.log}: /" >&2; done
     exit 1
 }
 

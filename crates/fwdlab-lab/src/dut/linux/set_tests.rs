@@ -360,77 +360,6 @@ fn a_set_that_is_not_in_force_is_an_error() {
     );
 }
 
-/// A separate machine with its own files, over a real SSH server: files, settings and rules are
-/// restored, by this process or another.
-#[test]
-fn a_machine_of_its_own_is_as_it_was() {
-    let test = "a_machine_of_its_own_is_as_it_was";
-    if !crate::user_namespace::is_root() {
-        return println!("SKIPPED: {test}: not root");
-    }
-    let namespace = with_ports("machine");
-    let inside = Netns::bare(&namespace.0);
-    inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
-    // /etc is private, and what is written there vanishes with the mounts
-    let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /mnt; mkdir /mnt/files /mnt/work; \
-               mount -t overlay -o lowerdir=/etc,upperdir=/mnt/files,workdir=/mnt/work own /etc; \
-               printf 'before' > /etc/fwdlab-test; chmod 640 /etc/fwdlab-test; exec \"$@\"";
-    let Some(server) = Server::start_with_files(test, &namespace.0, own) else {
-        return;
-    };
-    let host: Arc<dyn Host> = Arc::new(server.host());
-    assert_eq!(host.files(), Files::Machine);
-    host.feed("nft", &["-f", "-"], "table ip kept {\n chain c {\n }\n}\n")
-        .unwrap();
-    let look = "cat /etc/fwdlab-test; stat -c %a /etc/fwdlab-test; ls /etc/fwdlab-new 2>&1 | head -1; cat /etc/sysctl.conf 2>&1; \
-                cat /proc/sys/net/ipv4/conf/ens1/rp_filter; nft -s list ruleset";
-    let state = || host.ask("sh", &["-c", look]).unwrap();
-    let before = state();
-    let files = [
-        (
-            "set.toml",
-            "undo = 'rm /etc/made'\nbefore = 'touch /etc/made'\nverify = [{ command = 'cat /etc/fwdlab-new/a/b', expect = 'new' }]",
-        ),
-        ("etc/sysctl.conf", "net.ipv4.conf.ens1.rp_filter = 2\n"),
-        ("etc/nftables.conf", "flush ruleset\ntable inet fw { }\n"),
-        ("etc/fwdlab-test", "after"),
-        ("etc/fwdlab-new/a/b", "new"),
-    ];
-    let whole = set(&files);
-    let one = configuration(&whole);
-    let record = tempfile::NamedTempFile::new().unwrap();
-    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
-    let ports = ["ens1", "ens2"];
-    let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
-    let apply = || {
-        dut.apply(&one, &control()).unwrap();
-        let now = state();
-        for words in [
-            "after640\n",
-            "table inet fw",
-            "net.ipv4.conf.ens1.rp_filter = 2",
-            "\n2\n",
-        ] {
-            assert!(now.contains(words), "{words}: {now}");
-        }
-        assert!(!now.contains("table ip kept"), "{now}");
-        let kept = dut.in_force(&one).unwrap();
-        assert_eq!(kept["files/etc/fwdlab-test"], "after");
-    };
-    apply();
-    assert_eq!(dut.undo(), ["x"; 0]);
-    assert_eq!(state(), before);
-    // this process dies, and the next one finds the record
-    apply();
-    let text = fs::read_to_string(record.path()).unwrap();
-    let left = Left::of(&text).take_back(record.path(), |_| false, Address::reach);
-    assert_eq!(left, ["x"; 0]);
-    assert_eq!(state(), before);
-    let made = host.ask("sh", &["-c", "ls /etc/made 2>&1 || :"]).unwrap();
-    assert!(made.contains("No such file"), "{made}");
-    assert!(!Path::new("/etc/fwdlab-test").exists());
-}
-
 /// A real machine over SSH, except that a restart only restarts its server: files are kept, and the
 /// network state is lost.
 #[derive(Debug)]
@@ -480,70 +409,6 @@ impl Host for Restarting {
     fn put(&self, ours: &Path) -> Result<String, HostError> {
         self.host.put(ours)
     }
-}
-
-/// The machine comes back, has loaded its files by itself, and is a router again; then everything
-/// is restored.
-#[test]
-fn a_machine_that_restarts_has_its_set_in_force() {
-    let test = "a_machine_that_restarts_has_its_set_in_force";
-    if !crate::user_namespace::is_root() {
-        return println!("SKIPPED: {test}: not root");
-    }
-    let namespace = with_ports("restart");
-    let inside = Netns::bare(&namespace.0);
-    inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
-    let disk = tempfile::tempdir().unwrap();
-    let etc = disk.path().join("etc");
-    Local
-        .ask("cp", &["-a", "/etc", etc.to_str().unwrap()])
-        .unwrap();
-    fs::write(etc.join("sysctl.conf"), "").unwrap();
-    let _ = fs::remove_file(etc.join("nftables.conf"));
-    let at = disk.path().display().to_string();
-    let boot = move |identity: &str| {
-        format!(
-            "set -e; mount --make-rprivate /; mount --bind {at}/etc /etc; echo {identity} > {at}/boot; \
-             mount --bind {at}/boot /proc/sys/kernel/random/boot_id; nft flush ruleset; ip addr flush dev ens1; \
-             echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/ens1/rp_filter; \
-             while IFS='= ' read -r name value; do \
-                 file=$(echo \"$name\" | tr . /); [ -z \"$file\" ] || echo \"$value\" > \"/proc/sys/$file\"; \
-             done < /etc/sysctl.conf; \
-             [ ! -e /etc/nftables.conf ] || nft -f /etc/nftables.conf; exec \"$@\""
-        )
-    };
-    let Some(server) = Server::start_with_files(test, &namespace.0, &boot("first")) else {
-        return;
-    };
-    let host: Arc<dyn Host> = Arc::new(Restarting {
-        host: server.host(),
-        server: Mutex::new(ServerOf(server, Box::new(boot))),
-    });
-    let record = tempfile::NamedTempFile::new().unwrap();
-    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
-    let ports = ["ens1", "ens2"];
-    let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
-    let look = "cat /etc/sysctl.conf; ls /etc/nftables.conf 2>&1; nft -s list ruleset; ip -o -4 addr show; \
-                cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/ens1/rp_filter";
-    let state = || host.ask("sh", &["-c", look]).unwrap();
-    let before = state();
-    dut.prepare().unwrap();
-    let whole = set(&[
-        (
-            "set.toml",
-            "reboot = true\nreboot-within = '20s'\nverify = [{ command = 'cat /proc/sys/kernel/random/boot_id', expect = 'second' }]\n",
-        ),
-        ("etc/sysctl.conf", "net.ipv4.conf.ens1.rp_filter = 2\n"),
-        ("etc/nftables.conf", "table inet fw { }\n"),
-    ]);
-    let one = configuration(&whole);
-    dut.apply(&one, &control()).unwrap();
-    let now = state();
-    for words in ["table inet fw", "198.18.0.1/30", "1\n2\n"] {
-        assert!(now.contains(words), "{words}: {now}");
-    }
-    assert_eq!(dut.undo(), ["x"; 0]);
-    assert_eq!(state(), before);
 }
 
 /// A recorded machine with its own files, which keeps what is set.
@@ -721,4 +586,144 @@ fn a_set_with_a_restart_waits_for_it() {
     let error = dut.apply(&one, &control()).unwrap_err().to_string();
     assert!(error.contains("omit reboot from its set.toml"), "{error}");
     assert_eq!(host.asked(), ["x"; 0]);
+}
+
+/// Behind sshd.
+mod slow {
+    use super::*;
+
+    /// A separate machine with its own files, over a real SSH server: files, settings and rules are
+    /// restored, by this process or another.
+    #[test]
+    fn a_machine_of_its_own_is_as_it_was() {
+        let test = "a_machine_of_its_own_is_as_it_was";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let namespace = with_ports("machine");
+        let inside = Netns::bare(&namespace.0);
+        inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
+        // /etc is private, and what is written there vanishes with the mounts
+        let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /mnt; mkdir /mnt/files /mnt/work; \
+               mount -t overlay -o lowerdir=/etc,upperdir=/mnt/files,workdir=/mnt/work own /etc; \
+               printf 'before' > /etc/fwdlab-test; chmod 640 /etc/fwdlab-test; exec \"$@\"";
+        let Some(server) = Server::start_with_files(test, &namespace.0, own) else {
+            return;
+        };
+        let host: Arc<dyn Host> = Arc::new(server.host());
+        assert_eq!(host.files(), Files::Machine);
+        host.feed("nft", &["-f", "-"], "table ip kept {\n chain c {\n }\n}\n")
+            .unwrap();
+        let look = "cat /etc/fwdlab-test; stat -c %a /etc/fwdlab-test; ls /etc/fwdlab-new 2>&1 | head -1; cat /etc/sysctl.conf 2>&1; \
+                cat /proc/sys/net/ipv4/conf/ens1/rp_filter; nft -s list ruleset";
+        let state = || host.ask("sh", &["-c", look]).unwrap();
+        let before = state();
+        let files = [
+            (
+                "set.toml",
+                "undo = 'rm /etc/made'\nbefore = 'touch /etc/made'\nverify = [{ command = 'cat /etc/fwdlab-new/a/b', expect = 'new' }]",
+            ),
+            ("etc/sysctl.conf", "net.ipv4.conf.ens1.rp_filter = 2\n"),
+            ("etc/nftables.conf", "flush ruleset\ntable inet fw { }\n"),
+            ("etc/fwdlab-test", "after"),
+            ("etc/fwdlab-new/a/b", "new"),
+        ];
+        let whole = set(&files);
+        let one = configuration(&whole);
+        let record = tempfile::NamedTempFile::new().unwrap();
+        let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+        let ports = ["ens1", "ens2"];
+        let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
+        let apply = || {
+            dut.apply(&one, &control()).unwrap();
+            let now = state();
+            for words in [
+                "after640\n",
+                "table inet fw",
+                "net.ipv4.conf.ens1.rp_filter = 2",
+                "\n2\n",
+            ] {
+                assert!(now.contains(words), "{words}: {now}");
+            }
+            assert!(!now.contains("table ip kept"), "{now}");
+            let kept = dut.in_force(&one).unwrap();
+            assert_eq!(kept["files/etc/fwdlab-test"], "after");
+        };
+        apply();
+        assert_eq!(dut.undo(), ["x"; 0]);
+        assert_eq!(state(), before);
+        // this process dies, and the next one finds the record
+        apply();
+        let text = fs::read_to_string(record.path()).unwrap();
+        let left = Left::of(&text).take_back(record.path(), |_| false, Address::reach);
+        assert_eq!(left, ["x"; 0]);
+        assert_eq!(state(), before);
+        let made = host.ask("sh", &["-c", "ls /etc/made 2>&1 || :"]).unwrap();
+        assert!(made.contains("No such file"), "{made}");
+        assert!(!Path::new("/etc/fwdlab-test").exists());
+    }
+
+    /// The machine comes back, has loaded its files by itself, and is a router again; then everything
+    /// is restored.
+    #[test]
+    fn a_machine_that_restarts_has_its_set_in_force() {
+        let test = "a_machine_that_restarts_has_its_set_in_force";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let namespace = with_ports("restart");
+        let inside = Netns::bare(&namespace.0);
+        inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
+        let disk = tempfile::tempdir().unwrap();
+        let etc = disk.path().join("etc");
+        Local
+            .ask("cp", &["-a", "/etc", etc.to_str().unwrap()])
+            .unwrap();
+        fs::write(etc.join("sysctl.conf"), "").unwrap();
+        let _ = fs::remove_file(etc.join("nftables.conf"));
+        let at = disk.path().display().to_string();
+        let boot = move |identity: &str| {
+            format!(
+                "set -e; mount --make-rprivate /; mount --bind {at}/etc /etc; echo {identity} > {at}/boot; \
+             mount --bind {at}/boot /proc/sys/kernel/random/boot_id; nft flush ruleset; ip addr flush dev ens1; \
+             echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/ens1/rp_filter; \
+             while IFS='= ' read -r name value; do \
+                 file=$(echo \"$name\" | tr . /); [ -z \"$file\" ] || echo \"$value\" > \"/proc/sys/$file\"; \
+             done < /etc/sysctl.conf; \
+             [ ! -e /etc/nftables.conf ] || nft -f /etc/nftables.conf; exec \"$@\""
+            )
+        };
+        let Some(server) = Server::start_with_files(test, &namespace.0, &boot("first")) else {
+            return;
+        };
+        let host: Arc<dyn Host> = Arc::new(Restarting {
+            host: server.host(),
+            server: Mutex::new(ServerOf(server, Box::new(boot))),
+        });
+        let record = tempfile::NamedTempFile::new().unwrap();
+        let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+        let ports = ["ens1", "ens2"];
+        let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
+        let look = "cat /etc/sysctl.conf; ls /etc/nftables.conf 2>&1; nft -s list ruleset; ip -o -4 addr show; \
+                cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/ens1/rp_filter";
+        let state = || host.ask("sh", &["-c", look]).unwrap();
+        let before = state();
+        dut.prepare().unwrap();
+        let whole = set(&[
+            (
+                "set.toml",
+                "reboot = true\nreboot-within = '20s'\nverify = [{ command = 'cat /proc/sys/kernel/random/boot_id', expect = 'second' }]\n",
+            ),
+            ("etc/sysctl.conf", "net.ipv4.conf.ens1.rp_filter = 2\n"),
+            ("etc/nftables.conf", "table inet fw { }\n"),
+        ]);
+        let one = configuration(&whole);
+        dut.apply(&one, &control()).unwrap();
+        let now = state();
+        for words in ["table inet fw", "198.18.0.1/30", "1\n2\n"] {
+            assert!(now.contains(words), "{words}: {now}");
+        }
+        assert_eq!(dut.undo(), ["x"; 0]);
+        assert_eq!(state(), before);
+    }
 }

@@ -407,23 +407,6 @@ fn a_real_router_is_as_it_was() {
     is_as_it_was(&namespace, host);
 }
 
-/// The same over SSH: another process finds the host by its address, and undoes what a dead one
-/// left behind. This takes more than a hundred sessions, each with a login shell.
-#[test]
-fn a_router_that_answers_to_ssh_is_as_it_was() {
-    let test = "a_router_that_answers_to_ssh_is_as_it_was";
-    if !crate::user_namespace::is_root() {
-        return println!("SKIPPED: {test}: not root");
-    }
-    let namespace = with_ports("ssh");
-    Netns::bare(&namespace.0)
-        .ask("ip", &["link", "set", "lo", "up"])
-        .unwrap();
-    if let Some(server) = Server::start_within(test, Some(&namespace.0)) {
-        is_as_it_was(&namespace, Arc::new(server.host()));
-    }
-}
-
 fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     let before = router_state(namespace);
     let record = tempfile::NamedTempFile::new().unwrap();
@@ -485,4 +468,26 @@ fn a_routing_daemon_is_for_duts_that_end_with_it() {
             .iter()
             .all(|command| !command.contains("bird") && !command.contains("ip netns"))
     );
+}
+
+/// Behind sshd.
+mod slow {
+    use super::*;
+
+    /// The same over SSH: another process finds the host by its address, and undoes what a dead one
+    /// left behind. This takes more than a hundred sessions, each with a login shell.
+    #[test]
+    fn a_router_that_answers_to_ssh_is_as_it_was() {
+        let test = "a_router_that_answers_to_ssh_is_as_it_was";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let namespace = with_ports("ssh");
+        Netns::bare(&namespace.0)
+            .ask("ip", &["link", "set", "lo", "up"])
+            .unwrap();
+        if let Some(server) = Server::start_within(test, Some(&namespace.0)) {
+            is_as_it_was(&namespace, Arc::new(server.host()));
+        }
+    }
 }

@@ -256,35 +256,6 @@ mod tests {
         }
     }
 
-    /// A connection that is alive, but over which nothing arrives.
-    #[test]
-    fn a_guard_of_whom_nothing_is_heard_cleans_up() {
-        for shell in shells() {
-            let name = format!("fwdlab-guard-{}-{}", std::process::id(), shell.concat());
-            let mut child = std::process::Command::new(shell[0])
-                .args(&begin(&shell, "").words[1..])
-                .stdin(std::process::Stdio::piped())
-                .stdout(std::process::Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut input = child.stdin.take().unwrap();
-            writeln!(input, "{}", guard(&name, 1)).unwrap();
-            let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-            let folder = said.next().unwrap().unwrap();
-            let began = Instant::now();
-            let is_there = || Path::new(&folder).exists();
-            // it stays as long as input arrives
-            while began.elapsed() < Duration::from_millis(2500) {
-                writeln!(input).unwrap();
-                std::thread::sleep(Duration::from_millis(100));
-                assert!(is_there(), "{shell:?}");
-            }
-            let _ = child.wait();
-            assert!(!is_there(), "{shell:?}");
-            assert!(said.next().is_none());
-        }
-    }
-
     #[test]
     fn a_status_is_found_among_other_words() {
         let of = |text: &str| job().status(text.as_bytes());
@@ -298,5 +269,39 @@ mod tests {
             (&text[..place.start], &text[place.end..]),
             ("oh\n", "later")
         );
+    }
+
+    /// Waits for the guard.
+    mod slow {
+        use super::*;
+
+        /// A connection that is alive, but over which nothing arrives.
+        #[test]
+        fn a_guard_of_whom_nothing_is_heard_cleans_up() {
+            for shell in shells() {
+                let name = format!("fwdlab-guard-{}-{}", std::process::id(), shell.concat());
+                let mut child = std::process::Command::new(shell[0])
+                    .args(&begin(&shell, "").words[1..])
+                    .stdin(std::process::Stdio::piped())
+                    .stdout(std::process::Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let mut input = child.stdin.take().unwrap();
+                writeln!(input, "{}", guard(&name, 1)).unwrap();
+                let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+                let folder = said.next().unwrap().unwrap();
+                let began = Instant::now();
+                let is_there = || Path::new(&folder).exists();
+                // it stays as long as input arrives
+                while began.elapsed() < Duration::from_millis(2500) {
+                    writeln!(input).unwrap();
+                    std::thread::sleep(Duration::from_millis(100));
+                    assert!(is_there(), "{shell:?}");
+                }
+                let _ = child.wait();
+                assert!(!is_there(), "{shell:?}");
+                assert!(said.next().is_none());
+            }
+        }
     }
 }

@@ -311,42 +311,6 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
-/// A server with few sessions still has one for every command, or the error says so; ending a
-/// command needs none.
-#[test]
-fn a_host_that_takes_few_commands_at_the_same_time_is_named() {
-    let test = "a_host_that_takes_few_commands_at_the_same_time_is_named";
-    let Some(mut server) = Server::start(test) else {
-        return;
-    };
-    server.kill();
-    let file = server.folder.path().join("sshd");
-    let config = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, config.replace("MaxSessions 30", "MaxSessions 3")).unwrap();
-    server.child = Server::begin(server.folder.path(), None, &[]);
-    let listening = "Server listening";
-    until("it is back", || {
-        server.log().matches(listening).count() == 2
-    });
-    let host = server.host();
-    let seconds = own_seconds();
-    let slow = Command::shell(&format!("echo begun; sleep {seconds}"));
-    // the guard has the third
-    let going = [0, 1].map(|_| {
-        let mut going = host.start(&slow).unwrap();
-        let heard = going.next(Duration::from_secs(20)).unwrap();
-        assert_eq!(heard, Heard::Line("begun".into()));
-        going
-    });
-    let error = host.ask("true", &[]).unwrap_err();
-    assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
-    let text = error.to_string();
-    assert!(text.contains("Raise MaxSessions"), "{text}");
-    drop(going);
-    until("nothing is left there", || !runs(&seconds));
-    until("a session is free", || host.ask("true", &[]).is_ok());
-}
-
 #[test]
 fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     let test = "what_runs_on_a_host_ends_when_its_connection_is_lost";
@@ -546,97 +510,138 @@ pub(crate) fn program(test: &str, folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The program is copied once; what it started ends with it, and with the connection.
-#[test]
-fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
-    let test = "an_agent_is_brought_there_and_all_that_it_started_ends_with_it";
-    let Some(mut server) = Server::start(test) else {
-        return;
-    };
-    let ours = tempfile::tempdir().unwrap();
-    let Some(program) = program(test, ours.path()) else {
-        return;
-    };
-    let host = server.host();
-    let agent = || host.start_agent(&program, Limit::OURS).unwrap();
-    let remote = agent();
-    let there = || {
-        let folder = std::fs::read_dir(server.folder.path().join(".cache/fwdlab/agent"));
-        let file = folder.unwrap().next().unwrap().unwrap();
-        (
-            file.file_name(),
-            file.metadata().unwrap().modified().unwrap(),
-        )
-    };
-    let first = there();
-    assert_eq!(remote.address(), host.address());
-    assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
-    let put = remote.put(&program).unwrap();
-    assert!(put.contains("/put/"), "{put}");
+/// Agents behind sshd.
+mod slow {
+    use super::*;
 
-    // dropped, killed, lost: in the background, in its own group, and while a command is running
-    let seconds = own_seconds();
-    let slow = Command::shell(&format!(
-        "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"
-    ));
-    let begin = |remote: &Remote| {
-        let mut going = remote.start(&slow).unwrap();
-        let heard = going.next(Duration::from_secs(20)).unwrap();
-        assert_eq!(heard, Heard::Line("begun".into()));
-        until("it runs", || runs(&seconds));
-        going
-    };
-    let going = begin(&remote);
-    drop((going, remote));
-    until("nothing is left there", || !runs(&seconds));
+    /// The program is copied once; what it started ends with it, and with the connection.
+    #[test]
+    fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
+        let test = "an_agent_is_brought_there_and_all_that_it_started_ends_with_it";
+        let Some(mut server) = Server::start(test) else {
+            return;
+        };
+        let ours = tempfile::tempdir().unwrap();
+        let Some(program) = program(test, ours.path()) else {
+            return;
+        };
+        let host = server.host();
+        let agent = || host.start_agent(&program, Limit::OURS).unwrap();
+        let remote = agent();
+        let there = || {
+            let folder = std::fs::read_dir(server.folder.path().join(".cache/fwdlab/agent"));
+            let file = folder.unwrap().next().unwrap().unwrap();
+            (
+                file.file_name(),
+                file.metadata().unwrap().modified().unwrap(),
+            )
+        };
+        let first = there();
+        assert_eq!(remote.address(), host.address());
+        assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+        let put = remote.put(&program).unwrap();
+        assert!(put.contains("/put/"), "{put}");
 
-    let remote = agent();
-    assert_eq!(there(), first, "it was there already");
-    let mut going = begin(&remote);
-    let waiting = remote.clone();
-    let killed = Instant::now();
-    let id = remote.ask("sh", &["-c", "echo $PPID"]).unwrap();
-    Local.ask("kill", &["-9", id.trim()]).unwrap();
-    let text = going.next(Duration::from_secs(20)).unwrap_err().to_string();
-    assert!(
-        text.contains("its agent ended (exit status: 137)"),
-        "{text}"
-    );
-    until("nothing is left there", || !runs(&seconds));
-    assert!(killed.elapsed() < Duration::from_secs(5));
-    drop((going, remote, waiting));
+        // dropped, killed, lost: in the background, in its own group, and while a command is running
+        let seconds = own_seconds();
+        let slow = Command::shell(&format!(
+            "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"
+        ));
+        let begin = |remote: &Remote| {
+            let mut going = remote.start(&slow).unwrap();
+            let heard = going.next(Duration::from_secs(20)).unwrap();
+            assert_eq!(heard, Heard::Line("begun".into()));
+            until("it runs", || runs(&seconds));
+            going
+        };
+        let going = begin(&remote);
+        drop((going, remote));
+        until("nothing is left there", || !runs(&seconds));
 
-    let remote = agent();
-    let error = std::thread::scope(|scope| {
-        let running = scope.spawn(|| remote.run(&slow, Limit::OURS).unwrap_err());
-        until("it runs", || runs(&seconds));
+        let remote = agent();
+        assert_eq!(there(), first, "it was there already");
+        let mut going = begin(&remote);
+        let waiting = remote.clone();
+        let killed = Instant::now();
+        let id = remote.ask("sh", &["-c", "echo $PPID"]).unwrap();
+        Local.ask("kill", &["-9", id.trim()]).unwrap();
+        let text = going.next(Duration::from_secs(20)).unwrap_err().to_string();
+        assert!(
+            text.contains("its agent ended (exit status: 137)"),
+            "{text}"
+        );
+        until("nothing is left there", || !runs(&seconds));
+        assert!(killed.elapsed() < Duration::from_secs(5));
+        drop((going, remote, waiting));
+
+        let remote = agent();
+        let error = std::thread::scope(|scope| {
+            let running = scope.spawn(|| remote.run(&slow, Limit::OURS).unwrap_err());
+            until("it runs", || runs(&seconds));
+            server.kill();
+            running.join().unwrap()
+        });
+        assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
+        until("nothing is left there", || !runs(&seconds));
+    }
+
+    /// A login shell that prints a greeting, and a directory without execute permission.
+    #[test]
+    fn an_agent_starts_on_a_host_that_is_odd() {
+        let test = "an_agent_starts_on_a_host_that_is_odd";
+        let Some(server) = Server::start(test) else {
+            return;
+        };
+        let ours = tempfile::tempdir().unwrap();
+        let Some(program) = program(test, ours.path()) else {
+            return;
+        };
+        let home = server.folder.path();
+        std::fs::write(home.join(".bashrc"), "echo Welcome\necho to this >&2\n").unwrap();
+        std::fs::write(home.join(".cache"), "no folder").unwrap();
+        let host = server.host();
+        assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+        let remote = host.start_agent(&program, Limit::OURS).unwrap();
+        assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+        drop(remote);
+        let text = host.start_agent(Path::new("/etc/hostname"), Limit::OURS);
+        let text = text.unwrap_err().to_string();
+        assert!(text.contains("it runs neither in"), "{text}");
+    }
+
+    /// A server with few sessions still has one for every command, or the error says so; ending a
+    /// command needs none.
+    #[test]
+    fn a_host_that_takes_few_commands_at_the_same_time_is_named() {
+        let test = "a_host_that_takes_few_commands_at_the_same_time_is_named";
+        let Some(mut server) = Server::start(test) else {
+            return;
+        };
         server.kill();
-        running.join().unwrap()
-    });
-    assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
-    until("nothing is left there", || !runs(&seconds));
-}
-
-/// A login shell that prints a greeting, and a directory without execute permission.
-#[test]
-fn an_agent_starts_on_a_host_that_is_odd() {
-    let test = "an_agent_starts_on_a_host_that_is_odd";
-    let Some(server) = Server::start(test) else {
-        return;
-    };
-    let ours = tempfile::tempdir().unwrap();
-    let Some(program) = program(test, ours.path()) else {
-        return;
-    };
-    let home = server.folder.path();
-    std::fs::write(home.join(".bashrc"), "echo Welcome\necho to this >&2\n").unwrap();
-    std::fs::write(home.join(".cache"), "no folder").unwrap();
-    let host = server.host();
-    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
-    let remote = host.start_agent(&program, Limit::OURS).unwrap();
-    assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
-    drop(remote);
-    let text = host.start_agent(Path::new("/etc/hostname"), Limit::OURS);
-    let text = text.unwrap_err().to_string();
-    assert!(text.contains("it runs neither in"), "{text}");
+        let file = server.folder.path().join("sshd");
+        let config = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, config.replace("MaxSessions 30", "MaxSessions 3")).unwrap();
+        server.child = Server::begin(server.folder.path(), None, &[]);
+        let listening = "Server listening";
+        until("it is back", || {
+            server.log().matches(listening).count() == 2
+        });
+        let host = server.host();
+        let seconds = own_seconds();
+        let slow = Command::shell(&format!("echo begun; sleep {seconds}"));
+        // the guard has the third
+        let going = [0, 1].map(|_| {
+            let mut going = host.start(&slow).unwrap();
+            let heard = going.next(Duration::from_secs(20)).unwrap();
+            assert_eq!(heard, Heard::Line("begun".into()));
+            going
+        });
+        let error = host.ask("true", &[]).unwrap_err();
+        assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("Raise MaxSessions"), "{text}");
+        drop(going);
+        until("nothing is left there", || !runs(&seconds));
+        until("a session is free", || host.ask("true", &[]).is_ok());
+    }
 }

@@ -144,7 +144,7 @@ fn a_group_has_one_restart_and_interleaved_every_bed_has() {
     );
 }
 
-fn check_plain_and_nat(made: &Made) -> Checked {
+pub(super) fn check_plain_and_nat(made: &Made) -> Checked {
     let checked = made.cases().iter().map(|case| {
         let right = capacity_pps(usize::from(case.case.configuration == "nat"), 0);
         let values = case.figures.iter().flat_map(|figure| &figure.values);
@@ -198,7 +198,7 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
     assert_eq!(scene.world.restarts(), 2);
 }
 
-const HOOKS: &str = r#"
+pub(super) const HOOKS: &str = r#"
 campaign = "hooked"
 iterations = 1
 [hooks]
@@ -280,29 +280,8 @@ fn hooks_run_around_and_beside_what_they_belong_to() {
     }
 }
 
-fn by_windows() -> String {
+pub(super) fn by_windows() -> String {
     HOOKS.replace("id = \"mrr\"\ntrials = 1", "id = \"maxfwd\"")
-}
-
-/// A failure at any command, including hooks, is reported, leaves nothing behind, and produces no
-/// wrong figure.
-#[test]
-fn whatever_fails_wherever_beside_hooks_is_told_and_no_figure_is_wrong() {
-    let check = |measured: &Measured| {
-        let made = Made {
-            result: Ok(Measured {
-                summary: measured.summary.clone(),
-                ..Measured::default()
-            }),
-            events: Vec::new(),
-        };
-        check_plain_and_nat(&made)
-    };
-    for text in [HOOKS.to_owned(), by_windows()] {
-        let make = |scene: &Scene| campaign(scene, &text);
-        let tried = fail_everywhere(|faults| Scene::new(1, faults), &SOME, make, check);
-        assert!(tried.of.contains("hook"), "{:?}", tried.of);
-    }
 }
 
 /// Makes the first command that begins like this hook fail in this way.

@@ -309,87 +309,6 @@ fn settle(dut: &dyn Host) {
     dut.ask("sh", &["-c", text]).unwrap();
 }
 
-#[test]
-fn a_configuration_leaves_nothing_on_any_kind_of_host() {
-    let test = "a_configuration_leaves_nothing_on_any_kind_of_host";
-    let Some(rack) = Rack::new("left") else {
-        return;
-    };
-    settle(&rack.dut());
-    let bed = parsed(&rack.near());
-    let site = Site::standing(bed.clone(), Path::new("/nowhere")).unwrap();
-    leaves_nothing(&site, &rack.dut());
-    drop(site);
-    // a machine of its own
-    let [tester, dut] = &rack.names;
-    let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /proc/sys/vm; echo 1 > /proc/sys/vm/of_test; exec \"$@\"";
-    if let Some(server) = Server::start_with_files(test, dut, own) {
-        let mut standing = Standing::new(bed, Path::new("/nowhere")).unwrap();
-        standing.dut = Some(Way::Ssh(server.target()));
-        leaves_nothing(&Site(Arc::new(standing)), &server.host());
-    }
-    // this machine: a network that only this thread is in
-    let text = rack.near().replace(&format!("netns:{tester}"), "local");
-    let bed = parsed(&text.replace(&format!("netns:{dut}"), "local"));
-    crate::ports::private::namespace_with_pair().unwrap();
-    let on = "echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
-    Local.ask("sh", &["-c", on]).unwrap();
-    let links = "link add ta type veth peer name da\nlink add tb type veth peer name db\n";
-    Local.feed("ip", &["-batch", "-"], links).unwrap();
-    settle(&Local);
-    let site = Site::standing(bed, Path::new("/nowhere")).unwrap();
-    leaves_nothing(&site, &Local);
-}
-
-/// The tester is an agent on one machine, the DUT another machine; here both are this one.
-#[test]
-fn a_bed_behind_ssh_forwards_and_is_as_before() {
-    let test = "a_bed_behind_ssh_forwards_and_is_as_before";
-    let Some(rack) = Rack::new("far") else {
-        return;
-    };
-    let ours = tempfile::tempdir().unwrap();
-    let Some(program) = program(test, ours.path()) else {
-        return;
-    };
-    let servers = rack
-        .names
-        .each_ref()
-        .map(|name| Server::start_within(test, Some(name)));
-    let [Some(tester), Some(dut)] = servers else {
-        return;
-    };
-    let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
-    let standing = Arc::new(Standing {
-        testers: vec![Way::Ssh(tester.target())],
-        seats: vec![0, 0],
-        dut: Some(Way::Ssh(dut.target())),
-        program,
-        reached: Mutex::new(None),
-        control: Mutex::default(),
-        bed,
-    });
-    let site = Site(standing.clone());
-    let stopped = Control::default();
-    stopped.stop();
-    site.heed(&stopped);
-    let placement = Placement::default();
-    let dut = campaign::Dut::default();
-    let error = site.build(&Wanted::of_one(&dut, &placement)).unwrap_err();
-    assert!(matches!(error, LabError::Interrupted), "{error}");
-    site.heed(&Control::default());
-    forwards(&site, &rack);
-    assert!(!site.is_here());
-    telemetry_of(&site);
-    // a lost agent is restarted for the next bed
-    let agent = standing.hosts().unwrap().testers[0].agent.clone().unwrap();
-    let id = agent.ask("sh", &["-c", "echo $PPID"]).unwrap();
-    Local.ask("kill", &["-9", id.trim()]).unwrap();
-    forwards(&site, &rack);
-    let facts = site.facts(&Placement::default(), true);
-    assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
-}
-
 /// Starts an agent in a namespace of the test, over a stream that may send heartbeats.
 fn agent(
     program: &Path,
@@ -520,219 +439,6 @@ fn by_packets() -> Choice {
         way_back: None,
         traffic: Vec::new(),
     }
-}
-
-/// Sender, second sender and receiver are three hosts: first in this process, then each behind an
-/// agent.
-#[test]
-fn senders_and_receiver_on_several_hosts_are_one_tester() {
-    let test = "senders_and_receiver_on_several_hosts_are_one_tester";
-    let Some(spread) = Spread::new("apart") else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = program(test, folder.path()) else {
-        return;
-    };
-    let stream = Stream::new(IpVersion::Ipv4, FrameSize::new(128).unwrap(), 10).unwrap();
-    let placement = Placement::default();
-    let dut = campaign::Dut::default();
-    for has_second in [false, true] {
-        let site = Site::standing(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
-        forwards(&site, &spread.rack);
-    }
-
-    // behind agents: the senders and the receiver
-    let start = |name: &str, beats| {
-        let folder = folder.path().join(name);
-        agent(&program, &folder, name, &[], beats)
-    };
-    let behind = |stations: Vec<Remote>, has_second| {
-        let standing =
-            Standing::new(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
-        let testers = stations.into_iter().map(|remote| Station {
-            host: Arc::new(Netns::bare(remote.name())),
-            agent: Some(remote),
-        });
-        let hosts = Hosts {
-            testers: testers.collect(),
-            dut: Some(Arc::new(spread.rack.dut())),
-            lock: Arc::new(standing.lock().unwrap()),
-        };
-        *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
-        let standing = Arc::new(standing);
-        (Site(standing.clone()), standing)
-    };
-    let [generator, receiver, second] =
-        [&spread.rack.names[0], &spread.names[0], &spread.names[1]].map(|name| start(name, true));
-    let remotes = vec![generator.0.clone(), receiver.0.clone(), second.0.clone()];
-    let (site, _) = behind(remotes.clone(), true);
-    forwards(&site, &spread.rack);
-    // two senders would use the same sequence numbers, so frames are only counted
-    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
-    let (mut rig, chosen) = site.open(&bed, &by_packets()).unwrap();
-    assert!(
-        chosen.words.contains("frames leave at ta of") && chosen.words.contains(" and ta of "),
-        "{chosen:?}"
-    );
-    let plan = || Some(AnalysisPlan::default());
-    let error = rig
-        .arm(Frames::Stream(&stream), plan())
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("2 hosts send into one port"), "{error}");
-    drop((rig, bed, site));
-
-    // both directions: the receiver sends, too
-    let (site, standing) = behind(remotes[..2].to_vec(), false);
-    let both = Wanted {
-        both_ways: true,
-        ..Wanted::of_one(&dut, &placement)
-    };
-    let bed = site.build(&both).unwrap();
-    let choice = Choice {
-        way_back: Some(bed.networks().reverse()),
-        traffic: Vec::new(),
-        ..by_packets()
-    };
-    let (mut rig, _) = site.open(&bed, &choice).unwrap();
-    for path in [0, 1] {
-        let proof = rig.prove(path, &stream, 100).unwrap();
-        assert_eq!((proof.sent, proof.received), (100, 100), "path {path}");
-    }
-    // a profile, each direction from its own host at the same time
-    let compiled = |direction, addresses| {
-        let text = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\nflows = 10\n";
-        let profile = fwdlab_model::profile::Profile::parse("p", text).unwrap();
-        let setting = Setting {
-            direction,
-            addresses,
-            vlan: None,
-            link: None,
-            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
-        };
-        compile(&profile, &setting).unwrap().traffic
-    };
-    let networks = bed.networks();
-    let forward = compiled(Direction::Forward, networks.forward());
-    let reverse = compiled(Direction::Reverse, networks.reverse());
-    let traffic = Arc::new(forward.both_ways(reverse).unwrap());
-    rig.arm(Frames::Traffic(&traffic), None).unwrap();
-    rig.start(Schedule {
-        frames: Some(200),
-        ..endless()
-    })
-    .unwrap();
-    while !rig.is_done() {
-        rig.wait(Duration::from_millis(5));
-    }
-    let last = rig.stop().unwrap();
-    assert_eq!(
-        (&last.sent[..], &last.received[..]),
-        (&[100, 100][..], &[100, 100][..])
-    );
-    drop((rig, bed));
-    // one clock: latencies are those of frames
-    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
-    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
-    rig.arm(
-        Frames::Stream(&stream),
-        Some(AnalysisPlan {
-            streams: vec![fwdlab_engine::analysis::StreamPlan::default()],
-        }),
-    )
-    .unwrap();
-    let schedule = Schedule {
-        frames: Some(100),
-        ..endless()
-    };
-    let before = rig.read().ok();
-    rig.start(schedule).unwrap();
-    while !rig.is_done() {
-        rig.wait(Duration::from_millis(5));
-    }
-    let last = rig.stop().unwrap();
-    assert_eq!((last.sent[0], last.received[0]), (100, 100));
-    assert!(before.is_none_or(|before| last.received_at_ns > before.received_at_ns));
-    let found = rig.analysis(0).unwrap().unwrap();
-    assert_eq!(
-        found.streams[0].latency.len() + found.streams[0].early,
-        last.received[0]
-    );
-
-    // if the receiver dies while frames flow, they end, and the waiting call fails
-    rig.arm(Frames::Stream(&stream), None).unwrap();
-    rig.start(endless()).unwrap();
-    rig.wait(Duration::from_millis(200));
-    assert!(!rig.is_done());
-    let (_, mut child) = receiver;
-    child.kill().unwrap();
-    child.wait().unwrap();
-    while !rig.is_done() {
-        rig.wait(Duration::from_millis(5));
-    }
-    let error = rig.stop().unwrap_err();
-    assert!(error.to_string().contains("lost connection to"), "{error}");
-    assert!(matches!(error, LabError::Host(_)), "{error:?}");
-    spread.is_silent();
-    drop((rig, bed));
-    // and the same if the sender dies
-    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
-    assert!(
-        standing.hosts().unwrap().testers[1].agent.is_none(),
-        "it was reached anew"
-    );
-    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
-    rig.arm(Frames::Stream(&stream), None).unwrap();
-    rig.start(endless()).unwrap();
-    let (_, mut child) = generator;
-    child.kill().unwrap();
-    child.wait().unwrap();
-    spread.is_silent();
-    assert!(rig.is_done());
-    let error = rig.stop().unwrap_err().to_string();
-    assert!(error.contains("lost connection to"), "{error}");
-    drop((rig, bed, site, standing));
-
-    // a connection that still exists, but delivers nothing
-    let mute = start(&spread.rack.names[0], false);
-    let (receiver, _child) = start(&spread.names[0], true);
-    let (site, _) = behind(vec![mute.0.clone(), receiver.clone()], false);
-    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
-    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
-    rig.arm(Frames::Stream(&stream), None).unwrap();
-    rig.start(endless()).unwrap();
-    rig.wait(Duration::from_millis(200));
-    let before = spread.sent();
-    rig.wait(Duration::from_millis(100));
-    assert!(spread.sent() > before, "frames flow");
-    spread.is_silent();
-    drop((rig, bed, site));
-
-    // two clocks
-    let other = ["unshare", "--time", "--monotonic", "5000", "--fork"];
-    let (apart, mut child) = agent(
-        &program,
-        &folder.path().join("t"),
-        &spread.rack.names[0],
-        &other,
-        true,
-    );
-    if apart.is_there(within(HELLO, &|| false)) {
-        let (site, _) = behind(vec![apart, receiver], false);
-        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
-        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
-        let error = rig
-            .arm(Frames::Stream(&stream), plan())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("not known to be the same"), "{error}");
-        assert_eq!(rig.prove(0, &stream, 100).unwrap().received, 100);
-    } else {
-        println!("SKIPPED: {test}: two clocks: no time namespaces here");
-    }
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 #[test]
@@ -893,4 +599,305 @@ fn this_machine_is_not_restarted() {
         site("kind = 'none'\nmacs = { a = '02:00:00:00:00:01', b = '02:00:00:00:00:02' }");
     let why = black_box.can_reboot().unwrap_err();
     assert!(why.contains("fwdlab cannot log in to its DUT"), "{why}");
+}
+
+/// Hosts behind sshd and agents.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_configuration_leaves_nothing_on_any_kind_of_host() {
+        let test = "a_configuration_leaves_nothing_on_any_kind_of_host";
+        let Some(rack) = Rack::new("left") else {
+            return;
+        };
+        settle(&rack.dut());
+        let bed = parsed(&rack.near());
+        let site = Site::standing(bed.clone(), Path::new("/nowhere")).unwrap();
+        leaves_nothing(&site, &rack.dut());
+        drop(site);
+        // a machine of its own
+        let [tester, dut] = &rack.names;
+        let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /proc/sys/vm; echo 1 > /proc/sys/vm/of_test; exec \"$@\"";
+        if let Some(server) = Server::start_with_files(test, dut, own) {
+            let mut standing = Standing::new(bed, Path::new("/nowhere")).unwrap();
+            standing.dut = Some(Way::Ssh(server.target()));
+            leaves_nothing(&Site(Arc::new(standing)), &server.host());
+        }
+        // this machine: a network that only this thread is in
+        let text = rack.near().replace(&format!("netns:{tester}"), "local");
+        let bed = parsed(&text.replace(&format!("netns:{dut}"), "local"));
+        crate::ports::private::namespace_with_pair().unwrap();
+        let on = "echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
+        Local.ask("sh", &["-c", on]).unwrap();
+        let links = "link add ta type veth peer name da\nlink add tb type veth peer name db\n";
+        Local.feed("ip", &["-batch", "-"], links).unwrap();
+        settle(&Local);
+        let site = Site::standing(bed, Path::new("/nowhere")).unwrap();
+        leaves_nothing(&site, &Local);
+    }
+
+    /// The tester is an agent on one machine, the DUT another machine; here both are this one.
+    #[test]
+    fn a_bed_behind_ssh_forwards_and_is_as_before() {
+        let test = "a_bed_behind_ssh_forwards_and_is_as_before";
+        let Some(rack) = Rack::new("far") else {
+            return;
+        };
+        let ours = tempfile::tempdir().unwrap();
+        let Some(program) = program(test, ours.path()) else {
+            return;
+        };
+        let servers = rack
+            .names
+            .each_ref()
+            .map(|name| Server::start_within(test, Some(name)));
+        let [Some(tester), Some(dut)] = servers else {
+            return;
+        };
+        let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
+        let standing = Arc::new(Standing {
+            testers: vec![Way::Ssh(tester.target())],
+            seats: vec![0, 0],
+            dut: Some(Way::Ssh(dut.target())),
+            program,
+            reached: Mutex::new(None),
+            control: Mutex::default(),
+            bed,
+        });
+        let site = Site(standing.clone());
+        let stopped = Control::default();
+        stopped.stop();
+        site.heed(&stopped);
+        let placement = Placement::default();
+        let dut = campaign::Dut::default();
+        let error = site.build(&Wanted::of_one(&dut, &placement)).unwrap_err();
+        assert!(matches!(error, LabError::Interrupted), "{error}");
+        site.heed(&Control::default());
+        forwards(&site, &rack);
+        assert!(!site.is_here());
+        telemetry_of(&site);
+        // a lost agent is restarted for the next bed
+        let agent = standing.hosts().unwrap().testers[0].agent.clone().unwrap();
+        let id = agent.ask("sh", &["-c", "echo $PPID"]).unwrap();
+        Local.ask("kill", &["-9", id.trim()]).unwrap();
+        forwards(&site, &rack);
+        let facts = site.facts(&Placement::default(), true);
+        assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
+    }
+
+    /// Sender, second sender and receiver are three hosts: first in this process, then each behind an
+    /// agent.
+    #[test]
+    fn senders_and_receiver_on_several_hosts_are_one_tester() {
+        let test = "senders_and_receiver_on_several_hosts_are_one_tester";
+        let Some(spread) = Spread::new("apart") else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = program(test, folder.path()) else {
+            return;
+        };
+        let stream = Stream::new(IpVersion::Ipv4, FrameSize::new(128).unwrap(), 10).unwrap();
+        let placement = Placement::default();
+        let dut = campaign::Dut::default();
+        for has_second in [false, true] {
+            let site =
+                Site::standing(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+            forwards(&site, &spread.rack);
+        }
+
+        // behind agents: the senders and the receiver
+        let start = |name: &str, beats| {
+            let folder = folder.path().join(name);
+            agent(&program, &folder, name, &[], beats)
+        };
+        let behind = |stations: Vec<Remote>, has_second| {
+            let standing =
+                Standing::new(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+            let testers = stations.into_iter().map(|remote| Station {
+                host: Arc::new(Netns::bare(remote.name())),
+                agent: Some(remote),
+            });
+            let hosts = Hosts {
+                testers: testers.collect(),
+                dut: Some(Arc::new(spread.rack.dut())),
+                lock: Arc::new(standing.lock().unwrap()),
+            };
+            *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
+            let standing = Arc::new(standing);
+            (Site(standing.clone()), standing)
+        };
+        let [generator, receiver, second] =
+            [&spread.rack.names[0], &spread.names[0], &spread.names[1]]
+                .map(|name| start(name, true));
+        let remotes = vec![generator.0.clone(), receiver.0.clone(), second.0.clone()];
+        let (site, _) = behind(remotes.clone(), true);
+        forwards(&site, &spread.rack);
+        // two senders would use the same sequence numbers, so frames are only counted
+        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let (mut rig, chosen) = site.open(&bed, &by_packets()).unwrap();
+        assert!(
+            chosen.words.contains("frames leave at ta of") && chosen.words.contains(" and ta of "),
+            "{chosen:?}"
+        );
+        let plan = || Some(AnalysisPlan::default());
+        let error = rig
+            .arm(Frames::Stream(&stream), plan())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("2 hosts send into one port"), "{error}");
+        drop((rig, bed, site));
+
+        // both directions: the receiver sends, too
+        let (site, standing) = behind(remotes[..2].to_vec(), false);
+        let both = Wanted {
+            both_ways: true,
+            ..Wanted::of_one(&dut, &placement)
+        };
+        let bed = site.build(&both).unwrap();
+        let choice = Choice {
+            way_back: Some(bed.networks().reverse()),
+            traffic: Vec::new(),
+            ..by_packets()
+        };
+        let (mut rig, _) = site.open(&bed, &choice).unwrap();
+        for path in [0, 1] {
+            let proof = rig.prove(path, &stream, 100).unwrap();
+            assert_eq!((proof.sent, proof.received), (100, 100), "path {path}");
+        }
+        // a profile, each direction from its own host at the same time
+        let compiled = |direction, addresses| {
+            let text = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\nflows = 10\n";
+            let profile = fwdlab_model::profile::Profile::parse("p", text).unwrap();
+            let setting = Setting {
+                direction,
+                addresses,
+                vlan: None,
+                link: None,
+                read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+            };
+            compile(&profile, &setting).unwrap().traffic
+        };
+        let networks = bed.networks();
+        let forward = compiled(Direction::Forward, networks.forward());
+        let reverse = compiled(Direction::Reverse, networks.reverse());
+        let traffic = Arc::new(forward.both_ways(reverse).unwrap());
+        rig.arm(Frames::Traffic(&traffic), None).unwrap();
+        rig.start(Schedule {
+            frames: Some(200),
+            ..endless()
+        })
+        .unwrap();
+        while !rig.is_done() {
+            rig.wait(Duration::from_millis(5));
+        }
+        let last = rig.stop().unwrap();
+        assert_eq!(
+            (&last.sent[..], &last.received[..]),
+            (&[100, 100][..], &[100, 100][..])
+        );
+        drop((rig, bed));
+        // one clock: latencies are those of frames
+        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+        rig.arm(
+            Frames::Stream(&stream),
+            Some(AnalysisPlan {
+                streams: vec![fwdlab_engine::analysis::StreamPlan::default()],
+            }),
+        )
+        .unwrap();
+        let schedule = Schedule {
+            frames: Some(100),
+            ..endless()
+        };
+        let before = rig.read().ok();
+        rig.start(schedule).unwrap();
+        while !rig.is_done() {
+            rig.wait(Duration::from_millis(5));
+        }
+        let last = rig.stop().unwrap();
+        assert_eq!((last.sent[0], last.received[0]), (100, 100));
+        assert!(before.is_none_or(|before| last.received_at_ns > before.received_at_ns));
+        let found = rig.analysis(0).unwrap().unwrap();
+        assert_eq!(
+            found.streams[0].latency.len() + found.streams[0].early,
+            last.received[0]
+        );
+
+        // if the receiver dies while frames flow, they end, and the waiting call fails
+        rig.arm(Frames::Stream(&stream), None).unwrap();
+        rig.start(endless()).unwrap();
+        rig.wait(Duration::from_millis(200));
+        assert!(!rig.is_done());
+        let (_, mut child) = receiver;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while !rig.is_done() {
+            rig.wait(Duration::from_millis(5));
+        }
+        let error = rig.stop().unwrap_err();
+        assert!(error.to_string().contains("lost connection to"), "{error}");
+        assert!(matches!(error, LabError::Host(_)), "{error:?}");
+        spread.is_silent();
+        drop((rig, bed));
+        // and the same if the sender dies
+        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        assert!(
+            standing.hosts().unwrap().testers[1].agent.is_none(),
+            "it was reached anew"
+        );
+        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+        rig.arm(Frames::Stream(&stream), None).unwrap();
+        rig.start(endless()).unwrap();
+        let (_, mut child) = generator;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        spread.is_silent();
+        assert!(rig.is_done());
+        let error = rig.stop().unwrap_err().to_string();
+        assert!(error.contains("lost connection to"), "{error}");
+        drop((rig, bed, site, standing));
+
+        // a connection that still exists, but delivers nothing
+        let mute = start(&spread.rack.names[0], false);
+        let (receiver, _child) = start(&spread.names[0], true);
+        let (site, _) = behind(vec![mute.0.clone(), receiver.clone()], false);
+        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+        rig.arm(Frames::Stream(&stream), None).unwrap();
+        rig.start(endless()).unwrap();
+        rig.wait(Duration::from_millis(200));
+        let before = spread.sent();
+        rig.wait(Duration::from_millis(100));
+        assert!(spread.sent() > before, "frames flow");
+        spread.is_silent();
+        drop((rig, bed, site));
+
+        // two clocks
+        let other = ["unshare", "--time", "--monotonic", "5000", "--fork"];
+        let (apart, mut child) = agent(
+            &program,
+            &folder.path().join("t"),
+            &spread.rack.names[0],
+            &other,
+            true,
+        );
+        if apart.is_there(within(HELLO, &|| false)) {
+            let (site, _) = behind(vec![apart, receiver], false);
+            let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+            let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+            let error = rig
+                .arm(Frames::Stream(&stream), plan())
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("not known to be the same"), "{error}");
+            assert_eq!(rig.prove(0, &stream, 100).unwrap().received, 100);
+        } else {
+            println!("SKIPPED: {test}: two clocks: no time namespaces here");
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
 }

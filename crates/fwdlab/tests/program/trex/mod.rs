@@ -326,57 +326,6 @@ fn a_profile_of_trexs_is_measured() {
     assert_eq!(streams[1]["3"]["isg"].as_f64(), Some(200.0));
 }
 
-/// On one test bed: TRex's own console with its TUI on a terminal, the same with typed commands, a
-/// client that resolves its next hops, and finally clients that call everything.
-#[test]
-fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
-    let name = "trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing";
-    if !root(name) {
-        return;
-    }
-    let Some(python) = python(name) else { return };
-    if !has_tcpdump(name) {
-        return;
-    }
-    let lab = Lab::new();
-    let (server, ports) = serve(&lab, &[]);
-    let profile = beside("mix.py");
-    let its = found(python, "tui.py", &[&ports[0], &ports[1], &profile]);
-    assert_eq!(its, json!({"missed": [], "ended": 0}));
-    console_does_what_is_typed(&lab, python, &ports);
-
-    let its = found(python, "resolves.py", &[&ports[0], &ports[1]]);
-    has(
-        &its,
-        &json!({
-            "resolved": [["198.18.0.2", "02:00:01:d0:17:01", "IPv4"], ["198.19.0.2", "02:00:02:d0:17:02", "IPv4"]],
-            "beyond": [true, true], "rtt": true, "unresolved": ["198.18.0.2", "unresolved", "IPv4"],
-            "l2": ["-", "-", "Ethernet"], "ipv6": "2001:db8::1",
-        }),
-    );
-
-    // at one call per second, a client makes 86,400 calls a day; this makes as many as possible in
-    // a few seconds
-    let seconds = std::env::var("FWDLAB_FUZZ_S").unwrap_or("3".into());
-    let pid = server.pid().to_string();
-    let its = found(python, "any_calls.py", &[&ports[0], &pid, &seconds]);
-    has(
-        &its,
-        &json!({
-            "unanswered": null, "states": ["IDLE", "IDLE"], "sent when stopped": [0, 0],
-            "groups": {"flow_stats": [], "latency": []},
-        }),
-    );
-    assert!(its["calls"].as_u64().unwrap() > 100, "{its}");
-    // threads and files of recently closed connections, memory kept by the allocator, and a ring of
-    // 64 MiB for each port that is still capturing
-    for (what, more) in [("threads", 8), ("files", 16), ("kB", 100_000 + 2 * 65_536)] {
-        let [before, after] = ["before", "after"].map(|when| its[when][what].as_i64().unwrap());
-        assert!(after <= before + more, "{what}: {its}");
-    }
-    end(server);
-}
-
 /// Types commands in its first session on a server.
 fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
     let batch = lab.path().join("batch");
@@ -499,6 +448,62 @@ mod alone {
                     "{what}: {is}, not {wanted}: {found}"
                 );
             }
+        }
+        end(server);
+    }
+}
+
+/// TRex's own console.
+mod slow {
+    use super::*;
+
+    /// On one test bed: TRex's own console with its TUI on a terminal, the same with typed commands, a
+    /// client that resolves its next hops, and finally clients that call everything.
+    #[test]
+    fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
+        let name = "trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing";
+        if !root(name) {
+            return;
+        }
+        let Some(python) = python(name) else { return };
+        if !has_tcpdump(name) {
+            return;
+        }
+        let lab = Lab::new();
+        let (server, ports) = serve(&lab, &[]);
+        let profile = beside("mix.py");
+        let its = found(python, "tui.py", &[&ports[0], &ports[1], &profile]);
+        assert_eq!(its, json!({"missed": [], "ended": 0}));
+        console_does_what_is_typed(&lab, python, &ports);
+
+        let its = found(python, "resolves.py", &[&ports[0], &ports[1]]);
+        has(
+            &its,
+            &json!({
+                "resolved": [["198.18.0.2", "02:00:01:d0:17:01", "IPv4"], ["198.19.0.2", "02:00:02:d0:17:02", "IPv4"]],
+                "beyond": [true, true], "rtt": true, "unresolved": ["198.18.0.2", "unresolved", "IPv4"],
+                "l2": ["-", "-", "Ethernet"], "ipv6": "2001:db8::1",
+            }),
+        );
+
+        // at one call per second, a client makes 86,400 calls a day; this makes as many as possible in
+        // a few seconds
+        let seconds = std::env::var("FWDLAB_FUZZ_S").unwrap_or("3".into());
+        let pid = server.pid().to_string();
+        let its = found(python, "any_calls.py", &[&ports[0], &pid, &seconds]);
+        has(
+            &its,
+            &json!({
+                "unanswered": null, "states": ["IDLE", "IDLE"], "sent when stopped": [0, 0],
+                "groups": {"flow_stats": [], "latency": []},
+            }),
+        );
+        assert!(its["calls"].as_u64().unwrap() > 100, "{its}");
+        // threads and files of recently closed connections, memory kept by the allocator, and a ring of
+        // 64 MiB for each port that is still capturing
+        for (what, more) in [("threads", 8), ("files", 16), ("kB", 100_000 + 2 * 65_536)] {
+            let [before, after] = ["before", "after"].map(|when| its[when][what].as_i64().unwrap());
+            assert!(after <= before + more, "{what}: {its}");
         }
         end(server);
     }
