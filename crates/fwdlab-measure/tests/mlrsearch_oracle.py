@@ -1,4 +1,4 @@
-"""Runs the reference, PyPI's MLRsearch, on random devices and prints what it did: one JSON document per line.
+"""Runs the reference, PyPI's MLRsearch, on random devices and prints its trials and results: one JSON document per line.
 
 Usage: mlrsearch_oracle.py SEED SEARCHES. Needs MLRsearch 1.2.1. Read by tests/mlrsearch.rs.
 """
@@ -18,7 +18,7 @@ from MLRsearch import (
 
 
 class Device(AbstractMeasurer):
-    """Loses what exceeds its capacity, and now and then something below it."""
+    """Loses frames above its capacity, and sometimes a few below it."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -31,7 +31,7 @@ class Device(AbstractMeasurer):
     def measure(self, intended_duration, intended_load):
         capacity = self.capacity * math.exp(self.rng.gauss(0, self.noise))
         if intended_load > capacity:
-            # livelock: what is forwarded may fall as the load rises
+            # livelock: the forwarding rate may fall as the load rises
             capacity *= (capacity / intended_load) ** self.slope
         loss = max(0.0, 1.0 - capacity / intended_load)
         if self.rng.random() < self.stray:
@@ -55,7 +55,7 @@ def goal(rng):
     preceding = rng.choice([0, 1, 2, 2, 3])
     duration_sum = final * rng.choice([1.0, 2.0, 21.0, 5.5])
     if preceding == 0:
-        # the package asks for it
+        # the package requires it
         final = duration_sum = initial
     return {
         "loss_ratio": rng.choice([0.0, 0.0, 0.005, 0.001, 0.1]),
@@ -90,7 +90,7 @@ def main():
     for number in range(searches):
         rng = random.Random(seed * 1_000_003 + number)
         goals = [goal(rng) for _ in range(rng.randint(1, 3))]
-        # the package takes no goal twice
+        # the package refuses a goal given twice
         unique = [g for i, g in enumerate(goals) if g not in goals[:i]]
         config = Config()
         low = 10 ** rng.uniform(2, 4)

@@ -1,26 +1,26 @@
-# Two BGP peers of this DUT and its routing daemon, all of them bird: each peer in a network namespace of its own, on a link of its own.
+# The DUT's routing daemon and two BGP peers, all of them bird. Each peer has its own network namespace and its own link.
 #
 #   peer1 192.0.2.9  AS 64501 ==== 192.0.2.10  \
 #                                                      bird of the DUT, AS 64500
 #   peer2 192.0.2.13 AS 64502 ==== 192.0.2.14  /
 #
-# Before it stand: n views updates hold (of the family), first networks prefix (where test frames go: a number, how many /24s, a prefix), hop
-# mac (of the tester), cpus. All files are in $state: NAME.conf, NAME.log, NAME.ctl (for birdc -s), NAME.pid, each of `dut`, `peer1`, `peer2`;
-# `sh $state/clear peer1` is an event for the procedure churn.
+# The caller prepends variables: n views updates hold (parameters of the family), first networks prefix (destinations of test frames: a number,
+# the number of /24s, a prefix), hop mac (of the tester), cpus. All files are in $state: NAME.conf, NAME.log, NAME.ctl (for birdc -s), NAME.pid,
+# for each of `dut`, `peer1`, `peer2`; `sh $state/clear peer1` is an event for the procedure churn.
 set -eu
 state=/run/fwdlab-bgp
 mkdir -p $state
 cd $state
 
-# Ends with these and the daemons' last words.
+# Exits with this message and the last lines of the daemons' logs.
 fail() {
     echo "$1" >&2
     for name in dut peer1 peer2; do tail -n 5 "$name.log" 2>/dev/null | sed "s/^/$name: /" >&2; done
     exit 1
 }
 
-# So many networks of bird's `route`, from number $1 to before $2: of ten, six are /24s, one a /23, two /22s, one a /20, which fill a /19. Each
-# ten have a community of their own, as neighbours in a real view have attributes in common.
+# Prints routes for bird, from number $1 to before number $2. Of every ten, six are /24s, one is a /23, two are /22s and one is a /20, which fill
+# a /19. Every ten share a community, because neighbours in a real view share attributes.
 others() {
     awk -v from="$1" -v to="$2" 'BEGIN {
         split("0 16 20 24 26 27 28 29 30 31", at, " "); split("20 22 22 23 24 24 24 24 24 24", long, " ")
@@ -31,7 +31,7 @@ others() {
         }
     }'
 }
-# Networks that test frames go to.
+# Prints the networks of the test frames.
 ours() {
     awk -v first="$first" -v count="$networks" 'BEGIN {
         for (i = 0; i < count; i++) {
@@ -41,7 +41,7 @@ ours() {
     }'
 }
 
-# The daemon of a peer: name, its address, the DUT's, its AS number, the next hop that it announces.
+# Starts the daemon of a peer. Arguments: name, its address, the DUT's address, its AS number, the next hop that it announces.
 peer() {
     cat > "$1.conf" <<CONF
 log "$state/$1.log" all;
@@ -60,7 +60,7 @@ protocol bgp dut {
     ipv4 { import none; export filter { bgp_next_hop = $5; accept; }; };
 }
 CONF
-    # its network ends with it
+    # its network namespace is removed with it
     unshare --net sh -c '
         set -e
         ip link set lo up
@@ -85,7 +85,7 @@ CONF
     ip link set "$1" up
 }
 
-# A thousand networks come and go, one after the other, at so many changes a second. The daemon of the peer learns them from its kernel.
+# Adds and removes a thousand networks, one after the other, at the given number of changes per second. The peer's daemon learns them from its kernel.
 cat > updates <<'UPDATES'
 awk -v rate="$1" 'function now(up) { getline up < "/proc/uptime"; close("/proc/uptime"); return up + 0 }
 BEGIN {
@@ -97,8 +97,8 @@ BEGIN {
 }' | ip -batch -
 UPDATES
 
-# What clears the session with a peer, $1, and waits until its routes are there again: an event. It tells moments, of the daemon's log and of
-# a look at its tables (which it makes ten times a second).
+# Writes the script of an event: it clears the session with peer $1 and waits until its routes are back. It prints times, taken from the daemon's
+# log and from its tables, which it reads ten times per second.
 {
     echo "n=$n state=$state"
     cat <<'CLEAR'
@@ -126,9 +126,9 @@ same) { ours; others 0 $((n - networks)); } > peer1.routes; ln -sf peer1.routes 
 *) { ours; others 0 $((n - networks)); } > peer1.routes; others "$n" $((2 * n)) > peer2.routes; routes=$((2 * n)) ;;
 esac
 
-# frames go where the daemon says, and nowhere else
+# frames follow the daemon's routes only
 ip route flush root "$prefix" proto boot dev "$FWDLAB_OUT"
-# the second way to the tester
+# the second path to the tester
 ip addr add 192.0.2.1/30 dev "$FWDLAB_OUT"
 ip neigh replace 192.0.2.2 lladdr "$mac" nud permanent dev "$FWDLAB_OUT"
 
@@ -162,7 +162,7 @@ echo $! > dut.pid
 in_daemon() { birdc -r -s dut.ctl show route primary count where source = RTS_BGP 2>/dev/null | sed -n 's/^\([0-9]*\) of .* in table master4$/\1/p'; }
 of_peer() { birdc -r -s dut.ctl show protocols all "$1" 2>/dev/null | sed -n 's/^ *Routes: *\([0-9]*\) imported.*/\1/p'; }
 in_kernel() { ip -4 route show proto bird | wc -l; }
-# is $1 so many? Routes that come and go are counted as well
+# compares $1 with the expected number; routes that are added and removed are counted as well
 is_all() { [ "${1:-0}" -ge "$2" ] && [ "$1" -le $(($2 + (updates > 0) * 1000)) ]; }
 waited() { cut -d. -f1 /proc/uptime; }
 until=$(($(waited) + 240))
@@ -176,11 +176,11 @@ while :; do
         ! is_all "$kernel" "$routes" || break
     fi
     [ "$(waited)" -lt "$until" ] ||
-        fail "of $routes routes of two peers with $n each, the daemon has ${peer1:-none} and ${peer2:-none}, ${best:-none} of them in use, the kernel $kernel"
+        fail "two peers announce $n routes each, $routes in all: the daemon received ${peer1:-none} and ${peer2:-none} and uses ${best:-none}; the kernel has $kernel"
     sleep 0.2
 done
 
-# one that ends is a result
+# the exit of a daemon is a result
 for name in dut peer1 peer2; do
     for kind in pid log; do ln -sf "$state/$name.$kind" "$FWDLAB_DAEMONS/bird-$name.$kind"; done
 done

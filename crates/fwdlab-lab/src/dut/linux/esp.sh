@@ -1,5 +1,5 @@
-# IPsec tunnels (ESP, AES-128-GCM) for gateway.sh, each a port of its own (xfrm) with outer addresses of its own: others on the way, such as
-# a card that spreads what it receives, see several flows. Nobody negotiates: both ends have the key.
+# IPsec tunnels (ESP, AES-128-GCM) for gateway.sh. Each has its own port (xfrm) and its own outer addresses, so that a card that spreads
+# received frames over queues sees several flows. There is no negotiation: both ends have the key.
 lacks() {
     if said=$(ip link add tun0 type xfrm dev lo if_id 1 2>&1); then
         ip link del tun0
@@ -14,7 +14,7 @@ lacks() {
     fi
 }
 
-# Adds or deletes the state of tunnel $n at the end that the first words speak to.
+# Adds or deletes the state of tunnel $n at one end: the first words are the command for that end.
 state() {
     ends="src 192.0.0.$((128 + 2 * n)) dst 192.0.0.$((129 + 2 * n))" id=$((n + 1)) spi=$((256 + n))
     case $2 in
@@ -26,7 +26,7 @@ state() {
     esac
 }
 
-# A system loads what its processor can do when it starts.
+# Other systems load the drivers of their processor at boot.
 prepare() { [ -z "$guest" ] || modprobe -q aesni_intel || :; }
 
 tunnel() {
@@ -48,7 +48,7 @@ tunnel() {
     ip -n far link set "$dev" up
 }
 
-# Those of which both ends have a state.
+# Counts the tunnels whose state exists at both ends.
 up() {
     of() { $1 xfrm state list | grep -c '^src 192\.0\.0\.' || :; }
     here=$(of ip) there=$(of "ip -n far")

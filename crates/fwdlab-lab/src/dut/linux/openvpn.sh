@@ -1,5 +1,5 @@
-# Tunnels of OpenVPN (AES-256-GCM), for gateway.sh. Both ends of each are processes on the DUT's CPUs: it encrypts and decrypts. Files of the
-# daemons near0, far0, near1, ... are in $FWDLAB_DAEMONS.
+# OpenVPN tunnels (AES-256-GCM) for gateway.sh. Both ends of each tunnel are processes on the DUT's CPUs: it encrypts and decrypts. The files of
+# the daemons near0, far0, near1, ... are in $FWDLAB_DAEMONS.
 lacks() {
     for program in openvpn openssl; do
         command -v $program >/dev/null || echo "it has no program $program; install the package $program"

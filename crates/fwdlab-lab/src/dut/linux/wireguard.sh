@@ -1,5 +1,5 @@
-# Tunnels of WireGuard, for gateway.sh. Threads of the kernel encrypt and decrypt, on all CPUs of the machine. Each tunnel has a port of its
-# own; keys are of this run, and one of each end is enough.
+# WireGuard tunnels for gateway.sh. Kernel threads encrypt and decrypt, on all CPUs of the machine. Each tunnel has its own port; keys are
+# created for this run, one for each end.
 lacks() {
     command -v wg >/dev/null || echo "it has no program wg; install the package wireguard-tools"
     if said=$(ip link add tun0 type wireguard 2>&1); then
@@ -19,7 +19,7 @@ prepare() {
     done
 }
 
-# The near end asks for a session at once, so that no test frame has to wait for it.
+# The near end starts the session at once, so that no test frame waits for it.
 tunnel() {
     port=$((51820 + n))
     ip -n far link add "$dev" type wireguard

@@ -1,4 +1,4 @@
-"""Any calls in any order, right ones and wrong ones, from three clients at once, while real traffic flows.
+"""Valid and invalid calls in random order, from three clients at once, during real traffic.
 
 Arguments: port of the RPC, process of the server, seconds. What was found is the last line, as JSON: every call was answered, everything
 could be stopped, and the server is no larger than before.

@@ -1,4 +1,4 @@
-"""The console of TRex, unmodified: its arguments are ours. What is typed comes from the standard input."""
+"""TRex's console, unmodified, with the arguments of this script. Commands come from standard input."""
 
 import sys
 

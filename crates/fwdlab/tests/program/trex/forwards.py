@@ -1,4 +1,4 @@
-"""TRex's own client sends through a DUT, watches, steers and stops. Arguments: ports of the RPC and the publisher."""
+"""TRex's own client sends through a DUT, reads counters, changes rates and stops. Arguments: TCP ports of the RPC server and the publisher."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ time.sleep(0.2)
 stats = c.get_stats()
 found["twice"] = [stats["flow_stats"][7]["rx_pkts"][1], stats["flow_stats"][8]["rx_pkts"][1], stats["latency"][8]["err_cntrs"]["dropped"]]
 
-# steered while it sends; latency streams keep their rate
+# its rate changes while it sends; latency streams keep theirs
 c.reset(ports=[0, 1])
 c.add_streams([
     STLStream(packet=packet(*there), mode=STLTXCont(pps=1000), flow_stats=STLFlowStats(pg_id=1)),
@@ -75,7 +75,7 @@ c.add_streams([
 
 
 def sent(seconds):
-    """Frames of the two groups in so long, as rates."""
+    """Frame rates of the two groups over this time."""
     before, began = c.get_pgid_stats([1, 2])["flow_stats"], time.monotonic()
     time.sleep(seconds)
     after, took = c.get_pgid_stats([1, 2])["flow_stats"], time.monotonic() - began

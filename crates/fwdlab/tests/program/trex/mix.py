@@ -1,4 +1,4 @@
-"""A profile as users of TRex write them: three sizes, each a little later, one address that moves, and a tunable."""
+"""A typical TRex profile: three frame sizes with increasing start delays, one varying address, and a tunable."""
 
 import argparse
 

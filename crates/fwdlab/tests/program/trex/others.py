@@ -1,4 +1,4 @@
-"""The package pytrex, unmodified: it connects, takes ports, sends, captures and lets go. Arguments: ports of the RPC and the publisher."""
+"""The package pytrex, unmodified: connects, acquires ports, sends, captures and releases them. Arguments: TCP ports of the RPC server and the publisher."""
 
 import json
 import sys

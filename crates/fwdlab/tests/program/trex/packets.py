@@ -1,4 +1,4 @@
-"""TRex's own clients take ports from each other, push packets over a wire and capture them.
+"""TRex's own clients take over ports from each other, push packets and capture them.
 
 Arguments: ports of the RPC and the publisher, and a file for a capture. What was found is the last line, as JSON.
 """

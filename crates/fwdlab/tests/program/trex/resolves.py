@@ -1,4 +1,4 @@
-"""TRex's own client finds its next hops through ARP, and pings through a DUT. Arguments: ports of the RPC and the publisher."""
+"""TRex's own client finds its next hops through ARP, and pings through a DUT. Arguments: TCP ports of the RPC server and the publisher."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Frames that TRex's own client has fwdlab send, byte by byte, against what TRex's documentation says they are.
+"""Compares the frames that fwdlab sends for TRex's own client, byte by byte, with TRex's documentation.
 
 Arguments: port of the RPC, of the publisher, and the capture file that somebody else fills with what leaves the port. Every case
 sends a burst; its number is in the last byte of the source MAC address. What was found is the last line, as JSON.
@@ -54,7 +54,7 @@ def checksum(data):
 
 
 def counter(init, low, high, step, up=True):
-    """From init on; the range grows until it is a multiple of the step, and its ends are neighbours."""
+    """Values from init on, with wrap-around; the range is extended to a multiple of the step."""
     while (high - low + 1) % step:
         if up:
             high += 1
@@ -85,7 +85,7 @@ def tuples(ip_low, ip_high, port_low, port_high, limit):
 
 
 def repeatable(seed, size, low, high, limit):
-    """TRex's generator: 15 bits a draw, two draws for four bytes."""
+    """TRex's random generator: 15 bits per draw, two draws for four bytes."""
     while True:
         x = seed
 
@@ -100,7 +100,7 @@ def repeatable(seed, size, low, high, limit):
 
 
 def digits():
-    """A digit, and the next one that moves on when it wraps."""
+    """Two digits: the second one advances when the first one wraps."""
     while True:
         for high in (1, 3, 5):
             for low in range(10):
@@ -125,7 +125,7 @@ found, cases = {}, []
 
 
 def case(program, expected, count, payload=18, **options):
-    """A burst with this program; `expected` makes of the template and a number the frame that is to leave."""
+    """Sends a burst with this program; `expected` returns the expected frame for the template and its number."""
     number = len(cases) + 1
     packet = frame(number, payload)
     vm = STLScVmRaw(program, **{k: options.pop(k) for k in list(options) if k == "cache_size"})
@@ -137,7 +137,7 @@ def case(program, expected, count, payload=18, **options):
 
 
 def series(generator):
-    """Its values by number."""
+    """Its value for each frame number."""
     values = []
 
     def value(n):

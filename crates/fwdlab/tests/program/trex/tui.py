@@ -1,4 +1,4 @@
-"""TRex's own console on a terminal: commands, then its TUI while traffic flows, then out again.
+"""TRex's own console on a terminal: commands, then its TUI during traffic, then exit.
 
 Arguments: ports of the RPC and the publisher, and a profile. What was on the screen is the last line, as JSON.
 """
@@ -41,7 +41,7 @@ def read(seconds):
 
 
 def wait(what, seconds=20):
-    """Until this is on the screen, behind what was waited for before."""
+    """Waits until this text is on the screen, after the text of the previous wait."""
     global seen
     end = time.time() + seconds
     while what not in seen:
