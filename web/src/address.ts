@@ -1,27 +1,27 @@
-// What is shown stands in the address: a link shows another what one sees.
+// The state of a page is in its address, so that a link shows the same to others.
 import { useEffect, useState } from "preact/hooks";
 
-const heard = new Set<() => void>();
-addEventListener("popstate", () => heard.forEach((tell) => tell()));
+const listeners = new Set<() => void>();
+addEventListener("popstate", () => listeners.forEach((listener) => listener()));
 
-/** Goes there. Small changes of what is shown replace the address; others can be gone back from. */
+/** Opens an address. With `replace`, for small changes, it replaces the entry in the history. */
 export function go(to: string, replace = false): void {
   if (replace) history.replaceState(null, "", to);
   else history.pushState(null, "", to);
-  heard.forEach((tell) => tell());
+  listeners.forEach((listener) => listener());
 }
 
 export function useAddress(): URL {
   const [url, set] = useState(location.href);
   useEffect(() => {
-    const tell = () => set(location.href);
-    heard.add(tell);
-    return () => void heard.delete(tell);
+    const listener = () => set(location.href);
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   }, []);
   return new URL(url);
 }
 
-/** The address with these words of its query changed; an empty one is left out. */
+/** The address with these query parameters changed; empty ones are removed. */
 export function changed(url: URL, words: Record<string, string>): string {
   const next = new URL(url);
   for (const [key, value] of Object.entries(words)) {

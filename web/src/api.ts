@@ -1,4 +1,4 @@
-// What the server says. Types name only what pages show; docs/reference/dashboard.md and the schemas of the project have the rest.
+// The API of the server. Types contain only the fields that pages show; docs/reference/dashboard.md and the JSON schemas have the rest.
 
 export interface Line {
   id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; finished_at: string | null;
@@ -51,7 +51,7 @@ export interface Bed { name: string; facts: Record<string, unknown>; runs: numbe
 
 const KEY = "fwdlab-token";
 
-/** The token that came behind `#token=` once; it does not stay in the address. */
+/** The token of a link with `#token=`; it is removed from the address bar. */
 export async function takeToken(): Promise<void> {
   const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
   if (found) {
@@ -59,13 +59,13 @@ export async function takeToken(): Promise<void> {
     history.replaceState(null, "", location.pathname + location.search);
   }
   const kept = token();
-  // elsewhere than on this machine, reading takes a cookie that the token gets
+  // on other machines, reading needs a cookie, which the token obtains
   if (kept) await fetch("/api/session", { method: "POST", headers: { Authorization: `Bearer ${kept}` } });
 }
 
 export const token = () => sessionStorage.getItem(KEY);
 
-/** Asks; an answer that is an error is thrown with the server's words. */
+/** Sends a request; throws the message of the server if it fails. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await answer(path, { signal })).json() as Promise<T>;
 }
@@ -87,7 +87,7 @@ async function answer(path: string, init: RequestInit): Promise<Response> {
   try {
     why = JSON.parse(said).error ?? said;
   } catch {
-    // plain words
+    // not JSON: plain text
   }
   throw new Error(why || `the server answered ${response.status}`);
 }

@@ -1,4 +1,4 @@
-// Numbers as people read them: three digits after the unit was chosen, and never a unit without its layer.
+// Formats numbers for people: in a suitable unit, and bit rates with their layer.
 
 const STEPS: [number, string][] = [
   [1e9, "G"],
@@ -21,7 +21,7 @@ export function digits(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, Math.min(6, 3 - size)) });
 }
 
-/** A value with the unit that the data names. */
+/** A value with the unit of the data. */
 export function withUnit(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined) return "-";
   if (unit === "frames/s" || unit === "pps") return scaled(value, "pps");
@@ -44,7 +44,7 @@ export const percent = (ratio: number) => `${digits(ratio * 100)} %`;
 /** 2026-11-21 08:50:12, in UTC. */
 export const moment = (text: string | null | undefined) => (text ? text.slice(0, 19).replace("T", " ") : "-");
 
-/** So many seconds, for people who wait. */
+/** A duration in seconds, rounded for reading. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
   if (s < 60) return `${s} s`;

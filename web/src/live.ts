@@ -1,5 +1,5 @@
-// A run while it goes on: its history first, then what happens. However many events come, what is kept is bounded, and the page is drawn
-// once a frame.
+// A run in progress: its past events first, then new ones. The stored state is bounded however many events arrive, and the page is drawn once
+// per frame.
 import { useEffect, useRef, useState } from "preact/hooks";
 
 export interface Point { t: number; offered: number; forwarded: number }
@@ -29,7 +29,7 @@ export class Live {
     if (this.said.length > SAID) this.said.splice(0, this.said.length - SAID);
   }
 
-  /** Takes an event in; one of an unknown kind is counted. */
+  /** Applies an event; one of an unknown kind is only counted. */
   take(event: Record<string, any>): void {
     this.events += 1;
     const t = Number(event.t) || 0;
@@ -38,7 +38,7 @@ export class Live {
       case "run_resumed":
         this.steps = event.steps;
         this.left = event.estimate_s;
-        this.say(t, "run", event.event === "run_started" ? "the run began" : "the run went on");
+        this.say(t, "run", event.event === "run_started" ? "the run started" : "the run was resumed");
         break;
       case "progress":
         Object.assign(this, { activity: event.activity, done: event.done, steps: event.steps, left: event.left_s, estimate: event.estimate ?? "" });
@@ -64,7 +64,7 @@ export class Live {
       case "steered":
         if (event.heeded && event.request === "pause") this.paused = true;
         if (event.heeded && event.request === "resume") this.paused = false;
-        this.say(t, "asked", `${event.request}${event.heeded ? "" : ": nothing to do"}`);
+        this.say(t, "request", `${event.request}${event.heeded ? "" : ": ignored, nothing to do"}`);
         break;
       case "note":
       case "warning":
@@ -80,7 +80,7 @@ export class Live {
   }
 }
 
-/** Follows a run. The browser comes back by itself when the server was away, with the place where it was. */
+/** Follows a run. After a lost connection, the browser reconnects and continues at the last event. */
 export function useLive(run: string): Live {
   const live = useRef(new Live());
   const [, draw] = useState(0);
@@ -100,7 +100,7 @@ export function useLive(run: string): Live {
     };
     source.onmessage = (message) => {
       const event = JSON.parse(message.data);
-      // another journal, or the same one from its beginning
+      // another journal, or this one from its first event
       if (event.event === "run_started") live.current = Object.assign(new Live(), { connected: true });
       live.current.take(event);
       soon();

@@ -1,4 +1,4 @@
-// The dashboard: which page stands at which address, and what all pages have around them.
+// The dashboard: the page for each address, and the frame around all pages.
 import "./style.css";
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -62,7 +62,7 @@ function App() {
   };
   return (
     <>
-      <a class="skip" href="#main">Skip to the page</a>
+      <a class="skip" href="#main">Skip to content</a>
       <header>
         <strong>fwdlab</strong>
         <nav aria-label="Pages">{PAGES.map(([, to, name]) => <Link key={to} to={to} current={url.pathname.startsWith(to) || (to === "/runs" && url.pathname === "/")}>{name}</Link>)}</nav>
@@ -73,7 +73,7 @@ function App() {
       <dialog ref={help} aria-labelledby="keys">
         <h2 id="keys">Keys</h2>
         <dl>{PAGES.map(([key, , name]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{name}</dd></div>)}
-          <div><dt><kbd>/</kbd></dt><dd>Filter runs</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl>
+          <div><dt><kbd>/</kbd></dt><dd>Filter runs</dd></div><div><dt><kbd>?</kbd></dt><dd>Show the keys</dd></div></dl>
         <form method="dialog"><button>Close</button></form>
       </dialog>
     </>

@@ -1,9 +1,9 @@
-// Small things that pages share.
+// Small components shared by pages.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { go } from "./address";
 
-/** A link inside the page; with a modifier key the browser does what it always does. */
+/** A link within the dashboard; with a modifier key the browser handles it as usual. */
 export function Link(props: { to: string; children: ComponentChildren; class?: string; current?: boolean }) {
   const follow = (event: MouseEvent) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -23,14 +23,14 @@ export function State(props: { state: string | null }) {
   return <span class={`state ${state}`}><span aria-hidden="true">{MARKS[state] ?? "·"}</span> {state}</span>;
 }
 
-/** What people said of a run, in words; each leads to all that have it. */
+/** The tags of a run; each links to the runs that have it. */
 export function Tags(props: { tags: string[] }) {
   return <>{props.tags.map((tag) => <Link key={tag} class="tag" to={`/runs?q=${encodeURIComponent(`tag:${tag}`)}`}>{tag}</Link>)}</>;
 }
 
 export type Asked<T> = { value?: T; error?: string };
 
-/** Asks whenever `key` changes, and forgets the answer to an older question. */
+/** Sends a request whenever `key` changes, and ignores answers to older ones. */
 export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T>): Asked<T> {
   const [asked, set] = useState<Asked<T> & { of?: string }>({});
   useEffect(() => {
@@ -44,14 +44,14 @@ export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T
   return asked.of === key ? asked : {};
 }
 
-/** What there is to say before there is an answer. */
+/** Shown until the answer arrives. */
 export function Waiting(props: { asked: Asked<unknown> }) {
   return props.asked.error
     ? <p role="alert" class="error">{props.asked.error}</p>
     : <p class="quiet" aria-busy="true">Reading…</p>;
 }
 
-/** A wide table scrolls by itself, by keyboard too. */
+/** A wide table scrolls separately from the page, also by keyboard. */
 export function Scroll(props: { label: string; low?: boolean; children: ComponentChildren }) {
   return <div class={props.low ? "scroll low" : "scroll"} tabIndex={0} role="group" aria-label={props.label}>{props.children}</div>;
 }

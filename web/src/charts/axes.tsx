@@ -1,4 +1,4 @@
-// What charts are drawn in: axes with round numbers from zero, in units of the data.
+// The axes of charts, from zero to round numbers, in the units of the data.
 import type { ComponentChildren } from "preact";
 import { ticks } from "../format";
 import { Scroll } from "../parts";
@@ -13,7 +13,7 @@ export const HUES = ["blue", "orange", "green", "purple", "sky", "red"];
 
 export interface Frame { x: (v: number) => number; y: (v: number) => number; height: number }
 
-/** A chart over a numeric x axis. `label` says in words what is to be seen. */
+/** A chart over a numeric x axis. `label` describes it for screen readers. */
 export function Axes(props: {
   label: string; height?: number; xs: [number, number]; most: number; yName: (v: number) => string;
   xTicks: { at: number; name: string }[]; draw: (frame: Frame) => ComponentChildren; xTitle?: string;
@@ -43,7 +43,7 @@ export function Axes(props: {
   );
 }
 
-/** Shapes that differ without colour. */
+/** Shapes that can be told apart without colour. */
 export function Dot(props: { x: number; y: number; n: number; title: string; hollow?: boolean }) {
   const { x, y, n } = props;
   const hue = `mark ${HUES[n % HUES.length]}${props.hollow ? " hollow" : ""}`;

@@ -1,4 +1,4 @@
-// One figure of every test case: the median as a bar, each value as a dot, the interval as a whisker. Long names have their own line.
+// A figure of all test cases: the median as a bar, each value as a dot, the interval as a whisker. Long names have their own line.
 import type { TestCase } from "../api";
 import { ticks, withUnit } from "../format";
 import { Scroll } from "../parts";

@@ -1,4 +1,4 @@
-// A flame graph: call paths as nested bars, as wide as their share. Every bar is a button: it can be reached and zoomed by keyboard.
+// A flame graph: call paths as nested bars whose width is their share. Every bar is a button, usable by keyboard.
 import { useMemo, useState } from "preact/hooks";
 import { digits, percent } from "../format";
 
@@ -6,7 +6,7 @@ interface Node { name: string; total: number; other: number; below: Map<string, 
 
 const node = (name: string): Node => ({ name, total: 0, other: 0, below: new Map() });
 
-/** Folded stacks, `a;b;c 12` a line, and those of another profile beside them. */
+/** Folded stacks, one `a;b;c 12` per line, and those of another profile for comparison. */
 function tree(folded: string, other: string | null): Node {
   const root = node("all");
   const add = (text: string, key: "total" | "other") => {
@@ -29,7 +29,7 @@ function tree(folded: string, other: string | null): Node {
   return root;
 }
 
-/** Less than this share of the width is not drawn. */
+/** Narrower bars are not drawn: the share of the width. */
 const LEAST = 0.0015;
 
 interface Bar { node: Node; path: string; depth: number; from: number; share: number }
@@ -66,7 +66,7 @@ export function FlameGraph(props: { folded: string; other: string | null; unit: 
     if (!here) one.below.forEach((below) => count(below, false));
   };
   if (wanted) count(root, false);
-  // a total of 1000 against 2000 in another run says nothing: shares are compared
+  // the totals of two runs are not comparable, their shares are
   const shift = (one: Node) => (props.other === null ? 0 : one.total / whole.total - one.other / (whole.other || 1));
   const hue = (bar: Bar) => {
     if (props.other === null) return ["f0", "f1", "f2", "f3"][(bar.node.name.length * 7 + bar.depth) % 4];
@@ -83,10 +83,10 @@ export function FlameGraph(props: { folded: string; other: string | null; unit: 
       <div class="flame" style={{ height: `${depth * 20}px` }} role="group" aria-label={`${digits(root.total)} ${props.unit}, by call path`}>
         {drawn.map((bar) => {
           const by = shift(bar.node);
-          const told = `${bar.node.name}: ${digits(bar.node.total)} ${props.unit}, ${percent(bar.node.total / whole.total)}`
-            + (props.other === null ? "" : `, ${by >= 0 ? "+" : "−"}${percent(Math.abs(by))} against the other`);
+          const label = `${bar.node.name}: ${digits(bar.node.total)} ${props.unit}, ${percent(bar.node.total / whole.total)}`
+            + (props.other === null ? "" : `, ${by >= 0 ? "+" : "−"}${percent(Math.abs(by))} compared with the other`);
           return (
-            <button type="button" key={bar.path} title={told} aria-label={told} onClick={() => props.to(bar.path)}
+            <button type="button" key={bar.path} title={label} aria-label={label} onClick={() => props.to(bar.path)}
               class={`${hue(bar)}${is(bar.node.name) ? " found" : ""}`}
               style={{ left: `${bar.from * 100}%`, width: `${bar.share * 100}%`, bottom: `${bar.depth * 20}px` }}>
               {bar.share > 0.03 ? bar.node.name : ""}

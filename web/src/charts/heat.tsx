@@ -1,4 +1,4 @@
-// A table whose cells are shaded by how much: CPUs or queues of the DUT, by iteration. The number stands in the cell.
+// A heat map: CPUs or queues of the DUT, by iteration. Cells show their number.
 import type { Cpu, TestCase } from "../api";
 import { Scroll } from "../parts";
 
@@ -29,13 +29,13 @@ export function Heat(props: { title: string; heads: string[]; rows: HeatRow[] })
 
 const busy = (cpu: Cpu) => 1 - cpu.idle_ratio;
 
-/** Both heat maps of a test case, where its DUT's host was looked at. */
+/** Both heat maps of a test case, if telemetry of the DUT's host was recorded. */
 export function Loads(props: { one: TestCase }) {
-  const told = props.one.iterations.filter((i) => i.telemetry);
-  if (!told.length) return <p class="quiet">The DUT's host was not looked at in this test case.</p>;
-  const heads = told.map((i) => String(i.iteration));
-  const names = (of: (t: NonNullable<(typeof told)[0]["telemetry"]>) => string[]) =>
-    [...new Set(told.flatMap((i) => of(i.telemetry!)))];
+  const measured = props.one.iterations.filter((i) => i.telemetry);
+  if (!measured.length) return <p class="quiet">No telemetry of the DUT's host in this test case.</p>;
+  const heads = measured.map((i) => String(i.iteration));
+  const names = (of: (t: NonNullable<(typeof measured)[0]["telemetry"]>) => string[]) =>
+    [...new Set(measured.flatMap((i) => of(i.telemetry!)))];
   const cpus = names((t) => (t.cpus ?? []).map((c) => `CPU ${c.cpu}${c.forwards ? " (forwards)" : ""}`));
   const queues = names((t) => (t.queues ?? []).map((q) => `${q.port} ${q.way} ${q.queue}`));
   return (
@@ -43,16 +43,16 @@ export function Loads(props: { one: TestCase }) {
       {cpus.length > 0 && (
         <Heat title="CPUs of the DUT: busy, % of the time of each iteration" heads={heads} rows={cpus.map((name) => ({
           name,
-          cells: told.map((i) => {
+          cells: measured.map((i) => {
             const cpu = i.telemetry!.cpus?.find((c) => name.startsWith(`CPU ${c.cpu}`) && (name.length === `CPU ${c.cpu}`.length || name[`CPU ${c.cpu}`.length] === " "));
             return cpu ? busy(cpu) : null;
           }),
         }))} />
       )}
       {queues.length > 0 && (
-        <Heat title="Queues of the DUT: % of what all queues of the port and way had" heads={heads} rows={queues.map((name) => ({
+        <Heat title="Queues of the DUT: % of the frames of the port and direction" heads={heads} rows={queues.map((name) => ({
           name,
-          cells: told.map((i) => i.telemetry!.queues?.find((q) => `${q.port} ${q.way} ${q.queue}` === name)?.ratio ?? null),
+          cells: measured.map((i) => i.telemetry!.queues?.find((q) => `${q.port} ${q.way} ${q.queue}` === name)?.ratio ?? null),
         }))} />
       )}
     </>

@@ -1,4 +1,4 @@
-// Where the frames of a test case went: from what was intended to what came back, every loss by its place.
+// The fate of the frames of a test case: from the offered load to the received frames, with each loss by its place.
 import type { Trial } from "../api";
 import { frames, percent } from "../format";
 import { Scroll } from "../parts";
@@ -37,13 +37,13 @@ export function Waterfall(props: { trials: Trial[] }) {
       left -= n;
       return step;
     }),
-    { name: "came back", from: 0, to: sum((t) => t.frames_received), loss: false },
+    { name: "received", from: 0, to: sum((t) => t.frames_received), loss: false },
   ];
   const x = (n: number) => 220 + (Math.max(0, n) / all) * (WIDE - 410);
-  const told = steps.map((s) => `${s.name}: ${frames(s.to - s.from)}`).join("; ");
+  const summary = steps.map((s) => `${s.name}: ${frames(s.to - s.from)}`).join("; ");
   return (
     <Scroll label="Chart">
-    <svg class="chart" viewBox={`0 0 ${WIDE} ${steps.length * ROW + 6}`} role="img" aria-label={`Frames of ${trials.length} trials. ${told}`}>
+    <svg class="chart" viewBox={`0 0 ${WIDE} ${steps.length * ROW + 6}`} role="img" aria-label={`Frames of ${trials.length} trials. ${summary}`}>
       {steps.map((step, n) => (
         <g key={step.name}>
           <text class="tick" x={214} y={n * ROW + 18} text-anchor="end">{step.name}</text>

@@ -1,4 +1,4 @@
-// Where runs were measured.
+// The test beds of all runs.
 import { get, type Bed } from "../api";
 import { moment } from "../format";
 import { Link, Scroll, Waiting, runAt, useAsked } from "../parts";

@@ -1,4 +1,4 @@
-// Any two or more runs: what differs, by how much, and whether it is proven.
+// Two or more runs: the differences, and whether they are proven.
 import { changed, go, useAddress } from "../address";
 import { get, type Comparison, type Compared } from "../api";
 import { digits, withUnit } from "../format";
@@ -6,7 +6,7 @@ import { Choice, Link, Scroll, Waiting, runAt, useAsked } from "../parts";
 
 const WORDS: Record<string, string> = { cannot_tell: "cannot tell", no_difference: "no difference shown", differs: "differs", equivalent: "equivalent" };
 
-function told(c: Comparison): string {
+function verdict(c: Comparison): string {
   const word = WORDS[c.verdict] ?? c.verdict.replaceAll("_", " ");
   if (c.difference_percent === null || c.verdict === "cannot_tell") return word;
   const sign = (v: number) => `${v > 0 ? "+" : v < 0 ? "−" : ""}${digits(Math.abs(v))}`;
@@ -22,7 +22,7 @@ export function Compare() {
     const value = url.searchParams.get(key);
     if (value) query.set(key, value);
   }
-  const asked = useAsked(`compare ${query}`, (signal) => runs.length > 1 ? get<Compared>(`/api/compare?${query}`, signal) : Promise.reject(new Error("Choose two or more runs on the page of runs.")));
+  const asked = useAsked(`compare ${query}`, (signal) => runs.length > 1 ? get<Compared>(`/api/compare?${query}`, signal) : Promise.reject(new Error("Select two or more runs on the page of runs.")));
   const without = (run: string) => `/compare?${new URLSearchParams(runs.filter((one) => one !== run).map((one) => ["run", one]))}`;
   const show = (words: Record<string, string>) => go(changed(url, words), true);
   const outcome = asked.value?.outcome;
@@ -30,7 +30,7 @@ export function Compare() {
   return (
     <>
       <h1>Compare</h1>
-      <ul class="chosen">{runs.map((run) => <li key={run}><Link to={runAt(run)}>{run}</Link> {runs.length > 1 && <Link to={without(run)}>leave out<span class="hidden"> {run}</span></Link>}</li>)}</ul>
+      <ul class="chosen">{runs.map((run) => <li key={run}><Link to={runAt(run)}>{run}</Link> {runs.length > 1 && <Link to={without(run)}>remove<span class="hidden"> {run}</span></Link>}</li>)}</ul>
       {!asked.value || !outcome ? <Waiting asked={asked} /> : (
         <>
           <p class="tools">
@@ -49,7 +49,7 @@ export function Compare() {
                     return (
                       <td key={column.name} class="n">
                         {cell ? <>{withUnit(cell.median, outcome.unit)}<div class="quiet">{cell.n > 1 ? `${withUnit(cell.min, outcome.unit)} to ${withUnit(cell.max, outcome.unit)}, ` : ""}n {cell.n}</div></> : "not measured"}
-                        {against && <div class={against.verdict === "differs" ? "differs" : ""}>{told(against)}{against.p_value !== null && `, p ${against.p_value < 0.001 ? "< 0.001" : digits(against.p_value)}`}</div>}
+                        {against && <div class={against.verdict === "differs" ? "differs" : ""}>{verdict(against)}{against.p_value !== null && `, p ${against.p_value < 0.001 ? "< 0.001" : digits(against.p_value)}`}</div>}
                       </td>
                     );
                   })}

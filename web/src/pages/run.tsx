@@ -1,4 +1,4 @@
-// One run: its figures, where its frames went, what its DUT did meanwhile, what happened; live while it goes on.
+// One run: its figures, the fate of its frames, the load of its DUT, its events; live while it is in progress.
 import { changed, go, useAddress } from "../address";
 import { get, steer, token, type Run as Data, type TestCase, type Trial } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
@@ -14,22 +14,21 @@ const SHOWN = 100;
 
 export function Run(props: { id: string }) {
   const live = useLive(props.id);
-  // what is stored is read again when the run has ended
+  // the stored run is read again when it has ended
   const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}`, signal));
   return (
-    <>
+    <div data-events={live.events}>
       <h1>{props.id}</h1>
       {!live.ended && <Going run={props.id} live={live} />}
-      <p class="quiet">{live.events} events heard{live.ended ? "" : " so far"}.</p>
       {asked.value ? <Stored data={asked.value} live={live} /> : <Waiting asked={asked} />}
-    </>
+    </div>
   );
 }
 
 function Going(props: { run: string; live: Live }) {
   const { live } = props;
   const [said, say] = useState("");
-  const ask = (request: string) => steer(props.run, request).then(() => say(`asked: ${request}`), (error: Error) => say(error.message));
+  const ask = (request: string) => steer(props.run, request).then(() => say(`requested: ${request}`), (error: Error) => say(error.message));
   const most = Math.max(1, ...live.points.map((p) => Math.max(p.offered, p.forwarded)));
   const from = live.points[0]?.t ?? 0;
   const to = live.points[live.points.length - 1]?.t ?? 1;
@@ -37,8 +36,8 @@ function Going(props: { run: string; live: Live }) {
     live.points.map((p, n) => `${n ? "L" : "M"}${x(p.t).toFixed(1)} ${y(of(p)).toFixed(1)}`).join("");
   return (
     <section aria-labelledby="now">
-      <h2 id="now">Now {live.connected ? "" : <span class="error" role="status">the server is away; trying again</span>}</h2>
-      <p role="status" aria-live="off">{live.paused && <strong>Paused. </strong>}{live.activity || "beginning"}{live.estimate && `, ${live.estimate}`}</p>
+      <h2 id="now">Now {live.connected ? "" : <span class="error" role="status">no connection to the server; reconnecting</span>}</h2>
+      <p role="status" aria-live="off">{live.paused && <strong>Paused. </strong>}{live.activity || "starting"}{live.estimate && `, ${live.estimate}`}</p>
       <progress max={Math.max(1, live.steps)} value={live.done} aria-label="steps done" />{" "}
       {live.done} of {live.steps}, about {span(live.left)} left; {live.trials} trials, {live.invalid} invalid
       {live.points.length > 1 && (
@@ -56,7 +55,7 @@ function Going(props: { run: string; live: Live }) {
       )}
       {token()
         ? (
-          <p class="tools" role="group" aria-label="Steer the run">
+          <p class="tools" role="group" aria-label="Control the run">
             {["pause", "resume", "skip", "stop"].map((request) => (
               <button type="button" key={request} onClick={() => void ask(request)}>{request}</button>
             ))}{" "}<output>{said}</output>
@@ -133,8 +132,8 @@ function Stored(props: { data: Data; live: Live }) {
         </section>
       )}
       <section aria-labelledby="events">
-        <h2 id="events">What happened</h2>
-        {props.live.said.length === 0 ? <p class="quiet">Nothing but trials.</p> : (
+        <h2 id="events">Events</h2>
+        {props.live.said.length === 0 ? <p class="quiet">Only trials.</p> : (
           <Scroll label="Events" low>
             <table><tbody>{props.live.said.slice(-SHOWN).map((said, n) => (
               <tr key={n}><td class="n time">{said.t.toFixed(1)} s</td><td>{said.kind}</td><td>{said.text}</td></tr>
@@ -156,9 +155,9 @@ function Case(props: { one: TestCase; trials: Trial[] }) {
   return (
     <>
       {props.one.doubt && <p class="doubt">{props.one.doubt}</p>}
-      {props.one.findings?.map((f) => <p class="finding" key={f.cause}><strong>Found:</strong> {f.sentence.replace(/\.?$/, ".")} Look at: {f.setting}</p>)}
+      {props.one.findings?.map((f) => <p class="finding" key={f.cause}><strong>Finding:</strong> {f.sentence.replace(/\.?$/, ".")} Check: {f.setting}</p>)}
       {props.trials.length > 0 && <><h3>Where the frames went</h3><Waterfall trials={props.trials} /></>}
-      <h3>What the DUT did</h3>
+      <h3>Load of the DUT</h3>
       <Loads one={props.one} />
       {props.trials.length > 0 && (
         <details>
@@ -183,7 +182,7 @@ function Case(props: { one: TestCase; trials: Trial[] }) {
   );
 }
 
-/** Latency by percentile, the tail stretched: 90, 99, 99.9 ... are as far apart from each other. One curve for each load. */
+/** Latency by percentile with a logarithmic tail: 90, 99, 99.9 ... are equally spaced. One curve for each load. */
 function Latencies(props: { run: string; of: Data["latencies"] }) {
   const some = props.of.slice(0, HUES.length);
   const key = some.map((l) => l.trial).join();

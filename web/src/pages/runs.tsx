@@ -1,4 +1,4 @@
-// Which runs there are, newest first, those that the filter keeps; chosen ones are compared.
+// The runs that match the filter, newest first; selected ones can be compared.
 import { useEffect, useState } from "preact/hooks";
 import { changed, go, useAddress } from "../address";
 import { get, type Line } from "../api";
@@ -26,13 +26,13 @@ export function Runs() {
           onInput={(event) => type(event.currentTarget.value)} aria-describedby="filter-help" /></label>{" "}
         {chosen.length > 1
           ? <Link to={`/compare?${query}`} class="button">Compare {chosen.length} runs</Link>
-          : <span class="quiet">choose two or more to compare them</span>}
+          : <span class="quiet">select two or more to compare them</span>}
       </p>
       <p id="filter-help" class="quiet">Words, and kind: state: tag: bed: id: size: configuration: with * for anything, ! before what must not be.</p>
-      {!asked.value ? <Waiting asked={asked} /> : asked.value.length === 0 ? <p>No run {q ? "matches." : "yet: fwdlab quick makes one."}</p> : (
+      {!asked.value ? <Waiting asked={asked} /> : asked.value.length === 0 ? <p>No run {q ? "matches." : "yet: measure with fwdlab quick."}</p> : (
         <Scroll label="Runs">
           <table>
-            <thead><tr><td /><th scope="col">Run</th><th scope="col">State</th><th scope="col">Began (UTC)</th><th scope="col">Test bed</th><th scope="col">Result</th></tr></thead>
+            <thead><tr><td /><th scope="col">Run</th><th scope="col">State</th><th scope="col">Started (UTC)</th><th scope="col">Test bed</th><th scope="col">Result</th></tr></thead>
             <tbody>
               {asked.value.map((line) => (
                 <tr key={line.id}>

@@ -1,4 +1,4 @@
-// A figure from run to run, with the places where it changed and what else was different there.
+// A figure over all runs, with its changes and what else differed there.
 import { changed, go, useAddress } from "../address";
 import { get, type Trend as Data } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
@@ -39,7 +39,7 @@ function Lines(props: { data: Data }) {
   const unit = series.flat()[0]?.unit ?? "";
   const most = Math.max(...values.flat().map((v) => v ?? 0));
   const starts = [...new Set((changes?.rows ?? []).flatMap((row) => row.groups.slice(1).map((g) => g.first)))];
-  // not more names than there is room for
+  // as many names as fit
   const every = Math.ceil(runs.length / 8);
   return (
     <figure>
@@ -65,7 +65,7 @@ function Changes(props: { data: Data }) {
   const { changes, runs, series } = props.data;
   const unit = series.flat()[0]?.unit ?? "";
   const found = (changes?.rows ?? []).flatMap((row) => row.groups.slice(1).map((group, n) => ({ row, group, before: row.groups[n] })));
-  if (!found.length) return <p>No change is shown: {runs.length < 4 ? "there are few runs." : "what differs may be chance."}</p>;
+  if (!found.length) return <p>No change is shown: {runs.length < 4 ? "there are few runs." : "differences may be chance."}</p>;
   return (
     <Scroll label="Changes">
       <table>
@@ -77,7 +77,7 @@ function Changes(props: { data: Data }) {
             <tr key={`${row.test_case} ${group.from}`}>
               <th scope="row">{row.test_case}</th><td><Link to={runAt(group.from)}>{group.from}</Link><div class="quiet">{moment(now?.started_at)}{group.unconfirmed && ", one run only"}</div></td>
               <td class="n">{withUnit(before.mean, unit)}</td><td class="n">{withUnit(group.mean, unit)}</td>
-              <td>{differs.length ? differs.map((key) => <div key={key}>{key}: {old!.facts[key].slice(0, 80)} → {now!.facts[key].slice(0, 80)}</div>) : "nothing that fwdlab knows"}</td>
+              <td>{differs.length ? differs.map((key) => <div key={key}>{key}: {old!.facts[key].slice(0, 80)} → {now!.facts[key].slice(0, 80)}</div>) : "no recorded fact"}</td>
             </tr>
           );
         })}</tbody>
