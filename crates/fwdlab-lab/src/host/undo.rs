@@ -12,9 +12,10 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fwdlab_model::test_bed::Place;
 use serde::{Deserialize, Serialize};
 
-use super::ssh::Target;
+use super::ssh::{BadTarget, Target};
 use super::{Command, Host, HostError, Limit, Local, Netns, Remote, Ssh};
 use crate::error::LabError;
 
@@ -31,6 +32,32 @@ pub enum Address {
     Agent(String),
     /// A machine that is reached over SSH.
     Ssh(Target),
+}
+
+/// Fails on an invalid SSH address, and on an image: it has no address until it boots.
+impl TryFrom<&Place> for Address {
+    type Error = String;
+
+    fn try_from(place: &Place) -> Result<Address, String> {
+        Ok(match place {
+            Place::Local => Address::ThisMachine,
+            Place::Namespace(name) => Address::Namespace(name.clone()),
+            Place::Ssh(text) => Address::Ssh(text.parse().map_err(|e: BadTarget| e.to_string())?),
+            Place::Image(image) => return Err(format!("vm:{image} is not a running host")),
+        })
+    }
+}
+
+/// Its name in words: `router1`.
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::ThisMachine => f.write_str("this machine"),
+            Address::Namespace(name) => write!(f, "the network namespace {name}"),
+            Address::Agent(name) => f.write_str(name),
+            Address::Ssh(target) => target.fmt(f),
+        }
+    }
 }
 
 impl Address {

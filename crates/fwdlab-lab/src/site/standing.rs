@@ -33,10 +33,10 @@ use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::reboot::reboot_and_wait;
 use crate::host::registry::{self, Registry};
-use crate::host::ssh::{BadTarget, Target};
-use crate::host::undo::Undo;
+use crate::host::ssh::Target;
+use crate::host::undo::{Address, Undo};
 use crate::host::wire::{self, Network, Noise};
-use crate::host::{Command, Failure, Host, HostError, Limit, Local, Netns, Remote, Ssh, netns};
+use crate::host::{Command, Failure, Host, HostError, Limit, Netns, Remote, Ssh, netns};
 use crate::networks::{Networks, Subnet};
 use crate::placement::Placement;
 use crate::ports::claim;
@@ -79,25 +79,33 @@ impl Site {
 }
 
 impl Standing {
+    /// The same with a virtual machine of ours as the DUT.
+    pub(super) fn with_machine(mut self, machine: Target) -> Standing {
+        self.dut = Some(Address::Agent(machine.to_string()));
+        self.machine = Some(machine);
+        self
+    }
+
     pub(super) fn new(bed: TestBed, program: &Path) -> Result<Standing, FileError> {
-        let mut testers: Vec<Way> = Vec::new();
+        let mut testers: Vec<Address> = Vec::new();
         let mut seats = Vec::new();
         for port in bed.tester_ports() {
-            let way = way(&bed, &[port.role, "host"], port.host)?;
-            let known = testers.iter().position(|known| *known == way);
+            let address = address(&bed, &[port.role, "host"], port.host)?;
+            let known = testers.iter().position(|known| *known == address);
             seats.push(known.unwrap_or(testers.len()));
             if known.is_none() {
-                testers.push(way);
+                testers.push(address);
             }
         }
         let dut = match &bed.dut.host {
-            Some(place) => Some(way(&bed, &["dut", "host"], place)?),
+            Some(place) => Some(address(&bed, &["dut", "host"], place)?),
             None => None,
         };
         Ok(Standing {
             testers,
             seats,
             dut,
+            machine: None,
             program: program.to_owned(),
             reached: Mutex::new(None),
             control: Mutex::default(),
@@ -151,8 +159,8 @@ pub(crate) fn words<'a>(bed: &TestBed, cli: &'a Cli) -> Words<'a> {
     }
 }
 
-fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
-    Way::to(place).map_err(|why| bed.error(at, why))
+fn address(bed: &TestBed, at: &[&str], place: &Place) -> Result<Address, FileError> {
+    Address::try_from(place).map_err(|why| bed.error(at, why))
 }
 
 /// Returns the host at a place.
@@ -160,7 +168,7 @@ fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
 /// # Errors
 /// Fails on an invalid address.
 pub(crate) fn reach(place: &Place) -> Result<Arc<dyn Host>, String> {
-    Ok(Way::to(place)?.reach())
+    Ok(Address::try_from(place)?.reach())
 }
 
 /// Returns the port of a host if that is this machine or one of its namespaces.
@@ -246,49 +254,6 @@ impl Drop for FarClaim {
     }
 }
 
-/// How a host is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
-    Here,
-    Namespace(String),
-    Ssh(Target),
-    /// A virtual machine of ours: changes in it disappear with it.
-    Machine(Target),
-}
-
-impl Way {
-    fn to(place: &Place) -> Result<Way, String> {
-        Ok(match place {
-            Place::Local => Way::Here,
-            Place::Namespace(name) => Way::Namespace(name.clone()),
-            Place::Ssh(text) => Way::Ssh(text.parse().map_err(|e: BadTarget| e.to_string())?),
-            Place::Image(image) => return Err(format!("vm:{image} is not a running host")),
-        })
-    }
-
-    /// Returns its name in words: `router1`.
-    fn words(&self) -> String {
-        match self {
-            Way::Here => "this machine".into(),
-            Way::Namespace(name) => format!("the network namespace {name}"),
-            Way::Ssh(target) | Way::Machine(target) => target.to_string(),
-        }
-    }
-
-    fn reach(&self) -> Arc<dyn Host> {
-        match self {
-            Way::Here => Arc::new(Local),
-            Way::Namespace(name) => Arc::new(Netns::bare(name)),
-            Way::Ssh(target) => Arc::new(Ssh::new(target.clone())),
-            Way::Machine(target) => Arc::new(Ssh::that_goes_with_us(target.clone())),
-        }
-    }
-
-    fn is_here(&self) -> bool {
-        !matches!(self, Way::Ssh(_))
-    }
-}
-
 /// Indices of ports in [`TestBed::tester_ports`].
 const A: usize = 0;
 const B: usize = 1;
@@ -298,10 +263,12 @@ const SECOND: usize = 2;
 pub(super) struct Standing {
     bed: TestBed,
     /// The hosts of the tester, each once.
-    testers: Vec<Way>,
+    testers: Vec<Address>,
     /// The host of each port in [`TestBed::tester_ports`].
     seats: Vec<usize>,
-    pub(super) dut: Option<Way>,
+    dut: Option<Address>,
+    /// The SSH address of the DUT's host, if it is a virtual machine of ours.
+    machine: Option<Target>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
     /// Ends long operations.
@@ -382,12 +349,12 @@ impl Standing {
             None => Arc::new(self.lock()?),
         };
         let mut testers = Vec::new();
-        for (number, way) in self.testers.iter().enumerate() {
+        for (number, address) in self.testers.iter().enumerate() {
             let known = known.map(|known| &known.testers[number]);
             let known = known.filter(|known| known.is_there(within(HELLO, &is_stopped)));
-            testers.push(match (known, way) {
+            testers.push(match (known, address) {
                 (Some(known), _) => known.clone(),
-                (None, Way::Ssh(target)) => {
+                (None, Address::Ssh(target)) => {
                     let ssh = Ssh::new(target.clone());
                     let agent = ssh.start_agent(&self.program, within(AGENT, &is_stopped))?;
                     Station {
@@ -395,15 +362,18 @@ impl Standing {
                         agent: Some(agent),
                     }
                 }
-                (None, way) => Station {
-                    host: way.reach(),
+                (None, address) => Station {
+                    host: address.reach(),
                     agent: None,
                 },
             });
         }
         let dut = match known {
             Some(known) => known.dut.clone(),
-            None => self.dut.as_ref().map(Way::reach),
+            None => self.dut.as_ref().map(|address| match &self.machine {
+                Some(target) => Arc::new(Ssh::that_goes_with_us(target.clone())),
+                None => address.reach(),
+            }),
         };
         if let (Some(dut), None) = (&dut, known) {
             dut.run(&Command::new("true", &[]), within(READY, &is_stopped))?;
@@ -510,10 +480,12 @@ impl Standing {
         let bsd = |making| FreeBsd::new(host.clone(), making, ports, networks, undo.clone());
         Ok(match dut.kind {
             System::Linux | System::None => {
-                let is_namespace = matches!(self.dut, Some(Way::Namespace(_)));
+                let is_namespace = matches!(self.dut, Some(Address::Namespace(_)));
                 ports::keep(host, ports, is_namespace, undo)?;
                 let place: Arc<dyn Host> = match &self.dut {
-                    Some(Way::Namespace(name)) => Arc::new(Netns::place(name, lab, is_unconfined)),
+                    Some(Address::Namespace(name)) => {
+                        Arc::new(Netns::place(name, lab, is_unconfined))
+                    }
                     _ => host.clone(),
                 };
                 let undo = undo.clone();
@@ -583,8 +555,8 @@ impl Standing {
     fn port(&self, seat: usize, interface: &str) -> PortSpec {
         PortSpec {
             netns: match &self.testers[self.seats[seat]] {
-                Way::Namespace(name) => netns::file(name),
-                Way::Here | Way::Ssh(_) | Way::Machine(_) => None,
+                Address::Namespace(name) => netns::file(name),
+                Address::ThisMachine | Address::Agent(_) | Address::Ssh(_) => None,
             },
             interface: interface.to_owned(),
         }
@@ -828,7 +800,8 @@ impl Builder for Standing {
     }
 
     fn is_here(&self) -> bool {
-        self.testers.iter().all(Way::is_here) && self.dut.as_ref().is_none_or(Way::is_here)
+        let mut all = self.testers.iter().chain(&self.dut);
+        !all.any(|address| matches!(address, Address::Ssh(_)))
     }
 
     fn patience(&self) -> &[Duration] {
@@ -846,7 +819,7 @@ impl Builder for Standing {
     fn changes(&self) -> Option<Vec<String>> {
         let mut all = Vec::new();
         let ports = self.bed.tester_ports();
-        for (number, way) in self.testers.iter().enumerate() {
+        for (number, address) in self.testers.iter().enumerate() {
             let seats = self.seats.iter().zip(&ports);
             let ours: Vec<_> = seats
                 .filter(|(seat, _)| **seat == number)
@@ -856,13 +829,12 @@ impl Builder for Standing {
             let mut roles: Vec<&str> = ours.iter().map(|port| port.role).collect();
             roles.dedup();
             all.push(format!(
-                "{} ({}): {} {} taken up, and IPv6 is off there{}; undone after every iteration",
-                way.words(),
+                "{address} ({}): {} {} taken up, and IPv6 is off there{}; undone after every iteration",
                 roles.join(", "),
                 names.join(" and "),
                 if names.len() == 1 { "is" } else { "are" },
-                match way {
-                    Way::Ssh(_) =>
+                match address {
+                    Address::Ssh(_) =>
                         "; fwdlab is brought to ~/.cache/fwdlab/agent, where it stays for the next run",
                     _ => "",
                 }
@@ -876,9 +848,8 @@ impl Builder for Standing {
                 _ => "",
             };
             all.push(format!(
-                "{} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; after \
+                "{dut} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; after \
                  every iteration this{rules} is as before",
-                dut.words(),
                 ports.a,
                 ports.b
             ));
@@ -888,10 +859,9 @@ impl Builder for Standing {
 
     fn can_reboot(&self) -> Result<(), String> {
         match &self.dut {
-            Some(Way::Ssh(_)) => Ok(()),
-            Some(way) => Err(format!(
-                "its DUT is {}, which is not restarted: fwdlab runs there, too",
-                way.words()
+            Some(Address::Ssh(_)) => Ok(()),
+            Some(address) => Err(format!(
+                "its DUT is {address}, which is not restarted: fwdlab runs there, too"
             )),
             None => Err("fwdlab cannot log in to its DUT".into()),
         }

@@ -22,7 +22,7 @@ use fwdlab_engine::Choice;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::test_bed::{Devices, Ends, System, TestBed, WholeMachine};
 
-use super::standing::{Standing, Way};
+use super::standing::Standing;
 use super::{Builder, Site, Wanted};
 use crate::bed::Bed;
 use crate::control::Control;
@@ -137,9 +137,9 @@ impl Whole {
         let ssh = Ssh::that_goes_with_us(inside.target.clone());
         let ports = ports_of(&ssh, &computer)?;
         let bed = self.standing(&namespace, &ports)?;
-        let mut standing = Standing::new(bed, &self.program)
+        let standing = Standing::new(bed, &self.program)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        standing.dut = Some(Way::Machine(inside.target));
+        let standing = standing.with_machine(inside.target);
         standing.heed(&control);
         Ok(Up {
             standing,

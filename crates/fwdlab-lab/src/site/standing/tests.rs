@@ -14,6 +14,7 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
 use super::*;
+use crate::host::Local;
 use crate::host::ssh::tests::{Server, program};
 use crate::host::wire::connection::{Connection, Epitaph};
 use crate::tester::Frames;
@@ -621,7 +622,7 @@ mod slow {
         let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /proc/sys/vm; echo 1 > /proc/sys/vm/of_test; exec \"$@\"";
         if let Some(server) = Server::start_with_files(test, dut, own) {
             let mut standing = Standing::new(bed, Path::new("/nowhere")).unwrap();
-            standing.dut = Some(Way::Ssh(server.target()));
+            standing.dut = Some(Address::Ssh(server.target()));
             leaves_nothing(&Site(Arc::new(standing)), &server.host());
         }
         // this machine: a network that only this thread is in
@@ -657,9 +658,10 @@ mod slow {
         };
         let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
         let standing = Arc::new(Standing {
-            testers: vec![Way::Ssh(tester.target())],
+            testers: vec![Address::Ssh(tester.target())],
             seats: vec![0, 0],
-            dut: Some(Way::Ssh(dut.target())),
+            dut: Some(Address::Ssh(dut.target())),
+            machine: None,
             program,
             reached: Mutex::new(None),
             control: Mutex::default(),
