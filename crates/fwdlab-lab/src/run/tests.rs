@@ -419,7 +419,7 @@ fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
     let told = made.warnings();
     let is_told = told
         .iter()
-        .any(|text| text.contains("could not be taken back") && text.contains("tries again"));
+        .any(|text| text.contains("could not be undone") && text.contains("tries again"));
     let is_left = !changes.is_empty();
     expect(
         !is_left || !records.is_empty(),

@@ -982,7 +982,7 @@ fn a_killed_campaign_goes_on() {
     lab.run(&["runs", "verify", "@1"]).code(0);
     lab.run(&["run", "--resume", &id])
         .code(2)
-        .says(&["has come to its end", "--failed-of"]);
+        .says(&["is finished", "--failed-of"]);
 
     // the error is fixed, and only that test case is measured again
     fs::write(&path, CUT.replace("false", "true")).unwrap();

@@ -118,7 +118,7 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
 
     let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("(DUT): da and db are taken up"), "{said}");
+    assert!(said.contains("(DUT): da and db are brought up"), "{said}");
     assert!(!said.contains("fwdlab-*-gen"), "{said}");
     let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
     rack.is_as(&before);
