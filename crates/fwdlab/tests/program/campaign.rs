@@ -161,7 +161,7 @@ fn a_plan_answers_first_and_has_each_test_case_once() {
     let lacking = "campaign = 'c'\nneeds = ['module no-such-module']\n[procedure]\nid = 'mrr'\n";
     let lines = plan(lacking);
     assert!(
-        lines[0].starts_with("Cannot run here, for it needs module no-such-module."),
+        lines[0].starts_with("Cannot run here: it needs module no-such-module."),
         "{lines:?}"
     );
 }
