@@ -123,7 +123,7 @@ pub enum LabError {
         source: Box<LabError>,
     },
     /// A change failed, and could not be undone either.
-    #[error("{source}. What may have been done of it ({what}) could not be taken back: {left}")]
+    #[error("{source}. Some of it ({what}) may have been done and could not be undone: {left}")]
     HalfDone {
         /// What failed.
         source: Box<LabError>,

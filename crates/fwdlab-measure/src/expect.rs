@@ -104,7 +104,7 @@ impl Expected {
         };
         let because = match runs {
             0 => format!(
-                "{varies} by {variation_percent:.1} %: assumed, for there is no earlier run of this procedure on this test bed"
+                "{varies} by {variation_percent:.1} %: assumed, because there is no earlier run of this procedure on this test bed"
             ),
             _ => format!(
                 "{varies} by {variation_percent:.1} %, as in {} of {} on this test bed",
@@ -113,7 +113,7 @@ impl Expected {
             ),
         };
         format!(
-            "{between} is shown from {from} on in 4 of 5 campaigns of {iterations}, where {because}"
+            "{between} of {from} or more is shown in 4 of 5 campaigns of {iterations}, if {because}"
         )
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         assert!(
             found
                 .words("5 iterations")
-                .contains("assumed, for there is no earlier run")
+                .contains("assumed, because there is no earlier run")
         );
         let paired = of("[procedure]\nid = 'paired'").unwrap();
         assert!((paired.detectable_percent - 1.662 * OF_DIFFERENCES_PERCENT).abs() < 0.01);
@@ -169,7 +169,7 @@ mod tests {
             paired.paired
                 && paired
                     .words("5 iterations")
-                    .starts_with("a difference from the reference is shown from 1.3 % on")
+                    .starts_with("a difference from the reference of 1.3 % or more is shown")
         );
         assert_eq!(of("iterations = 1\n[procedure]\nid = 'mrr'"), None);
         assert_eq!(of("[procedure]\nid = 'exact'"), None);

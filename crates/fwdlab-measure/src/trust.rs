@@ -622,13 +622,13 @@ fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<St
 
 /// Advice for any machine.
 const COUNT_INSTRUCTIONS: &str = "what a configuration costs in instructions can be counted whatever else runs here: fwdlab quick --vm \
-    debian:linux-image-cloud-amd64 --vs 'COMMAND'; it says nothing of time spent waiting for memory";
+    debian:linux-image-cloud-amd64 --vs 'COMMAND'; it does not show time spent waiting for memory";
 
 /// Procedures rely on each of their trials.
 fn advice_on_trials() -> Vec<String> {
     vec![
         "this needs all of its trials undisturbed; fwdlab quick only needs some windows, and selects the quiet ones: it \
-         measures the forwarding rate under overload, and with --vs 'COMMAND' the cost of a configuration"
+         measures the forwarding rate under overload, and on the embedded test bed, with --vs 'COMMAND', the cost of a configuration"
             .into(),
     ]
 }

@@ -86,7 +86,7 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     for (n, (before, reference)) in paired.iter().enumerate() {
         for (at, case) in &paired[n + 1..] {
             let name = |case: &TestCase| label(case, named);
-            let than = format!("{} beside {}", name(case), name(reference));
+            let than = format!("{} compared with {}", name(case), name(reference));
             let found = match in_the_same_rebuilds(reference, case) {
                 Some(found) => found,
                 None => continue,
@@ -243,7 +243,7 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         .filter(|(_, case)| State::of(case) == State::ForwardsNothing)
         .map(|(at, case)| Sentence::of(format!("{}: {FORWARDS_NOTHING}", name(case)), [at]));
     let told = told.map(|compared| {
-        let than = format!("{} beside {}", compared.column, outcome.baseline);
+        let than = format!("{} compared with {}", compared.column, outcome.baseline);
         let place = group.iter().position(|case| name(case) == compared.column);
         let bits = place.and_then(|place| in_bits(first, &group[place], &figure.name));
         Sentence::of(
@@ -321,7 +321,7 @@ fn in_instructions(
         false => "no difference proven",
     };
     Some(format!(
-        "{:+.1} ± {:.1} instructions a frame beside {beside} ({:+.2} %), {verdict}",
+        "{:+.1} ± {:.1} instructions per frame compared with {beside} ({:+.2} %), {verdict}",
         difference.instructions_per_frame,
         (to - from) / 2.0,
         difference.percent

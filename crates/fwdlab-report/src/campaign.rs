@@ -283,8 +283,10 @@ fn stopped(all: &[TestCase]) -> Vec<String> {
         let made = several(stopped.iterations as usize, "iteration");
         let wanted = (1e4 * stopped.wanted_percent).round() / 1e4;
         let why = match stopped.why {
-            Enough::NarrowEnough => format!("narrow enough (±{wanted} % was asked for)"),
-            Enough::Maximum => format!("as many as may be, and ±{wanted} % was asked for"),
+            Enough::NarrowEnough => format!("narrow enough (±{wanted} % was requested)"),
+            Enough::Maximum => {
+                format!("the maximum number; ±{wanted} % was requested, but not reached")
+            }
             Enough::JudgedAgain => format!(
                 "±{wanted} % was reached, but by the readings of the whole run fewer windows count"
             ),

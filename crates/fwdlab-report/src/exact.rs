@@ -18,8 +18,8 @@ use crate::shape::is_in_instructions;
 use crate::table::{Cell, Mark, Table, shorten, table};
 
 /// The explanation below every table of instructions.
-pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
-    caches, mispredicted branches, locks and several CPUs are not in them";
+pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. This is not time: \
+    caches, mispredicted branches, locks and several CPUs are not included";
 
 /// Number of functions in the terminal.
 pub(crate) const FUNCTIONS: usize = 12;
@@ -188,7 +188,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
         told.push((
             "bursts",
             format!(
-                "medians of {} of {} frames through the DUT, as many past it; the first of each boot warm up and do not count",
+                "medians of {} of {} frames through the DUT and as many bursts past it; the first bursts of each boot are warm-up and do not count",
                 several(bursts as usize, "burst"),
                 count(found.frames)
             ),

@@ -290,7 +290,10 @@ pub fn estimate(s: f64, guessed: bool) -> String {
     match guessed {
         _ if s <= 0.0 => "no traffic, only computing time".into(),
         false => format!("about {}", seconds(s)),
-        true => format!("{} by a guess, for the DUT was not seen yet", seconds(s)),
+        true => format!(
+            "a guess of {}, because the rate of the DUT is not known yet",
+            seconds(s)
+        ),
     }
 }
 

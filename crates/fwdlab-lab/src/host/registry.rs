@@ -523,7 +523,7 @@ impl fmt::Display for Left {
             ),
             Left::Change { what, record } => write!(
                 f,
-                "{what}. It is written down in {}, and the next start of fwdlab tries again",
+                "{what}. It is recorded in {}, and the next start of fwdlab tries again",
                 record.display()
             ),
         }
@@ -851,7 +851,7 @@ mod tests {
         let of_this = said.iter().filter(|left| left.contains(&id));
         let of_this: Vec<&String> = of_this.collect();
         assert!(
-            of_this[0].contains("not there could not be taken back: `rm ")
+            of_this[0].contains("not there could not be undone: `rm ")
                 && of_this[0].contains("the next start of fwdlab tries again"),
             "{said:?}"
         );

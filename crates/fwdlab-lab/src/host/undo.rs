@@ -243,7 +243,7 @@ impl State {
 }
 
 fn not_taken_back(what: &str, error: &HostError) -> String {
-    format!("{what} could not be taken back: {error}")
+    format!("{what} could not be undone: {error}")
 }
 
 /// The pending steps in the record of a lab that is dead or dies, last first.
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(
             amiss,
             [
-                "table c could not be taken back: `nft delete table ip c` failed on router1 (exit status: 2): it went wrong"
+                "table c could not be undone: `nft delete table ip c` failed on router1 (exit status: 2): it went wrong"
             ]
         );
         assert_eq!(host.asked().len(), 3);

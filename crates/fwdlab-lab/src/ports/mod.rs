@@ -193,7 +193,7 @@ pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, La
     let spec = &facts.spec_in(spec);
     match needed(spec, &facts, networks)? {
         Some((why, instead)) => Err(LabError::Preflight(format!(
-            "{} is no port for a test: {why}. Give the test bed another port, or {instead}",
+            "{} cannot be used for tests: {why}. Use another port in the test bed, or {instead}",
             spec.interface
         ))),
         None => Ok(Claimed {

@@ -190,7 +190,7 @@ fn same_mtu(bed: &TestBed) -> Check {
         [] => Check::skip("same MTU", "no port says what it takes"),
         [mtu] => Check::ok(
             "same MTU",
-            format!("{mtu} at all {} ports that can be asked", mtus.len()),
+            format!("{mtu} at all {} ports whose MTU can be read", mtus.len()),
         ),
         _ => {
             let words: Vec<String> = mtus
@@ -302,7 +302,7 @@ fn of_host(
                 of_port(host, key, &link, &look)
             }
             _ => {
-                let fix = "give the test bed another port".to_owned();
+                let fix = "use another port in the test bed".to_owned();
                 let look = || Ok(ports::in_use(host, port, words)?.map(|why| (why, fix.clone())));
                 of_port(host, key, &link, &look)
             }
@@ -329,7 +329,7 @@ fn of_port(
     match needed() {
         Ok(None) => {}
         Ok(Some((why, fix))) => {
-            return Check::fail(key, format!("{port} is no port for a test: {why}"), fix);
+            return Check::fail(key, format!("{port} cannot be used for tests: {why}"), fix);
         }
         Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
     }
@@ -347,7 +347,7 @@ fn of_port(
             format!("{words}, no link"),
             "look at the cable and at the other end, which may be down",
         ),
-        (false, _) => Check::ok(key, format!("{words}, down: it is taken up for a run")),
+        (false, _) => Check::ok(key, format!("{words}, down: brought up for each run")),
     }
 }
 
@@ -414,7 +414,7 @@ fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
         Err(error) => vec![Check::fail(
             "forwarding",
             error.to_string(),
-            "see the checks of the hosts above",
+            "follow the message, or the checks of the hosts above",
         )],
     }
 }

@@ -913,7 +913,7 @@ fn changes(plan: &Plan) -> Vec<String> {
     }
     if plan.campaign.procedure.counting() == Counting::Instructions {
         return vec![
-            "nothing on this host: every DUT is a virtual machine without a network, and goes when its boot has been measured"
+            "nothing on this host: every DUT is a virtual machine without a network, which ends when its boot has been measured"
                 .into(),
         ];
     }

@@ -63,7 +63,7 @@ pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
     }
     if stored.state == RunState::Finished {
         return wrong(format!(
-            "{id} has come to its end, there is nothing to resume; --failed-of {id} measures again what has no result in it"
+            "{id} is finished, there is nothing to resume; --failed-of {id} repeats its test cases without a result"
         ));
     }
     let events = stored.events();

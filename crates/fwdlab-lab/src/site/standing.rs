@@ -127,7 +127,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
         Placement::choose(cpus)?;
     }
     let words = match (is_here, cpus.is_empty()) {
-        (_, true) => "any CPU: none was given in the test bed".to_owned(),
+        (_, true) => "any CPU: the test bed sets no `cpus`".to_owned(),
         (_, false) => format!("CPUs {cpus:?}, as in the test bed"),
     };
     Ok(Placement {
@@ -829,13 +829,13 @@ impl Builder for Standing {
             let mut roles: Vec<&str> = ours.iter().map(|port| port.role).collect();
             roles.dedup();
             all.push(format!(
-                "{address} ({}): {} {} taken up, and IPv6 is off there{}; undone after every iteration",
+                "{address} ({}): {} {} brought up, with IPv6 off, and restored after every iteration{}",
                 roles.join(", "),
                 names.join(" and "),
                 if names.len() == 1 { "is" } else { "are" },
                 match address {
                     Address::Ssh(_) =>
-                        "; fwdlab is brought to ~/.cache/fwdlab/agent, where it stays for the next run",
+                        "; fwdlab copies itself to ~/.cache/fwdlab/agent, where it stays for the next run",
                     _ => "",
                 }
             ));
@@ -848,8 +848,8 @@ impl Builder for Standing {
                 _ => "",
             };
             all.push(format!(
-                "{dut} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; after \
-                 every iteration this{rules} is as before",
+                "{dut} (DUT): {} and {} are brought up and get addresses, neighbours and routes of the test, and forwarding is switched on; \
+                 all of this{rules} is restored after every iteration",
                 ports.a,
                 ports.b
             ));

@@ -378,7 +378,7 @@ impl Remains {
         lines.retain(|line| !line.trim().is_empty());
         let panic = panic.map_or(String::new(), |line| format!("; {line}"));
         let advice = match qemu.contains("cannot set up guest memory") {
-            true => "; this host has not so much memory: give the machine less",
+            true => "; this host has too little memory: give the machine less",
             false => "",
         };
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];

@@ -30,7 +30,7 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     &[("class", "origin")],
                     &format!("fwdlab {}", ids.join(", ")),
                 );
-                let title = format!("{} beside each other", several(runs.len(), "run"));
+                let title = format!("{} side by side", several(runs.len(), "run"));
                 m.leaf("h1", &[("class", "long")], &title);
             });
             section(m, "In short", |m| {
@@ -109,7 +109,7 @@ fn sentence(test_case: &str, compared: &Compared, outcome: &Outcome) -> String {
         _ => difference_cell(compared)[0].clone(),
     };
     format!(
-        "{of}{} beside {}: {value}",
+        "{of}{} compared with {}: {value}",
         compared.column, outcome.baseline
     )
 }

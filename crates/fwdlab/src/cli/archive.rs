@@ -20,13 +20,13 @@ const STREAM: &str = "-";
 /// Which runs go where.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Which runs
+    /// Runs: ids, tags, or @1 for the latest
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
-    /// Where to, `-` for standard output [default: RUN.tar.gz, of several runs.tar.gz]
+    /// File to write; `-` is standard output [default: RUN.tar.gz; for several runs, runs.tar.gz]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What of the host goes with them: brief leaves out the kernel's command line, directories of the command, and the page
+    /// Facts of the host to include: brief omits the kernel's command line, directories of the command, and the page
     #[arg(long, value_enum, default_value = "full")]
     facts: Facts,
 }
@@ -34,7 +34,7 @@ pub struct Export {
 /// What is taken in.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// Archives that `runs export` made, `-` for standard input
+    /// Files written by `runs export`; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -123,7 +123,7 @@ impl Import {
             };
             if !global.json {
                 for run in &runs {
-                    output::note(&format!("taken in  {}", run.display()));
+                    output::note(&format!("imported  {}", run.display()));
                 }
             }
             taken.extend(runs);

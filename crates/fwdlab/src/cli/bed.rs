@@ -27,13 +27,14 @@ pub enum Bed {
         #[arg(long, value_delimiter = ',', value_name = "CPU")]
         dut_cpus: Vec<usize>,
     },
-    /// Remove test beds that were left behind, by `bed up` or by processes that died. Beds in use are kept
+    /// Remove test beds left behind by `bed up` or by killed processes; keep those in use
     Down,
     /// List the test beds of this host
     Show,
-    /// Print the lines that make a switch of a test bed a cable: no flow control, no talk, addresses that stay
+    /// Print a switch configuration that makes the switch of a test bed behave like cables: VLANs, no flow control, no protocols of its own,
+    /// no MAC ageing
     SwitchConfig {
-        /// Whose switch it is
+        /// Vendor of the switch
         #[arg(long, value_enum)]
         vendor: VendorName,
         /// The test bed: a file, or its name in a folder `beds`

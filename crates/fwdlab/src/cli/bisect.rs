@@ -36,10 +36,10 @@ use crate::output::{self, Screen, Verbosity};
 /// Find the first kernel that changed the instructions per frame
 ///
 /// Searches between a good and a bad image, as git bisect does. Every image is booted in QEMU's
-/// emulator, which counts instructions, as `quick --vm` does: no privileges are needed, and other
-/// work on this machine changes nothing. First the good and the bad one must differ by more than
-/// noise. An image that cannot be built or booted is skipped. Everything is kept in a log, from
-/// which --resume continues. docs/reference/bisect.md describes it.
+/// emulator, which counts instructions, as `quick --vm` does: it needs no privileges, and other
+/// work on this machine does not change the result. The good and the bad image must differ by more
+/// than noise. An image that cannot be built or booted is skipped. A log records every step;
+/// --resume continues from it. See docs/reference/bisect.md.
 #[derive(Debug, Args)]
 pub struct Bisect {
     /// Known good image, such as debian:linux-image-6.1.0-56-cloud-amd64; with --git a revision
@@ -48,27 +48,26 @@ pub struct Bisect {
     /// Known bad image; with --git a revision
     #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
     bad: Option<String>,
-    /// Images to search, one per line, the oldest first; # begins a comment [default: the kernels of the archive of the same flavour
-    /// whose versions are between the two]
+    /// File of images to search, one per line, the oldest first; # begins a comment [default: the kernels of the same flavour in the
+    /// archive, with versions between the two]
     #[arg(long, value_name = "FILE", conflicts_with = "git")]
     images: Option<PathBuf>,
     /// Search the commits of this repository between two revisions, along first parents
     #[arg(long, value_name = "DIR", requires = "build")]
     git: Option<PathBuf>,
-    /// Builds a commit, by sh -c in a worktree of its own; its last line names the kernel [default: arch/x86/boot/bzImage]
+    /// Command that builds a commit, run by sh -c in a separate worktree; the last line of its output names the kernel [default: arch/x86/boot/bzImage]
     #[arg(long, value_name = "COMMAND", requires = "git")]
     build: Option<String>,
-    /// What is searched for a change
+    /// Metric to search for a change
     #[arg(long, default_value = "instructions", value_parser = ["instructions"])]
     metric: String,
     /// Ignore changes smaller than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     threshold: f64,
-    /// Measure what this campaign measures: its frames, by its procedure (exact), on a DUT with its configuration; the images are those
-    /// that are searched
+    /// Measure a test case of this campaign (procedure exact): its frames, with its configuration; the images are those of the search
     #[arg(long, value_name = "FILE", conflicts_with_all = ["set", "size", "flows", "ipv6", "frames"])]
     campaign: Option<PathBuf>,
-    /// Its test case, by the name that `fwdlab plan` shows or by that of its configuration [default: the only one]
+    /// Test case of --campaign: its name in `fwdlab plan`, or the name of its configuration [default: the only one]
     #[arg(long, value_name = "NAME", requires = "campaign")]
     case: Option<String>,
     /// Apply a configuration to every DUT: a file, a directory or a shell command
@@ -86,7 +85,7 @@ pub struct Bisect {
     /// Frames of a burst
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     frames: u32,
-    /// Log file; an existing one of the same search is continued [default: a new one in the directory of the runs]
+    /// Log file; if it exists and is of the same search, the search continues [default: a new file in the directory of runs]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Resume from this log; it contains all other options

@@ -51,16 +51,16 @@ use crate::tui::theme::Symbols;
 /// records the gap.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// File of the campaign, or a name of the catalogue [with --resume and --failed-of: the file of that run]
+    /// Campaign file, or a name from the catalogue [default with --resume and --failed-of: the file of that run]
     #[arg(value_name = "CAMPAIGN.toml|NAME", required_unless_present_any = ["resume", "failed_of", "list"])]
     file: Option<PathBuf>,
-    /// Show the catalogue: campaigns that are in the program, the question that each answers, and what it needs
+    /// List the catalogue: the built-in campaigns, the question that each answers, and what it needs
     #[arg(long, conflicts_with_all = ["file", "resume", "failed_of"])]
     list: bool,
-    /// Go on with this run, which was interrupted, killed or failed
+    /// Continue this run, which was interrupted, killed or failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "failed_of"])]
     resume: Option<String>,
-    /// Measure the test cases that are incomplete in this run again, with all of their iterations, as a new run
+    /// Start a new run that repeats the incomplete test cases of this run, with all of their iterations
     #[arg(long, value_name = "RUN")]
     failed_of: Option<String>,
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
@@ -73,10 +73,10 @@ pub struct Run {
     /// Seed of every random choice, if the file has none [default: chosen and recorded]
     #[arg(long)]
     seed: Option<u64>,
-    /// Lines of text on a terminal, too, instead of the full screen; so do -q and -v
+    /// Print lines instead of showing the full screen; implied by -q and -v
     #[arg(long)]
     plain: bool,
-    /// What charts and frames of the full screen are made of [default: by LANG and TERM]
+    /// Characters for charts and borders of the full screen [default: by LANG and TERM]
     #[arg(long, value_enum)]
     symbols: Option<Symbols>,
     /// It is the process that measures for another one, which shows it
@@ -86,10 +86,10 @@ pub struct Run {
 
 /// Show what a campaign will do: test cases, time, changes to hosts
 ///
-/// It changes nothing itself.
+/// Changes nothing.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// File of the campaign, or a name of the catalogue
+    /// Campaign file, or a name from the catalogue
     #[arg(value_name = "CAMPAIGN.toml|NAME")]
     file: PathBuf,
     /// Seed of every random choice, if the file has none [default: chosen]
@@ -102,13 +102,13 @@ pub struct Plan {
 
 /// Check campaigns, traffic profiles and configuration sets
 ///
-/// It changes nothing.
+/// Changes nothing.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The files, or names of the catalogue; of configuration sets the directories
+    /// Files, names from the catalogue, or directories of configuration sets
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Check campaigns that name no test bed as if theirs had a DUT of this kind: linux, freebsd, bsdrp, vpp, none
+    /// Check campaigns without a test bed for a DUT of this kind: linux, freebsd, bsdrp, vpp, none
     #[arg(long, value_name = "KIND")]
     dut: Option<String>,
 }
@@ -287,7 +287,7 @@ fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
     let summary = summary.ok_or_else(|| {
         Usage(match run.info.kind.as_str() {
             "campaign" => {
-                format!("{id} was cut off and has no result: go on with it by --resume {id}")
+                format!("{id} was interrupted and has no result: continue it with --resume {id}")
             }
             kind => format!("{id} is a run of `{kind}`, and no campaign"),
         })
@@ -347,7 +347,7 @@ impl Plan {
         // `run` refuses it for the same reasons
         let mut answer = match lacking_here(campaign) {
             lacking if lacking.is_empty() => String::new(),
-            lacking => format!("Cannot run here, for it needs {}. ", lacking.join(", ")),
+            lacking => format!("Cannot run here: it needs {}. ", lacking.join(", ")),
         };
         answer += &format!(
             "About {}{} for {} of {}.",

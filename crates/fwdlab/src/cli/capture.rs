@@ -40,7 +40,7 @@ pub struct Capture {
     /// Maximum number of frames
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// How long [default: until Ctrl-C]
+    /// Duration [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// File to write; - is standard output. Without it, a line of text for each frame
@@ -49,7 +49,7 @@ pub struct Capture {
     /// Format of the file
     #[arg(long, value_enum, default_value_t = Format::Pcapng)]
     format: Format,
-    /// Which frames: all, or only those with our signature
+    /// Frames to capture: all, or only those with our signature
     #[arg(long, value_enum, default_value_t = Filter::All)]
     filter: Filter,
     /// Session number in the signatures of our frames

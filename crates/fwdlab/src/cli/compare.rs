@@ -26,25 +26,26 @@ pub struct Compare {
     /// baseline. For a single run, its configurations are compared
     #[arg(required = true, value_name = "RUN|FILE")]
     sources: Vec<OsString>,
-    /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure, kernel, dut, date, image, run ...; what
-    /// remains tells rows apart [default: source, or with one run configuration]
+    /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure, kernel, dut, date, image, run ...; all
+    /// other labels separate rows [default: source; for a single run, configuration]
     #[arg(long = "col", visible_alias = "by", value_name = "KEY,...")]
     by: Option<String>,
-    /// Labels that tell rows apart; series that differ only in others are joined [default: the traffic, and what varies in a column]
+    /// Labels that separate rows; series that differ only in other labels are joined [default: traffic labels, and labels that vary within
+    /// a column]
     #[arg(long, value_name = "KEY,...")]
     row: Option<String>,
-    /// Compare only what has this label, or with - in front of it what has not: size:64, -configuration:plain,nat; may be repeated
+    /// Compare only series with this label; - before it excludes them: size:64, -configuration:plain,nat; may be repeated
     #[arg(long, value_name = "KEY:VALUE,...", allow_hyphen_values = true)]
     filter: Vec<Filter>,
     /// Column that the others are compared with, or the beginning of its name [default: the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// What to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken as this metric [default:
+    /// Metric to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken as this metric [default:
     /// that of
     /// --fail-if, else forwarding-rate, else the first that all runs have]
     #[arg(long)]
     metric: Option<String>,
-    /// Test: auto is Welch's t, or ranks where outliers or two modes contradict normal values
+    /// Test: auto is Welch's t, or a rank test if outliers or two modes contradict a normal distribution
     #[arg(long, value_enum, default_value_t)]
     test: Test,
     /// Take the n-th values of two columns as a pair, for alternating measurements (A B B A ...)
@@ -56,15 +57,15 @@ pub struct Compare {
     /// Test whether a difference is proven to be smaller than this: 2%
     #[arg(long, value_name = "PERCENT", value_parser = margin)]
     equivalence: Option<f64>,
-    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; 5 when a difference of that size could
-    /// have gone unnoticed anywhere; may be repeated
+    /// Exit with 6 if a proven difference exceeds this limit: 'forwarding-rate < -2%'; with 5 if a test case could not have shown a
+    /// difference of that size; may be repeated
     #[arg(long, value_name = "LIMIT", conflicts_with = "changes")]
     fail_if: Vec<Limit>,
     /// With --fail-if: accept test cases that could not be judged (missing in a run, too few values, too noisy), as long as at
     /// least one could
     #[arg(long, requires = "fail_if")]
     accept_blind: bool,
-    /// How to print
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Generation of ministat for --format ministat

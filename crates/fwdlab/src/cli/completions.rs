@@ -9,10 +9,10 @@ use super::{Global, help};
 use crate::exit_code::Code;
 use crate::output;
 
-/// Print what makes a shell complete the commands and options of this program
+/// Print shell completions of commands and options
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Which shell
+    /// Shell
     shell: Shell,
 }
 

@@ -24,10 +24,10 @@ const NOISE: Duration = Duration::from_secs(2);
 
 /// Check whether this host or a test bed is fit for measurements
 ///
-/// Each failure says how to fix it.
+/// Each failure comes with its fix.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// A test bed instead: a file, or its name in a folder `beds`
+    /// Check this test bed instead of this host: a file, or its name in a folder `beds`
     #[arg(value_name = "BED")]
     bed: Option<String>,
 }

@@ -163,7 +163,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab bisect --git linux --build ./make-kernel --good v6.11 --bad v6.12 --campaign firewall.toml",
-                "what a campaign measures: its configuration, its frames",
+                "with the configuration and the frames of a campaign",
             ),
             (
                 "fwdlab bisect --resume bisect.jsonl",
@@ -263,7 +263,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab runs steer @1 pause",
-                "no other trial begins; resume, skip and stop as well",
+                "start no new trial; also resume, skip, stop",
             ),
             (
                 "fwdlab runs tag @1 baseline",
@@ -275,11 +275,11 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab runs prune --keep 100 --older-than 90d",
-                "which runs would go; --yes removes them",
+                "list the runs that would be removed; --yes removes them",
             ),
             (
                 "fwdlab runs export @1 -o for-a-colleague.tar.gz",
-                "there: fwdlab runs import for-a-colleague.tar.gz",
+                "the colleague runs: fwdlab runs import for-a-colleague.tar.gz",
             ),
         ],
         codes: &[Code::Preflight],
@@ -304,7 +304,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab report @1 --format junit -o junit.xml",
-                "for CI: what fails is what the run says",
+                "for CI: a test per test case and threshold",
             ),
             (
                 "fwdlab report @1 --format github >> $GITHUB_STEP_SUMMARY",
@@ -324,11 +324,11 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab serve --token-file ~/.fwdlab-token rack1/runs",
-                "other runs; browsers stay known when it starts again",
+                "runs of another directory; the token survives a restart",
             ),
             (
                 "fwdlab serve --listen 0.0.0.0:8443",
-                "for other machines: with TLS, and with the token only",
+                "reachable from other machines: TLS, token required",
             ),
             (
                 "sudo fwdlab serve --trex --ports eth1,eth2",
@@ -387,18 +387,18 @@ const MORE: &[More] = &[
         command: "image",
         group: "Lab, traffic and files",
         examples: &[
-            ("fwdlab image ls", "what the cache has"),
+            ("fwdlab image ls", "contents of the cache"),
             (
                 "fwdlab image pull debian:linux-image-cloud-amd64",
                 "the newest kernel of this name",
             ),
             (
                 "fwdlab image rm --unused 30",
-                "remove what was not used for a month",
+                "remove images that were not used for a month",
             ),
             (
                 "fwdlab image boot router.qcow2",
-                "a whole disk, with its console; the file does not change",
+                "boot a disk, with its console here; the file does not change",
             ),
         ],
         codes: &[
@@ -415,11 +415,11 @@ const MORE: &[More] = &[
         examples: &[
             (
                 "fwdlab traffic receive --port eth2",
-                "count frames in one terminal,",
+                "in one terminal: count frames",
             ),
             (
                 "fwdlab traffic send --port eth1 --load 100kpps --for 10s",
-                "and send them in another",
+                "in another terminal: send frames",
             ),
         ],
         codes: BY_HAND,
@@ -429,8 +429,8 @@ const MORE: &[More] = &[
         command: "new",
         group: "Lab, traffic and files",
         examples: &[
-            ("fwdlab new bed rack1", "beds/rack1.toml, to be filled in"),
-            ("fwdlab new campaign first", "campaigns/first.toml"),
+            ("fwdlab new bed rack1", "writes beds/rack1.toml; fill it in"),
+            ("fwdlab new campaign first", "writes campaigns/first.toml"),
         ],
         codes: &[],
         options: &["json"],
@@ -460,7 +460,7 @@ const MORE: &[More] = &[
         group: "",
         examples: &[(
             "fwdlab traffic ping --port eth1 --rx-port eth2",
-            "how long a frame takes",
+            "latency of a frame",
         )],
         codes: BY_HAND,
         options: LIVE,
@@ -593,8 +593,8 @@ impl Code {
             Code::Usage => "wrong usage or wrong file",
             Code::Preflight => "the preflight check failed, nothing was measured",
             Code::TestBed => "the test bed or the DUT failed",
-            Code::NotValid => "measured, but not valid or too noisy; kept and explained",
-            Code::LimitBroken => "a limit of --fail-if was exceeded",
+            Code::NotValid => "measured, but not valid or too noisy; the output gives the reason",
+            Code::LimitBroken => "a limit of --fail-if, or a threshold of a campaign, was exceeded",
             Code::SomeFailed => "some test cases failed, the others are good",
             Code::Interrupted => "interrupted, all changes undone",
             Code::Terminated => "terminated, all changes undone",

@@ -15,12 +15,12 @@ use crate::output;
 /// Which words for which run.
 #[derive(Debug, Args)]
 pub struct Tag {
-    /// Which run
+    /// Run: an id, a tag, or @1 for the latest
     run: String,
-    /// Words by which it is found: the run is named by any that no other run has [default: show those it has]
+    /// Tags to add; a tag that only one run has can be used as its name [default: show the tags of the run]
     #[arg(value_name = "TAG")]
     tags: Vec<String>,
-    /// Take these tags away
+    /// Remove these tags instead of adding them
     #[arg(long, requires = "tags")]
     remove: bool,
 }
@@ -28,7 +28,7 @@ pub struct Tag {
 /// Which text for which run.
 #[derive(Debug, Args)]
 pub struct Note {
-    /// Which run
+    /// Run: an id, a tag, or @1 for the latest
     run: String,
     /// Text of the note; `-` reads it from standard input, an empty text removes it [default: show the note]
     text: Option<String>,

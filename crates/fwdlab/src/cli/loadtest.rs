@@ -29,7 +29,7 @@ pub struct Loadtest {
     /// The files; their names name the tests
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the run is called
+    /// Title of the run
     #[arg(long, default_value = "Loadtest results")]
     title: String,
     /// Only these channels

@@ -12,10 +12,10 @@ use super::{Global, help};
 use crate::exit_code::Code;
 use crate::output;
 
-/// Print the manual page of this program, or write one for each command
+/// Print the manual page of fwdlab, or write a page for each command
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Write the pages of all commands into this directory: fwdlab.1, fwdlab-quick.1, ...
+    /// Write a page for each command into this directory: fwdlab.1, fwdlab-quick.1, ...
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -98,7 +98,7 @@ struct Global {
     /// Print more, such as a line per trial
     #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// Where runs are kept
+    /// Directory of runs
     // an empty variable counts as unset; clap would refuse an empty path
     #[arg(long, global = true, hide = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Option<PathBuf>,

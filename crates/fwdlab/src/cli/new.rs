@@ -21,22 +21,22 @@ use crate::output;
 /// Make files: test bed, campaign, profile, schema, completions, man
 #[derive(Debug, Subcommand)]
 pub enum New {
-    /// A test bed: beds/NAME.toml
+    /// Write a test-bed file: beds/NAME.toml
     Bed {
-        /// Its name
+        /// Name of the test bed
         name: String,
     },
-    /// A campaign: campaigns/NAME.toml
+    /// Write a campaign file: campaigns/NAME.toml
     Campaign {
-        /// Its name
+        /// Name of the campaign
         name: String,
-        /// Begin with this one of the catalogue (fwdlab run --list) instead of an example
+        /// Copy this campaign of the catalogue (fwdlab run --list) instead of an example
         #[arg(long, value_name = "ENTRY")]
         from: Option<String>,
     },
-    /// A traffic profile: profiles/NAME.toml
+    /// Write a traffic profile: profiles/NAME.toml
     Profile {
-        /// Its name
+        /// Name of the profile
         name: String,
     },
     #[command(flatten)]
@@ -117,7 +117,7 @@ fn write(here: &Path, folder: &str, name: &str, text: &str) -> anyhow::Result<Pa
     let path = folder.join(format!("{name}.toml"));
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Usage(format!(
-            "{} is there already; choose another name, or remove it first",
+            "{} exists already; choose another name, or remove it first",
             path.display()
         )),
         _ => Usage(format!("cannot write {}: {error}", path.display())),

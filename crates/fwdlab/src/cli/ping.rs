@@ -47,10 +47,10 @@ pub struct Ping {
     /// Interface to send on
     #[arg(long, value_name = "IFACE")]
     port: String,
-    /// Interface on which frames come back [default: the same, from something that reflects them]
+    /// Interface on which frames come back [default: the same; the remote end must reflect them]
     #[arg(long, value_name = "IFACE")]
     rx_port: Option<String>,
-    /// How many frames
+    /// Number of frames
     #[arg(short = 'c', long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Load, such as 1kpps; keep it low, because queued frames measure the queue
@@ -83,7 +83,7 @@ pub struct Ping {
     /// Do not measure the tester's own latency (the floor)
     #[arg(long)]
     no_floor: bool,
-    /// Maximum time [default: twice what the frames need, plus one second]
+    /// Maximum time [default: twice the time that the frames need, plus one second]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Number in the signatures

@@ -38,7 +38,7 @@ pub struct Arrangement {
     /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: what the tester can offer]
     #[arg(long, value_name = "LOAD")]
     pub max: Option<Rate>,
-    /// Speed of the links, such as 1G: percentages refer to it, and no more than its line rate is ever offered in each
+    /// Speed of the links, such as 1G: percentages refer to it, and the load never exceeds its line rate in each
     /// direction; emulated on the test bed
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,

@@ -37,7 +37,7 @@ pub enum Profile {
     Ls,
     /// Print the file of a profile
     Show {
-        /// Which profile
+        /// Profile: a name or a file
         profile: String,
     },
     /// Print the first frames, or write them to a capture file; sends nothing
@@ -47,9 +47,9 @@ pub enum Profile {
 /// Arguments of `profile frames`.
 #[derive(Debug, Args)]
 pub struct Frames {
-    /// Which profile
+    /// Profile: a name or a file
     profile: String,
-    /// How many frames
+    /// Number of frames
     #[arg(short = 'n', long, value_name = "FRAMES", default_value_t = 10)]
     count: u64,
     /// Direction of the frames

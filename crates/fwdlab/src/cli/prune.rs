@@ -19,19 +19,19 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("rule").required(true).multiple(true).args(["keep", "older_than"])))]
 pub struct Prune {
-    /// Keep the newest N runs
+    /// Always keep the newest N runs
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Keep runs started after this time: 30d, 12h, 8w
+    /// Remove only runs that started longer ago than this: 30d, 12h, 8w
     #[arg(long, value_name = "TIME", value_parser = age)]
     older_than: Option<Span>,
     /// Only runs of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// Also runs that have tags
+    /// Also remove runs that have tags
     #[arg(long)]
     tagged: bool,
-    /// Remove them; without it, they are listed
+    /// Remove the runs; without this option, only list them
     #[arg(long)]
     yes: bool,
 }

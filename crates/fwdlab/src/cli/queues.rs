@@ -25,14 +25,14 @@ const THOUSANDS_PPS: f64 = 10_000.0;
 
 /// Show what each queue of a port receives, live, with a line each second
 ///
-/// In every line: packets per second of each receive queue, then of all of them, then of the interface, in and out. It sends nothing and
+/// Each line has the packets per second of every receive queue, of all queues together, and of the interface, in and out. Sends nothing and
 /// changes nothing. On Linux the counters are those of `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
 #[derive(Debug, Args)]
 pub struct Queues {
-    /// Interface to look at; of a test bed also dut.a, dut.b, generator.a, receiver.b and the like [default: dut.a of the test bed]
+    /// Interface; with --bed also a port name such as dut.a, dut.b, generator.a, receiver.b [default: dut.a of the test bed]
     #[arg(value_name = "IFACE", required_unless_present = "bed")]
     port: Option<String>,
-    /// Where it is: local, netns:NAME or ssh://USER@HOST:PORT
+    /// Host of the interface: local, netns:NAME or ssh://USER@HOST:PORT
     #[arg(
         long,
         value_name = "HOST",
@@ -40,10 +40,10 @@ pub struct Queues {
         conflicts_with = "bed"
     )]
     on: String,
-    /// A test bed, of whose ports it is one: a file, or its name in a folder `beds`
+    /// Test bed that the port belongs to: a file, or its name in a folder `beds`
     #[arg(long, value_name = "BED")]
     bed: Option<String>,
-    /// How long: 10s, 2m [default: until Ctrl-C]
+    /// Duration: 10s, 2m [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Period>,
 }

@@ -59,7 +59,7 @@ pub struct Quick {
     /// Measure IPv4 (the default, unless --ipv6 is given)
     #[arg(long)]
     ipv4: bool,
-    /// Iterations of each test case [default: 5; in a virtual machine 1, for instructions do not vary]
+    /// Iterations of each test case [default: 5; with --vm 1, because instructions do not vary]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     iterations: Option<u32>,
     /// Shortest duration of a trial [default: 1s to 2s, so that all trials together take about 40 s]
@@ -68,14 +68,14 @@ pub struct Quick {
     /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times what the DUT forwards]
     #[arg(long)]
     load: Option<LinkLoad>,
-    /// Emulate links of this speed, such as 1G: no more than their line rate is ever offered
+    /// Emulate links of this speed, such as 1G: the load never exceeds their line rate
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
     /// Configuration of the DUT: a command in quotes, a file, a directory (configuration set), or
     /// generate:FAMILY,KEY=VALUE
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
-    /// Compare this configuration with the plain router; may be repeated; generate:nft-rules,n=10+100 is two
+    /// Compare this configuration with the plain router; may be repeated; generate:nft-rules,n=10+100 stands for two configurations
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     vs: Vec<String>,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
@@ -83,7 +83,8 @@ pub struct Quick {
     #[arg(long)]
     set_unconfined: bool,
     /// Count the instructions of a frame in a virtual machine that boots this image: debian:PACKAGE, such as
-    /// debian:linux-image-cloud-amd64, or a bzImage; needs no privileges, and other work on this machine changes nothing
+    /// debian:linux-image-cloud-amd64, or a bzImage; needs no privileges, and other work on this machine does not change the result; repeat to
+    /// compare images
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "set_unconfined"])]
     vm: Vec<String>,
     /// With --vs, also count what each configuration costs in instructions, in a virtual machine that boots IMAGE [default:

@@ -22,13 +22,13 @@ pub struct Ramp {
     /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
-    /// How long the load rises
+    /// Duration of the rise
     #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().ramp)]
     ramp: Period,
-    /// How long the warm-up lasts
+    /// Duration of the warm-up
     #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().warm_up)]
     warm_up: Period,
-    /// How long the load stays at the target
+    /// Duration at the target load
     #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().hold)]
     hold: Period,
     /// Ramp down again and find the onset of loss a second time

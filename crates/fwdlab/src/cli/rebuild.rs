@@ -16,7 +16,7 @@ use crate::output;
 /// Which runs.
 #[derive(Debug, Args)]
 pub struct Rebuild {
-    /// Which runs
+    /// Runs: ids, tags, or @1 for the latest
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
 }

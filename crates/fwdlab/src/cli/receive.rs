@@ -34,10 +34,10 @@ pub struct Receive {
     /// Interface to count on
     #[arg(long, value_name = "IFACE")]
     port: String,
-    /// How long: 10s, 2m, 1e6frames of ours [default: until Ctrl-C]
+    /// Duration, or number of our frames: 10s, 2m, 1e6frames [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
-    /// Where to count: xdp at the driver, which consumes our frames; af-packet, where other receivers still get them
+    /// Engine that counts: xdp at the driver, which consumes our frames; af-packet later, so that other receivers get them, too
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp", "af-packet"])]
     engine: String,
     /// Session number in the signatures of our frames: `--session` of send

@@ -26,22 +26,22 @@ use crate::output;
 
 /// Report runs: a page, Markdown, charts, files for other programs
 ///
-/// One run, or several: those beside each other on one page, with their ramps in one graph and what differs; a tag that only one of them
-/// has names it there (fwdlab runs tag). Without -o the result goes to standard output; formats of several files (gnuplot, svg, png, and
-/// any two formats) want a directory.
+/// Several runs appear side by side on one page, with their ramps in one graph and their differences; a run is named by a tag that only
+/// it has (fwdlab runs tag). Without -o the report goes to standard output; formats of several files (gnuplot, svg, png), and several
+/// formats at once, need a directory.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// Which runs: an id or a part of it, @1 for the latest
+    /// Runs: ids or parts of them, tags, or @1 for the latest
     // not `runs`, which is the id of the global option --runs
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
     /// Formats [default: html]
     #[arg(long, value_enum, value_delimiter = ',')]
     format: Vec<Format>,
-    /// Where to: a directory (it exists, or ends with /), a file, or - for standard output
+    /// Output: a directory (existing, or ending with /), a file, or - for standard output
     #[arg(short, long, value_name = "DIR|FILE|-")]
     output: Option<PathBuf>,
-    /// How many facts of the host a page includes
+    /// Facts of the host that a page includes
     #[arg(long, value_enum, default_value_t)]
     facts: Facts,
     /// Generation of ministat for --format ministat
@@ -54,7 +54,7 @@ pub struct Report {
 pub enum Format {
     /// One page that needs nothing else
     Html,
-    /// What the terminal showed, with charts in characters
+    /// The terminal output, with charts in characters
     Text,
     /// For a repository; in a directory, with its charts next to it
     Markdown,

@@ -40,41 +40,41 @@ pub enum Runs {
     Ls(List),
     /// Show the result of a run again
     Show {
-        /// Which run
+        /// Run: an id, a tag, or @1 for the latest
         run: String,
-        /// How to print
+        /// Output format
         #[arg(long, value_enum, default_value_t)]
         format: Format,
         /// Explain why each trial was made, and its result
         #[arg(long)]
         explain: bool,
-        /// How many facts of the host the page of --format html includes; pages stored with runs are brief
+        /// Facts of the host that the page of --format html includes; stored pages are brief
         #[arg(long, value_enum, default_value_t)]
         facts: Facts,
     },
     /// Check whether runs are unchanged, and whether their results follow from their trials
     Verify {
-        /// Which runs [default: all]
+        /// Runs [default: all]
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
-    /// Pause a running run, resume it, skip its test case, or stop it in order; needs write access to its directory
+    /// Pause, resume or stop a run in progress, or skip its test case; needs write access to its directory
     Steer(Steer),
-    /// Write runs that have ended into one file, which fwdlab runs import opens elsewhere
+    /// Write finished runs to one file, for fwdlab runs import on another machine
     Export(Export),
-    /// Import the runs of a file that fwdlab runs export made: all of them, as they were written, or none
+    /// Import runs from an export file: all of them unchanged, or none
     Import(Import),
-    /// Give a run tags, by which it is found, named, and kept from runs prune
+    /// Tag a run: find and name it by its tags, and protect it from runs prune
     Tag(Tag),
     /// Attach a note to a run
     Note(Note),
-    /// Derive the results and pages of runs again from what was measured, with the statistics of this program
+    /// Compute the results and pages of runs again from their trials, with the statistics of this version
     Rebuild(Rebuild),
-    /// Remove old runs by rule; it only lists them without --yes
+    /// Remove old runs by rule; without --yes, only list them
     Prune(Prune),
     /// Remove runs
     Rm {
-        /// Which runs
+        /// Runs: ids, tags, or @1 for the latest
         // not `runs`, which is the id of the global option --runs: clap requires one type per id
         #[arg(required = true, value_name = "RUN")]
         names: Vec<String>,
@@ -90,13 +90,13 @@ pub struct List {
     /// Only imported result sets at this path or below it; `*`, `**` and `?` as in fwdlab import netbenches --set
     #[arg(long, value_name = "GLOB")]
     set: Option<String>,
-    /// Only what was measured at this time or later: 2026-11-21, 2026-11-21T08:50:00Z
+    /// Only runs measured at this time (UTC) or later: 2026-11-21, 2026-11-21T08:50:00Z
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Timestamp>,
     /// Only runs that have this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Newest first by the time they began here, or by the time they were measured, which differs for imported runs
+    /// Order, newest first: by the time the run began in this store, or the time it was measured; these differ for imported runs
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
 }

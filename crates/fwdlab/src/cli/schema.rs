@@ -9,7 +9,7 @@ use crate::output;
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// Which record
+    /// Kind of record
     kind: Kind,
 }
 
@@ -31,7 +31,7 @@ enum Kind {
     Event,
     /// A line of telemetry.jsonl
     Telemetry,
-    /// The latencies in what send, receive and ping print
+    /// The latencies in the output of send, receive and ping
     Latency,
     /// A traffic profile
     Profile,

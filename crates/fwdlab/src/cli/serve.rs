@@ -17,25 +17,25 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 
 /// Show runs in a browser, while they are running and afterwards
 ///
-/// On this machine everyone may look, and who has the token may pause, resume and stop runs, and skip test cases. Where it listens on
-/// another address, everything takes the token, through TLS. It keeps nothing itself: end it with Ctrl-C at any time.
+/// On loopback, everyone on this machine can view runs; pausing, resuming, skipping and stopping requires the token. On any other
+/// address, everything requires the token, and TLS is on. The server stores nothing: stop it with Ctrl-C at any time.
 ///
-/// With --trex it serves ports to clients of TRex instead, which have no token: docs/reference/trex.md.
+/// With --trex, it serves ports to TRex clients instead, which have no token: see docs/reference/trex.md.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Directory of runs [default: as everywhere, see --runs]
+    /// Directory of runs [default: that of --runs]
     #[arg(conflicts_with = "trex")]
     dir: Option<PathBuf>,
-    /// Where to listen; port 0 takes any [default: 127.0.0.1:8080, with --trex 127.0.0.1:4501]
+    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:8080, with --trex 127.0.0.1:4501]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// File with the token, which is made if there is none [default: a new token at every start]
+    /// File with the token, created if it does not exist [default: a new token at every start]
     #[arg(long, value_name = "FILE", conflicts_with = "trex")]
     token_file: Option<PathBuf>,
-    /// Certificate for TLS, PEM [default: where one is needed, one is made at the start]
+    /// TLS certificate, PEM [default: generated at the start if needed]
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "trex")]
     cert: Option<PathBuf>,
-    /// Its key, PEM
+    /// Key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "cert", conflicts_with = "trex")]
     key: Option<PathBuf>,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct Soak {
     /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
-    /// How long
+    /// Duration
     #[arg(long = "for", value_name = "TIME", default_value_t = campaign::Soak::default().duration)]
     duration: Period,
     #[command(flatten)]

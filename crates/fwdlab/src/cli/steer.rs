@@ -17,9 +17,9 @@ use crate::output;
 /// What is asked of which run.
 #[derive(Debug, Args)]
 pub struct Steer {
-    /// Which run
+    /// Run: an id, a tag, or @1 for the latest
     run: String,
-    /// What it is to do
+    /// Request
     #[arg(value_enum, value_name = "WHAT")]
     what: What,
 }
@@ -27,13 +27,13 @@ pub struct Steer {
 /// What a run can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Begin no other trial until it is resumed
+    /// Start no new trial until the run is resumed
     Pause,
-    /// Go on after a pause
+    /// Continue after a pause
     Resume,
-    /// Leave the test case out that is being measured
+    /// Skip the test case that is being measured
     Skip,
-    /// End in order: everything is undone, what was measured is kept
+    /// Stop the run: undo all changes, keep what was measured
     Stop,
 }
 

@@ -22,18 +22,18 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Watch a run on the full screen, or replay a finished one
 ///
-/// A run of another process can be paused, its test case skipped, and stopped from here; leaving the screen changes nothing about it.
-/// docs/reference/terminal.md has pictures and keys; ? shows the keys.
+/// You can pause and stop a run of another process here, or skip its test case; when you leave the screen, the run continues.
+/// docs/reference/terminal.md describes the screen; ? shows the keys.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Which run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the address of a dashboard or of
-    /// a run's page there, with #token= behind it to steer the run (or FWDLAB_TOKEN)
+    /// Run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the address of a dashboard or of
+    /// a run's page there; append #token=TOKEN, or set FWDLAB_TOKEN, to steer the run
     #[arg(default_value = "@1", value_name = "RUN|URL")]
     run: String,
-    /// Speed of a replay: 1x is as it was
+    /// Speed of a replay; 1x is the speed of the run
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed)]
     speed: f64,
-    /// What charts and frames are made of [default: by LANG and TERM]
+    /// Characters for charts and borders [default: by LANG and TERM]
     #[arg(long, value_enum)]
     symbols: Option<Symbols>,
 }

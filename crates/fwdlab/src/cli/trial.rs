@@ -21,7 +21,7 @@ pub struct Trial {
     /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
-    /// How long frames are sent
+    /// Duration of the traffic
     #[arg(long = "for", value_name = "TIME", default_value_t = campaign::Trial::default().duration)]
     duration: Period,
     /// Count frames in intervals of this length

@@ -161,7 +161,7 @@ fn a_plan_answers_first_and_has_each_test_case_once() {
     let lacking = "campaign = 'c'\nneeds = ['module no-such-module']\n[procedure]\nid = 'mrr'\n";
     let lines = plan(lacking);
     assert!(
-        lines[0].starts_with("Cannot run here, for it needs module no-such-module."),
+        lines[0].starts_with("Cannot run here: it needs module no-such-module."),
         "{lines:?}"
     );
 }
@@ -982,7 +982,7 @@ fn a_killed_campaign_goes_on() {
     lab.run(&["runs", "verify", "@1"]).code(0);
     lab.run(&["run", "--resume", &id])
         .code(2)
-        .says(&["has come to its end", "--failed-of"]);
+        .says(&["is finished", "--failed-of"]);
 
     // the error is fixed, and only that test case is measured again
     fs::write(&path, CUT.replace("false", "true")).unwrap();

@@ -200,21 +200,21 @@ fn a_campaign_ends_with_the_truth() {
     // difference
     let dut = "capacity=1e6,noise=0.003,link=10Gbps";
     let found = answers(&lab, "size = [64, 1518]", dut);
-    let answer = "answer 1518 B beside 64 B: receive rate cannot be compared";
+    let answer = "answer 1518 B compared with 64 B: receive rate cannot be compared";
     assert!(found.contains(answer), "{found}");
 
     // no effect is planted and none is found; if two parameters differ, one is compared at a time
     let found = answers(&lab, "size = [84, 128]\nip = ['ipv4', 'ipv6']", dut);
     for pair in [
-        "84 B, IPv6 beside 84 B, IPv4",
-        "128 B, IPv6 beside 128 B, IPv4",
-        "128 B, IPv4 beside 84 B, IPv4",
-        "128 B, IPv6 beside 84 B, IPv6",
+        "84 B, IPv6 compared with 84 B, IPv4",
+        "128 B, IPv6 compared with 128 B, IPv4",
+        "128 B, IPv4 compared with 84 B, IPv4",
+        "128 B, IPv6 compared with 84 B, IPv6",
     ] {
         let answer = format!("answer {pair}:");
         assert!(found.contains(&answer), "{pair}: {found}");
     }
-    for words in [" beside ", "no difference proven"] {
+    for words in [" compared with ", "no difference proven"] {
         assert_eq!(found.matches(words).count(), 4, "{words}: {found}");
     }
 }

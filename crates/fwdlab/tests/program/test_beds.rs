@@ -227,7 +227,7 @@ mod slow {
 
         let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
         assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains("(DUT): da and db are taken up"), "{said}");
+        assert!(said.contains("(DUT): da and db are brought up"), "{said}");
         assert!(!said.contains("fwdlab-*-gen"), "{said}");
         let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
         rack.is_as(&before);

@@ -215,7 +215,7 @@ fn families_are_in_the_kernel_and_leave_nothing() {
     let of_all = "generate:sysctl,name=net.netfilter.nf_conntrack_max,value=1000";
     let of_all = Configuration::parse(of_all).unwrap();
     let error = dut.apply(&of_all, &control()).unwrap_err().to_string();
-    assert!(!error.contains("could not be taken back"), "{error}");
+    assert!(!error.contains("could not be undone"), "{error}");
 }
 
 /// A set is checked in the kernel; if it is not in force, the error says what and where.

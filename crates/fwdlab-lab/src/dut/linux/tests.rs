@@ -274,9 +274,8 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                     // nothing can be undone: that is recorded and reported
                     let amiss = dut.undo();
                     assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
-                    let names = |said: &String| {
-                        said.contains("could not be taken back") && said.contains(NAME)
-                    };
+                    let names =
+                        |said: &String| said.contains("could not be undone") && said.contains(NAME);
                     assert!(amiss.iter().all(names), "{case}: {amiss:?}");
                     assert_ne!(left == Left::default(), changed, "{case}");
                     // the next start finds the record, and undoes the changes
@@ -346,7 +345,7 @@ fn an_error_says_what_is_left() {
     let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
     for words in [
         "lost connection to router1 during `nft -f -`: Connection reset by peer",
-        "What may have been done of it (3 rules of nftables) could not be taken back",
+        "Some of it (3 rules of nftables) may have been done and could not be undone",
     ] {
         assert!(error.contains(words), "{error}");
     }

@@ -548,7 +548,7 @@ pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> V
             pairs(placement)
         ),
         _ if is_absent => {
-            "not read: there is no probe, for no CPU of the DUT is this machine's".into()
+            "not read: the DUT has no CPU of this machine, so there is no probe".into()
         }
         _ if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
         _ => "not read: it needs real-time priority (root), and the other CPUs for a few microseconds"

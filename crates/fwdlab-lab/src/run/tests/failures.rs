@@ -426,7 +426,7 @@ fn left_behind(scene: &Scene, made: &Made) -> Vec<String> {
     let warnings = made.warnings();
     let is_reported = warnings
         .iter()
-        .any(|text| text.contains("could not be taken back") && text.contains("tries again"));
+        .any(|text| text.contains("could not be undone") && text.contains("tries again"));
     expect(
         changes.is_empty() || !records.is_empty(),
         format!("without a record: {changes:?}"),

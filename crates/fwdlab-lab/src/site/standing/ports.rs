@@ -64,7 +64,7 @@ pub(super) fn take(
     let port = &*link.name;
     if let Some(why) = in_use(host.as_ref(), port, words)? {
         return Err(LabError::Preflight(format!(
-            "{port} of {} is no port for a test: {why}. Give the test bed another port, or take that away there first",
+            "{port} of {} cannot be used for tests: {why}. Use another port in the test bed, or remove that first",
             host.name()
         )));
     }
@@ -241,7 +241,7 @@ pub(crate) fn in_use(
     let is_there = own
         .split_whitespace()
         .any(|word| word.split('/').next() == Some(server));
-    Ok(is_there.then(|| format!("it has {server}, by which fwdlab reaches the host")))
+    Ok(is_there.then(|| format!("fwdlab reaches the host at its address {server}")))
 }
 
 /// Keeps a port of the tester from sending frames of its own: neighbour discovery, router

@@ -520,7 +520,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         .unwrap();
     let error = fails_of(&site);
     assert!(
-        error.starts_with("ta is no port for a test: it has the address 10.9.9.1")
+        error.starts_with("ta cannot be used for tests: it has the address 10.9.9.1")
             && error.contains("addr flush dev ta")
             && !error.contains("--allow"),
         "{error}"

@@ -83,7 +83,7 @@ pub struct Start {
     /// Ports, by number or interface: -p 0 1 [default: all]
     #[arg(short, long, num_args = 1.., value_delimiter = ',', value_name = "PORT")]
     pub ports: Vec<String>,
-    /// How long: 30 (seconds), 500ms, 10m, 1h [default: until `stop`]
+    /// Duration: 30 (seconds), 500ms, 10m, 1h [default: until `stop`]
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub duration: Option<Duration>,
     /// Stop what these ports send first

@@ -35,13 +35,13 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What is started, and until when.
 #[derive(Debug, Args)]
 pub struct Boot {
-    /// A disk: qcow2, raw, vmdk, vdi, vhdx. It does not change: what the machine writes is gone with it
+    /// Disk image: qcow2, raw, vmdk, vdi, vhdx. It is not changed: what the machine writes is discarded at its end
     #[arg(value_name = "DISK")]
     disk: PathBuf,
-    /// End as soon as its console says this; with code 4 when it does not within the time of --for, or does not come up
+    /// End when the console prints this text; exit with 4 if it does not appear within --for, or if the machine does not start
     #[arg(long, value_name = "TEXT")]
     wait: Option<String>,
-    /// End after this time
+    /// Stop the machine after this time
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
     /// CPUs
@@ -50,13 +50,13 @@ pub struct Boot {
     /// Memory in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(16..))]
     memory: u32,
-    /// An IDE disk and Intel's e1000, for systems without drivers for virtio
+    /// Use an IDE disk and an Intel e1000 port, for systems without virtio drivers
     #[arg(long)]
     classic: bool,
-    /// The address of its first port: what DHCP gives it, or what it has from the beginning
+    /// Address of its first port: assigned by DHCP, or the static address that it already has
     #[arg(long, value_name = "IPV4", default_value_t = ADDRESS)]
     address: Ipv4Addr,
-    /// Keep here what its console said
+    /// Write the console output to this file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }

@@ -21,17 +21,17 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// What to do with images.
 #[derive(Debug, Subcommand)]
 pub enum Image {
-    /// List what the cache has: images, programs for guests, initial file systems
+    /// List the contents of the cache: images, programs for guests, initial file systems
     Ls,
-    /// Fetch images now, or the newest of their names again; measuring fetches what it lacks by itself
+    /// Fetch images now, or update them to the newest package; measuring fetches missing images by itself
     Pull {
         /// Images: debian:PACKAGE
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Remove from the cache; what is needed again is fetched or made again
+    /// Remove images from the cache; they are fetched or built again when needed
     Rm(Rm),
-    /// Boot a whole disk: its console here, its port for SSH on loopback
+    /// Boot a disk image, with its console on this terminal and its SSH port on loopback
     Boot(boot::Boot),
 }
 
@@ -39,13 +39,13 @@ pub enum Image {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Rm {
-    /// Names or checksums, as `image ls` shows them
+    /// Names or checksums of images, as `image ls` shows them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Remove what was not used for this number of days
+    /// Remove images that were not used for this number of days
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
     unused: Option<u32>,
-    /// Everything, package lists included
+    /// Remove everything, including package lists
     #[arg(long)]
     all: bool,
 }

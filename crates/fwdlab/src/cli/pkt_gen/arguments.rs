@@ -210,8 +210,8 @@ pkt-gen arguments
   -i INTERFACE   Interface; `netmap:` before it, a ring (-1) or flags (/T) behind it are accepted
   -f FUNCTION    rx, tx, ping, pong, txseq or rxseq [default: rx]
   -n COUNT       Frames to send, or round trips of ping; 0 means without end [default: 0]
-  -l SIZE        Frame size in bytes without FCS [default: 60]; a second -l: random from there on
-                 and below the first
+  -l SIZE        Frame size in bytes without FCS [default: 60]; with a second -l: random sizes,
+                 from the second up to just below the first
   -R RATE        Frames per second; k, M and G may follow [default: as fast as possible]
   -4, -6         IPv4 or IPv6 [default: -4]
   -s SRC[:PORT[-SRC:PORT]]  Source, single or range [default: 10.0.0.1:1234; with -6 fd00::1]

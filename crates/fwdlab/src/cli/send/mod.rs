@@ -106,10 +106,10 @@ pub struct Send {
     /// Speed of the link, such as 1G: percentages refer to it, and max is its line rate [default: the port's own]
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; for a capture, all of it]
+    /// Duration, or number of frames on each port: 10s, 2m, 1e6frames [default: until Ctrl-C; for a capture, all of it]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
-    /// What happens to frames missed while the sender stalls
+    /// Policy for frames missed while the sender stalls
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     hold_ups: OnHoldUp,
     /// Engine; auto takes the fastest that can send these frames on this port
