@@ -115,8 +115,11 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
     let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
     let condition = |w: &Window| match gate {
-        Some(gate) if w.had_the_cpu() => gate.condition(&w.before, &w.after),
-        _ => Condition::Contended,
+        _ if !w.had_the_cpu() => Condition::Contended,
+        Some(gate) => gate.condition(&w.before, &w.after),
+        // nothing shows that the machine of the DUT was disturbed
+        None if w.after == Reading::NONE => Condition::Quiet,
+        None => Condition::Contended,
     };
     let of = |wanted: Condition| -> Vec<&Window> {
         let all = offered.iter().copied();
@@ -226,7 +229,10 @@ fn outcome(trial: &TrialRecord) -> Outcome {
     let valid = trial.validity.is_valid();
     let verdict = match (valid, found.forwarding_rate_pps) {
         (false, _) => trial.validity.reasons.join("; "),
-        (true, None) => format!("too few quiet windows: {}", found.quiet.windows),
+        (true, None) => {
+            let few = format!("too few quiet windows: {}", found.quiet.windows);
+            format!("{few}{}", trust::sender_stalled(&found))
+        }
         (true, Some(_)) => "measured".into(),
     };
     Outcome {

@@ -134,9 +134,22 @@ fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     let windows = found.windows();
     let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
-        return Some(format!("only {quiet:.0} % of its windows were quiet"));
+        let why = format!("only {quiet:.0} % of its windows were quiet");
+        return Some(format!("{why}{}", sender_stalled(found)));
     }
     of_values(rates, "iteration")
+}
+
+/// Returns that the generator is the cause, if the sender stalled in more than half of the windows:
+/// then they show nothing about the DUT and its machine. Contains no figure, because stored results
+/// are compared by their figures, and older ones lack this reason.
+pub fn sender_stalled(found: &Maxfwd) -> &'static str {
+    match 2 * found.windows_not_offered > found.windows() {
+        true => {
+            ", because the sender stalled in most of them: the generator did not offer the load"
+        }
+        false => "",
+    }
 }
 
 /// Returns why the forwarding rate of a test case is unreliable, and which iterations are the
@@ -265,14 +278,7 @@ pub fn of_trials(
         false => "",
     };
     if is_without_probe(trials) {
-        let verdict = "how quiet the machine of the DUT was is not known: nothing probes it";
-        return Noise {
-            calibration: "none: nothing probes the machine of the DUT".into(),
-            verdict: in_words(&doubts, "", verdict),
-            too_noisy: !doubts.is_empty(),
-            doubts,
-            ..Noise::default()
-        };
+        return not_probed(doubts, NOT_PROBED);
     }
     let verdict = format!(
         "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others{selects}{}",
@@ -307,8 +313,13 @@ pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
 }
 
 /// Judges how quiet the machine was, for a run with these test cases of windows. It is too noisy if
-/// no test case is reliable.
-pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Comparison>) -> Noise {
+/// no test case is reliable. `is_probed` is false if nothing probes the machine of the DUT.
+pub fn of_cases(
+    gate: Option<&Gate>,
+    is_probed: bool,
+    cases: &[TestCase],
+    control: Option<&Comparison>,
+) -> Noise {
     let found = || cases.iter().filter_map(TestCase::windows);
     let quiet = found().map(|found| found.quiet.windows).sum::<u32>();
     let windows = found().map(Maxfwd::windows).sum::<u32>();
@@ -317,7 +328,7 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Compar
         .filter_map(|case| Some((case, case.doubt.as_ref()?)))
         .collect();
     let mut doubts = Vec::new();
-    if gate.is_none() {
+    if gate.is_none() && is_probed {
         doubts.push("the contention probe gave no readings".to_owned());
     }
     let worst = cases
@@ -329,7 +340,10 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Compar
         1 => (*doubt).clone(),
         _ => format!("{}: {doubt}", case.test_case),
     };
-    let mut verdict = format!("{quiet} of {windows} windows had {}", of_state(gate));
+    let mut verdict = match is_probed {
+        true => format!("{quiet} of {windows} windows had {}", of_state(gate)),
+        false => NOT_PROBED.to_owned(),
+    };
     if doubtful.len() == cases.len() {
         doubts.extend(doubtful.iter().map(told));
     } else {
@@ -359,7 +373,24 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Compar
             "; but the A/A control differs from itself, so distrust differences of that size",
         );
     }
-    noise(gate, (quiet, windows), doubts, verdict)
+    match is_probed {
+        true => noise(gate, (quiet, windows), doubts, verdict),
+        false => not_probed(doubts, &verdict),
+    }
+}
+
+/// The verdict of a run if nothing probed the machine of the DUT.
+const NOT_PROBED: &str =
+    "it is not known how quiet the machine of the DUT was, because nothing probes it";
+
+fn not_probed(doubts: Vec<String>, verdict: &str) -> Noise {
+    Noise {
+        calibration: "none: nothing probes the machine of the DUT".into(),
+        verdict: in_words(&doubts, "", verdict),
+        too_noisy: !doubts.is_empty(),
+        doubts,
+        ..Noise::default()
+    }
 }
 
 /// Judges how quiet the machine was, for a run with comparisons: it is too noisy if no comparison
@@ -496,7 +527,15 @@ pub fn stolen(percent: f64) -> String {
 /// the probes saw if nothing on this machine explains it; `other` is `None` if the machine was not
 /// monitored.
 fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
+    let found = || summary.test_cases.iter().filter_map(TestCase::windows);
+    let stalled: u32 = found().map(|found| found.windows_not_offered).sum();
+    let windows: u32 = found().map(Maxfwd::windows).sum();
     let Some(other) = other else {
+        if 2 * stalled > windows {
+            let why = "the sender's CPUs were busy with other work: stop other programs on the generator's machine, or give the sender \
+                       CPUs of its own (cpus in [generator] of the bed file)";
+            return vec![why.into()];
+        }
         let why = "what disturbed it is not known: fwdlab accounts for the CPU time of the machine it runs on, and this was measured on \
                    another one";
         return vec![why.into()];
@@ -551,7 +590,7 @@ fn advice_on_cases(cases: &[TestCase], control: Option<&Comparison>) -> Vec<Stri
         format!("; even the whole iterations of this run would have shown {percent:.1} %, and slices detect smaller differences")
     });
     let mut advice = vec![format!(
-        "the cost of a configuration can still be measured: fwdlab quick --vs 'COMMAND' compares it with the plain DUT in \
+        "the cost of a configuration can still be measured on the embedded test bed: fwdlab quick --vs 'COMMAND' compares it with the plain DUT in \
          alternating slices of 20 ms, which noise affects equally{shown}"
     )];
     let needed = cases.iter().filter_map(iterations_needed).max();
@@ -836,7 +875,7 @@ pub(crate) mod tests {
         assert!(doubt.contains("iteration 1 by -43 %"), "{doubt}");
         // more iterations determine it well enough, and the verdict shows why they vary
         let rates = (0..40).map(|n| if n % 8 == 0 { 500e3 } else { 700e3 });
-        let noise = of_cases(None, &[case(rates.collect())], None);
+        let noise = of_cases(None, true, &[case(rates.collect())], None);
         assert!(
             noise
                 .verdict

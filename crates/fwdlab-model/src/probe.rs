@@ -21,6 +21,14 @@ pub struct Reading {
     pub distances_ns: Vec<f64>,
 }
 
+impl Reading {
+    /// Nothing probes the machine of the DUT: it is remote, or has no login.
+    pub const NONE: Reading = Reading {
+        additions_per_ns: 0.0,
+        distances_ns: Vec::new(),
+    };
+}
+
 /// A state of the machine, caused by the hypervisor and by other work on the same cores, as found
 /// in a run's own readings: the speed of the DUT's CPU, and the distances between the CPUs on the
 /// frames' path.

@@ -311,7 +311,9 @@ impl Running<'_> {
                 slices::noise(&cases, self.compared.as_ref(), &measured.rebuilds)
             }
             (None, Counting::Windows) => {
-                trust::of_cases(self.gate.as_ref(), &cases, self.compared.as_ref())
+                let is_probed = !self.plan.host.placement.dut_cpus.is_empty();
+                let control = self.compared.as_ref();
+                trust::of_cases(self.gate.as_ref(), is_probed, &cases, control)
             }
             // counts have no noise
             (None, Counting::Instructions) => Noise::none(),

@@ -493,7 +493,14 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
                 return;
             }
         }
-        let found = session.outcomes().into_iter();
+        let mut found = session.outcomes();
+        let stored = summary.outcomes();
+        if found.len() < stored.filter(|stored| stored.variant == *variant).count() {
+            // the interrupted trial, which is not stored, was the first one of its outcome
+            let _ = session.next_trial();
+            found = session.outcomes();
+        }
+        let found = found.into_iter();
         outcomes.extend(found.map(|outcome| of_series(outcome, variant)));
     }
     let kept = summary.test_cases.iter();
@@ -599,7 +606,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use fwdlab_measure::trust;
-    use fwdlab_model::campaign::Mrr;
+    use fwdlab_model::campaign::{Mrr, Rfc2544};
     use fwdlab_model::facts::Facts;
     use fwdlab_model::result::{Noise, RunInfo};
     use fwdlab_model::trial::{IpVersion, Stream};
@@ -611,8 +618,17 @@ mod tests {
     /// A run that was stopped during its first trial has no trials, and a result that shows this.
     #[test]
     fn a_search_that_was_stopped_before_its_first_trial_follows_from_it() {
+        for procedure in [
+            Procedure::Mrr(Mrr::default()),
+            Procedure::Throughput(Rfc2544::default()),
+        ] {
+            stopped_in_its_first_trial(procedure);
+        }
+    }
+
+    fn stopped_in_its_first_trial(procedure: Procedure) {
         let asked = Asked {
-            procedure: Procedure::Mrr(Mrr::default()),
+            procedure,
             sweep: None,
             simulated: false,
             seed: 7,
@@ -630,7 +646,9 @@ mod tests {
             image: None,
             dut: Default::default(),
         };
-        let outcomes = Session::new(make(&asked, &[limit]).unwrap()).outcomes();
+        let mut session = Session::new(make(&asked, &[limit]).unwrap());
+        assert!(session.next_trial().is_some());
+        let outcomes = session.outcomes();
         assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.answered));
         let mut summary = Summary {
             format: RUN_FORMAT,

@@ -49,6 +49,8 @@ pub fn reading() -> f64 {
 /// thread on each other CPU that frames cross to or from. These sleep except during the
 /// microseconds of a reading, in which the sender pauses.
 pub struct Probes {
+    /// False if none of the DUT's CPUs is this machine's: nothing is read then.
+    is_on_dut: bool,
     far: Vec<Far>,
 }
 
@@ -60,6 +62,7 @@ impl Probes {
         let far: Vec<Far> = others.iter().map_while(|&cpu| Far::open(cpu)).collect();
         // of all pairs or of none, because a state consists of all of them
         Probes {
+            is_on_dut: !placement.dut_cpus.is_empty(),
             far: if far.len() == others.len() {
                 far
             } else {
@@ -86,8 +89,11 @@ impl Probes {
         })
     }
 
-    /// Reads both now.
+    /// Reads both now; [`Reading::NONE`] if none of the DUT's CPUs is this machine's.
     pub fn read(&mut self) -> Reading {
+        if !self.is_on_dut {
+            return Reading::NONE;
+        }
         let distances: Option<Vec<f64>> = self.far.iter_mut().map(Far::distance_ns).collect();
         Reading {
             additions_per_ns: reading(),
@@ -348,11 +354,15 @@ mod tests {
         let elsewhere = Placement::default();
         let read = Probes::on_dut_cpu(&elsewhere, |probes| probes.best_of(1));
         assert_eq!(read, None);
+        assert_eq!(Probes::open(&elsewhere).read(), Reading::NONE);
     }
 
     #[test]
     fn the_best_of_some_readings_is_of_each_probe() {
-        let mut probes = Probes { far: Vec::new() };
+        let mut probes = Probes {
+            is_on_dut: true,
+            far: Vec::new(),
+        };
         let best = probes.best_of(3);
         assert!(best.additions_per_ns > 0.1 && best.distances_ns.is_empty());
     }
